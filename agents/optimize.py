@@ -117,6 +117,12 @@ def optimize(
             return Result(*found, task)
     session = Session(task, Budget(trials=trials), store, on_trial)
     run(search, session, seed)
+    return Result(*_decided(session, reuse), tuple(session.trace), task)
+
+
+def _decided(session: Session, reuse: bool) -> tuple[Schedule | GirSchedule, Measurement]:
+    """The fastest program of a search that has ended, which the store keeps; RuntimeError where none ran well or it is wrong."""
+    task = session.task
     if (final := playoff(session)) is None:
         statuses = [row.status for row in session.trace]
         why = f"; the first: {session.first_error}" if session.first_error else ""
@@ -124,7 +130,7 @@ def optimize(
     if reuse and session.backend.stored and not verified(task.operator, final[0], task.hardware):
         raise RuntimeError(f"{task.operator}: the store has times of {final[0]}, whose kernel is wrong here: prune them")
     session.keep(*final)
-    return Result(*final, tuple(session.trace), task)
+    return final
 
 
 def run(strategy: Search[Searched], session: Searched, seed: int) -> None:

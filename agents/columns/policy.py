@@ -20,7 +20,8 @@ from agents.columns.choices import SEES, Choices, choices_of
 from agents.columns.feasible import Feasible
 from agents.core.ranking import Construction, ranked
 from agents.learners.stored import POLICY, ZIP, check_trust, check_width, fill, load_tensors
-from agents.policies.learned import Episodic, Learned, checked_card
+from agents.policies.card import checked_card
+from agents.policies.learned import Episodic, Learned
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.tables.layout import ROW
 from gensor_gym.locate import located
@@ -148,7 +149,7 @@ def _legal(
 
 @lru_cache(maxsize=8)
 def load_columns(folder: str, trust: bool = False) -> Any:
-    """The network of a checkpoint folder; errors and a warning as of `agents.policies.learned.checked_card`."""
+    """The network of a checkpoint folder; errors and a warning as of `agents.policies.card.checked_card`."""
     from agents.columns.network import ColumnNetwork
 
     card = checked_card(located(folder))

@@ -50,6 +50,14 @@ def uniform(state):  # noqa: ANN001, ANN201
 
 
 @compiled
+def seeded(seed):  # noqa: ANN001, ANN201
+    """The state that `uniform` begins at."""
+    state = np.empty(1, dtype=np.uint64)
+    state[0] = np.uint64(seed)
+    return state
+
+
+@compiled
 def log_benefit(action, now, after, row, result, at_level, ints, floats, options):  # noqa: ANN001, ANN201
     """Logarithm of a primitive's benefit: latencies before and after, rows before and after, steps spent at the level."""
     gain = options[MODEL] * math.log(now / after)
@@ -124,6 +132,13 @@ def note(trace, evaluations, seconds):  # noqa: ANN001, ANN201
 
 
 @compiled
+def remember(rows, seconds, trace, row, new, evaluations):  # noqa: ANN001, ANN201
+    """Put a program that was just evaluated among the best, and its time into the trace."""
+    keep(rows, seconds, row, new)
+    note(trace, evaluations, new)
+
+
+@compiled
 def fill_gains(rows, seconds, source, action, target, ints, floats, options, gains):  # noqa: ANN001, ANN201
     """`log_benefit` of every edge source -> target [E] between states rows [S, ROW], no step spent at the level yet."""
     for e in range(source.shape[0]):
@@ -137,8 +152,7 @@ def walk(row, seed, ints, floats, sizes, options, space, rows, seconds, trace): 
 
     Returns (states visited, model evaluations).
     """
-    state = np.empty(1, dtype=np.uint64)
-    state[0] = np.uint64(seed)
+    state = seeded(seed)
     scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
     terms, mask = np.empty(NUM_TERMS), np.empty(NUM_ACTIONS, dtype=np.int8)
     gains, after, legal = np.empty(NUM_ACTIONS), np.empty(NUM_ACTIONS), np.empty(NUM_ACTIONS, dtype=np.int64)
@@ -146,8 +160,7 @@ def walk(row, seed, ints, floats, sizes, options, space, rows, seconds, trace): 
     cooling = (options[FINISH] / options[START]) ** (1.0 / max(1, steps - 1))
     temperature, at_level, evaluations, visited = options[START], 0, 1, 1
     now = latency(row, ints, floats, terms, scratch, space)
-    keep(rows, seconds, row, now)
-    note(trace, evaluations, now)
+    remember(rows, seconds, trace, row, now, evaluations)
     for _ in range(steps):
         fill_mask(row, ints, sizes, scratch, mask)
         count = 0
@@ -163,8 +176,7 @@ def walk(row, seed, ints, floats, sizes, options, space, rows, seconds, trace): 
                 evaluations += 1
             gains[count] = log_benefit(action, now, after[action], row, result, at_level, ints, floats, options)
             legal[count] = action
-            keep(rows, seconds, result, after[action])
-            note(trace, evaluations, after[action])
+            remember(rows, seconds, trace, result, after[action], evaluations)
             count += 1
         if count == 0:
             break

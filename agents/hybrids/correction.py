@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.policies.learned import CARD
+from agents.policies.card import CARD
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.files import write_whole

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 
-MOVED = ("masked_policy", "masked_ppo", "masked_q", "networks")
-FORMER = {f"agents.{name}": f"agents.learners.{name}" for name in MOVED}
+MASKED = ("policy", "ppo", "q")
+FORMER = {f"{room}.masked_{name}": f"agents.learners.masked.{name}" for room in ("agents", "agents.learners") for name in MASKED}
 FORMER |= {name: "agents.learners.feature_groups" for name in ("agents.groups", "agents.learners.groups")}
+FORMER["agents.networks"] = "agents.learners.networks"
 """Module that a pickle names -> where its classes are now."""
 
 

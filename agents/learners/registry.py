@@ -35,12 +35,12 @@ class Learner:
 
 
 LEARNERS: dict[str, str] = {
-    "a2c": "agents.learners.masked_a2c:A2C",
-    "dqn": "agents.learners.masked_q:DQN_LEARNER",
-    "qrdqn": "agents.learners.masked_q:QRDQN_LEARNER",
-    "ppo": "agents.learners.masked_ppo:PPO",
-    "ppo_axes": "agents.learners.masked_ppo:PPO_AXES",
-    "ppo_successors": "agents.learners.masked_ppo:PPO_SUCCESSORS",
+    "a2c": "agents.learners.masked.a2c:A2C",
+    "dqn": "agents.learners.masked.q:DQN_LEARNER",
+    "qrdqn": "agents.learners.masked.q:QRDQN_LEARNER",
+    "ppo": "agents.learners.masked.ppo:PPO",
+    "ppo_axes": "agents.learners.masked.ppo:PPO_AXES",
+    "ppo_successors": "agents.learners.masked.ppo:PPO_SUCCESSORS",
 }
 """Name -> module:attribute of a `Learner`. A file of that name in conf/agent/ makes it known to the command line."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,18 +18,13 @@ from agents.core.feedback import measure_with_feedback
 from agents.core.ranking import Constructing, Construction, measure_rankings, ranked
 from agents.gensor.descents import descended
 from agents.learners.registry import Learner
-from agents.learners.stored import POLICY, ZIP, described
-from agents.policies.training_tasks import changed_tasks
+from agents.learners.stored import described
+from agents.policies.card import checked_card, read_card
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.foreign import read_json
 from gensor_gym.graph.actions import NUM_ACTIONS
-from gensor_gym.graph.tables.layout import LAYOUT_VERSION
 from gensor_gym.locate import ROOT, located
 from gensor_gym.measure.session import Session
 
-CARD = "card.json"
-"""Of a checkpoint folder, beside the policy's file."""
-HOLDS = f"with {POLICY} and {CARD} in it"
 POLICIES = ROOT / "agents" / "data" / "policies"
 
 
@@ -131,42 +125,3 @@ def load_policy(folder: str, trust: bool = False) -> tuple[Learner, Any]:
     if found != (wanted := (learner.observer.features(described(place, card)[2]), NUM_ACTIONS)):
         raise ValueError(f"policy {place} has (observations, actions) {found}; agent {card['agent']} has {wanted} here")
     return learner, model
-
-
-def checked_card(folder: Path) -> dict[str, Any]:
-    """The card of a checkpoint folder that can be used.
-
-    FileNotFoundError says how to train a policy, ValueError that its layout is another. One whose tasks have changed works, with
-    a warning: the rules or the model that it learned are no longer these (`agents.policies.training_tasks`).
-    """
-    path = folder / POLICY
-    if folder.is_file():
-        raise ValueError(f"checkpoint {folder} is a file: expected the folder that `experiments.train` writes, {HOLDS}")
-    if not path.exists() and not (folder / ZIP).exists():
-        raise FileNotFoundError(
-            f"no policy at {path}; train one with: python -m experiments.train "
-            "agent=NAME env.hardware=MACHINE env.space=SPACE output=FOLDER, for the machine and the space of the task (ppo and "
-            "columns are shipped for the model of an H200, ppo for that of a Cascade Lake too)"
-        )
-    card = read_card(folder)
-    if missing := [name for name in ("agent", "config", "operators", "training_seconds") if name not in card]:
-        raise ValueError(f"{folder / CARD} is no card of a policy: it lacks {', '.join(missing)}")
-    described(folder, card)
-    if card.get("layout") != LAYOUT_VERSION:
-        raise ValueError(
-            f"policy {path} was trained on layout {card.get('layout')}; this version has layout {LAYOUT_VERSION}"
-        )
-    if changed := changed_tasks(card):
-        warnings.warn(
-            f"policy {path} was trained on tasks of other rules or another model (fingerprints differ: {', '.join(changed)}): "
-            "what it learned may not hold; train another with: python -m experiments.train agent=NAME output=FOLDER",
-            stacklevel=2,
-        )  # fmt: skip
-    return card
-
-
-def read_card(folder: Path) -> dict[str, Any]:
-    """The card of a checkpoint: configuration, data, cost and evaluation. FileNotFoundError where there is none."""
-    if not (folder / CARD).exists():
-        raise FileNotFoundError(f"no {CARD} in {folder}: expected the folder that `experiments.train` writes, {HOLDS}")
-    return read_json(folder / CARD, finite=False)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from agents.learners.stored import POLICY, ZIP
-from agents.policies.learned import CARD, read_card
+from agents.policies.card import CARD, read_card
 from gensor_gym.env.recorded import RecordedEnv
 from gensor_gym.locate import located
 from gensor_gym.spaces import TuningSession, TuningSpace

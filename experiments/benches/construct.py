@@ -15,8 +15,8 @@ from omegaconf import DictConfig
 
 from agents import get_strategy
 from agents.core.ranking import Construction
-from experiments.benches.best_known import BestKnown, key_of, search
 from experiments.benches.lines import Lines, machine, spread
+from experiments.benches.searches.best_known import BestKnown, key_of, search
 from experiments.statistics import statistics
 from experiments.statistics.statistics import geometric_mean
 from gensor_gym import operators

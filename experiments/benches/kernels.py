@@ -24,7 +24,7 @@ from experiments.benches.kernel_sets.called import KERNEL
 from experiments.benches.kernel_sets.overall import overall
 from experiments.benches.kernel_sets.twin import float32_twin, over_float32
 from experiments.benches.lines import Lines, Steal, machine
-from experiments.benches.searched import searched
+from experiments.benches.searches.searched import searched
 from experiments.common.journal import Journal
 from experiments.common.settings import code_digest, short_hash
 from experiments.comparison.retime import TORCH, Comparison, Retimer

@@ -18,7 +18,8 @@ from agents.gensor import walk
 from agents.gensor.markov import Markov, MarkovExtended
 from agents.learners.guide import Guide
 from agents.learners.registry import LEARNERS
-from agents.policies.learned import POLICIES, load_policy, read_card
+from agents.policies.card import read_card
+from agents.policies.learned import POLICIES, load_policy
 from agents.policies.visited import Visited
 from experiments.explore.address import Address
 from experiments.explore.session import Position, graph_of, position_of

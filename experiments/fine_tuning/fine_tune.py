@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from agents.columns.policy import ColumnWriter
-from agents.policies.learned import CARD, checked_card
+from agents.policies.card import CARD, checked_card
 from agents.policies.training_tasks import is_current
 from experiments.commands.command import command
 from experiments.common.anytime import digest_of_policy

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from experiments.house.imports import Arrow, arrows, circles, modules, upward
+from experiments.house.sizes import crowded, is_way, long_files, long_functions
 
 SOURCE = ("gensor_gym", "agents", "experiments")
 FOLDERS = (*SOURCE, "conf", "tests")
-MANY = 15
-"""Modules that a folder of source should not hold more of."""
+TOO_LARGE = {"folders": crowded, "files": long_files, "functions": long_functions}
+"""What of the source is larger than `sizes` says."""
 
 
 def statements(text: str) -> int:
@@ -31,6 +32,7 @@ def count(root: Path) -> dict[str, Any]:
     against = upward(found, project["tool"]["importlinter"]["contracts"])
     known = circles(found, ("top",)), circles(found, ("top", "lazy")), circles(found, ("top", "lazy", "type"))
     folders = folders_of(root)
+    paths = list(modules(root, SOURCE).values())
     return {
         "commit": _run(root, "git", "rev-parse", "--short", "HEAD").strip(),
         "folders": folders,
@@ -43,19 +45,22 @@ def count(root: Path) -> dict[str, Any]:
         "circles with imports in functions": known[1],
         "circles with imports for types": known[2],
         "circles of rooms": circles([Arrow(room(a.source), room(a.target), a.kind) for a in found], ("top", "lazy")),
+        "too large": {what: len(found(paths)) for what, found in TOO_LARGE.items()},
         "tests": {"by default": _tests(root), "slow as well": _tests(root, "-m", "")},
     }
 
 
 def folders_of(root: Path) -> dict[str, dict[str, int]]:
-    """(files, modules, statements) that lie in each folder itself, as git knows them."""
+    """(files, modules, of these ways to commands, statements) that lie in each folder itself, as git knows them."""
     found: dict[str, dict[str, int]] = {}
     for name in filter(None, _run(root, "git", "ls-files", "-z", "--", *FOLDERS).split("\0")):
-        folder = found.setdefault(str(Path(name).parent), {"files": 0, "modules": 0, "statements": 0})
+        folder = found.setdefault(str(Path(name).parent), {"files": 0, "modules": 0, "ways": 0, "statements": 0})
         folder["files"] += 1
         if name.endswith(".py"):
             folder["modules"] += 1
-            folder["statements"] += statements((root / name).read_text(encoding="utf-8"))
+            text = (root / name).read_text(encoding="utf-8")
+            folder["ways"] += is_way(text)
+            folder["statements"] += statements(text)
     return dict(sorted(found.items()))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agents.policies.learned import CARD
+from agents.policies.card import CARD
 from gensor_gym.foreign import read_json
 
 SKIPPED = {".git", ".hydra", "wandb", "env", "site-packages", "node_modules"}

@@ -62,7 +62,7 @@ def _table(config: DictConfig, searches: Searches, ops: list[Operator], found: l
     )  # fmt: skip
     pictures = (_draw(searches, ended, best, found, folder),) if config.figures else ()
     title = f"After Gensor's figure 10: performance over optimisation time, {searches.device}"
-    notes = (*_disagreement(rows, found), *_conditions(searches, found, seeds, len(ops)), NAMED)
+    notes = (*_disagreement(rows, found), *_conditions(searches, seeds, len(ops)), NAMED)
     return Table(title, searches.stamp("rtx4090"), columns, tuple(rows), notes, pictures)
 
 
@@ -154,7 +154,7 @@ def _share(grid: np.ndarray, at: np.ndarray, shares: np.ndarray) -> np.ndarray:
     return np.concatenate([[0.0], shares])[places]
 
 
-def _conditions(searches: Searches, found: list[Contender], seeds: list[int], count: int) -> tuple[str, ...]:
+def _conditions(searches: Searches, seeds: list[int], count: int) -> tuple[str, ...]:
     """Under what conditions ours and the published came about."""
     theirs = (
         f"Published: figure 10 of {published.SOURCE} ResNet-34 at batch 128, whole network, speeds over Ansor's in the end; "

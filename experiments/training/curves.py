@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.policies.learned import CARD
+from agents.policies.card import CARD
 from gensor_gym.foreign import parse_object, read_json, read_lines
 
 POINTS = 200

@@ -19,8 +19,8 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from agents.learners.stored import POLICY
+from agents.policies.card import CARD, read_card
 from agents.policies.fused_parts import parts_of as fused_parts_of
-from agents.policies.learned import CARD, read_card
 from agents.policies.training_tasks import bound, is_current
 from experiments.commands.arguments import CONF
 from experiments.commands.checks import check_kinds, check_list, check_truths, check_whole

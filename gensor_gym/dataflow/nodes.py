@@ -212,8 +212,6 @@ class Contract:
 
 
 Node = Map | Reduce | Broadcast | Transpose | Reshape | Slice | Concat | Pad | Contract
-MOVES = (Transpose, Reshape, Slice, Concat, Pad)
-"""Nodes that compute nothing."""
 
 
 def _check_axis(axis: int, given: Shape) -> None:

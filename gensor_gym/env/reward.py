@@ -1,4 +1,7 @@
-"""The reward of an episode, once for all environments: R of the final program, and what a step pays (docs/design.md)."""
+"""The reward of an episode, once for all environments: R of the final program, and what a step pays (docs/design.md).
+
+What `stop` pays in measured tiers and after a failure is in `env/measured.py`.
+"""
 
 from __future__ import annotations
 

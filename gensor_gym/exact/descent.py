@@ -23,6 +23,7 @@ from gensor_gym.graph.tables.geometry import has_windows, power_value, reduce_pr
 from gensor_gym.graph.tables.layout import (
     MAX_AXES,
     MAX_LEVELS,
+    REDUCE_SLOTS,
     REDUCE_THREADS,
     ROW,
     SPATIAL_SLOTS,
@@ -50,7 +51,6 @@ CHOSEN, REGISTER, BLOCK, REDUCE, PRUNED, EVALUATED, TIES, LIMIT = range(8)
 Of block tiles and reductions together at most LIMIT are looked at."""
 NUM_COUNTS = 8
 CHOICE, SKIPPED, LAST = range(3)
-REDUCE_SLOTS = MAX_AXES - SPATIAL_SLOTS
 
 
 @lean

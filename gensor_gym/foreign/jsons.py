@@ -1,4 +1,7 @@
-"""JSON that others may have written: distinct keys, finite numbers, and so many brackets within one another."""
+"""JSON that others may have written: distinct keys, finite numbers, and so many brackets within one another.
+
+How large a file may be is said in `foreign.files`, for all kinds.
+"""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ BODIES = {
     "max": Body("{0}", np.asarray, 1, REDUCTIONS["max"]),
     "map": Body("", np.asarray, 1),
 }
-"""By name. A map has no term: its operator names a function."""
+"""By name. A map has no term: its operator names a function. Tables of tasks hold places here, so a new one comes last."""
 OBSERVED = ("multiply_add", "sum", "max", "map")
 """Bodies that have a place in observations and in features of learned models, which must not move: others have none."""
 

@@ -16,10 +16,11 @@ from hydra import compose, initialize_config_dir  # noqa: E402
 from omegaconf import OmegaConf  # noqa: E402
 from stable_baselines3 import A2C  # noqa: E402
 
-from agents.learners import feature_groups, masked_a2c, masked_q  # noqa: E402
+from agents.learners import feature_groups  # noqa: E402
 from agents.learners.former import former_names  # noqa: E402
 from agents.learners.loading import load_model, save_policy  # noqa: E402
-from agents.learners.masked_q import ILLEGAL, MaskedObservations, random_legal  # noqa: E402
+from agents.learners.masked import a2c, policy, q  # noqa: E402
+from agents.learners.masked.q import ILLEGAL, MaskedObservations, random_legal  # noqa: E402
 from agents.learners.registry import LEARNERS, get_learner  # noqa: E402
 from agents.learners.stored import POLICY  # noqa: E402
 from gensor_gym.env.sb3 import make_sb3  # noqa: E402
@@ -47,6 +48,12 @@ def envs(count: int = 16, **arguments: Any) -> Any:
 def test_classes_are_found_under_the_names_of_older_checkpoints(module: str) -> None:
     with former_names():
         assert pickle.loads(f"c{module}\nGroups\n.".encode()) is feature_groups.Groups
+
+
+@pytest.mark.parametrize("room", ["agents", "agents.learners"])
+def test_masked_policies_are_found_under_the_names_of_older_checkpoints(room: str) -> None:
+    with former_names():
+        assert pickle.loads(f"c{room}.masked_policy\nMaskedPolicy\n.".encode()) is policy.MaskedPolicy
 
 
 def watched(env: Any) -> list[int]:
@@ -100,7 +107,7 @@ def test_without_masks_a_step_is_that_of_a2c() -> None:
     """The same weights, states and actions give the same weights after the update."""
 
     settings = {"n_steps": 8, "learning_rate": 7e-4, "ent_coef": 0.01, "vf_coef": 0.5, "gae_lambda": 0.9, "net_arch": [16]}
-    ours = masked_a2c.make(settings, envs(4, discount=0.9), 3)
+    ours = a2c.make(settings, envs(4, discount=0.9), 3)
     same = {name: value for name, value in settings.items() if name != "net_arch"}
     theirs = A2C("MlpPolicy", envs(4), gamma=0.9, policy_kwargs={"net_arch": [16]}, seed=3, device="cpu", **same)
     before = {name: value.clone() for name, value in ours.policy.state_dict().items()}
@@ -136,7 +143,7 @@ def test_the_target_takes_the_best_legal_action(name: str) -> None:
 
 
 def test_the_replay_buffer_holds_the_mask_of_the_next_state() -> None:
-    model = masked_q.DQN_LEARNER.make({**SMALL_Q, "learning_starts": 10**6}, envs(4), 0)
+    model = q.DQN_LEARNER.make({**SMALL_Q, "learning_starts": 10**6}, envs(4), 0)
     model.learn(400)
     buffer = model.replay_buffer
     before, after = buffer.observations["mask"][: buffer.pos], buffer.next_observations["mask"][: buffer.pos]

@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 contrib = pytest.importorskip("sb3_contrib")
 
-from agents.learners.masked_policy import MaskedBuffer, MaskedPolicy  # noqa: E402
+from agents.learners.masked.policy import MaskedBuffer, MaskedPolicy  # noqa: E402
 from gensor_gym.env.sb3 import make_sb3  # noqa: E402
 
 ARGUMENTS = {"n_steps": 32, "batch_size": 128, "n_epochs": 4, "seed": 0, "device": "cpu", "learning_rate": 1e-3}

@@ -21,7 +21,8 @@ from agents.learners.observed import ObservedVecEnv
 from agents.learners.observer import NUM_LOOKAHEAD_FEATURES, LookaheadObserver, Observer, lookahead_actions
 from agents.learners.registry import LEARNERS, get_learner
 from agents.learners.stored import POLICY
-from agents.policies.learned import Learned, load_policy, read_card
+from agents.policies.card import read_card
+from agents.policies.learned import Learned, load_policy
 from agents.policies.visited import Visited
 from experiments.commands.arguments import compose
 from experiments.training import train

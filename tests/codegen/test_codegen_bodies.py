@@ -10,7 +10,7 @@ import pytest
 from gensor_gym import ConstructionGraph, operators
 from gensor_gym.codegen import build, generate
 from gensor_gym.measure.emulator.emulator import EmulatedKernels
-from gensor_gym.operators.bodies import BODIES, Body
+from gensor_gym.operators.bodies import BODIES, OBSERVED, Body
 from gensor_gym.operators.types import Operator
 
 APART = Body("({0} - {1}) * ({0} - {1})", lambda a, b: np.square(a - b), 3)
@@ -53,3 +53,8 @@ def test_a_body_of_the_table_alone_is_right_in_both_languages(ops: list[Operator
         for number, (inputs, answer) in enumerate(cases):
             np.testing.assert_allclose(program.run(number, inputs), answer, rtol=2e-5, atol=2e-5)
     assert ops[0].flops == 3 * ops[0].points
+
+
+def test_places_of_bodies_stay() -> None:
+    """Tables of tasks and features of learned models hold them."""
+    assert tuple(BODIES)[: len(OBSERVED)] == OBSERVED

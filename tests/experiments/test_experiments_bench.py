@@ -12,9 +12,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from experiments.benches.bench import SUITES, bench
-from experiments.benches.best_known import BestKnown, descend, enumerated, search
 from experiments.benches.fitting.fit import COEFFICIENTS, LARGEST, Sample, fit, loss
 from experiments.benches.fitting.ranks import spearman, top_k_regret
+from experiments.benches.searches.best_known import BestKnown, descend, enumerated, search
 from experiments.benches.start import COLD, PHASES, start_of
 from experiments.commands.arguments import CONF, compose
 from gensor_gym import operators

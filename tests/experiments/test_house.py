@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from experiments.house import __main__ as house
-from experiments.house.counting import arrows_of, statements
+from experiments.house.counting import SOURCE, TOO_LARGE, arrows_of, statements
 from experiments.house.imports import Arrow, arrows, circles, modules, upward
+from experiments.house.sizes import MOST_MODULES, crowded, long_files, long_functions
+
+ROOT = Path(__file__).resolve().parents[2]
 
 FILES = {
     "low/__init__.py": "",
@@ -55,6 +58,23 @@ def test_docstrings_are_no_statements() -> None:
     text = '"""Module."""\nX = 1\n"""Of X."""\n\n\ndef f():\n    """Function."""\n    if X:\n        return 1\n    return 2\n'
     assert statements(text) == 5
     assert statements(text.replace("    return 2", "    print(2)\n    return 2")) == 6
+
+
+def test_no_room_file_or_function_is_too_large() -> None:
+    paths = list(modules(ROOT, SOURCE).values())
+    for what, too_large in TOO_LARGE.items():
+        assert too_large(paths) == [], f"{what} to split (experiments/house/sizes.py)"
+
+
+def test_what_is_too_large_is_found(tmp_path: Path) -> None:
+    way = 'from experiments.entry import run_as_main\n\nrun_as_main(__name__, __spec__)\n'
+    for number in range(MOST_MODULES + 1):
+        (tmp_path / f"m{number}.py").write_text(way if number == 0 else "def f():\n" + "    f()\n" * (38 + number))
+    paths = sorted(tmp_path.iterdir())
+    assert crowded(paths) == []
+    assert len(found := long_functions(paths)) == 14 and found[0].endswith("m10.py:1 f: 49 lines")
+    (tmp_path / "m0.py").write_text("f()\n" * 401)
+    assert crowded(paths) == [f"{tmp_path}: 16 modules"] and long_files(paths) == [f"{tmp_path / 'm0.py'}: 401 lines"]
 
 
 def test_the_shipped_page_is_what_was_counted() -> None:

@@ -12,7 +12,7 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn, VecEnvWrapper
 
-from agents.learners.masked_policy import MaskedBuffer, MaskedPolicy
+from agents.learners.masked.policy import MaskedBuffer, MaskedPolicy
 from experiments.benches.lines import Lines, Steal, calibration, spread
 
 
@@ -61,7 +61,7 @@ class Rates(BaseCallback):
 
 
 def run(settings: DictConfig, hardware: str, seed: int, emit: Lines) -> None:
-    """One line for each policy: sb3-contrib's own and `agents.learners.masked_policy`; the first round is not counted."""
+    """One line for each policy: sb3-contrib's own and `agents.learners.masked.policy`; the first round is not counted."""
     from gensor_gym.env.sb3 import make_sb3
 
     learning = settings.learning

@@ -20,7 +20,7 @@ from agents.gensor.markov import MarkovExtended
 from experiments.benches.fitting.ranks import spearman
 from experiments.benches.fitting.record import AGAIN, RANDOM, SPREAD, TOP, Record, Timed
 from experiments.benches.lines import Lines, machine
-from experiments.benches.searched import searched
+from experiments.benches.searches.searched import searched
 from experiments.common.journal import Journal
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph

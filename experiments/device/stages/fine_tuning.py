@@ -20,7 +20,7 @@ import yaml
 
 from agents.columns.policy import load_columns
 from agents.learners.stored import POLICY
-from agents.policies.learned import read_card
+from agents.policies.card import read_card
 from agents.policies.training_tasks import changed_tasks
 from experiments.device.context import Context
 from experiments.device.stages.fine_tuning_folder import MEASURED, Folder, digest_of, summary

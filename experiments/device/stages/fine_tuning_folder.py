@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from agents.learners.stored import POLICY
-from agents.policies.learned import CARD
+from agents.policies.card import CARD
 from experiments.common.journal import read_rows
 from experiments.common.results import write_text
 from experiments.device.context import StageJournal

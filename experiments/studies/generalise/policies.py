@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.learners.stored import POLICY
-from agents.policies.learned import CARD, read_card
+from agents.policies.card import CARD, read_card
 from agents.policies.training_tasks import is_current
 from experiments.commands.parent import PARENT
 from experiments.common.pool import ONE_THREAD

@@ -12,7 +12,7 @@ import numpy as np
 
 from agents.learners.stored import POLICY
 from agents.optimize import run
-from agents.policies.learned import CARD
+from agents.policies.card import CARD
 from agents.recorded.tune import get_strategy_of_spaces
 from experiments.common.settings import code_digest, digest_of_file, short_hash
 from gensor_gym.measure.session import Budget

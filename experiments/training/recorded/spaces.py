@@ -17,7 +17,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor
 from agents.learners.loading import save_policy
 from agents.learners.registry import get_learner
 from agents.learners.stored import POLICY
-from agents.policies.learned import CARD, read_card
+from agents.policies.card import CARD, read_card
 from experiments.commands.checks import check_whole
 from experiments.common.results import write_text
 from experiments.common.settings import digest_of_file, short_hash

@@ -38,7 +38,7 @@ def pack_function(plan: LoopPlan, operand: Operand) -> str:
         if plan.groups_channels:
             copy_filters(lines, plan, operand, runs) if packing.panel >= 0 else copy_pixels(lines, plan, runs)
         elif packing.panel < 0:
-            _copy_box(lines, operand, runs, literal(plan.op.pad_value, operand.c_type), plan.group >= 0)
+            _copy_box(lines, runs, literal(plan.op.pad_value, operand.c_type), plan.group >= 0)
         elif plan.group >= 0:
             _copy_groups(lines, plan, operand, runs)
         elif packing.panel == len(packing.shape) - 1:
@@ -58,7 +58,7 @@ def pack_call(plan: LoopPlan, operand: Operand) -> str:
     return f"pack_{operand.name}({', '.join([f'call->{operand.name}', f'packed_{operand.name}', *values])});"
 
 
-def _copy_box(lines: Lines, operand: Operand, runs: list[Run], fill: str, unsigned: bool) -> None:
+def _copy_box(lines: Lines, runs: list[Run], fill: str, unsigned: bool) -> None:
     """Rows of the innermost dimension, one after the other; int8 made unsigned if asked."""
     outer, inner = runs[:-1], runs[-1]
     start, size = line(outer, inner.size)

@@ -89,7 +89,7 @@ def _piece(lines: Lines, plan: LoopPlan, read: Operand) -> None:
     if _is_plane(plan, read):
         channels = read.packing.shape[1]
         steps = [f"index / {channels}", f"index % {channels}"]
-        lines.add(plane_call(plan, read, ["0", "0"], "0", target, steps))
+        lines.add(plane_call(read, ["0", "0"], "0", target, steps))
         return
     piece = _slice_plan(plan, read)
     axis = next((a for a in range(len(plan.axes)) if piece.grid[a] > 1), None)

@@ -10,13 +10,13 @@ from __future__ import annotations
 from gensor_gym.codegen.cuda.dialect import CUDA, Dialect
 from gensor_gym.codegen.cuda.kernel import assemble, kernel_text, launch_bounds, sizes
 from gensor_gym.codegen.cuda.mma.codegen import generate_mma
+from gensor_gym.codegen.cuda.origins import write_block_tile, write_slice
 from gensor_gym.codegen.cuda.plan import BlockPlan, make_plan
 from gensor_gym.codegen.cuda.simt.compute import write_accumulators
 from gensor_gym.codegen.cuda.simt.lanes import write_lanes
 from gensor_gym.codegen.cuda.simt.pipeline import write_main
 from gensor_gym.codegen.cuda.simt.store import write_combine, write_store
 from gensor_gym.codegen.cuda.text import SCALARS, Writer
-from gensor_gym.codegen.cuda.tiles import write_block_tile, write_slice
 from gensor_gym.codegen.cuda.wgmma.codegen import generate_wgmma
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program

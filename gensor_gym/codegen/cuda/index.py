@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from gensor_gym.codegen.cuda.plan import BlockPlan
-from gensor_gym.codegen.cuda.shared import SharedTile
 from gensor_gym.codegen.cuda.text import Loop, total
-from gensor_gym.codegen.cuda.tiling import is_padded_along, reach
+from gensor_gym.codegen.cuda.tiles.shared import SharedTile
+from gensor_gym.codegen.cuda.tiles.tiling import is_padded_along, reach
 from gensor_gym.operators.bodies import limited
 from gensor_gym.operators.inputs import to_bfloat16
 from gensor_gym.operators.types import Access

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gensor_gym.codegen.cuda.dialect import CUDA, Dialect
-from gensor_gym.codegen.cuda.shared import SharedTile, shared_layout, stage_bytes
 from gensor_gym.codegen.cuda.tensor_map import TensorMap
-from gensor_gym.codegen.cuda.tiling import Tiling, is_padded_along
+from gensor_gym.codegen.cuda.tiles.shared import SharedTile, shared_layout, stage_bytes
+from gensor_gym.codegen.cuda.tiles.tiling import Tiling, is_padded_along
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.residency import resident_blocks
 from gensor_gym.graph.knobs import KNOBS, Knob

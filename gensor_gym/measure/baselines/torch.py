@@ -1,4 +1,7 @@
-"""Torch's own kernels, timed in the worker beside generated ones. Only `torch_*` files here import torch."""
+"""Torch's own kernels, timed in the worker beside generated ones. Only `torch_*` files here import torch.
+
+What torch calls an operator is said where the operator is (`operators/kinds`), or follows from its accesses.
+"""
 
 from __future__ import annotations
 

@@ -23,10 +23,10 @@ def prepacked_function(op: Operator, x: list[Any]) -> Callable[[], Any]:
     if op.name not in ("gemm", "conv2d") or op.dtype != "float32" or rest not in ([], ["relu"], ["gelu"]):
         raise ValueError(f"no prepacked torch baseline for {op}; there is one for gemm and conv2d of float32, +bias, +relu|gelu")
     after: tuple[str, list[Any], str] = (rest[0] if rest else "none", [], "none" if rest == ["gelu"] else "")
-    return _linear(op, x, bias, after) if op.name == "gemm" else _convolution(op, x, bias, after)
+    return _linear(x, bias, after) if op.name == "gemm" else _convolution(op, x, bias, after)
 
 
-def _linear(op: Operator, x: list[Any], bias: Any, after: tuple[str, list[Any], str]) -> Callable[[], Any]:
+def _linear(x: list[Any], bias: Any, after: tuple[str, list[Any], str]) -> Callable[[], Any]:
     """A matrix product; oneDNN takes B transposed and chooses its layout for the rows of A."""
     import torch
 

@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 import torch  # noqa: E402
 
 from agents.columns.policy import load_columns  # noqa: E402
-from agents.policies.learned import read_card  # noqa: E402
+from agents.policies.card import read_card  # noqa: E402
 from agents.policies.training_tasks import changed_tasks  # noqa: E402
 from experiments.common.journal import read_rows  # noqa: E402
 from experiments.device.context import Context  # noqa: E402

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from agents import Strategy, get_strategy
-from agents.policies.learned import Learned, read_card
+from agents.policies.card import read_card
+from agents.policies.learned import Learned
 from agents.policies.training_tasks import is_current
 from experiments.commands.arguments import compose
 from experiments.common.journal import read_rows

@@ -84,12 +84,12 @@ def planes_call(plan: LoopPlan, operand: Operand, starts: list[str], line: str, 
     lines = Lines()
     heads = [f"for (long i{d} = 0; i{d} < {packing.shape[d]}; i{d}++)" for d in range(2)]
     with lines.blocks(heads):
-        call = plane_call(plan, operand, starts, line, target, ["i0", "i1"])
+        call = plane_call(operand, starts, line, target, ["i0", "i1"])
         lines.add(call)
     return str(lines).rstrip("\n").split("\n")
 
 
-def plane_call(plan: LoopPlan, operand: Operand, starts: list[str], line: str, target: str, steps: list[str]) -> str:
+def plane_call(operand: Operand, starts: list[str], line: str, target: str, steps: list[str]) -> str:
     """The statement that copies plane `steps` (image, channel) of a box."""
     packing, access = operand.packing, operand.access
     assert packing is not None

@@ -15,9 +15,9 @@ from gensor_gym.codegen.cuda.mma.compute import write_lanes, write_step, write_s
 from gensor_gym.codegen.cuda.mma.copy import write_copies, write_held, write_next, write_places, write_puts, write_rounding
 from gensor_gym.codegen.cuda.mma.plan import MatrixPlan, make_matrix_plan
 from gensor_gym.codegen.cuda.mma.store import write_results
+from gensor_gym.codegen.cuda.origins import write_block_tile, write_slice, write_step_origin
 from gensor_gym.codegen.cuda.plan import WARP
 from gensor_gym.codegen.cuda.text import Writer, remainder
-from gensor_gym.codegen.cuda.tiles import write_block_tile, write_slice, write_step_origin
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
 

@@ -112,7 +112,7 @@ def _first(plan: MatrixPlan, axis: int) -> str:
     return f"first_{plan.names[axis]}" if plan.program.threads[axis] > 1 else "0"
 
 
-def _variants(plan: MatrixPlan, tile: OperandTile, units: int, count: int) -> int:
+def _variants(tile: OperandTile, units: int, count: int) -> int:
     """Of `count` pieces of `units` units of a row, those after which the swizzle repeats: the others are linear in them.
 
     Rows that loops add are multiples of eight, after which it repeats as well.
@@ -148,7 +148,7 @@ def write_lanes(out: Writer, plan: MatrixPlan) -> None:
     out.line(f"const int b_row = {_first_row(plan, tile, f'lane % {8 * plan.units}')};")
     for load, groups, done in _b_groups(plan):
         together = load // plan.units
-        count = _variants(plan, tile, together, groups)
+        count = _variants(tile, together, groups)
         lanes = f"lane / {8 * plan.units}{f' % {together}' if load < 4 else ''}" if together > 1 else "0"
         out.line(f"int b_lane_x{load}[{count}];  // in bytes")
         with _scope(out, _loop("piece", count)):
@@ -169,7 +169,7 @@ def _split(piece: str, count: int) -> tuple[str, str]:
 def _write_a(out: Writer, plan: MatrixPlan, index: dict[int, str], buffer: list[str]) -> None:
     """A's fragments: matrices of 8 rows along m and 16 bytes along k."""
     tile, k = plan.a_tile, plan.roles.k
-    count = _variants(plan, tile, plan.units, plan.block[k] // plan.depth)
+    count = _variants(tile, plan.units, plan.block[k] // plan.depth)
     loops = spatial_loops(plan, tuple(a for a in wide_repeats(plan) if a in tile.axes))
     with _scope(out, [*loops, *_loop("tile_m", plan.m_tiles)]):
         tile_m = "tile_m" if plan.m_tiles > 1 else "0"
@@ -216,7 +216,7 @@ def _write_b_transposed(out: Writer, plan: MatrixPlan, index: dict[int, str], bu
     tile, pitch = plan.b_tile, plan.b_tile.pitch * plan.item
     for load, groups, done in _b_groups(plan):
         together = load // plan.units  # instructions along n that one load serves
-        count = _variants(plan, tile, together, groups)
+        count = _variants(tile, together, groups)
         with _scope(out, [*_b_loops(plan), *_loop("group", groups)]):
             group = "group" if groups > 1 else "0"
             row = _row(plan, tile, index, total([(plan.depth, index[plan.roles.k])]), from_first=True)
@@ -282,7 +282,7 @@ def _write_products(out: Writer, plan: MatrixPlan, buffer: list[str]) -> None:
     b = subscript("b", [*buffer, *repeat_indices(plan, plan.b_tile), "tile_n"])
     sums = subscript("sums", [*repeat_indices(plan), "tile_m", "tile_n"])
     if plan.op.dtype == "tf32x3":
-        _write_split_products(out, plan, loops, a, b, sums)
+        _write_split_products(out, loops, a, b, sums)
         return
     order = [Loop("tile_m", "M_TILES"), Loop("tile_n", "N_TILES")]
     if plan.item != 2:  # registers of a gathered B are put side by side before use: once for all instructions along m
@@ -296,7 +296,7 @@ def _write_products(out: Writer, plan: MatrixPlan, buffer: list[str]) -> None:
         out.line(f"mma_16x8x{plan.depth}_{dtype}({sums}, {a}, {b});")
 
 
-def _write_split_products(out: Writer, plan: MatrixPlan, loops: list[Loop], a: str, b: str, sums: str) -> None:
+def _write_split_products(out: Writer, loops: list[Loop], a: str, b: str, sums: str) -> None:
     """Each operand as high + low of tf32; three products, the small ones first, added up in float32 outside.
 
     Tensor cores round every sum towards zero. So they add up one point only, and its sum is added, rounded to nearest,

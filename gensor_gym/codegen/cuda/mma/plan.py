@@ -15,7 +15,7 @@ from typing import Literal
 from gensor_gym.codegen.cuda.index import bounds
 from gensor_gym.codegen.cuda.plan import WARP, ProductPlan, check_program
 from gensor_gym.codegen.cuda.text import total
-from gensor_gym.codegen.cuda.tiling import upper_bound
+from gensor_gym.codegen.cuda.tiles.tiling import upper_bound
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.structure import TENSOR_TYPES, matrix_axes
 
@@ -61,11 +61,6 @@ class OperandTile:
     stage: int
     shifts: int = -1
     """Axis of a window that shifts rows by less than a copy, so that copies are put together of two aligned loads; -1: none."""
-
-    @property
-    def copies(self) -> int:
-        """Copies that fill one buffer."""
-        return math.prod(self.shape) // self.width
 
     def row_stride(self, axis: int) -> int:
         """Rows between neighbours along an axis; 0 where the axis does not move the tile or runs within a row."""

@@ -9,8 +9,8 @@ from functools import cached_property, lru_cache
 
 from gensor_gym.codegen.cuda.index import along, bounds, fill_of, origin, whole
 from gensor_gym.codegen.cuda.plan import BlockPlan
-from gensor_gym.codegen.cuda.shared import SharedTile
 from gensor_gym.codegen.cuda.text import SCALARS, remainder, total
+from gensor_gym.codegen.cuda.tiles.shared import SharedTile
 from gensor_gym.operators.types import Access
 
 MOST_ROUNDS = 64

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+from gensor_gym.codegen.cuda.origins import write_step_origin
 from gensor_gym.codegen.cuda.plan import BlockPlan
 from gensor_gym.codegen.cuda.simt.compute import write_accumulation
 from gensor_gym.codegen.cuda.simt.copies import Copies
@@ -24,7 +25,6 @@ from gensor_gym.codegen.cuda.simt.points import (
     write_points,
 )
 from gensor_gym.codegen.cuda.text import SCALARS, Writer, total
-from gensor_gym.codegen.cuda.tiles import write_step_origin
 
 
 def write_main(out: Writer, plan: BlockPlan) -> None:

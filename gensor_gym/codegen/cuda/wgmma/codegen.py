@@ -16,8 +16,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from gensor_gym.codegen.cuda.kernel import assemble, kernel_text, sizes
+from gensor_gym.codegen.cuda.origins import write_block_tile
 from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, total
-from gensor_gym.codegen.cuda.tiles import write_block_tile
 from gensor_gym.codegen.cuda.wgmma.convolution import ConvolutionPlan, make_convolution_plan
 from gensor_gym.codegen.cuda.wgmma.copies import write_copies, write_window
 from gensor_gym.codegen.cuda.wgmma.fused import with_fused_columns

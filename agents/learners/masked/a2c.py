@@ -14,7 +14,7 @@ import torch
 from sb3_contrib import MaskablePPO
 
 from agents.learners.feature_groups import of_groups
-from agents.learners.masked_ppo import load, logits, values
+from agents.learners.masked.ppo import load, logits, values
 from agents.learners.registry import Learner
 
 _NO_CLIPPING = 1e9

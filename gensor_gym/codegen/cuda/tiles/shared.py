@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gensor_gym.codegen.cuda.text import total
-from gensor_gym.codegen.cuda.tiling import Tiling
+from gensor_gym.codegen.cuda.tiles.tiling import Tiling
 from gensor_gym.graph.structure import shared_inner
 from gensor_gym.operators.types import ITEM_BYTES, Access
 

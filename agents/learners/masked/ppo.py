@@ -18,7 +18,7 @@ from torch import nn
 
 from agents.learners.feature_groups import of_groups
 from agents.learners.former import former_names
-from agents.learners.masked_policy import MaskedBuffer, MaskedPolicy
+from agents.learners.masked.policy import MaskedBuffer, MaskedPolicy
 from agents.learners.networks import ActorCritic
 from agents.learners.observer import NUM_LOOKAHEAD_FEATURES, LookaheadObserver, Observer, lookahead_actions
 from agents.learners.registry import Learner
