@@ -11,7 +11,8 @@ import numpy as np
 
 from agents.fused.observer import GirObserver
 from agents.learners.registry import Learner
-from agents.policies.learned import Episodic, LearnedWalk, checked_card
+from agents.policies.card import checked_card
+from agents.policies.learned import Episodic, LearnedWalk
 from agents.policies.ppo import rollout
 from gensor_gym.env.fused.env import GirVectorEnv
 from gensor_gym.locate import ROOT, located
@@ -49,9 +50,9 @@ class GirPpo(Episodic, LearnedWalk):
 
 def fused_learner() -> Learner:
     """MaskablePPO with a flat perceptron on the observation of `Gir-v0`."""
-    from agents.learners import masked_ppo
+    from agents.learners.masked import ppo
 
-    return Learner(masked_ppo.make, masked_ppo.load, masked_ppo.logits, masked_ppo.values, GirObserver)
+    return Learner(ppo.make, ppo.load, ppo.logits, ppo.values, GirObserver)
 
 
 @lru_cache(maxsize=4)

@@ -21,11 +21,11 @@ from experiments.common.journal import read_rows
 from experiments.common.results import write_text
 from experiments.common.style import RC, look, plain, save
 from experiments.device.report import contest_lines
-from experiments.device.stages.fine_tuning_folder import summary
 from experiments.device.stages.headline import FILE as ROWS
 from experiments.device.stages.headline import FOLDER, TUNED
 from experiments.device.stages.standings import TORCH, standings
 from experiments.device.verdicts import verdicts
+from experiments.fine_tuning.device_folder import summary
 from gensor_gym import operators
 from gensor_gym.foreign import read_json
 

@@ -1,4 +1,4 @@
-"""Networks of attention: BERT's encoder (Devlin et al., arXiv 1810.04805), GPT-2's blocks, oneDNN Graph Compiler's MHA and MLP."""
+"""Attention: BERT's encoder (Devlin et al., arXiv 1810.04805), GPT-2's blocks, oneDNN Graph Compiler's MHA and MLP."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from agents.fused.descent import GirDescent
 from agents.fused.observer import GirObserver
 from agents.fused.policy import POLICIES, GirPpo, load_policy
 from agents.learners.stored import POLICY
+from agents.policies.card import CARD
 from agents.policies.fused_parts import SEEN, UNSEEN, fused_fingerprints, fused_operators, part, parts_of
-from agents.policies.learned import CARD
 from gensor_gym.env.fused.env import GirVectorEnv
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.hardware import get

@@ -148,7 +148,8 @@ def test_planted_faults_are_seen(small: tuple[nn.Module, Plan, list[Kernel]], mo
     """Values that lie on one another, and other constants, give other numbers: the tests above would fail for them."""
     module, plan, kernels = small
     assert_right(module, inputs(0), NetworkFunction(plan, kernels, 1)(*inputs(0)))
-    monkeypatch.setitem(MODES, "all at 0", lambda lives: Arena({life.name: 0 for life in lives}, max(life.bytes for life in lives)))
+    largest = max(value.nbytes for value in plan.network.graph.values.values())
+    monkeypatch.setitem(MODES, "all at 0", lambda lives: Arena({life.name: 0 for life in lives}, largest))
     constants = {name: np.ascontiguousarray(array + 1) for name, array in plan.network.constants.items()}
     moved = Plan(dataclasses.replace(plan.network, constants=constants), plan.pieces)
     for wrong in (NetworkFunction(plan, kernels, 1, "all at 0"), NetworkFunction(moved, kernels, 1)):

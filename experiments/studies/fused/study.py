@@ -15,8 +15,8 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
+from agents.policies.card import read_card
 from agents.policies.fused_parts import fused_operators
-from agents.policies.learned import read_card
 from agents.strategy import FUSED, build
 from experiments.commands.checks import check_whole
 from experiments.common.anytime import digest_of_policy

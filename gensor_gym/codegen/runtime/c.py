@@ -125,8 +125,8 @@ class BoundNative:
     """A kernel with its arrays: a call reads what they hold at that time. From one thread at a time."""
 
     def __init__(
-        self, entry: Any, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], workspace_bytes: int, team: GgRuntime,
-        out: Any,
+        self, entry: Any, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], workspace_bytes: int,
+        team: ctypes.Structure, out: Any,
     ) -> None:  # fmt: skip
         """`out` is what a call returns, on the memory of `outputs`."""
         self.out = out

@@ -14,7 +14,7 @@ import numpy as np
 
 from gensor_gym.codegen.runtime.compile import compile_text
 from gensor_gym.codegen.runtime.memory import address_of, aligned, workspace_of
-from gensor_gym.codegen.runtime.threads import ARCH, GgRuntime
+from gensor_gym.codegen.runtime.threads import ARCH
 
 _METH_FASTCALL = 0x0080
 _DLPACK_CODES = {"i": 0, "u": 1, "f": 2}
@@ -88,7 +88,7 @@ class BuiltinKernel:
     """
 
     def __init__(
-        self, entry: Any, team: GgRuntime, workspace_bytes: int, inputs: Sequence[Array], outputs: Sequence[Array]
+        self, entry: Any, team: ctypes.Structure, workspace_bytes: int, inputs: Sequence[Array], outputs: Sequence[Array]
     ) -> None:
         """Shape and type of every array; RuntimeError for a Python or NumPy that `call.c` does not know."""
         library, sizes = builtins(), [_kind(*array) for array in (*inputs, *outputs)]
