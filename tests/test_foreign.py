@@ -38,6 +38,7 @@ OTHERS = {
     "experiments/device/child.py": "words of a process of our own",
     "experiments/device/table.py": "ships with the package",
     "experiments/device/stages/fine_tuning.py": "ships with the package",
+    "experiments/training/train.py": "ships with the package",
     "experiments/device/wheels.py": "archives of the package index, looked at by name",
     "experiments/board/submit.py": "what it wrote itself",
     "experiments/resuming/archive.py": "members of states, none compressed, each up to a size",

@@ -25,7 +25,7 @@ from experiments.device.stages.headline import FILE as ROWS
 from experiments.device.stages.headline import FOLDER, TUNED
 from experiments.device.stages.standings import TORCH, standings
 from experiments.device.verdicts import verdicts
-from experiments.fine_tuning.device_folder import summary
+from experiments.device.work.fine_tuning_folder import summary
 from gensor_gym import operators
 from gensor_gym.foreign import read_json
 

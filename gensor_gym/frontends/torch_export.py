@@ -1,4 +1,4 @@
-"""A torch module as a network, by `torch.export`: operations that `aten.TABLE` has stay whole, others are decomposed first."""
+"""A torch module as a network, by `torch.export`: operations that `covered.TABLE` has stay whole, others are decomposed first."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
-from gensor_gym.frontends.aten import TABLE
+from gensor_gym.frontends import aten, aten_moves  # noqa: F401  (which fill the table)
 from gensor_gym.frontends.builder import Builder
+from gensor_gym.frontends.covered import TABLE
 from gensor_gym.networks.network import Network
 
 MOST_NODES, MOST_BYTES = 4096, 8 << 30

@@ -24,11 +24,11 @@ from agents.policies.card import read_card
 from agents.policies.training_tasks import changed_tasks
 from experiments.device.context import Context
 from experiments.device.table import CONF
+from experiments.device.work.fine_tuning_folder import MEASURED, Folder, digest_of, summary
 from experiments.device.work.pipeline import Pipeline
 from experiments.device.work.side_by_side import SideBySide
 from experiments.device.work.trials import compilers, device_backends, device_pipeline
 from experiments.fine_tuning.arrivals import ArrivingLearner, Asked
-from experiments.fine_tuning.device_folder import MEASURED, Folder, digest_of, summary
 from experiments.training.halves import halves
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph

@@ -15,7 +15,7 @@ from experiments.device.stages.contests import run_contest
 from experiments.device.stages.fine_tuning import FOLDER
 from experiments.device.stages.standings import standings
 from experiments.device.table import CONF, Contest, read_experiment
-from experiments.fine_tuning.device_folder import summary
+from experiments.device.work.fine_tuning_folder import summary
 
 EXPERIMENT = CONF / "experiment" / "gpu_headline.yaml"
 FILE = "headline.jsonl"

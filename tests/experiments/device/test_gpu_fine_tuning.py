@@ -25,9 +25,9 @@ from experiments.device.runner import DONE, Stage, run_stage  # noqa: E402
 from experiments.device.stages import contests, fine_tuning, headline  # noqa: E402
 from experiments.device.table import CONF, read_experiment  # noqa: E402
 from experiments.device.verdicts import verdicts  # noqa: E402
+from experiments.device.work.fine_tuning_folder import over_fastest  # noqa: E402
 from experiments.fine_tuning import arrivals  # noqa: E402
 from experiments.fine_tuning.arrivals import ArrivingLearner, Asked  # noqa: E402
-from experiments.fine_tuning.device_folder import over_fastest  # noqa: E402
 from experiments.training.halves import halves  # noqa: E402
 from gensor_gym import hardware, operators  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
