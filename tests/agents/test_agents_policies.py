@@ -28,7 +28,7 @@ from experiments.commands.arguments import compose
 from experiments.training import train
 from experiments.training.train import settings_of, write_card
 from experiments.training.variants import with_variants
-from experiments.training.walk import make_env
+from experiments.training.walk import CONSTRUCTIONS
 from gensor_gym import ConstructionGraph, operators
 from gensor_gym.env.observation import NUM_FEATURES, OFFSETS
 from gensor_gym.env.sb3 import make_sb3
@@ -53,7 +53,7 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     cfg = compose([*words, "agent.n_steps=16", "agent.batch_size=32", "agent.n_epochs=1"], "train")
     config = settings_of(cfg) | {"operators": SMALL}
     learner = get_learner(request.param)
-    model = learner.make(config["agent"], make_env(config, learner.observer), 0)
+    model = learner.make(config["agent"], ObservedVecEnv(CONSTRUCTIONS.training(config), learner.observer), 0)
     model.learn(64)
     save_policy(folder / POLICY, model)
     write_card(config, folder, 1.0, 64)

@@ -39,6 +39,9 @@ TINY = {
     "call": ["call.operators=[gemv(m=32, k=24)]", "call.trials=2", "call.rounds=3", "call.calls=5"],
     "fused": ["fused.shapes=[softmax(m=4, n=16)]", "fused.peers=[eager]", "fused.trials=1", "fused.rounds=2"],
     "fused_model": ["fused_model.operators=[softmax(m=4, n=16)]", "fused_model.programs=4", "fused_model.first=2"],
+    "networks": [
+        "networks.names=[mlp_1]", "networks.peers=[eager]", "networks.trials=1", "networks.rounds=2", "networks.threads=1",
+    ],  # fmt: skip
     "measure": [
         "measure.operator=gemm(m=32, n=24, k=16)", "measure.trials=4", "measure.compile.schedules=2",
         "measure.isolation.kernels=2", "measure.isolation.rounds=2",
@@ -90,6 +93,19 @@ def test_start(tmp_path: Path) -> None:
     assert sum(phases) == pytest.approx(start["processor_s"]) and start["steps"] >= 1
     with pytest.raises(ValueError, match="nothing"):
         _run("start", tmp_path, "start.of.h200.hardware=nothing")
+
+
+@pytest.mark.thorough
+def test_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network is compiled, verified and timed beside a peer; a second run does nothing anew."""
+    monkeypatch.setenv("GENSOR_GYM_CACHE", str(tmp_path / "cache"))
+    (row,) = [row for row in _run("networks", tmp_path) if row["kind"] == "network"]
+    assert row["out_of_bounds"] == {} == row["missing"] and row["kernels"] == row["distinct"] == row["searched"] == 3
+    assert row["least_arena_bytes"] <= row["arena_bytes"] and row["over"]["eager"]["median"] > 0
+    monkeypatch.setattr("experiments.benches.networks.suite.started", None)
+    assert [row] == [again for again in _run("networks", tmp_path) if again["kind"] == "network"]
+    with pytest.raises(ValueError, match="did you mean mlp_1"):
+        _run("networks", tmp_path, "networks.names=[mlp1]")
 
 
 def test_fused_model(tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ def test_reset_starts_anywhere() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"operator": []}, "empty"), ({"hardware": "h200"}, "CPUs"), ({"space": "gensor"}, "expected one of gir"),
+        ({"operator": []}, "empty"), ({"hardware": "mi300x"}, "32 lanes"), ({"space": "gensor"}, "expected one of gir"),
         ({"observation": "tree"}, "flat"), ({"observation_groups": ["tiles"]}, "no observation group"),
         ({"observation_groups": []}, "no observation group"), ({"observation_groups": 5}, "groups 5: expected a list of names"),
         ({"observation_groups": "nest"}, "'nest': expected a list"), ({"observation_groups": [["nest"]]}, "expected a list"),
