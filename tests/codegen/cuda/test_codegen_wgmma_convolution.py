@@ -104,7 +104,7 @@ FAULTS = {
     "B as rows of n": ("wgmma_rows_float16(acc", "wgmma_float16(acc", "leading offset is none of its layout"),
     "no barrier in the layout": ("    __syncthreads();\n    #pragma", "    #pragma", "wrong"),
     "a channel of the image twice": ("high = tile[row * 66 + at + 66]", "high = tile[row * 66 + at]", "wrong"),
-    "no wait for data": ("barrier_wait(full + stage * 8, parity);", "", "wrong|more arrivals|block ends while"),
+    "no wait for data": ("barrier_wait(full + stage * 8, parity);", "", "wrong|more arrivals|block ends while|deadlock"),
     "a box left out": ("load_box_4d(b_tile, x_map", "if (step != 3) load_box_4d(b_tile, x_map", "deadlock"),
     "row of the output": ("out_p = block_p + pixel_p + column / 8", "out_p = block_p + pixel_p", "wrong|overflow"),
 }

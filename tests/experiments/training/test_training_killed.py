@@ -61,7 +61,7 @@ def stop(process: subprocess.Popen[str], out: Path, number: signal.Signals) -> s
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", [pytest.param(name, marks=() if name == "ppo" else pytest.mark.slow) for name in AGENTS])
 def test_stopped_and_killed_at_random_moments(agent: str, tmp_path: Path) -> None:
     """Half of the signals leave no moment to save: what the last checkpoint does not know is done again, to the same numbers."""
     whole, parts = tmp_path / "whole", tmp_path / "parts"
