@@ -43,8 +43,14 @@ def _eager(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dic
 
 
 def _inductor(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> Ways:
-    """With weights frozen, so that they are packed and batch normalisations folded, as its users for inference set it."""
-    compiled = torch.compile(_own(module), options={"freezing": True})
+    """With weights frozen, so that they are packed and normalisations folded, as its users for inference set it.
+
+    By the setting of the process: as an option of torch.compile it is taken and does nothing (torch 2.13).
+    """
+    from torch._inductor import config
+
+    config.freezing = True
+    compiled = torch.compile(_own(module))
     compiled(*inputs)
     return Ways({"called": lambda: compiled(*inputs)})
 
