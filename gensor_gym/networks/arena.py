@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-ALIGNMENT = 64
-"""Bytes: a cache line, and the widest vector."""
+from gensor_gym.codegen.c.text import round_up
+from gensor_gym.codegen.runtime.memory import ALIGNMENT
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,15 @@ class Arena:
     bytes: int
 
 
-def _rounded(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
+def rounded(size: int) -> int:
+    """Bytes that so many take where each value begins at a multiple of `ALIGNMENT`."""
+    return round_up(size, ALIGNMENT)
 
 
 def bound(lives: Sequence[Life]) -> int:
     """Bytes that are needed at once in the step that needs most: no arena is smaller."""
     steps = range(1 + max((life.last for life in lives), default=-1))
-    return max((sum(_rounded(life.bytes) for life in lives if life.first <= step <= life.last) for step in steps), default=0)
+    return max((sum(rounded(life.bytes) for life in lives if life.first <= step <= life.last) for step in steps), default=0)
 
 
 def _none(lives: Sequence[Life]) -> Arena:
@@ -46,7 +47,7 @@ def _none(lives: Sequence[Life]) -> Arena:
     offsets, end = {}, 0
     for life in lives:
         offsets[life.name] = end
-        end += _rounded(life.bytes)
+        end += rounded(life.bytes)
     return Arena(offsets, end)
 
 
@@ -67,17 +68,17 @@ def _hot(lives: Sequence[Life]) -> Arena:
     placed: dict[str, tuple[int, Life]] = {}
     for life in sorted(lives, key=lambda life: life.first):
         gaps = _gaps(life, list(placed.values()))
-        inside = [gap for gap in gaps if gap + _rounded(life.bytes) <= limit] or [min(gaps)]
+        inside = [gap for gap in gaps if gap + rounded(life.bytes) <= limit] or [min(gaps)]
         placed[life.name] = (min(inside, key=lambda gap: (-_warmth(gap, life, list(placed.values())), gap)), life)
-    end = max((offset + _rounded(life.bytes) for offset, life in placed.values()), default=0)
+    end = max((offset + rounded(life.bytes) for offset, life in placed.values()), default=0)
     return Arena({name: offset for name, (offset, _) in placed.items()}, end)
 
 
 def _warmth(start: int, life: Life, placed: Sequence[tuple[int, Life]]) -> float:
     """How recently the bytes from `start` on were read before: the last step of what lay there, weighted by bytes."""
-    end, warm = start + _rounded(life.bytes), 0.0
+    end, warm = start + rounded(life.bytes), 0.0
     for offset, other in placed:
-        shared = min(end, offset + _rounded(other.bytes)) - max(start, offset)
+        shared = min(end, offset + rounded(other.bytes)) - max(start, offset)
         if shared > 0 and other.last < life.first:
             warm = max(warm, other.last + shared / (end - start))
     return warm
@@ -87,15 +88,15 @@ def _placed(order: Sequence[Life], choose: Callable[[list[int]], int]) -> Arena:
     placed: list[tuple[int, Life]] = []
     for life in order:
         placed.append((choose(_gaps(life, placed)), life))
-    end = max((offset + _rounded(life.bytes) for offset, life in placed), default=0)
+    end = max((offset + rounded(life.bytes) for offset, life in placed), default=0)
     return Arena({life.name: offset for offset, life in placed}, end)
 
 
 def _gaps(life: Life, placed: Sequence[tuple[int, Life]]) -> list[int]:
     """Beginnings of places that are free while it lives: at the start, behind every value, and where each one began."""
-    busy = [(offset, offset + _rounded(other.bytes)) for offset, other in placed if life.meets(other)]
-    ends = {edge for offset, other in placed for edge in (offset, offset + _rounded(other.bytes))}
-    size = _rounded(life.bytes)
+    busy = [(offset, offset + rounded(other.bytes)) for offset, other in placed if life.meets(other)]
+    ends = {edge for offset, other in placed for edge in (offset, offset + rounded(other.bytes))}
+    size = rounded(life.bytes)
     return [start for start in sorted({0, *ends}) if all(start + size <= low or high <= start for low, high in busy)]
 
 

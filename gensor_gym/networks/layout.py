@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.networks.arena import ALIGNMENT, Arena, Life, arena, bound
+from gensor_gym.networks.arena import Arena, Life, arena, bound, rounded
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan
-from gensor_gym.networks.steps import root_of
 
 
 class Base(IntEnum):
@@ -58,25 +57,21 @@ def layout_of(plan: Plan, kernels: Sequence[Kernel], mode: str) -> Layout:
     end = 0
     for name, array in network.constants.items():
         values[name] = Place(Base.FIXED, end)
-        end += _rounded(array.nbytes)
-    workspaces, scratch = [], _rounded(made.bytes)
+        end += rounded(array.nbytes)
+    workspaces, scratch = [], rounded(made.bytes)
     for kernel in kernels:
         if kernel.prepacked:
             workspaces.append(Place(Base.FIXED, end))
-            end += _rounded(kernel.workspace_bytes)
+            end += rounded(kernel.workspace_bytes)
         else:
             workspaces.append(Place(Base.WORKSPACE, scratch))
     whole = scratch + max((kernel.workspace_bytes for kernel in kernels if not kernel.prepacked), default=0)
     return Layout(values, tuple(workspaces), made, bound(lives), whole, end)
 
 
-def _rounded(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
-
-
 def _returned(network: Network) -> dict[str, int]:
     """Number of the output that lies in the memory of each value; ValueError where two outputs would share one."""
-    roots = [root_of(network, name) for name in network.graph.returns]
+    roots = [network.root_of(name) for name in network.graph.returns]
     if len(set(roots)) < len(roots):
         raise ValueError(f"{network.graph.name}: two outputs are views of one value, expected memory of its own for each")
     return {root: number for number, root in enumerate(roots)}

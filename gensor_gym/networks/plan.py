@@ -8,8 +8,8 @@ from functools import cached_property
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import Contract
 from gensor_gym.gir.nest import row_nest
-from gensor_gym.networks.network import Network
-from gensor_gym.networks.steps import VIEWS, Step, step_of
+from gensor_gym.networks.network import VIEWS, Network
+from gensor_gym.networks.steps import Step, step_of
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def post_op(network: Network, node: Node, element: str, op: Operator) -> PostOp 
     """The stage that makes `node` of the value `element` of an operator without stages; None where there is none."""
     if not isinstance(node, Map):
         return None
-    own = [name for name in operands(node.expression) if _is_view_of(network, name, element)]
+    own = [name for name in operands(node.expression) if element in network.behind(name, (Reshape,))]
     others = [name for name in operands(node.expression) if name not in own]
     if len(own) != 1 or len(others) > 1:
         return None
@@ -52,10 +52,3 @@ def _with_operand(network: Network, expression: Expression, own: str, other: str
     if expression.function in _WITH_ELEMENT and same and not network.is_repeated(other):
         return PostOp(_WITH_ELEMENT[expression.function], (other,))
     return None
-
-
-def _is_view_of(network: Network, name: str, element: str) -> bool:
-    """Whether it is the value or a reshape of it."""
-    while name != element and isinstance(node := network.nodes.get(name), Reshape):
-        name = node.source
-    return name == element

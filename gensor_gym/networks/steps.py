@@ -7,12 +7,9 @@ from dataclasses import dataclass
 
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import Broadcast, Contract, Node, Reshape, Value
-from gensor_gym.networks.network import Network
+from gensor_gym.networks.network import VIEWS, Network
 from gensor_gym.networks.postops import post_op
 from gensor_gym.operators.types import Operator
-
-VIEWS = (Broadcast, Reshape)
-"""Nodes that belong to whoever reads them: nothing is computed, and no kernel of their own is needed."""
 
 
 @dataclass(frozen=True)
@@ -21,15 +18,8 @@ class Step:
 
     computation: Operator | Dataflow
     reads: tuple[str, ...]
-    """In the order of the computation's inputs; names of roots (`root_of`) and constants."""
+    """In the order of the computation's inputs; names of roots (`Network.root_of`) and constants."""
     writes: tuple[str, ...]
-
-
-def root_of(network: Network, name: str) -> str:
-    """The value in whose memory a value lies: its own, or that of what it is a reshape of."""
-    while isinstance(node := network.nodes.get(name), Reshape):
-        name = node.source
-    return name
 
 
 def step_of(network: Network, piece: Sequence[str]) -> Step:
@@ -50,7 +40,7 @@ def _of_contract(network: Network, contract: Contract, piece: Sequence[str]) -> 
         op = op.with_epilogue(found.stage)
         reads += found.reads
         last = name
-    return Step(op, tuple(root_of(network, name) for name in reads), (last,))
+    return Step(op, tuple(network.root_of(name) for name in reads), (last,))
 
 
 def _of_fused(network: Network, piece: Sequence[str]) -> Step:
@@ -68,7 +58,7 @@ def _of_fused(network: Network, piece: Sequence[str]) -> Step:
     inputs = tuple(Value(names[name], values[name].shape, "float32", values[name].constant) for name in given)
     made = tuple((names[name], node.reading(names)) for name, node in nodes.items())
     graph = Dataflow("fused", inputs, made, tuple(names[name] for name in writes))
-    return Step(graph, tuple(root_of(network, name) for name in given), tuple(writes))
+    return Step(graph, tuple(network.root_of(name) for name in given), tuple(writes))
 
 
 def _add(network: Network, name: str, inside: set[str], nodes: dict[str, Node], given: list[str]) -> None:

@@ -102,7 +102,7 @@ def test_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (row,) = [row for row in _run("networks", tmp_path) if row["kind"] == "network"]
     assert row["out_of_bounds"] == {} == row["missing"] and row["kernels"] == row["distinct"] == row["searched"] == 3
     assert row["least_arena_bytes"] <= row["arena_bytes"] and row["over"]["eager"]["median"] > 0
-    monkeypatch.setattr("experiments.benches.networks.suite.started", None)
+    monkeypatch.setattr("experiments.benches.networks.suite.raced", None)
     assert [row] == [again for again in _run("networks", tmp_path) if again["kind"] == "network"]
     with pytest.raises(ValueError, match="did you mean mlp_1"):
         _run("networks", tmp_path, "networks.names=[mlp1]")

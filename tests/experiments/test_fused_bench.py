@@ -133,7 +133,7 @@ def test_a_run_says_what_was_timed_and_goes_on(tmp_path: Path, monkeypatch: pyte
     assert row["counts"] == "into" and set(row["times"]["eager"]) == {"called", "into"}
     assert whole["operators"] == 1 and whole["over_best"]["median"] == pytest.approx(row["over_best"]["median"])
     assert (tmp_path / "fused.png").exists() and 0 < row["bytes_per_second"] < 1e13
-    monkeypatch.setattr("experiments.benches.fused.suite.started", None)
+    monkeypatch.setattr("experiments.benches.fused.suite.raced", None)
     assert lines(tmp_path, chosen)[1] == row
     with pytest.raises(ValueError, match="expected some of eager"):
         lines(tmp_path, "fused.peers=[eagre]")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gensor_gym.networks.arena import ALIGNMENT, MODES, Life, arena, bound
+from gensor_gym.codegen.runtime.memory import ALIGNMENT
+from gensor_gym.networks.arena import MODES, Life, arena, bound
 
 
 def random_lives(seed: int, count: int = 40) -> list[Life]:

@@ -131,6 +131,24 @@ def prepared(sides: dict[str, Side], asked: Mapping[str, Any], limit: float) -> 
     return answers, missing
 
 
+def raced(
+    names: Sequence[str], asked: Mapping[str, Any], rounds: int, limit: float, cache: Path, module: str = FUSED
+) -> dict[str, Any]:
+    """All of `names` on one request: what `timed` says, `answers` by side, `wrong` by side and way, and why peers are `missing`.
+
+    Lost where ours failed, took too long or gave wrong outputs.
+    """
+    with started(names, asked["threads"], cache, module) as sides:
+        answers, missing = prepared(sides, asked, limit)
+        ways = {name: answer.pop("ways") for name, answer in answers.items()}
+        found = timed(sides, ways, rounds, limit)
+    wrong = {name: answer.pop("wrong") for name, answer in answers.items()}
+    if wrong[OURS]:
+        raise Lost(f"our outputs are wrong: {wrong[OURS]}")
+    faults = {name: said for name, said in wrong.items() if said}
+    return {**found, "answers": answers, "missing": missing, "out_of_bounds": faults}
+
+
 def timed(sides: Mapping[str, Side], ways: Mapping[str, Sequence[str]], rounds: int, limit: float) -> dict[str, Any]:
     """Seconds of every way in every round, {side: {way: [..]}}, and how busy those were that waited.
 

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from experiments.benches.fused import ratios
 from experiments.benches.fused.process import OURS, SIDES
-from experiments.benches.fused.race import CALLED, Lost, prepared, started, timed
+from experiments.benches.fused.race import CALLED, Lost, raced
 from experiments.benches.lines import Lines, Steal, machine
 from experiments.common.journal import Journal
 from experiments.common.settings import code_digest, short_hash
@@ -95,16 +95,11 @@ def _operator(text: str, same: dict[str, Any], limit: float, cache: Path) -> dic
     asked = {"operator": text, **{name: same[name] for name in ("strategy", "trials", "seed", "threads")}}
     steal = Steal()
     try:
-        with started([OURS, *same["peers"]], same["threads"], cache) as sides:
-            answers, missing = prepared(sides, asked, limit)
-            ways = {name: answer.pop("ways") for name, answer in answers.items()}
-            found = timed(sides, ways, same["rounds"], limit)
+        found = raced([OURS, *same["peers"]], asked, same["rounds"], limit, cache)
     except Lost as error:
         return {**row, "error": str(error)}
-    wrong = {name: answer.pop("wrong") for name, answer in answers.items()}
-    if wrong[OURS]:
-        return {**row, "error": f"our outputs are wrong: {wrong[OURS]}"}
-    row |= {"missing": missing, "out_of_bounds": {name: faults for name, faults in wrong.items() if faults}}
+    answers = found["answers"]
+    row |= {"missing": found["missing"], "out_of_bounds": found["out_of_bounds"]}
     row |= {**answers.pop(OURS), "notes": {name: facts for name, facts in answers.items() if facts}}
     row |= {**ratios.compared(found["samples"]), "samples": found["samples"]}
     row["bytes_per_second"] = graph.compulsory_bytes / row["times"][OURS][row["counts"]]["median"]

@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from experiments.benches.fused.process import OURS
-from experiments.benches.fused.race import CALLED, Lost, prepared, started, timed
+from experiments.benches.fused.race import CALLED, Lost, raced
 from experiments.benches.fused.suite import PACKAGES, version_of
 from experiments.benches.lines import Lines, Steal, machine
 from experiments.common.journal import Journal
@@ -74,16 +74,10 @@ def _network(name: str, same: dict[str, Any], limit: float, cache: Path) -> dict
     asked = {"network": name, **{key: same[key] for key in ("trials", "batch", "arena", "seed", "threads")}}
     steal = Steal()
     try:
-        with started([OURS, *same["peers"]], same["threads"], cache, MODULE) as sides:
-            answers, missing = prepared(sides, asked, limit)
-            ways = {side: answer.pop("ways") for side, answer in answers.items()}
-            found = timed(sides, ways, same["rounds"], limit)
+        found = raced([OURS, *same["peers"]], asked, same["rounds"], limit, cache, MODULE)
     except Lost as error:
         return {**row, "error": str(error)}
-    wrong = {side: answer.pop("wrong") for side, answer in answers.items()}
-    if wrong[OURS]:
-        return {**row, "error": f"our outputs are wrong: {wrong[OURS]}"}
-    row |= {"missing": missing, "out_of_bounds": {side: faults for side, faults in wrong.items() if faults}, **answers[OURS]}
+    row |= {"missing": found["missing"], "out_of_bounds": found["out_of_bounds"], **found["answers"][OURS]}
     samples = {side: [*found["samples"][side][CALLED]] for side in found["samples"]}
     row |= {"times": {side: interval(values) for side, values in samples.items()}, "samples": samples}
     row["over"] = {side: ratio(values, samples[OURS]) for side, values in samples.items() if side != OURS}

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from gensor_gym.measure.answers.downloaded import Downloaded
 from gensor_gym.measure.answers.draw import Draw, changed_words, drawn_inputs, unwritten_words, wrong_words
 from gensor_gym.measure.answers.expectation import SAMPLES, sampled_draw
 from gensor_gym.measure.answers.reference_kernels import Array, ReferenceKernels
@@ -101,38 +102,9 @@ class DeviceDraw:
         return self.kernels.distance(output, self.op.output.dtype, self.reference, self.index)
 
 
-@dataclass(frozen=True)
-class DownloadedDraw:
-    """A draw of the host for arrays of the device, which are downloaded to be looked at. See `Expected`."""
-
-    download: Callable[[Array], np.ndarray]
-    op: Operator
-    draw: Draw
-
-    @property
-    def inputs(self) -> tuple[np.ndarray, ...]:
-        """Arrays on the host."""
-        return self.draw.inputs
-
-    @property
-    def nbytes(self) -> int:
-        """Host memory held."""
-        return self.draw.nbytes
-
-    def changed(self, arrays: Sequence[Array]) -> str:
-        """See `Expected`."""
-        return self.draw.changed([self.download(array) for array in arrays])
-
-    def fault(self, output: Array) -> str:
-        """See `Expected`. `output` is as kernels hold it."""
-        return self.draw.fault(self._values(output))
-
-    def distance(self, output: Array) -> tuple[float, float]:
-        """See `Expected`. `output` is as kernels hold it."""
-        return self.draw.distance(self._values(output))
-
-    def _values(self, output: Array) -> np.ndarray:
-        return decode(self.download(output), self.op.output.dtype).reshape(self.op.output.shape)
+def downloaded(draw: Draw, op: Operator, download: Callable[[Array], np.ndarray]) -> Downloaded:
+    """A draw of the host for outputs of a device, which are as kernels hold them."""
+    return Downloaded(draw, download, lambda output: decode(download(output), op.output.dtype).reshape(op.output.shape))
 
 
 def whole_bytes(op: Operator) -> int:

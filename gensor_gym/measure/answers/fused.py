@@ -11,6 +11,7 @@ import numpy as np
 from gensor_gym.dataflow.bounds import Bounded
 from gensor_gym.dataflow.evaluate import evaluate
 from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.measure.answers.downloaded import Downloaded
 from gensor_gym.measure.answers.draw import Draw, drawn_inputs, wrong_words
 
 
@@ -53,38 +54,10 @@ class FusedDraw:
         return float(np.hypot.reduce([a for a, _ in norms])), float(np.hypot.reduce([b for _, b in norms]))
 
 
-@dataclass(frozen=True)
-class DownloadedFused:
-    """A draw for outputs of a device, which are downloaded to be looked at. See `draw.Expected`."""
-
-    download: Callable[[Any], np.ndarray]
-    draw: FusedDraw
-
-    @property
-    def inputs(self) -> tuple[np.ndarray, ...]:
-        """Arrays on the host."""
-        return self.draw.inputs
-
-    @property
-    def nbytes(self) -> int:
-        """Host memory held."""
-        return self.draw.nbytes
-
-    def changed(self, arrays: Sequence[Any]) -> str:
-        """See `Expected`."""
-        return self.draw.changed([self.download(array) for array in arrays])
-
-    def fault(self, output: Any) -> str:
-        """See `Expected`."""
-        return self.draw.fault(self._values(output))
-
-    def distance(self, output: Any) -> tuple[float, float]:
-        """See `Expected`."""
-        return self.draw.distance(self._values(output))
-
-    def _values(self, output: Any) -> Any:
-        several = len(self.draw.outputs) > 1
-        return [self.download(one) for one in output] if several else self.download(output)
+def downloaded_fused(draw: FusedDraw, download: Callable[[Any], np.ndarray]) -> Downloaded:
+    """A draw for outputs of a device."""
+    several = len(draw.outputs) > 1
+    return Downloaded(draw, download, lambda output: [download(one) for one in output] if several else download(output))
 
 
 _SCALES = np.array([64.0, 0.0, 1.0], np.float32)

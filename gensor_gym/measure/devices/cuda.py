@@ -17,10 +17,10 @@ import numpy as np
 from gensor_gym.codegen.cuda.nvrtc import NvrtcError
 from gensor_gym.codegen.cuda.tensor_map import TensorMapError, with_maps
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.measure.answers.device_draws import SETTING, DownloadedDraw, ReferenceFault, chosen_place, device_draws
+from gensor_gym.measure.answers.device_draws import SETTING, ReferenceFault, chosen_place, device_draws, downloaded
 from gensor_gym.measure.answers.draw import Expected
 from gensor_gym.measure.answers.expectation import operator_draws
-from gensor_gym.measure.answers.fused import DownloadedFused, fused_draws
+from gensor_gym.measure.answers.fused import downloaded_fused, fused_draws
 from gensor_gym.measure.answers.reference_kernels import ReferenceKernels
 from gensor_gym.measure.devices.anchor import Anchor
 from gensor_gym.measure.devices.buffers import written_outside
@@ -141,10 +141,10 @@ class CudaDevice:
     def draws(self, op: Computation, seed: int) -> tuple[Expected, ...]:
         """The operator's three draws: on the device, or by NumPy where $GENSOR_GYM_REFERENCE says `host` and of fused ones."""
         if isinstance(op, Dataflow):
-            return tuple(DownloadedFused(_download, draw) for draw in fused_draws(op, seed))
+            return tuple(downloaded_fused(draw, _download) for draw in fused_draws(op, seed))
         assert isinstance(op, Operator)
         if chosen_place() == "host":
-            return tuple(DownloadedDraw(_download, op, draw) for draw in operator_draws(op, seed))
+            return tuple(downloaded(draw, op, _download) for draw in operator_draws(op, seed))
         if self._kernels is None:
             try:
                 self._kernels = ReferenceKernels(cupy, f"sm_{cupy.cuda.Device().compute_capability}", referenced)
