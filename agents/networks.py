@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import math
+import sys
 import time
+import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-from agents.optimize import Result, optimize
+from agents.optimize import Asked, Result
+from agents.pieces import OnTask, search_pieces
+from agents.progress import shown
 from gensor_gym import hardware
-from gensor_gym.codegen.build import generate
+from gensor_gym.codegen.export import Exported
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.codegen.runtime.compile import compile_c
+from gensor_gym.codegen.remembered import remembered
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.folding import folded
+from gensor_gym.networks.fusion.fine import plan_of
 from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.network import Network
-from gensor_gym.networks.plan import Plan, cut_all
-from gensor_gym.networks.steps import Step
-from gensor_gym.operators.types import Operator
+from gensor_gym.networks.plan import Plan
+
+TRIALS, MOST_TRIALS = 3, 64
+"""Programs that are measured of each piece where nobody says otherwise: without a budget in seconds, and with one."""
+LEAST_SECONDS = 1e-3
+"""What is left of a budget that is spent before pieces are searched: each is tried once then."""
+FALLBACKS = ("error", "torch")
+"""What may become of a module that is not covered."""
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,17 +50,48 @@ class CompiledNetwork:
     """What was found for each step; equal computations share one."""
     kernels: tuple[Kernel, ...]
     """Of each step."""
-    arena: str = "hot"
-    """How values between kernels are placed (`networks.arena.MODES`)."""
+    function: NetworkFunction
+    """The network in this process."""
 
     @cached_property
-    def function(self) -> NetworkFunction:
-        """The network in this process, loaded when it is first asked for."""
-        return NetworkFunction(self.plan, self.kernels, self.hardware.units, self.arena)
+    def digest(self) -> str:
+        """SHA-256 of what it computes and how: the plan, the kernels' texts, the weights."""
+        found = hashlib.sha256("\0".join([str(self.plan), *(kernel.digest for kernel in self.kernels)]).encode())
+        found.update(self.function.fixed.data)
+        return found.hexdigest()
+
+    def as_torch(self) -> Callable[..., Any]:
+        """The network as an operator of torch, for torch.compile and torch.export; see `codegen.runtime.torch_operator`.
+
+        RuntimeError where it is asked for the first time within compiled code.
+        """
+        from gensor_gym.codegen.runtime.torch_operator import refuse_compiling, torch_operator
+
+        if getattr(self, "_in_torch", None) is None:
+            refuse_compiling()
+            self.__dict__["_in_torch"] = torch_operator(self.plan.network.called, self.digest, self.function)
+        made: Callable[..., Any] = self.__dict__["_in_torch"]
+        return made
+
+    def export(self, folder: str | Path, library: str = "gensor_network") -> Exported:
+        """Write it into a folder that needs no Python: a library with the weights in it, header, sources, example, manifest.
+
+        ValueError and CompileError as of `networks.export`.
+        """
+        from gensor_gym.networks.export import export_network
+
+        known = [result.known for result in self.results]
+        return export_network(self.plan, self.kernels, self.function, folder, self.hardware.units, known, library)
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
         """The outputs for inputs of NumPy, torch or whatever speaks DLPack; see `codegen.runtime.c.NativeFunction`."""
         return self.function(*inputs, out=out)
+
+    def picture(self) -> Figure:
+        """Kernels as boxes around what each computes, with the sizes of values between: a figure of matplotlib."""
+        from gensor_gym.networks.picture import figure_of
+
+        return figure_of(self.plan)
 
     def __repr__(self) -> str:
         distinct = len({id(result) for result in self.results})
@@ -50,45 +99,87 @@ class CompiledNetwork:
 
 
 def compile_network(
-    network: Network, machine: Hardware | str = "host", trials: int = 3, seconds: float = float("inf"), seed: int = 0,
-    plan: Callable[[Network], Plan] = cut_all, arena: str = "hot", on_task: Callable[[int, int, str], None] | None = None,
+    network: Network, machine: Hardware | str = "host", trials: int | None = None, seconds: float = math.inf, seed: int = 0,
+    plan: Callable[[Network], Plan] | str = "fine", arena: str = "hot", on_task: OnTask | None = None, reuse: bool = True,
     **options: Any,
 ) -> CompiledNetwork:  # fmt: skip
     """Find a kernel for every piece of a network's plan.
 
-    Each distinct computation is searched with `trials` measured programs, unless a search of it is remembered
-    (`optimize(.., reuse=True)`); after `seconds` those that are left take the program that the model ranks first. `on_task` is
-    told of each search before it begins: (number, of how many, computation). `options` are `optimize`'s.
+    Each distinct computation is searched with `trials` measured programs (3, or with a budget in `seconds` 64 at most), unless a
+    search of it is remembered (`optimize(.., reuse=True)`). `seconds` are shared out among pieces by what they promise
+    (`agents.pieces`). `on_task` is told of each search before it begins: (how many were begun, of how many, computation);
+    without it a terminal shows a bar. `plan` is a rule or the name of one (`networks.fusion.fine.PLANS`). `options` are
+    `optimize`'s.
 
-    ValueError for a network that has no legal plan; RuntimeError where no program of a piece ran well.
+    `arena` says how values between kernels are placed (`networks.arena.MODES`). The plan's constants lie in the function's
+    memory, but for weights that kernels keep packed.
+
+    ValueError for a network that has no legal plan, for a GPU, and for a budget that is none; RuntimeError where no program of a
+    piece ran well; a RuntimeWarning where `seconds` were too short for one program of each piece.
     """
-    chosen, hw = plan(folded(network)), hardware.get(machine)
-    distinct = list(dict.fromkeys(step.computation for step in chosen.steps))
-    end, found = time.monotonic() + seconds, {}
-    for number, computation in enumerate(distinct):
-        if on_task is not None:
-            on_task(number, len(distinct), str(computation))
-        budget = trials if time.monotonic() < end else 1
-        found[computation] = optimize(computation, hw, trials=budget, seed=seed, **{"reuse": True, **options})
+    if not seconds > 0:
+        raise ValueError(f"seconds={seconds!r}: expected a number above 0")
+    begin, hw = time.monotonic(), hardware.get(machine)
+    if hw.kind != "cpu":
+        raise ValueError(f"{hw.name} is a GPU: networks are compiled for CPUs")
+    chosen = plan_of(folded(network), plan)
+    counts = Counter(step.computation for step in chosen.steps)
+    asked = {computation: Asked.of(computation, hw, reuse=reuse, **options) for computation in counts}
+    each = trials if trials is not None else TRIALS if math.isinf(seconds) else MOST_TRIALS
+    left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
+    with shown(on_task) as told:
+        found = search_pieces(asked, counts, each, left, seed, told)
     results = tuple(found[step.computation] for step in chosen.steps)
-    kernels = tuple(_kernel(chosen, step, result, hw) for step, result in zip(chosen.steps, results, strict=True))
-    return CompiledNetwork(chosen, hw, results, kernels, arena)
+    texts = {computation: remembered(computation, found[computation].schedule, hw) for computation in counts}
+    kernels = tuple(texts[step.computation] for step in chosen.steps)
+    function = NetworkFunction(chosen, kernels, hw.units, arena)
+    held = dataclasses.replace(chosen.network, constants={**chosen.network.constants, **function.constants})
+    return CompiledNetwork(Plan(held, chosen.pieces), hw, results, kernels, function)
 
 
-def _kernel(plan: Plan, step: Step, result: Result, hw: Hardware) -> Kernel:
-    """With packed weights where the program packs them and they are constant."""
-    if isinstance(step.computation, Operator) and len(step.computation.reads) == 2 and step.reads[1] in plan.network.constants:
-        try:
-            kernel = generate(step.computation, result.schedule, hw, prepacked=True)
-        except ValueError:
-            return result.kernel
-        compile_c(kernel)
-        return kernel
-    return result.kernel
+@overload
+def compile_module(
+    module: Any, example_inputs: Sequence[Any], fallback: Literal["error"] = "error", seconds: float = math.inf, **options: Any
+) -> CompiledNetwork: ...
+@overload
+def compile_module(
+    module: Any, example_inputs: Sequence[Any], fallback: str, seconds: float = math.inf, **options: Any
+) -> CompiledNetwork | FallenBack: ...
+def compile_module(
+    module: Any, example_inputs: Sequence[Any], fallback: str = "error", seconds: float = math.inf, **options: Any
+) -> CompiledNetwork | FallenBack:
+    """A torch module as one function; see `compile_network` for `options`, and `frontends.torch_export` for what is covered.
+
+    With `fallback="torch"` a module that is not covered is returned as a function that calls it, and a RuntimeWarning says why.
+    `seconds` include the time that torch exports the module in. ValueError for another fallback, and for what is not covered.
+    """
+    from gensor_gym.frontends.torch_export import Unsupported, from_torch
+
+    if fallback not in FALLBACKS:
+        raise ValueError(f"fallback={fallback!r}: expected one of {', '.join(FALLBACKS)}")
+    begin = time.monotonic()
+    try:
+        network = from_torch(module, example_inputs)
+    except Unsupported as error:
+        if fallback == "error":
+            raise
+        warnings.warn(f"{type(module).__name__} is run by torch: {error}", RuntimeWarning, stacklevel=2)
+        return FallenBack(module, str(error))
+    if seconds > 0:
+        seconds = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
+    return compile_network(network, seconds=seconds, **options)
 
 
-def compile_module(module: Any, example_inputs: Sequence[Any], **options: Any) -> CompiledNetwork:
-    """A torch module as one function; see `compile_network` for `options`, and `frontends.torch_export` for what is covered."""
-    from gensor_gym.frontends.torch_export import from_torch
+@dataclass(frozen=True, eq=False)
+class FallenBack:
+    """A module that torch runs, since not all of it is covered."""
 
-    return compile_network(from_torch(module, example_inputs), **options)
+    module: Any
+    reason: str
+    """What is not, and where it is in the module."""
+
+    def __call__(self, *inputs: Any) -> Any:
+        """What the module gives, without gradients."""
+        torch: Any = sys.modules["torch"]  # which the module is of
+        with torch.no_grad():
+            return self.module(*inputs)

@@ -107,30 +107,60 @@ def optimize(
     """
     if trials is None:
         raise ValueError("trials is None: a search takes a positive number of trials")
-    computation = resolve_computation(operator)
-    searched = FUSED if isinstance(computation, Dataflow) else CONSTRUCTIONS
-    search: Strategy = resolve(DEFAULTS[searched] if strategy is None else strategy, searched, hyperparameters)
-    task = Task.of(computation, hardware, backend, search.space)
-    if reuse:
-        store = store or str(tuned_path())
-        if found := kept(task, store, trials, on_trial):
-            return Result(*found, task)
-    session = Session(task, Budget(trials=trials), store, on_trial)
-    run(search, session, seed)
-    return Result(*_decided(session, reuse), tuple(session.trace), task)
+    asked = Asked.of(operator, hardware, strategy, backend, store, reuse, on_trial, **hyperparameters)
+    if found := asked.known(trials):
+        return found
+    session = asked.session(Budget(trials=trials))
+    run(asked.search, session, seed)
+    return asked.decided(session)
 
 
-def _decided(session: Session, reuse: bool) -> tuple[Schedule | GirSchedule, Measurement]:
-    """The fastest program of a search that has ended, which the store keeps; RuntimeError where none ran well or it is wrong."""
-    task = session.task
-    if (final := playoff(session)) is None:
-        statuses = [row.status for row in session.trace]
-        why = f"; the first: {session.first_error}" if session.first_error else ""
-        raise RuntimeError(f"no kernel of {task.operator} ran well in {len(statuses)} trials: {statuses}{why}")
-    if reuse and session.backend.stored and not verified(task.operator, final[0], task.hardware):
-        raise RuntimeError(f"{task.operator}: the store has times of {final[0]}, whose kernel is wrong here: prune them")
-    session.keep(*final)
-    return final
+@dataclass(frozen=True)
+class Asked:
+    """A search that somebody asks for, as of `optimize`."""
+
+    task: Task
+    search: Strategy
+    store: str | None
+    reuse: bool
+    on_trial: Callable[[TraceRow], None] | None
+
+    @classmethod
+    def of(
+        cls, operator: Operator | Dataflow | str, hardware: Hardware | str = "host", strategy: str | Strategy | None = None,
+        backend: str | Backend = "auto", store: str | None = None, reuse: bool = False,
+        on_trial: Callable[[TraceRow], None] | None = None, **hyperparameters: object,
+    ) -> Asked:  # fmt: skip
+        """ValueError names what is unknown."""
+        computation = resolve_computation(operator)
+        searched = FUSED if isinstance(computation, Dataflow) else CONSTRUCTIONS
+        search: Strategy = resolve(DEFAULTS[searched] if strategy is None else strategy, searched, hyperparameters)
+        task = Task.of(computation, hardware, backend, search.space)
+        return cls(task, search, (store or str(tuned_path())) if reuse else store, reuse, on_trial)
+
+    def known(self, trials: int) -> Result | None:
+        """What an earlier search found, where that is to be used; `trials` as of `kept`."""
+        found = kept(self.task, self.store, trials, self.on_trial) if self.reuse and self.store else None
+        return Result(*found, self.task) if found else None
+
+    def session(self, budget: Budget) -> Session:
+        """A session for it."""
+        return Session(self.task, budget, self.store, self.on_trial)
+
+    def decided(self, session: Session, final: bool = True) -> Result:
+        """The fastest program of a search that has ended, which the store keeps; without `final` nothing is timed once more.
+
+        RuntimeError where none ran well or it is wrong.
+        """
+        task, best = self.task, playoff(session) if final else session.best
+        if best is None:
+            statuses = [row.status for row in session.trace]
+            why = f"; the first: {session.first_error}" if session.first_error else ""
+            raise RuntimeError(f"no kernel of {task.operator} ran well in {len(statuses)} trials: {statuses}{why}")
+        if self.reuse and session.backend.stored and not verified(task.operator, best[0], task.hardware):
+            raise RuntimeError(f"{task.operator}: the store has times of {best[0]}, whose kernel is wrong here: prune them")
+        session.keep(*best)
+        return Result(*best, tuple(session.trace), task)
 
 
 def run(strategy: Search[Searched], session: Searched, seed: int) -> None:

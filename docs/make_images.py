@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from agents import get_strategy
-from docs.pictures import concepts, growing, result
+from docs.pictures import concepts, growing, networks, result
 from experiments.common import style
 from gensor_gym import ConstructionGraph, Schedule, hardware
 from gensor_gym.dataflow import make
@@ -99,6 +99,7 @@ def main(folder: Path) -> None:
     concepts.draw(folder / "concepts")
     result.draw(folder / "result.png")
     growing.save(folder)
+    networks.draw(folder / "networks")
 
 
 if __name__ == "__main__":

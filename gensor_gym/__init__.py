@@ -1,6 +1,6 @@
 """gensor_gym: the construction graph of tensor programs as a Gymnasium environment.
 
-Importing the package registers `gensor_gym/Construct-v0` and `gensor_gym/Recorded-v0`.
+Importing the package registers its environments (`gensor_gym.env`).
 Everything heavier is imported when it is first used.
 """
 

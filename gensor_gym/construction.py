@@ -9,6 +9,9 @@ import numpy as np
 
 from gensor_gym import hardware as machines
 from gensor_gym import operators
+from gensor_gym.chains.chain import is_chain
+from gensor_gym.chains.graph import ChainGraph
+from gensor_gym.chains.schedule import ChainSchedule
 from gensor_gym.cost import model
 from gensor_gym.cost.calibration import coefficients_of
 from gensor_gym.cost.constants import constant_values
@@ -16,6 +19,7 @@ from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.cost.terms import NUM_TERMS, TERMS
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.gir.graph import GirGraph
+from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph import rules
 from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS, STOP, Action
 from gensor_gym.graph.compiled import compiled, plain
@@ -225,11 +229,21 @@ class ConstructionGraph:
         return np.stack([s.row for s in schedules]) if schedules else np.empty((0, ROW), dtype=np.int32)
 
 
-def graph_of(computation: Operator | Dataflow, hardware: Hardware, space: str | None = None) -> ConstructionGraph | GirGraph:
+def graph_of(
+    computation: Operator | Dataflow, hardware: Hardware, space: str | None = None
+) -> ConstructionGraph | GirGraph | ChainGraph:
     """The graph of an operator's schedules, or of a fused operator's; by default of the space that contains every other."""
     if isinstance(computation, Dataflow):
-        return GirGraph(computation, hardware, space or "gir")
+        graph = ChainGraph if is_chain(computation) else GirGraph
+        return graph(computation, hardware, space or "gir")
     return ConstructionGraph(computation, hardware, space or "extended")
+
+
+def kind_of(computation: Operator | Dataflow) -> type[Schedule | GirSchedule | ChainSchedule]:
+    """What schedules of a computation are."""
+    if isinstance(computation, Dataflow):
+        return ChainSchedule if is_chain(computation) else GirSchedule
+    return Schedule
 
 
 @compiled

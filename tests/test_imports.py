@@ -82,6 +82,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/benches/networks/process.py",
         "experiments/networks/attention.py",
         "experiments/networks/convolutional.py",
+        "experiments/networks/language.py",
         "experiments/networks/suite.py",
         "experiments/benches/kernel_sets/called.py",
         "experiments/benches/environment/learning.py",

@@ -90,6 +90,7 @@ def test_commands_take_plugins_and_write_them_down(environment: dict[str, str], 
     assert made["tables"][0]["rows"] == [["h20", 78], ["h200", 132]] and "example (gensor-gym-example 0.1)" in made["code"]
 
 
+@pytest.mark.thorough
 def test_the_guide_prints_what_its_command_does(environment: dict[str, str], tmp_path: Path) -> None:
     page = (ROOT / "docs" / "guides" / "plugin.md").read_text(encoding="utf-8")
     blocks = ["\n".join(line[4:] for line in block.splitlines()) for block in re.findall(r"(?:^    .*\n)+", page, re.MULTILINE)]

@@ -13,6 +13,7 @@ import numpy as np
 
 from agents.core.programs import Programs
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.env.writing.decisions import written_columns
 from gensor_gym.graph.coordinates import Column, Coordinates
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_DIMS, MAX_LEVELS, SPATIAL_SLOTS, TILE
@@ -37,7 +38,7 @@ class Choices(Programs):
     def __init__(self, graph: ConstructionGraph) -> None:
         """List and describe them."""
         super().__init__(graph)
-        Coordinates.__init__(self, self.base, sorted(self.columns, key=lambda column: not column.is_knob))
+        Coordinates.__init__(self, self.base, written_columns(graph))
         ints, floats = graph.tables.ints, graph.tables.floats
         described = [_column(column.first, ints) for column in self.columns]
         parts = [_described(column, own, ints) for column, own in zip(self.columns, described, strict=True)]

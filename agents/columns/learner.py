@@ -10,11 +10,13 @@ less.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.vector import AutoresetMode
 from torch import nn
 
 from agents.columns.choices import Choices, is_joint
@@ -23,6 +25,7 @@ from agents.columns.network import ColumnNetwork
 from agents.learners.stored import save_tensors
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import CAP_OVER_FLOOR
+from gensor_gym.env.writing.env import WriteVectorEnv
 
 _CLIP = 1.0
 
@@ -72,7 +75,7 @@ class ColumnLearner:
         """Of programs for one task: what to descend on, and their mean reward."""
         given = self.given(choices)
         chosen, chances, entropy = self.network(choices, self.rng.random((programs, len(choices.counts))), substitute=given)
-        seconds = self.seconds(choices, choices.rows(chosen))
+        seconds = self.seconds(choices, chosen)
         weights = torch.from_numpy(weights_of(seconds, self.settings["best"]))
         drawn = seconds[len(given.chosen) :] if given else seconds
         rewards = np.log(np.maximum(1.0, CAP_OVER_FLOOR * choices.graph.floor / drawn))
@@ -82,9 +85,25 @@ class ColumnLearner:
         """Programs that stand in the place of the first ones drawn for a task; none."""
         return None
 
-    def seconds(self, choices: Choices, rows: np.ndarray) -> np.ndarray:
-        """By what programs int32 [N, ROW] of a task are ranked: latencies float64 [N], infinite where one does not fit."""
-        return choices.graph.latencies(rows)
+    def seconds(self, choices: Choices, chosen: np.ndarray) -> np.ndarray:
+        """By what programs of a task are ranked whose choices int64 [N, K] these are: float64 [N], infinite where one is illegal.
+
+        They are written in `gensor_gym/Write-v0`, whose decisions are these columns in this order.
+        """
+        self.writing.reset(options={"operator": choices.graph.operator})
+        for actions in chosen.T:
+            info = self.writing.step(actions)[-1]
+        seconds: np.ndarray = info["runtime_s"]
+        return seconds
+
+    @cached_property
+    def writing(self) -> WriteVectorEnv:
+        """The environment in which programs are written, as many at a time as are drawn for a task."""
+        graphs = [choices.graph for choices in self.choices]
+        tasks = [graph.operator for graph in graphs], graphs[0].hardware, "analytic", graphs[0].space
+        return WriteVectorEnv(
+            self.settings["programs"], *tasks, choices="columns", masked=False, autoreset_mode=AutoresetMode.DISABLED, threads=1
+        )
 
     def _now(self, name: str) -> float:
         """A setting that falls to its `final_` value on a straight line over the training."""

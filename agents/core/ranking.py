@@ -72,11 +72,16 @@ def measure_rankings(
     session: Session,
     rng: np.random.Generator,
     per_register_tile: int,
+    kinds: bool = False,
 ) -> None:
-    """Construct and measure down the ranking, again and again, until the budget is spent or nothing new comes."""
+    """Construct and measure down the ranking, again and again, until the budget is spent or nothing new comes.
+
+    `kinds`: the best of each structure first.
+    """
 
     def measure(found: Construction) -> None:
-        for schedule in diverse(found.schedules, per_register_tile):
+        first = best_of_structures(found.schedules) if kinds else []
+        for schedule in [*first, *diverse(found.schedules, per_register_tile)]:
             session.measure([schedule])
 
     until_nothing_new(construct, session, rng, measure)
@@ -107,6 +112,14 @@ def best_of_each(places: list[int], rows: np.ndarray, seconds: np.ndarray) -> np
     ordered = rows[np.argsort(seconds, kind="stable")]
     _, first = np.unique(ordered[:, places], axis=0, return_index=True)
     return ordered[np.sort(first)]
+
+
+def best_of_structures(schedules: tuple[Schedule, ...]) -> list[Schedule]:
+    """The first of each structure in a ranking."""
+    first: dict[bytes, Schedule] = {}
+    for schedule in schedules:
+        first.setdefault(schedule.row[STRUCTURE].tobytes(), schedule)
+    return list(first.values())
 
 
 def ranked(

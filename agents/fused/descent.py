@@ -67,7 +67,7 @@ def _along(graph: GirGraph, row: np.ndarray, place: int) -> np.ndarray:
     if place < HEADER:
         values = np.arange(len(FIELDS[place].values))
     else:
-        values = np.array(levels_of(graph.nest.cell[graph.nest.crossing[place - HEADER]]), np.int64)
+        values = np.array(levels_of(graph.nest, graph.nest.crossing[place - HEADER]), np.int64)
     others = np.repeat(row[None], len(values) - 1, axis=0)
     others[:, place] = values[values != row[place]]
     return others[graph.fits(others)]

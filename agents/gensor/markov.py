@@ -25,7 +25,7 @@ from gensor_gym.graph.actions import ACTIONS
 from gensor_gym.graph.rules import fits
 from gensor_gym.graph.starts import starts as starts_of
 from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE
-from gensor_gym.graph.tables.tables import ALLOWED
+from gensor_gym.graph.tables.tables import ALLOWED, IS_CPU
 from gensor_gym.measure.session import Session
 from gensor_gym.registry import check_known
 
@@ -85,12 +85,22 @@ class Markov(Constructing):
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Construct, measure the top of the ranking; construct anew when all of it was tried."""
-        measure_rankings(self.construct, session, rng, self.per_register_tile)
+        measure_rankings(self.construct, session, rng, self.per_register_tile, len(_kinds(session.graph)) > 1)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """Walk with the model alone; no measurement."""
         begin, before = time.perf_counter(), graph.evaluations
-        starts = np.resize(starts_of(graph.tables, graph.initial().row), (self.walkers, ROW))
+        parts = [self._part(graph, kind, rng) for kind in _kinds(graph)]
+        rows, seconds = (np.concatenate(found) for found in zip(*((part[0], part[1]) for part in parts), strict=True))
+        schedules, latencies = ranked(rows, seconds, graph)
+        visited = sum(part[2] for part in parts)
+        return Construction(schedules, latencies, visited, graph.evaluations - before, time.perf_counter() - begin)
+
+    def _part(
+        self, graph: ConstructionGraph, kind: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        """(programs [P, ROW], their seconds [P], states visited) of walks from the rows of a kind [S, ROW]."""
+        starts = np.resize(kind, (self.walkers, ROW))
         rows, seconds, visited = self._walk(graph, starts, self.steps, self.start_temperature, rng)
         if self.refiners > 0:
             starts = self._register_tiles(graph, rows, seconds)
@@ -100,8 +110,7 @@ class Markov(Constructing):
         rows, seconds = descended(graph, rows, seconds, self.descents, self.steps, self._moves(graph))
         if self.columns > 0:
             rows, seconds = self._descend_columns(graph, rows, seconds)
-        schedules, latencies = ranked(rows, seconds, graph)
-        return Construction(schedules, latencies, visited, graph.evaluations - before, time.perf_counter() - begin)
+        return rows, seconds, visited
 
     def _descend_columns(
         self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray
@@ -174,6 +183,15 @@ class Markov(Constructing):
         options = np.zeros(walk.NUM_OPTIONS)
         options[list(values)] = list(values.values())
         return options
+
+
+def _kinds(graph: ConstructionGraph) -> list[np.ndarray]:
+    """Rows [S, ROW] that walks begin at together: all, but those of a CPU each kind alone.
+
+    Programs of one kind would leave those of another no place among the best: the model errs on each in its own way.
+    """
+    first = starts_of(graph.tables, graph.initial().row)
+    return list(first[:, None]) if graph.tables.ints[IS_CPU] else [first]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 
 from experiments.benches.environment import learning, parts
 from experiments.benches.lines import Lines, Steal, calibration, machine, spread
-from gensor_gym.env import CONSTRUCT, GIR
+from gensor_gym.env import CONSTRUCT, GIR, WRITE
 from gensor_gym.graph.actions import STOP
 from gensor_gym.graph.compiling.early import waiting
 
@@ -37,6 +37,7 @@ def run(config: DictConfig, emit: Lines) -> None:
                 arguments = {"operator": operator, "hardware": hardware, "space": space}
                 _single(CONSTRUCT, arguments, settings, config.seed, emit)
                 _vector(CONSTRUCT, arguments, settings, config.seed, emit)
+                _vector(WRITE, arguments, settings, config.seed, emit)
                 _parts(arguments, settings, config.seed, emit)
         if settings.learning.rounds > 0:
             learning.run(settings, hardware, config.seed, emit)
@@ -70,7 +71,7 @@ def _vector(name: str, arguments: dict, settings: DictConfig, seed: int, emit: L
         for row in actions:
             envs.step(row)
 
-    _emit(emit, "vector", settings.num_envs, arguments, steps, repeat, settings.repeats)
+    _emit(emit, "writing" if name == WRITE else "vector", settings.num_envs, arguments, steps, repeat, settings.repeats)
     envs.close()
 
 
@@ -152,7 +153,7 @@ def _play_vector(envs: gymnasium.vector.VectorEnv, steps: int, seed: int) -> tup
     counted = 0
     for row in actions:
         masks = info["action_mask"].astype(bool)
-        masks[:, STOP] &= ~masks[:, 1:].any(axis=1)
+        masks[:, STOP] &= ~masks[:, 1:].any(axis=1)  # the first size of all, where programs are written
         row[:] = np.where(masks, rng.random(masks.shape), -1.0).argmax(axis=1)
         counted += int(np.count_nonzero(~over))
         _, _, over, _, info = envs.step(row)

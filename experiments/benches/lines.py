@@ -14,7 +14,7 @@ from pathlib import Path
 
 from experiments.common.journal import Journal
 from experiments.common.settings import code_digest
-from gensor_gym.hardware.cache import VARIABLE
+from gensor_gym.cache.folders import VARIABLE
 from gensor_gym.measure.devices.cpu import processor_name
 from gensor_gym.measure.stats.intervals import median_interval
 

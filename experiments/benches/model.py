@@ -17,10 +17,10 @@ from experiments.benches.fitting.ranks import spearman, top_k_regret
 from experiments.benches.fitting.timings import Plan, Timings
 from experiments.benches.lines import Lines, machine
 from gensor_gym import hardware, operators
+from gensor_gym.cache.jsons import write_json
 from gensor_gym.cost.terms import TERMS
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.tables.layout import KNOB
-from gensor_gym.hardware.cache import write_json
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.operators.types import Operator
 

@@ -31,7 +31,7 @@ DESCENTS = 8
 
 
 @dataclass
-class Verdict:
+class Findings:
     """What was found out about a certificate: words of what holds, and of what is wrong."""
 
     holds: list[str] = field(default_factory=list)
@@ -42,30 +42,30 @@ class Verdict:
         (self.holds if right else self.wrong).append(holds if right else wrong)
 
 
-def check(certificate: Certificate, samples: int, enumerate_up_to: int, again: float | None, seed: int = 0) -> Verdict:
+def check(certificate: Certificate, samples: int, enumerate_up_to: int, again: float | None, seed: int = 0) -> Findings:
     """Check one certificate as the module's text says."""
-    verdict = Verdict()
+    findings = Findings()
     space, knobs = parts_of(certificate.space)
     graph = ConstructionGraph(certificate.operator, certificate.hardware, space)
     if certificate.fingerprint != (now := fingerprint(graph)):
-        verdict.wrong.append(f"of fingerprint {certificate.fingerprint}, the task has {now} here")
-        return verdict
+        findings.wrong.append(f"of fingerprint {certificate.fingerprint}, the task has {now} here")
+        return findings
     legal, seconds = graph.is_legal(certificate.best), graph.latency(certificate.best)
-    verdict.say(legal, "legal", "the schedule is not legal")
-    verdict.say(seconds == certificate.optimum, "same latency", f"the schedule takes {seconds.hex()}")
-    verdict.say(certificate.bound == certificate.latency, "bound closed", f"the bound is {certificate.bound}")
+    findings.say(legal, "legal", "the schedule is not legal")
+    findings.say(seconds == certificate.optimum, "same latency", f"the schedule takes {seconds.hex()}")
+    findings.say(certificate.bound == certificate.latency, "bound closed", f"the bound is {certificate.bound}")
     if knobs is not None:
-        verdict.holds.append("a part of the knobs: no samples")
+        findings.holds.append("a part of the knobs: no samples")
     elif certificate.candidates <= enumerate_up_to:
-        _enumerate(graph, certificate, verdict)
+        _enumerate(graph, certificate, findings)
     elif samples > 0:
         least = _sampled(graph, samples, np.random.default_rng(seed))
-        verdict.say(least >= certificate.optimum, f"none of {samples} samples is faster", f"a program takes {least.hex()}")
+        findings.say(least >= certificate.optimum, f"none of {samples} samples is faster", f"a program takes {least.hex()}")
     if again is not None:
         second = certify(graph, enumerate_up_to=0, slack=again, backwards=True, knobs=knobs)
         same = second.latency == certificate.latency and second.optima == certificate.optima
-        verdict.say(same, f"proved again with floors x {again}", f"another search: {second.latency}, {second.optima} optima")
-    return verdict
+        findings.say(same, f"proved again with floors x {again}", f"another search: {second.latency}, {second.optima} optima")
+    return findings
 
 
 def parts_of(space: str) -> tuple[str, list[str] | None]:
@@ -74,13 +74,13 @@ def parts_of(space: str) -> tuple[str, list[str] | None]:
     return (name, [word.strip() for word in knobs.split(",")]) if knobs else (name, None)
 
 
-def _enumerate(graph: ConstructionGraph, certificate: Certificate, verdict: Verdict) -> None:
+def _enumerate(graph: ConstructionGraph, certificate: Certificate, findings: Findings) -> None:
     """Compare with every legal program."""
     batches = [graph.latencies(rows) for rows in graph.enumerate()]
     latencies = np.concatenate(batches)
     best, count = float(latencies.min()), int((latencies == latencies.min()).sum())
     right = best == certificate.optimum and certificate.optima in (count, None)
-    verdict.say(right, f"best of all {len(latencies)} programs", f"of all programs {count} take {best.hex()}")
+    findings.say(right, f"best of all {len(latencies)} programs", f"of all programs {count} take {best.hex()}")
 
 
 def _sampled(graph: ConstructionGraph, samples: int, rng: np.random.Generator) -> float:
@@ -108,9 +108,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         files = ", ".join(map(str, args.file))
         parser.error(f"no certificate with {args.match!r} in its operator in {files}: expected files of experiments.certify")
     for certificate in found:
-        verdict = check(certificate, args.samples, args.enumerate, args.again)
-        wrong += bool(verdict.wrong)
-        print(f"{'WRONG' if verdict.wrong else 'right'}  {certificate.operator}: {'; '.join(verdict.wrong or verdict.holds)}")
+        findings = check(certificate, args.samples, args.enumerate, args.again)
+        wrong += bool(findings.wrong)
+        print(f"{'WRONG' if findings.wrong else 'right'}  {certificate.operator}: {'; '.join(findings.wrong or findings.holds)}")
         sys.stdout.flush()
     print(f"{len(found) - wrong} of {len(found)} right")
     return 1 if wrong else 0

@@ -106,7 +106,7 @@ def start_afresh(settings: Settings, folder: Path, device: str = "") -> dict[str
 
     Without one, what the stages asked for wrote there before goes. Recorded tables stay, of this `device` where it is given.
     """
-    from gensor_gym.hardware.cache import read_json
+    from gensor_gym.cache.jsons import read_json
 
     make_folder(folder)
     before = Path(settings.previous) if settings.previous else None

@@ -20,11 +20,11 @@ from experiments.commands.refusal import exit_code
 from experiments.common.journal import read_rows
 from experiments.common.results import write_text
 from experiments.common.style import RC, look, plain, save
+from experiments.device.conclusions import conclusions
 from experiments.device.report import contest_lines
 from experiments.device.stages.headline import FILE as ROWS
 from experiments.device.stages.headline import FOLDER, TUNED
 from experiments.device.stages.standings import TORCH, standings
-from experiments.device.verdicts import verdicts
 from experiments.device.work.fine_tuning_folder import summary
 from gensor_gym import operators
 from gensor_gym.foreign import read_json
@@ -82,7 +82,7 @@ def page(
     seeds = len({row["seed"] for row in rows if row["kind"] == "search"})
     parts = sorted({operators.part_of(operators.parse(row["operator"])) for row in rows})
     lines = ["# A policy fine-tuned on kernel times, beside the traverser", ""]
-    lines += [*(f"- {said}" for said in verdicts(found["over_first"])), *against_before(folder, run, names), ""]
+    lines += [*(f"- {said}" for said in conclusions(found["over_first"])), *against_before(folder, run, names), ""]
     lines += [
         f"Operators of the part {' and '.join(parts)}, at most {trials} kernels for each search, {seeds} seeds of the search and "
         "one of the training. Winners were timed together in interleaved rounds, with torch. Ratios are geometric means over "
@@ -102,7 +102,7 @@ def against_before(folder: Path, run: str, names: Sequence[str]) -> list[str]:
     found: Any = standings(folder / ROWS, run, sorted(names, key=lambda name: name != BEFORE))["over_first"]
     if not found or TUNED not in found["strategies"]:
         return []
-    return [f"- {said}" for said in verdicts({**found, "strategies": {TUNED: found["strategies"][TUNED]}})]
+    return [f"- {said}" for said in conclusions({**found, "strategies": {TUNED: found["strategies"][TUNED]}})]
 
 
 def tuning(folder: Path, run: str) -> list[str]:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from experiments.common.results import write_text
+from experiments.device.conclusions import conclusions
 from experiments.device.context import Context
 from experiments.device.runner import Outcome, Stage
-from experiments.device.verdicts import verdicts
 
 
 def write_summary(
@@ -155,7 +155,7 @@ def headline_lines(result: dict) -> list[str]:
     """What may be said, then as of every contest."""
     if "policy" not in result:
         return _plain(result)
-    said = [f"- {sentence}" for sentence in verdicts(result["over_first"])]
+    said = [f"- {sentence}" for sentence in conclusions(result["over_first"])]
     tuned = "Fine-tuned from `{from}`: {learned_from} kernels measured on operators of the train part.".format(**result["policy"])
     return [tuned, "", *said, "", *contest_lines(result)]
 

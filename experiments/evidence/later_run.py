@@ -11,11 +11,11 @@ import numpy as np
 
 from experiments.common.journal import read_rows
 from experiments.device import headline_page
+from experiments.device.conclusions import conclusions
 from experiments.device.report import contest_lines
 from experiments.device.stages.headline import EXPERIMENT
 from experiments.device.stages.standings import standings
 from experiments.device.table import read_experiment
-from experiments.device.verdicts import verdicts
 from experiments.evidence.facts import FILE, RAW
 from experiments.evidence.libraries import UNITS
 from experiments.statistics.statistics import geometric_mean
@@ -124,7 +124,7 @@ def _headline(folder: Path, day: Path) -> tuple[list[str], list[str]]:
     headline_page.draw(folder / figure, headline_page.ratios_of(rows, names[0]), found["over_first"], names[0])
     lines = [
         "## A policy fine-tuned on the device, beside the traverser", "",
-        *(f"- {said}" for said in verdicts(found["over_first"])), "",
+        *(f"- {said}" for said in conclusions(found["over_first"])), "",
         "Operators of the test part. Ratios are geometric means over operators with 95 % intervals of a bootstrap over them; one "
         "training seed.", "", f"![time over that of {names[0]}]({figure})", "", *contest_lines(found), "",
     ]  # fmt: skip

@@ -106,9 +106,9 @@ class MeasuredLearner(ColumnLearner):
         self.turns = ((settings["kernels"] - warm, 1.0), (warm, float(settings["temperature"])))
         """(kernels that are measured, temperature that they are drawn at)."""
 
-    def seconds(self, choices: Choices, rows: np.ndarray) -> np.ndarray:
+    def seconds(self, choices: Choices, chosen: np.ndarray) -> np.ndarray:
         """By the judge of the task."""
-        return self.judges[choices].seconds(rows)
+        return self.judges[choices].seconds(choices.rows(chosen))
 
     def given(self, choices: Choices) -> Given:
         """The fastest kernels that were measured."""

@@ -17,11 +17,11 @@ class Attention(nn.Module):
         self.heads, self.causal = heads, causal
         self.project, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Of [batch, rows, width]."""
+    def forward(self, x: Tensor, seen: Tensor | None = None) -> Tensor:
+        """Of [batch, rows, width]; `seen` is a mask of rows that count, bool [batch, 1, 1, rows]."""
         batch, rows, width = x.shape
         parts = self.project(x).view(batch, rows, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
-        made = scaled_dot_product_attention(parts[0], parts[1], parts[2], is_causal=self.causal)
+        made = scaled_dot_product_attention(parts[0], parts[1], parts[2], seen, is_causal=self.causal)
         result: Tensor = self.out(made.transpose(1, 2).reshape(batch, rows, width))
         return result
 
@@ -36,11 +36,15 @@ class Block(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate), nn.Linear(4 * width, width))
         self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Of [batch, rows, width]."""
-        for part, norm in zip((self.attention, self.mlp), self.norms, strict=True):
-            x = x + part(norm(x)) if self.first else norm(x + part(x))
-        return x
+    def forward(self, x: Tensor, seen: Tensor | None = None) -> Tensor:
+        """Of [batch, rows, width]; `seen` as of `Attention`."""
+        one, other = self.norms
+        if self.first:
+            x = x + self.attention(one(x), seen)
+            return x + self.mlp(other(x))
+        x = one(x + self.attention(x, seen))
+        result: Tensor = other(x + self.mlp(x))
+        return result
 
 
 def bert(layers: int = 12, width: int = 768, heads: int = 12) -> nn.Module:

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
-from experiments.networks import attention, convolutional
+from experiments.networks import attention, convolutional, language
 from gensor_gym.registry import near
 
 _IMAGE, _TOKENS = ((3, 224, 224),), ((128, 768),)
 
 
 @dataclass(frozen=True)
+class Ids:
+    """Whole numbers from `least` up to `below`, int64."""
+
+    shape: tuple[int, ...]
+    below: int
+    least: int = 0
+
+
+@dataclass(frozen=True)
 class Workload:
-    """What builds a network, and what one call takes for each element of the batch."""
+    """What builds a network, and what one call takes for each element of the batch: shapes of float32 tensors, or ids."""
 
     build: Callable[[], nn.Module]
-    inputs: tuple[tuple[int, ...], ...]
+    inputs: tuple[tuple[int, ...] | Ids, ...]
 
 
 def _heads(rows: int, hidden: int, heads: int) -> Workload:
@@ -36,6 +45,8 @@ SUITE = {
     "mobilenet_v2": Workload(convolutional.mobilenet_v2, _IMAGE),
     "bert": Workload(attention.bert, _TOKENS),
     "gpt2": Workload(attention.gpt2, _TOKENS),
+    "bert_of_ids": Workload(language.bert, (Ids((128,), 30522), Ids((128,), 2), Ids((128,), 2, 1))),
+    "gpt2_of_ids": Workload(language.gpt2, (Ids((128,), 50257),)),
     "mlp_1": _mlp(13, 512, 256, 128),
     "mlp_2": _mlp(479, 1024, 1024, 512, 256, 1),
     "mha_1": _heads(128, 768, 8),
@@ -43,7 +54,9 @@ SUITE = {
     "mha_3": _heads(384, 1024, 8),
     "mha_4": _heads(512, 1024, 16),
 }
-"""Name -> workload. MLP and MHA are oneDNN Graph Compiler's (Li et al., arXiv 2301.01333, table 1)."""
+"""Name -> workload. `bert` and `gpt2` are their blocks alone, those `of_ids` are whole.
+
+MLP and MHA are oneDNN Graph Compiler's (Li et al., arXiv 2301.01333, table 1)."""
 
 
 def module_of(name: str, seed: int = 0) -> nn.Module:
@@ -63,6 +76,16 @@ def module_of(name: str, seed: int = 0) -> nn.Module:
 
 
 def inputs_of(name: str, batch: int = 1, seed: int = 0) -> tuple[torch.Tensor, ...]:
-    """Random inputs of a network, float32."""
+    """Random inputs of a network, normal or uniform among ids."""
+    return drawn(SUITE[name].inputs, batch, seed)
+
+
+def drawn(wanted: Sequence[tuple[int, ...] | Ids], batch: int = 1, seed: int = 0) -> tuple[torch.Tensor, ...]:
+    """Random inputs of these kinds."""
     generator = torch.Generator().manual_seed(seed)
-    return tuple(torch.randn(batch, *shape, generator=generator) for shape in SUITE[name].inputs)
+    return tuple(
+        torch.randint(one.least, one.below, (batch, *one.shape), generator=generator)
+        if isinstance(one, Ids)
+        else torch.randn(batch, *one, generator=generator)
+        for one in wanted
+    )

@@ -1,7 +1,7 @@
 """Tables, made anew: those of the papers beside our numbers, and the report on model and measurement.
 
-`python -m experiments.reproduce table=gensor_operators`; docs/tables.md lists them. A table is a module beside this one with a
-function `make`: (configuration, folder for figures) -> tables. Nothing else names it.
+`python -m experiments.reproduce table=gensor_operators`; docs/tables.md lists them. A table is a module beside this one, or in a
+room of this folder, with a function `make`: (configuration, folder for figures) -> tables. Nothing else names it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from experiments.commands.command import command
 from experiments.common.folders import make_folder
 from experiments.common.results import write_text
 from experiments.common.settings import code_digest
-from experiments.tables.table import MAKERS, Table
+from experiments.tables.table import MAKERS, Table, modules
 from gensor_gym.registry import check_known
 
 
 def known() -> list[str]:
     """Names of all tables."""
-    return sorted(path.stem for path in Path(__file__).parent.glob("*.py") if "\ndef make(" in path.read_text(encoding="utf-8"))
+    return sorted(modules())
 
 
 def reproduce(config: DictConfig) -> list[Table]:
@@ -35,7 +35,7 @@ def reproduce(config: DictConfig) -> list[Table]:
     name, folder = config.table, Path(config.output)
     check_known("table", name, (*known(), *MAKERS))
     make_folder(folder)
-    make = MAKERS[name] if name in MAKERS else import_module(f"experiments.tables.{name}").make
+    make = MAKERS[name] if name in MAKERS else import_module(modules()[name]).make
     tables = make(config, folder)
     value = {"code": code_digest(), "tables": [dataclasses.asdict(table) for table in tables]}
     write_text(folder / f"{name}.json", json.dumps(value, indent=1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
+from pathlib import Path
 
 from experiments.sheets.cells import Cell as Shown
 from experiments.sheets.sheet import Sheet
@@ -18,9 +18,19 @@ MAKERS: dict[str, Callable[..., list[Table]]] = {}
 """Name -> maker of tables, from the configuration of `reproduce` and its folder; for tables that are no module here."""
 
 
+def modules() -> dict[str, str]:
+    """Name -> module, of the tables here: modules of this folder and its rooms with a function `make`, or a room that has one."""
+    found, here = {}, Path(__file__).parent
+    for path in sorted(here.rglob("*.py")):
+        if "\ndef make(config: DictConfig, " in path.read_text(encoding="utf-8"):
+            parts = [part for part in path.relative_to(here).with_suffix("").parts if part != "__init__"]
+            found[parts[-1]] = ".".join((__package__ or "", *parts))
+    return found
+
+
 def register_table(name: str) -> Callable[[Made], Made]:
     """A decorator for a function that makes tables; ValueError for a name that another module has, or a table here."""
-    if find_spec(f"experiments.tables.{name}"):
+    if name in modules():
         raise ValueError(f"table {name!r}: experiments.tables has one of that name; choose another")
     return registers("table", MAKERS, name)
 

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from experiments.commands.tracking import Tracking
-from gensor_gym.hardware.cache import can_be_made, make_cache_dir
+from gensor_gym.cache.folders import can_be_made, make_cache_dir
 
 
 def check_login(options: Tracking) -> None:

@@ -7,12 +7,15 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
+from gensor_gym.chains.chain import chain_of
+from gensor_gym.chains.schedule import ChainSchedule
 from gensor_gym.codegen import targets
+from gensor_gym.codegen.chains.generate import ChainProgram
 from gensor_gym.codegen.gir.generate import GirProgram
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
 from gensor_gym.codegen.runtime.arrays import Bound, LoadedKernel
-from gensor_gym.construction import graph_of
+from gensor_gym.construction import graph_of, kind_of
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.resolve import resolve_computation
 from gensor_gym.gir.nest import row_nest
@@ -20,6 +23,8 @@ from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
+
+AnySchedule = Schedule | GirSchedule | ChainSchedule
 
 
 class BuiltKernel(Kernel):
@@ -58,7 +63,7 @@ class BuiltKernel(Kernel):
 
         if getattr(self, "_in_torch", None) is None:
             refuse_compiling()
-            self.__dict__["_in_torch"] = torch_operator(self, self.loaded)
+            self.__dict__["_in_torch"] = torch_operator(self.operator, self.digest, self.loaded)
         made: Callable[..., Any] = self.__dict__["_in_torch"]
         return made
 
@@ -67,35 +72,36 @@ class BuiltKernel(Kernel):
         return {name: value for name, value in self.__dict__.items() if name not in ("loaded", "_in_torch")}
 
 
-def generate(
-    op: Operator | Dataflow | str, schedule: Schedule | GirSchedule, hw: str | Hardware, prepacked: bool = False
-) -> Kernel:
+def generate(op: Operator | Dataflow | str, schedule: AnySchedule, hw: str | Hardware) -> Kernel:
     """The source of a schedule on `hw` (a name or a Hardware), in the language of its target. Compiles nothing.
 
-    A fused operator (`dataflow.Dataflow`, or the text of one) takes a `gir.GirSchedule`.
+    A fused operator (`dataflow.Dataflow`, or the text of one) takes a `gir.GirSchedule`, a chain of products a
+    `chains.ChainSchedule`.
 
-    `prepacked` asks for a kernel that reads weights packed by an earlier call (`Kernel.prepares`). They stay packed as they
-    were then: whoever changes them calls that entry again. ValueError where the schedule packs no weights, or on a GPU.
+    On a CPU the kernel of a frozen operator whose schedule packs weights reads what an earlier call packed (`Kernel.prepares`).
+    They stay packed as they were then: whoever changes them calls that entry again.
     """
     from gensor_gym import hardware
 
     machine, op = hardware.get(hw), resolve_computation(op)
     check_kind(op, schedule)
+    if isinstance(op, Dataflow) and isinstance(schedule, ChainSchedule):
+        return targets.target_of(machine).generate_chain(ChainProgram(chain_of(op), schedule, machine))
     if isinstance(op, Dataflow):
         assert isinstance(schedule, GirSchedule)
         return targets.target_of(machine).generate_fused(GirProgram(row_nest(op), schedule, machine))
     assert isinstance(schedule, Schedule)
-    return targets.target_of(machine).generate(lower(op, schedule, machine), prepacked)
+    return targets.target_of(machine).generate(lower(op, schedule, machine))
 
 
 def check_kind(op: Operator | Dataflow, schedule: object) -> None:
     """ValueError unless the schedule is of the kind that the operator's are."""
-    wanted = GirSchedule if isinstance(op, Dataflow) else Schedule
+    wanted = kind_of(op)
     if not isinstance(schedule, wanted):
         raise ValueError(f"schedule {schedule!r}: expected a {wanted.__name__} for {op}; {wanted.__name__}.parse reads its text")
 
 
-def build(op: Operator | Dataflow | str, schedule: Schedule | GirSchedule, hw: str | Hardware) -> BuiltKernel:
+def build(op: Operator | Dataflow | str, schedule: AnySchedule, hw: str | Hardware) -> BuiltKernel:
     """The kernel of a schedule. C is compiled now (CompileError if that fails); GPU kernels at the kernel's first call.
 
     ValueError where no code can be written for it, or it is not legal in any space.

@@ -31,11 +31,19 @@ def peak_rate(op: Computation, hardware: Hardware) -> float:
 def resident_bandwidth(op: Computation, hardware: Hardware) -> float:
     """Bytes per second of the innermost cache level that holds all compulsory bytes, else of the outermost memory.
 
+    See `bandwidth_of`.
+    """
+    return bandwidth_of(op.compulsory_bytes, hardware)
+
+
+def bandwidth_of(size: int, hardware: Hardware) -> float:
+    """Bytes per second of the innermost cache level that holds `size` bytes, else of the outermost memory.
+
     Private caches count once per unit. Registers and GPU shared memory do not outlive a kernel and are left out.
     """
     lasting = [m for m in hardware.memory[:-1] if m.name in ("l1", "l2", "l3")]
     for level in lasting:
         private = hardware.kind == "cpu" and level.name in ("l1", "l2")
-        if op.compulsory_bytes <= level.capacity * (hardware.units if private else 1):
+        if size <= level.capacity * (hardware.units if private else 1):
             return level.bandwidth
     return hardware.memory[-1].bandwidth

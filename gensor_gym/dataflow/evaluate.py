@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from gensor_gym.dataflow.bounds import UNDERFLOW, Bounded, enclosed, exact, gamma, largest, summed
+from gensor_gym.dataflow.bounds import UNDERFLOW, Bounded, enclosed, exact, gamma, largest, rounded, summed
 from gensor_gym.dataflow.expressions import bounded
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Map, Node, Pad, Reduce, Reshape, Slice, Transpose
+from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Gather, Map, Node, Pad, Reduce, Reshape, Slice, Transpose
 
 UNIT = {"float32": 2.0**-24}
 """Unit roundoff of the arithmetic of each data type."""
@@ -61,7 +61,8 @@ def _contract(node: Contract, known: Mapping[str, Bounded]) -> Bounded:
     count = op.points // op.output.size
     second = op.reference(*(source.error for source in sources)) if len(sources) == 2 else 0.0
     own = gamma(count + 1, UNIT["float32"]) * largest_of + count * UNDERFLOW
-    return Bounded(op.reference(*(source.value for source in sources)), sum(errors) + second + own)
+    value = op.reference(*(source.value for source in sources))
+    return rounded(Bounded(value, sum(errors) + second + own), UNIT["float32"], 0)
 
 
 def _broadcast(node: Broadcast, array: np.ndarray) -> np.ndarray:
@@ -77,6 +78,18 @@ def _moves(move: Callable[[Any, np.ndarray], np.ndarray]) -> Callable[[Any, Mapp
     return lambda node, known: Bounded(move(node, known[node.source].value), move(node, known[node.source].error))
 
 
+def _gather(node: Gather, known: Mapping[str, Bounded]) -> Bounded:
+    """Ids that are not known for sure may be those of any row: their rows have no bound."""
+    table, ids = known[node.table], known[node.ids]
+    count = np.shape(table.value)[0]
+    inside = (ids.value >= 0) & (ids.value < count)
+    rows = np.where(inside, ids.value, 0).astype(np.int64)
+    apart = (...,) + (None,) * (np.ndim(table.value) - 1)
+    value = np.where(inside[apart], table.value[rows], np.nan)
+    error = np.where((ids.error < 0.5)[apart], table.error[rows], np.inf)
+    return Bounded(value, np.where(inside[apart], error, 0.0))
+
+
 def _concat(node: Concat, known: Mapping[str, Bounded]) -> Bounded:
     sources = [known[name] for name in node.sources]
     values, errors = [source.value for source in sources], [source.error for source in sources]
@@ -90,7 +103,7 @@ def _pad(node: Pad, known: Mapping[str, Bounded]) -> Bounded:
 
 
 _EVALUATE: dict[type, Callable[[Any, Mapping[str, Bounded]], Bounded]] = {
-    Map: _map, Reduce: _reduce, Contract: _contract, Concat: _concat, Pad: _pad,
+    Map: _map, Reduce: _reduce, Contract: _contract, Gather: _gather, Concat: _concat, Pad: _pad,
     Broadcast: _moves(_broadcast),
     Transpose: _moves(lambda node, array: np.transpose(array, node.order)),
     Reshape: _moves(lambda node, array: np.reshape(array, node.to)),

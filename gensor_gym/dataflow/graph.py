@@ -10,7 +10,7 @@ from keyword import iskeyword
 from typing import ClassVar
 
 from gensor_gym.dataflow.expressions import operations
-from gensor_gym.dataflow.nodes import Contract, Map, Node, Reduce, Value
+from gensor_gym.dataflow.nodes import DTYPES, Broadcast, Contract, Gather, Map, Node, Reduce, Reshape, Slice, Transpose, Value
 
 MOST_NODES, MOST_AXES, MOST_ELEMENTS = 4096, 8, 1 << 34
 """Limits on what is accepted: of a graph, of a value, of a value."""
@@ -39,6 +39,8 @@ class Dataflow:
         made = {name for name, _ in self.nodes}
         if strangers := [name for name in self.returns if name not in made]:
             raise ValueError(f"{self.name}: output {strangers[0]} is made by no node")
+        if whole := [value for value in self.outputs if value.dtype != self.dtype]:
+            raise ValueError(f"{self.name}: output {whole[0].name} is of {whole[0].dtype}, expected {self.dtype}")
         for value in self.values.values():
             if len(value.shape) > MOST_AXES or not 0 < value.size <= MOST_ELEMENTS or min(value.shape, default=1) < 1:
                 raise ValueError(
@@ -63,7 +65,8 @@ class Dataflow:
             except ValueError as error:
                 raise ValueError(f"{self.name}: {name}: {error}") from error
             constant = bool(given) and all(value.constant for value in given)
-            _add(found, Value(name, shape, given[0].dtype if given else "float32", constant))
+            dtype = given[0].dtype if isinstance(node, Broadcast | Reshape) else self.dtype
+            _add(found, Value(name, shape, dtype, constant))
         return found
 
     @cached_property
@@ -74,6 +77,20 @@ class Dataflow:
             for one in dict.fromkeys(node.inputs):
                 found[one].append(name)
         return {name: tuple(readers) for name, readers in found.items()}
+
+    @cached_property
+    def id_limits(self) -> Mapping[str, int]:
+        """Of every input that has ids of rows how many rows there are to choose from, at least."""
+        made, found = dict(self.nodes), dict[str, int]()
+        for _, node in self.nodes:
+            if isinstance(node, Gather):
+                ids = node.ids
+                while isinstance(view := made.get(ids), Broadcast | Reshape | Slice | Transpose):
+                    ids = view.source
+                if ids not in made:
+                    rows = self.values[node.table].shape[0]
+                    found[ids] = min(found.get(ids, rows), rows)
+        return found
 
     @property
     def outputs(self) -> tuple[Value, ...]:
@@ -91,8 +108,21 @@ class Dataflow:
 
     @property
     def compulsory_bytes(self) -> int:
-        """Bytes that any kernel must move: every input read and every output written once."""
-        return sum(value.nbytes for value in (*self.inputs, *self.outputs))
+        """Bytes that any kernel must move: all that is read of the inputs, and every output written, once."""
+        read = self._read
+        given = sum(value.nbytes // value.size * read[value.name] for value in self.inputs)
+        return given + sum(value.nbytes for value in self.outputs)
+
+    @cached_property
+    def _read(self) -> Mapping[str, int]:
+        """Elements that are read of every value: where parts are cut of it, or rows chosen (as if no id came twice), not all."""
+        sizes = {name: value.size for name, value in self.values.items()}
+        found = {name: sizes[name] if name in self.returns else 0 for name in sizes}
+        for name, node in reversed(self.nodes):
+            for source in node.inputs:
+                moved = isinstance(node, Slice | Reshape | Transpose) or (isinstance(node, Gather) and source != node.ids)
+                found[source] = min(sizes[source], found[source] + (found[name] if moved else sizes[source]))
+        return found
 
     @property
     def flops(self) -> int:
@@ -112,4 +142,6 @@ def _add(found: dict[str, Value], value: Value) -> None:
         raise ValueError(f"name {value.name!r}: expected letters, digits and underscores, and no word of Python's")
     if value.name in found:
         raise ValueError(f"{value.name} is made twice")
+    if value.dtype not in DTYPES:
+        raise ValueError(f"{value.name} is of {value.dtype}: expected one of {', '.join(DTYPES)}")
     found[value.name] = value

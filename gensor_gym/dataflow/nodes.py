@@ -12,7 +12,11 @@ from gensor_gym.dataflow.expressions import Expression, operands, renamed
 from gensor_gym.operators.types import Operator, Tensor
 
 Shape = tuple[int, ...]
+MOST_ROWS = 1 << 24
+"""Of a table: ids that are computed are float32."""
 Reduction = Literal["sum", "max"]
+DTYPES = ("float32", "int32", "int64", "bool")
+"""Of inputs. What is computed of whole numbers is float32, which holds them up to 2**24, and 0 or 1 of bools."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,29 @@ class Slice(_OfOne):
 
 
 @dataclass(frozen=True)
+class Gather:
+    """Rows of a table: element (i.., j..) is `table[ids[i..], j..]`; no number where an id is no row."""
+
+    table: str
+    ids: str
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the values it reads."""
+        return (self.table, self.ids)
+
+    def reading(self, names: Mapping[str, str]) -> Self:
+        """The same of other values: new name of each."""
+        return dataclasses.replace(self, table=names[self.table], ids=names[self.ids])
+
+    def shape(self, table: Shape, ids: Shape) -> Shape:
+        """Of its value; ValueError for a table without rows, or with more than float32 counts."""
+        if not table or table[0] > MOST_ROWS:
+            raise ValueError(f"rows of a table of shape {list(table)}: expected 1 to {MOST_ROWS}")
+        return (*ids, *table[1:])
+
+
+@dataclass(frozen=True)
 class Concat:
     """Values one after another along an axis."""
 
@@ -211,7 +238,7 @@ class Contract:
         return self.operator.output.shape
 
 
-Node = Map | Reduce | Broadcast | Transpose | Reshape | Slice | Concat | Pad | Contract
+Node = Map | Reduce | Broadcast | Transpose | Reshape | Slice | Gather | Concat | Pad | Contract
 
 
 def _check_axis(axis: int, given: Shape) -> None:

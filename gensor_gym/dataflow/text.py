@@ -22,7 +22,21 @@ import numpy as np
 from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand, operands, renamed
 from gensor_gym.dataflow.graph import MOST_NODES, Dataflow
 from gensor_gym.dataflow.keywords import check_options, is_number
-from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Map, Node, Pad, Reduce, Reshape, Slice, Transpose, Value
+from gensor_gym.dataflow.nodes import (
+    DTYPES,
+    Broadcast,
+    Concat,
+    Contract,
+    Gather,
+    Map,
+    Node,
+    Pad,
+    Reduce,
+    Reshape,
+    Slice,
+    Transpose,
+    Value,
+)  # fmt: skip
 from gensor_gym.dataflow.scalars import SCALARS
 from gensor_gym.operators.text import parse as parse_operator
 from gensor_gym.registry import near
@@ -39,6 +53,7 @@ _NODES: dict[str, Callable[..., Node]] = {
     "transpose": lambda source, order: Transpose(source, tuple(order)),
     "reshape": lambda source, to: Reshape(source, tuple(to)),
     "slice": lambda source, axis, start, stop: Slice(source, axis, start, stop),
+    "gather": lambda table, ids: Gather(table, ids),
     "concat": lambda *sources, axis: Concat(sources, axis),
     "pad": lambda source, axis, before, after, value=0.0: Pad(source, axis, before, after, float(value)),
     "contract": lambda *sources, operator: Contract(parse_operator(operator), sources),
@@ -100,6 +115,8 @@ def _text_of_node(node: Node) -> str:
             return f"reshape({sources}, to={list(to)})"
         case Slice(_, axis, start, stop):
             return f"slice({sources}, axis={axis}, start={start}, stop={stop})"
+        case Gather():
+            return f"gather({sources})"
         case Concat(_, axis):
             return f"concat({sources}, axis={axis})"
         case Pad(_, axis, before, after, value):
@@ -138,10 +155,11 @@ class _Reader:
         kind, constant = parameter.annotation, False
         if isinstance(kind, ast.Call) and isinstance(kind.func, ast.Name) and kind.func.id == "constant" and len(kind.args) == 1:
             kind, constant = kind.args[0], True
-        if not (isinstance(kind, ast.Subscript) and isinstance(kind.value, ast.Name) and kind.value.id == "float32"):
-            raise self._wrong(parameter, f"a type such as `{parameter.arg}: float32[4, 4]`")
+        if not (isinstance(kind, ast.Subscript) and isinstance(kind.value, ast.Name) and kind.value.id in DTYPES):
+            raise self._wrong(parameter, f"a type such as `{parameter.arg}: float32[4, 4]`, of {', '.join(DTYPES)}")
         shape = self._literal(kind.slice)
-        return Value(parameter.arg, self._extents(kind, shape if isinstance(shape, tuple) else [shape]), "float32", constant)
+        extents = self._extents(kind, shape if isinstance(shape, tuple) else [shape])
+        return Value(parameter.arg, extents, kind.value.id, constant)
 
     def _line(self, line: ast.stmt) -> None:
         if not (isinstance(line, ast.Assign) and len(line.targets) == 1 and isinstance(line.targets[0], ast.Name)):

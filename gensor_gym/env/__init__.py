@@ -1,4 +1,4 @@
-"""The Gymnasium environments; `register` enters `gensor_gym/Construct-v0`, `gensor_gym/Gir-v0` and `gensor_gym/Recorded-v0`."""
+"""The Gymnasium environments; `register` enters `gensor_gym/Construct-v0`, `Write-v0`, `Gir-v0` and `Recorded-v0`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import gymnasium
 CONSTRUCT = "gensor_gym/Construct-v0"
 RECORDED = "gensor_gym/Recorded-v0"
 GIR = "gensor_gym/Gir-v0"
+WRITE = "gensor_gym/Write-v0"
 
 
 def register() -> None:
@@ -16,6 +17,12 @@ def register() -> None:
             id=CONSTRUCT,
             entry_point="gensor_gym.env.construct:ConstructEnv",
             vector_entry_point="gensor_gym.env.vector:ConstructVectorEnv",
+        )
+    if WRITE not in gymnasium.registry:
+        gymnasium.register(
+            id=WRITE,
+            entry_point="gensor_gym.env.writing.env:WriteEnv",
+            vector_entry_point="gensor_gym.env.writing.env:WriteVectorEnv",
         )
     if GIR not in gymnasium.registry:
         gymnasium.register(

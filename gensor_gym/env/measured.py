@@ -17,6 +17,8 @@ from gensor_gym.measure.backend import Backend, Replay, get_backend, registered_
 from gensor_gym.measure.measurement import Measurement, Status
 
 Graph = ConstructionGraph | GirGraph
+ILLEGAL = {"runtime_s": math.inf, "status": Status.ILLEGAL.value}
+"""Facts of a program that is not legal, which has no latency by the model either; it is not measured."""
 
 
 def optimum_of(graph: Graph) -> float | None:
@@ -46,11 +48,17 @@ class FinalReward:
     def of(
         self, graphs: list[Graph], rows: list[np.ndarray], latencies: list[float]
     ) -> list[tuple[float, dict[str, Any]]]:
-        """(R to add, facts) of finished programs; with the model's tier R was paid by the compiled process already."""
+        """(R to add, facts) of finished programs; with the model's tier R was paid by the compiled process already.
+
+        `latencies` by the model in seconds, infinite for programs that are not legal.
+        """
         if self.backend is None:
             return [(0.0, self._modelled(graph, seconds)) for graph, seconds in zip(graphs, latencies, strict=True)]
         found = []
-        for graph, row in zip(graphs, rows, strict=True):
+        for graph, row, modelled in zip(graphs, rows, latencies, strict=True):
+            if modelled == math.inf:
+                found.append((0.0, ILLEGAL))
+                continue
             schedule = graph.schedule(row)
             measurement = self._measure(self.backend, graph, schedule)
             regret = self.backend.regret(graph, schedule) if isinstance(self.backend, Replay) else None
@@ -59,6 +67,8 @@ class FinalReward:
 
     def _modelled(self, graph: Graph, seconds: float) -> dict[str, Any]:
         """Facts of a program that takes so long by the model; `regret` where the task's optimum is certified."""
+        if seconds == math.inf:
+            return ILLEGAL
         if id(graph) not in self._certified:
             with at_once():
                 self._certified[id(graph)] = graph, optimum_of(graph)

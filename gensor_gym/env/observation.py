@@ -63,6 +63,18 @@ _LOG_LEAST = math.log10(_LEAST)
 @lean
 def fill_dynamic(row, latency, terms, remaining, ints, floats, out):  # noqa: ANN001, ANN201
     """Write the dynamic features of one schedule into out [>= NUM_DYNAMIC]."""
+    fill_schedule(row, ints, out)
+    for t in range(NUM_TERMS):
+        share = math.log10(terms[t] / floats[FLOOR] + _LEAST) if terms[t] > 0.0 else _LOG_LEAST  # many terms are 0
+        out[_TERMS + t] = max(-LIMIT, min(LIMIT, share))
+    out[_TERMS + NUM_TERMS] = max(-LIMIT, min(LIMIT, math.log10(latency / floats[FLOOR])))
+    out[_REMAINING] = remaining / ints[HORIZON]
+    out[_REMAINING + 1] = math.log2(remaining + 1.0) / 8.0
+
+
+@lean
+def fill_schedule(row, ints, out):  # noqa: ANN001, ANN201
+    """Write what does not ask the model: tiles, knobs, level, resources, which are the first groups."""
     for axis in range(MAX_AXES):
         _fill_tiles(row, axis, out)
     for k in range(_NUM_KNOBS):
@@ -70,12 +82,6 @@ def fill_dynamic(row, latency, terms, remaining, ints, floats, out):  # noqa: AN
     for level in range(MAX_LEVELS):
         out[_LEVEL + level] = 1.0 if row[LEVEL] == level else 0.0
     fill_resources(row, ints, out)
-    for t in range(NUM_TERMS):
-        share = math.log10(terms[t] / floats[FLOOR] + _LEAST) if terms[t] > 0.0 else _LOG_LEAST  # many terms are 0
-        out[_TERMS + t] = max(-LIMIT, min(LIMIT, share))
-    out[_TERMS + NUM_TERMS] = max(-LIMIT, min(LIMIT, math.log10(latency / floats[FLOOR])))
-    out[_REMAINING] = remaining / ints[HORIZON]
-    out[_REMAINING + 1] = math.log2(remaining + 1.0) / 8.0
 
 
 @lean

@@ -14,17 +14,18 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvIndices,
 from gensor_gym.env.episodes.several import EpisodesVectorEnv
 from gensor_gym.env.fused.env import GirVectorEnv
 from gensor_gym.env.vector import ConstructVectorEnv
+from gensor_gym.env.writing.env import WriteVectorEnv
 
 _OF_ONE = {"graph": "graphs", "schedule": "schedules", "remaining": "remaining"}
 """Attributes of a single environment -> the vector environment's list of them."""
 
 
 class ConstructVecEnv(VecEnv):
-    """Adapter of a `ConstructVectorEnv` or `GirVectorEnv` in mode SAME_STEP.
+    """Adapter of a `ConstructVectorEnv`, `WriteVectorEnv` or `GirVectorEnv` in mode SAME_STEP.
 
-    Ended episodes are reset within the step; their info holds `episode` {r, l, t} (as from Monitor),
-    `terminal_observation`, `TimeLimit.truncated` (always False), `runtime_s`, `status` and `steps`. Other infos are
-    empty; masks come from `env_method("action_masks")`.
+    Ended episodes are reset within the step; their info holds `episode` {r, l, t, regret} (as from Monitor),
+    `terminal_observation`, `TimeLimit.truncated` (always False), `runtime_s`, `status`, `steps` and `regret` (nan where
+    no optimum is known). Other infos are empty; masks come from `env_method("action_masks")`.
     """
 
     def __init__(self, envs: EpisodesVectorEnv) -> None:
@@ -78,16 +79,18 @@ class ConstructVecEnv(VecEnv):
     def _end(self, ended: np.ndarray, info: dict[str, Any], infos: list[dict[str, Any]]) -> None:
         """Write infos of the episodes that ended in this step; their sums begin again."""
         facts, elapsed = info["final_info"], round(time.time() - self._begun, 6)
-        columns = (self._returns, self._lengths, facts["runtime_s"], facts["status"], facts["steps"])
+        regret = facts.get("regret", np.full(self.num_envs, np.nan))
+        columns = (self._returns, self._lengths, facts["runtime_s"], facts["status"], facts["steps"], regret)
         rows = zip(ended.tolist(), *(column[ended].tolist() for column in columns), strict=True)
-        for i, returned, length, runtime, status, steps in rows:
+        for i, returned, length, runtime, status, steps, gap in rows:
             infos[i] = {
-                "episode": {"r": returned, "l": length, "t": elapsed},
+                "episode": {"r": returned, "l": length, "t": elapsed, "regret": gap},
                 "terminal_observation": info["final_obs"][i],
                 "TimeLimit.truncated": False,
                 "runtime_s": runtime,
                 "status": status,
                 "steps": steps,
+                "regret": gap,
             }
             self.reset_infos[i] = {"action_mask": info["action_mask"][i]}
         self._returns[ended], self._lengths[ended] = 0.0, 0
@@ -158,3 +161,8 @@ def make_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
 def make_fused_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
     """As `make_sb3`, of fused operators; `arguments` as of `GirVectorEnv`, without `autoreset_mode`."""
     return ConstructVecEnv(GirVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **arguments))
+
+
+def make_writing_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
+    """As `make_sb3`, of programs that are written; `arguments` as of `WriteVectorEnv`, without `autoreset_mode`."""
+    return ConstructVecEnv(WriteVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **arguments))

@@ -27,6 +27,8 @@ class Tasks(Protocol):
     num_actions: int
     num_features: int
     """Actions of all graphs; features of a state."""
+    starts_anywhere: bool
+    """Whether an episode may begin at any schedule."""
 
     def add(self, op: Any) -> int:
         """Number of the task of an operator or its text, made when it is not there yet; ValueError for what is none."""
@@ -58,6 +60,7 @@ class TaskSet:
         self._stack()
 
     num_actions, num_features = NUM_ACTIONS, NUM_FEATURES
+    starts_anywhere = True
 
     def add(self, op: Operator | str) -> int:
         """Index of the task of an operator or its text, made when it is not there yet; ValueError for what is none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from keyword import iskeyword
 
 import numpy as np
@@ -23,6 +23,8 @@ class Builder:
         self.shapes: dict[str, Shape] = {}
         self.origin = ""
         """The operation that nodes are made for from now on."""
+        self.reads: Mapping[str, str] = {}
+        """Data types that the operation's tensors have there, by name: bools and whole numbers are float32 numbers here."""
         self.given: list[Value] = []
         """Inputs and constants so far."""
         self._made: dict[str, Node] = {}
@@ -30,9 +32,9 @@ class Builder:
         self._origins: dict[str, str] = {}
         self._known: dict[Node, str] = {}
 
-    def input(self, name: str, shape: Sequence[int]) -> str:
+    def input(self, name: str, shape: Sequence[int], dtype: str = "float32") -> str:
         """A tensor that every call is given."""
-        return self._given(Value(self._fresh(name), tuple(shape)))
+        return self._given(Value(self._fresh(name), tuple(shape), dtype))
 
     def constant(self, name: str, array: np.ndarray) -> str:
         """A tensor that is the same at every call."""
@@ -75,17 +77,31 @@ class Builder:
         size, to = math.prod(self.shapes[name]), list(shape)
         if -1 in to:
             to[to.index(-1)] = size // max(1, -math.prod(to))
-        return name if self.shapes[name] == tuple(to) else self.add(Reshape(name, tuple(to)), f"{name}_shaped")
+        if self.shapes[name] == tuple(to):
+            return name
+        if isinstance(self._made.get(name), Broadcast) and not _same_axes(self.shapes[name], to):
+            name = self.copy(name)  # what is repeated does not lie so that one stride could go along two axes
+        return self.add(Reshape(name, tuple(to)), f"{name}_shaped")
 
     def transpose(self, name: str, order: Sequence[int]) -> str:
         """Axes in another order."""
         order = tuple(axis % len(self.shapes[name]) for axis in order)
         return name if order == tuple(range(len(order))) else self.add(Transpose(name, order), f"{name}_turned")
 
+    def known(self, name: str) -> np.ndarray | None:
+        """The numbers of a constant; None of what is computed at each call."""
+        return self._constants.get(name)
+
     def reduce(self, name: str, body: str, axes: Sequence[int]) -> str:
-        """Sums or maxima along axes, which stay with extent 1."""
-        chosen = tuple(sorted(axis % len(self.shapes[name]) for axis in axes))
-        return self.add(Reduce(name, body, chosen), body)  # type: ignore[arg-type]
+        """Sums, maxima or minima along axes, which stay with extent 1: neighbouring axes at once, the last first."""
+        if body == "min":
+            return self.call("negative", self.reduce(self.call("negative", name), "max", axes))
+        left = sorted({axis % len(self.shapes[name]) for axis in axes})
+        while left:
+            first = next(place for place in range(len(left)) if left[-1] - left[place] == len(left) - 1 - place)
+            name = self.add(Reduce(name, body, tuple(left[first:])), body)  # type: ignore[arg-type]
+            del left[first:]
+        return name
 
     def mean(self, name: str, axes: Sequence[int]) -> str:
         """Means along axes, which stay with extent 1."""
@@ -97,8 +113,10 @@ class Builder:
         return self.add(Contract(operator, tuple(map(self.dense, sources))), operator.name)
 
     def dense(self, name: str) -> str:
-        """The value as it lies in memory of its own shape: a copy where a smaller one is repeated."""
+        """The value as floats in memory of its own shape: a copy where a smaller one is repeated, and of whole numbers."""
         node = self._made.get(name)
+        if any(value.name == name and value.dtype != "float32" for value in self.given):
+            return self.copy(name)
         if isinstance(node, Reshape):
             return self.reshape(self.dense(node.source), node.to)
         return self.copy(name) if isinstance(node, Broadcast) else name
@@ -117,7 +135,9 @@ class Builder:
             roots.append(root)
         graph = needed(name, self.given, list(self._made.items()), returns)
         constants = {value.name: self._constants[value.name] for value in graph.inputs if value.constant}
-        return Network(graph, constants, {made: self._origins[made] for made, _ in graph.nodes})
+        asked = [value for value in self.given if not value.constant]
+        unread = {number: value for number, value in enumerate(asked) if value not in graph.inputs}
+        return Network(graph, constants, {made: self._origins[made] for made, _ in graph.nodes}, unread)
 
     def _root(self, name: str) -> str:
         """The value that a reshape is one of."""
@@ -134,6 +154,11 @@ class Builder:
             number += 1
             found = f"{plain}_{number}"
         return found
+
+
+def _same_axes(one: Sequence[int], other: Sequence[int]) -> bool:
+    """Whether two shapes differ by axes of extent 1 alone."""
+    return [extent for extent in one if extent > 1] == [extent for extent in other if extent > 1]
 
 
 def of(function: str, *arguments: Expression | str | float) -> Call:

@@ -2,47 +2,78 @@
 
 from __future__ import annotations
 
+import math
 import operator as python
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx.node import map_arg
 
-from gensor_gym.frontends import aten, aten_moves  # noqa: F401  (which fill the table)
+from gensor_gym.dataflow.nodes import DTYPES
+from gensor_gym.frontends import aten  # noqa: F401  (which fills the table)
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.covered import TABLE
 from gensor_gym.networks.network import Network
+from gensor_gym.registry import near
 
 MOST_NODES, MOST_BYTES = 4096, 8 << 30
 """Limits on what is taken: operations of a program, bytes of its weights."""
+_ASSERTIONS = {"aten._assert_tensor_metadata.default"}
+"""Operations that only repeat what the shapes and types of the inputs say."""
+_LAYOUT = ("memory_format", "pin_memory", "layout", "device")
+"""Options that say where tensors lie."""
+_TYPES = {getattr(torch, name): name for name in DTYPES}
+_EXACT = 1 << 24
+"""Whole numbers up to this are float32 numbers."""
 
 
 class Unsupported(ValueError):
     """A module has an operation, or a kind of tensor, that has no kernels here; the text names it and its place."""
 
 
-def from_torch(module: torch.nn.Module, example_inputs: Sequence[torch.Tensor], name: str = "") -> Network:
+def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Sequence[torch.Tensor], name: str = "") -> Network:
     """The network of a module in evaluation mode, for inputs of the shapes of `example_inputs`; `name` is the class's by default.
+
+    Inputs are float32 tensors, ids and masks of int64, int32 or bool. What the module computes of whole numbers at each call
+    is exact up to 2**24. Outputs are one float32 tensor or several in a tuple. Of an exported program extents that it leaves
+    open are those of the examples.
 
     Raises:
         Unsupported: for what is not covered, with its place in the module.
-        ValueError: for a module in training mode, for inputs that are no float32 tensors, for programs beyond the limits.
+        ValueError: for a module in training mode, for inputs of other types, for programs beyond the limits.
     """
-    if module.training:
+    if isinstance(module, ExportedProgram):
+        module = module.module()
+    if module.training and not isinstance(module, torch.fx.GraphModule):  # whose mode was that of the export
         raise ValueError(f"{type(module).__name__} is in training mode: expected module.eval()")
     for place, given in enumerate(example_inputs):
-        if not isinstance(given, torch.Tensor) or given.dtype != torch.float32 or given.device.type != "cpu":
-            raise ValueError(f"example input {place} is {_said(given)}: expected a float32 tensor on the CPU")
-    with torch.no_grad():
-        program = torch.export.export(module, tuple(example_inputs))
-        table = torch.export.default_decompositions()
-        for target in [target for target in table if str(target) in TABLE]:
-            del table[target]
-        program = program.run_decompositions(table)
-    return _Reader(program).network(name or type(module).__name__)
+        if not isinstance(given, torch.Tensor) or given.dtype not in _TYPES or given.device.type != "cpu":
+            wanted = f"a float32 tensor on the CPU, or one of {', '.join(DTYPES[1:])}"
+            raise ValueError(f"example input {place} is {_said(given)}: expected {wanted}")
+    return _Reader(_exported(module, example_inputs)).network(name or type(module).__name__)
+
+
+def _exported(module: torch.nn.Module, example_inputs: Sequence[torch.Tensor]) -> ExportedProgram:
+    """The program of a module; Unsupported for one whose steps depend on numbers, as torch says it."""
+    seen: set[int] = set()
+    own = []  # of one tensor that is given twice torch would read one of the inputs alone
+    for given in example_inputs:
+        own.append(given.clone() if id(given) in seen else given)
+        seen.add(id(given))
+    try:
+        with torch.no_grad():
+            program = torch.export.export(module, tuple(own))
+            table = torch.export.default_decompositions()
+            for target in [target for target in table if str(target) in TABLE]:
+                del table[target]
+            return program.run_decompositions(table)
+    except Exception as error:  # of many kinds, which torch does not list
+        said = next(iter(str(error).strip().splitlines()), "")
+        raise Unsupported(f"{type(module).__name__}: torch.export: {type(error).__name__}: {said}") from error
 
 
 def _said(given: Any) -> str:
@@ -55,69 +86,128 @@ class _Reader:
     def __init__(self, program: ExportedProgram) -> None:
         self.program, self.builder = program, Builder()
         self.made: dict[str, Any] = {}
-        """Of every node that was read the name of its value, or a tuple of names."""
-        self.waiting: dict[str, torch.Tensor] = {}
-        """Tensors of the module that nothing has read yet."""
+        """Of every node that was read the name of its value, a tensor that is the same at every call, or several of these."""
+        self.constants: dict[str, str] = {}
+        """Of nodes whose tensors are the same at every call the names of the constants that they have become."""
         nodes = list(program.graph.nodes)
         if len(nodes) > MOST_NODES:
             raise ValueError(f"a program of {len(nodes)} operations: expected at most {MOST_NODES}")
 
     def network(self, name: str) -> Network:
         """See `from_torch`."""
+        self._check_outputs()
         self._parameters()
         for node in self.program.graph.nodes:
-            if node.op == "call_function":
+            if node.op == "call_function" and str(node.target) not in _ASSERTIONS:
                 self.made[node.name] = self._operation(node)
         (results,) = next(node for node in self.program.graph.nodes if node.op == "output").args
         self.builder.origin = "the outputs"
-        return self.builder.network(name, [self._given(result) for result in results])
+        returns = [self._output(place, result) for place, result in enumerate(results)]
+        return self.builder.network(name, returns)
+
+    def _check_outputs(self) -> None:
+        """Unsupported for a module that changes its tensors, or whose outputs are no tensor and no tuple of several."""
+        for spec in self.program.graph_signature.output_specs:
+            if spec.kind is not OutputKind.USER_OUTPUT:
+                raise Unsupported(f"the module changes {spec.target or spec.arg}: expected one that only reads")
+        made = self.program.call_spec.out_spec
+        if made is None or made.is_leaf():
+            return
+        parts = made.children()
+        if made.type not in (tuple, list) or len(parts) < 2 or not all(part.is_leaf() for part in parts):
+            what = getattr(made.type, "__name__", made.type)
+            wanted = "expected a tensor, or several in a tuple"
+            raise Unsupported(f"the module returns a {what} of {made.num_leaves} values: {wanted}")
+
+    def _output(self, place: int, result: Any) -> str:
+        """The name of an output's value; it may be the same at every call."""
+        value = result.meta.get("val") if isinstance(result, torch.fx.Node) else result
+        if not isinstance(value, torch.Tensor) or value.dtype != torch.float32:
+            raise Unsupported(f"output {place} is {_said(value)}: expected a float32 tensor")
+        made = self.made[result.name]
+        return made if isinstance(made, str) else self.builder.constant(result.name, made.detach().contiguous().numpy())
 
     def _parameters(self) -> None:
         """Inputs, and the module's own tensors, which become constants when they are read."""
-        examples = {node.name: node.meta["val"] for node in self.program.graph.nodes if node.op == "placeholder"}
+        examples = {node.name: node.meta.get("val") for node in self.program.graph.nodes if node.op == "placeholder"}
         whole = 0
         for spec in self.program.graph_signature.input_specs:
             name = spec.arg.name
             if spec.kind is InputKind.USER_INPUT:
-                if not isinstance(examples.get(name), torch.Tensor):
-                    raise Unsupported(f"input {name} is {examples.get(name)!r}: expected a tensor")
-                self.made[name] = self.builder.input(name, examples[name].shape)
+                self._input(name, examples.get(name))
                 continue
-            tensor = self.program.constants.get(spec.target)
-            self.waiting[name] = self.program.state_dict[spec.target] if tensor is None else tensor
-            whole += self.waiting[name].nbytes
+            tensor = self.program.constants.get(str(spec.target))
+            self.made[name] = self.program.state_dict.get(str(spec.target)) if tensor is None else tensor
+            if not isinstance(self.made[name], torch.Tensor):
+                raise Unsupported(f"{spec.target} is a {type(self.made[name]).__name__}: expected a tensor")
+            whole += self.made[name].nbytes
         if whole > MOST_BYTES:
             raise ValueError(f"weights of {whole} bytes: expected at most {MOST_BYTES}")
 
+    def _input(self, name: str, example: Any) -> None:
+        if not isinstance(example, torch.Tensor) or example.dtype not in _TYPES:
+            raise Unsupported(f"input {name} is {example!r}: expected a tensor")
+        if any(not isinstance(extent, int) for extent in example.shape):
+            raise Unsupported(f"input {name} has shape {list(example.shape)}: expected extents that are the same at every call")
+        self.made[name] = self.builder.input(name, example.shape, _TYPES[example.dtype])
+
     def _operation(self, node: torch.fx.Node) -> Any:
-        """The value, or values, of one operation."""
-        arguments = [self._given(one) for one in node.args]
-        if node.target is python.getitem:
-            return arguments[0][arguments[1]] if isinstance(arguments[0], tuple) else arguments[0]
+        """The value, or values, of one operation: torch computes it now where all that it reads is there."""
         place = _place(node)
-        rule = TABLE.get(str(node.target))
-        if rule is None:
-            raise Unsupported(f"{place}: {node.target} has no kernels here; there are those of {', '.join(sorted(TABLE))}")
-        self.builder.origin = f"{place}#{node.name}"
-        options = {key: self._given(one) for key, one in node.kwargs.items() if key not in ("memory_format", "pin_memory")}
+        read = [self._made(one, place) for one in node.all_input_nodes]
+        if node.target is python.getitem:
+            return _item(read[0], node.args[1])
         try:
-            return rule(self.builder, *arguments, **options)
+            if not any(_is_of_call(one) for one in read):
+                return _computed(node, *map_arg((node.args, node.kwargs), lambda one: self.made[one.name]), MOST_BYTES)
+            rule = TABLE.get(str(node.target))
+            if rule is None:
+                raise ValueError(f"has no kernels here{near(str(node.target), TABLE)}")
+            self._begin(node, place)
+            arguments, options = map_arg((node.args, node.kwargs), lambda one: self._named(one.name))
+            return rule(self.builder, *arguments, **{key: one for key, one in options.items() if key not in _LAYOUT})
         except (ValueError, TypeError) as error:
             raise Unsupported(f"{place}: {node.target}: {error}") from error
 
-    def _given(self, argument: Any) -> Any:
-        """An argument with names in place of nodes."""
-        if isinstance(argument, torch.fx.Node):
-            if argument.name in self.waiting:
-                self.made[argument.name] = self._constant(argument.name, self.waiting.pop(argument.name))
-            return self.made[argument.name]
-        return [self._given(one) for one in argument] if isinstance(argument, list | tuple) else argument
+    def _made(self, node: torch.fx.Node, place: str) -> Any:
+        """What a node that an operation reads has become."""
+        made = self.made.get(node.name)
+        if made is None:
+            raise Unsupported(f"{place}: {node.name} ({node.target}) is read: expected what has kernels here")
+        return made
 
-    def _constant(self, name: str, tensor: torch.Tensor) -> str:
-        if not tensor.is_floating_point() and tensor.dtype != torch.bool:
-            raise Unsupported(f"{name} is a tensor of {tensor.dtype}: expected float32")
-        array: np.ndarray = tensor.detach().to(torch.float32).contiguous().numpy()
-        return self.builder.constant(name, array)
+    def _begin(self, node: torch.fx.Node, place: str) -> None:
+        """Tell the builder what it is asked for; ValueError for results of other data types."""
+        for one in _tensors_of(node.meta.get("val")):
+            if one.dtype not in _TYPES:
+                raise ValueError(f"makes a tensor of {one.dtype}: expected {', '.join(DTYPES)}")
+        self.builder.origin = f"{place}#{node.name}"
+        types = {one.name: _tensors_of(one.meta.get("val")) for one in node.all_input_nodes}
+        self.builder.reads = {
+            str(self._named(name)): str(given[0].dtype).removeprefix("torch.") for name, given in types.items() if len(given) == 1
+        }
+
+    def _named(self, name: str) -> Any:
+        """The name of a node's value; a number where it is one that is the same at every call."""
+        made = self.made[name]
+        if not isinstance(made, torch.Tensor):
+            return made
+        if name not in self.constants:
+            array = _as_array(made)
+            if isinstance(array, float):
+                return array
+            self.constants[name] = self.builder.constant(name, array)
+        return self.constants[name]
+
+
+def _item(made: Any, place: Any) -> Any:
+    """One of several values."""
+    return made[place] if isinstance(made, tuple | list) else made
+
+
+def _is_of_call(made: Any) -> bool:
+    """Whether it is a value, or several, that is another at each call."""
+    return any(map(_is_of_call, made)) if isinstance(made, tuple | list) else not isinstance(made, torch.Tensor)
 
 
 def _place(node: torch.fx.Node) -> str:
@@ -125,3 +215,36 @@ def _place(node: torch.fx.Node) -> str:
     stack = node.meta.get("nn_module_stack") or {}
     path = [where for where, _ in stack.values()]
     return path[-1] if path and path[-1] else "the module"
+
+
+def _computed(node: torch.fx.Node, arguments: Sequence[Any], options: Mapping[str, Any], most: int) -> Any:
+    """What an operation makes of tensors that are there; ValueError for random numbers, and for more than `most` bytes."""
+    assert not isinstance(node.target, str)
+    if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        raise ValueError("random numbers: expected what is the same at every call")
+    if (size := sum(one.nbytes for one in _tensors_of(node.meta.get("val")))) > most:
+        raise ValueError(f"a constant of {size} bytes: expected at most {most}")
+    with torch.no_grad():
+        return node.target(*arguments, **options)
+
+
+def _tensors_of(value: Any) -> list[torch.Tensor]:
+    """The tensors among the results of an operation."""
+    several = value if isinstance(value, list | tuple) else [value]
+    return [one for one in several if isinstance(one, torch.Tensor)]
+
+
+def _as_array(tensor: torch.Tensor) -> np.ndarray | float:
+    """As a constant of float32, one without axes as a number; ValueError for what float32 does not hold."""
+    if tensor.is_complex() or tensor.is_quantized:
+        raise ValueError(f"a constant of {tensor.dtype}: expected real numbers")
+    whole = not tensor.is_floating_point() and tensor.dtype != torch.bool and tensor.numel()
+    if whole and int(tensor.abs().max()) > _EXACT:
+        raise ValueError(f"a constant of {tensor.dtype} with numbers above {_EXACT}: expected what float32 holds")
+    if tensor.dim() == 0:
+        number = float(tensor)
+        if math.isnan(number):
+            raise ValueError("a constant that is no number")
+        return number
+    array: np.ndarray = tensor.detach().to(torch.float32).contiguous().numpy()
+    return array

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.dataflow.nodes import Broadcast, Concat, Map, Pad, Reduce, Reshape, Slice, Transpose
+from gensor_gym.dataflow.nodes import Broadcast, Concat, Gather, Map, Pad, Reduce, Reshape, Slice, Transpose
 
 Place = tuple[str, int]
 """An axis of a value: (name of the value, number of the axis)."""
@@ -39,6 +39,10 @@ class AxisClasses:
                 case Concat(sources, axis):
                     for source in sources:
                         self._join_some(source, name, [other for other in range(self._rank(name)) if other != axis])
+                case Gather(table, ids):
+                    self._join_some(ids, name, list(range(self._rank(ids))))
+                    for axis in range(1, self._rank(table)):
+                        self._join((table, axis), (name, axis - 1 + self._rank(ids)))
                 case Reshape(source):
                     self._join_reshaped(source, name)
 

@@ -17,10 +17,11 @@ from gensor_gym.gir.gpu.rules import GpuRules
 from gensor_gym.gir.gpu.teams import WARP
 from gensor_gym.gir.model import TERMS, GirModel
 from gensor_gym.gir.nest import row_nest
-from gensor_gym.gir.placement import Level
+from gensor_gym.gir.placement import levels_of
 from gensor_gym.gir.rules import GirRules, by_placement
 from gensor_gym.gir.schedule import FIELDS, HEADER, ROW, GirSchedule
-from gensor_gym.gir.table import LARGEST, GirTable
+from gensor_gym.gir.space.numbering import Numbering
+from gensor_gym.gir.space.table import LARGEST, GirTable
 from gensor_gym.hardware.types import Hardware
 
 MOST_ENUMERATED = 1 << 24
@@ -162,7 +163,7 @@ class GirGraph:
     @property
     def size(self) -> int:
         """Rows that the ranges of fields and levels say, legal or not."""
-        return math.prod(len(field.values) for field in FIELDS) * len(Level) ** len(self.nest.crossing)
+        return Numbering.of(self.nest).size
 
     @cached_property
     def _all(self) -> np.ndarray:
@@ -184,7 +185,7 @@ class GirGraph:
     def _batches(self, batch: int) -> Iterator[np.ndarray]:
         header = itertools.product(*(range(len(field.values)) for field in FIELDS))
         headers = np.array(list(header), np.int32)
-        levels = itertools.product(range(len(Level)), repeat=len(self.nest.crossing))
+        levels = itertools.product(*(levels_of(self.nest, name) for name in self.nest.crossing))
         for placed in levels:
             rows = np.zeros((len(headers), ROW), np.int32)
             rows[:, :HEADER] = headers

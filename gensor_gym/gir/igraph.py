@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gensor_gym.dataflow.expressions import Expression
 from gensor_gym.dataflow.nodes import Reduction
-from gensor_gym.gir.nest import Access
+from gensor_gym.gir.nest import Access, Online
 from gensor_gym.gir.placement import Level
 
 
@@ -50,7 +50,7 @@ class Instruction:
     cell: str
     target: Slice
     sources: tuple[tuple[str, Slice], ...]
-    body: Expression | Reduction | None = None
+    body: Expression | Reduction | Online | None = None
     once: tuple[int, ...] = ()
     """Axes of rows along which it would only be repeated: it is done where a row's numbers along them are 0."""
 

@@ -35,7 +35,7 @@ class Lowered:
 def lower(nest: RowNest, placement: Placement) -> Lowered:
     """The instruction graph of a placement; where it has a fault the kernels are those that it describes all the same."""
     passes = passes_of(nest, placement)
-    return Lowered(nest, placement, _Lowering(nest, passes).kernels(), passes.fault)
+    return Lowered(passes.nest, placement, _Lowering(passes.nest, passes).kernels(), passes.fault)
 
 
 @dataclass

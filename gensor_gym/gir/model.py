@@ -28,7 +28,15 @@ _CYCLES = {
     "fraction": (30, 11, 13, 18), "log": (12, 48, 96, 192),
 }  # fmt: skip
 """Cycles of a scalar function on a vector of each width, one after another; of an exponential 15 instructions, two a cycle."""
-_LOAD, _STORE, _LATENCY, _STEP, _FOLD, _NUMBER, _ROW, _GATHER = 0.5, 1.0, 4.0, 1.5, (1, 8, 12, 16), 1.0, 12.0, 1.0
+_LOAD, _STORE, _LATENCY, _STEP, _FOLD, _NUMBER, _GATHER = 0.5, 1.0, 4.0, 1.5, (1, 8, 12, 16), 1.0, 1.0
+_ROW, _ROW_ONCE = 12.0, 3.0
+"""Cycles of a step of rows beside its passes; of one that is over when its columns are, since the next one begins meanwhile."""
+_ALONE = 4.0
+"""Cycles more of a store across two lines of the cache between stores to others: one beside it would join it in a line."""
+_TORN = 70e-9
+"""Seconds of a row's end in a line that is stored past the caches in part."""
+_FENCE = 100e-9
+"""Seconds in which a task waits at its end for what it stored past the caches."""
 _LINE = 16
 """Elements of a line of the cache."""
 _OVERLAP = 0.3
@@ -88,9 +96,12 @@ class GirModel:
             found["spilling"] += second * vectors * spilled
         once = float(np.dot(kernel.numbers, [_CYCLES[kind][0] for kind in KINDS]))
         folds = kernel.folds * np.array(_FOLD)[width]
-        found["rows"] += second * (once + folds + kernel.pointers * _NUMBER + _ROW / header["rows"])
+        step = _ROW if kernel.folds else _ROW_ONCE
+        found["rows"] += second * (once + folds + kernel.pointers * _NUMBER + step / header["rows"])
         found["launch"] += np.where(tasks > 1, self.hardware.launch_overhead, 0.0)
         found["cache"], found["memory"] = self._bytes(kernel, header, rows, threads, footprint)
+        fences = _FENCE * (header["streaming"] == 1) * any(one.outputs for one in kernel.passes)
+        found["memory"] += fences * np.ceil(tasks / threads)
         return found
 
     def _shares(self, header: Header) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -103,21 +114,29 @@ class GirModel:
     def _pass(self, one: PassProfile, header: Header, width: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Cycles of a vector: instructions, waiting, moves of registers that do not suffice."""
         cost = np.array([_CYCLES[kind] for kind in KINDS])[:, width]
-        work = np.asarray(one.counts) @ cost + 0.5 * one.reductions
-        tensors = _LOAD * (one.inputs + one.again) + _STORE * (one.outputs + one.spills)
-        moves = tensors * self._split(header) + (_LOAD + _STORE) * one.scratch / 2
+        exponentials = 1.0 + 1.0 / header["tile"]  # of an online sum: of the vectors of a step, and of what was added up before
+        online = one.online * (exponentials * cost[KINDS.index("exp")] + 2 * cost[KINDS.index("simple")])
+        work = np.asarray(one.counts) @ cost + online + 0.5 * one.reductions
+        split, stores = self._split(header), one.outputs + one.spills
+        moves = _LOAD * (one.inputs + one.again) * (1.0 + split) + _STORE * stores + (_LOAD + _STORE) * one.scratch / 2
+        moves += _ALONE * stores * split * self._alone(header)
         moves += one.gathers * _GATHER * header["vector"]
         moves += sum(self._turned(stride, header) for stride in one.turned)
         side = header["rows"] * header["tile"]
         busy = np.maximum(work, moves) + _STEP / side
         chain = np.maximum(0.0, _LATENCY * (one.reductions > 0) / side - busy)
-        constants = 8 * (one.counts[KINDS.index("exp")] + one.counts[KINDS.index("fraction")] > 0)
+        constants = 8 * (one.counts[KINDS.index("exp")] + one.online + one.counts[KINDS.index("fraction")] > 0)
         short = np.maximum(0, one.live * side + constants - self.hardware.vector_registers)
         return busy, chain, short / side
 
     def _split(self, header: Header) -> np.ndarray:
-        """Lines of the cache that a vector touches, on average: rows that are no whole lines begin anywhere in one."""
-        return 1.0 + (header["vector"] - 1) / _LINE * (self.nest.columns % _LINE > 0)
+        """Share of the vectors that lie across two lines of the cache: rows that are no whole lines begin anywhere in one."""
+        return (header["vector"] - 1) / _LINE * (self.nest.columns % _LINE > 0)
+
+    def _alone(self, header: Header) -> np.ndarray:
+        """Share of the vectors whose neighbour is not stored next: the first of a row's tile, where rows are stored in turns."""
+        tile = np.where(header["tile"] * header["vector"] <= self.nest.columns, header["tile"], 1)
+        return (header["rows"] > 1) / tile
 
     def _turned(self, stride: int, header: Header) -> np.ndarray:
         """Cycles of a vector of a block that is turned in registers: short loads, joins and shuffles, one a cycle.
@@ -150,9 +169,9 @@ class GirModel:
         written, kept = sum(one.outputs for one in kernel.passes) * row, sum(one.spills for one in kernel.passes) * row
         plain = (1 + far) * written / rates
         streamed = written / (outer * threads / self.hardware.units)
-        aligned = self.nest.columns % header["vector"] == 0  # else most vectors are stored plainly
-        streams = (header["streaming"] == 1) & aligned
-        stored = np.where(streams, streamed, plain) + (1 + far) * kept / rates
+        streams, whole = header["streaming"] == 1, self.nest.columns % _LINE == 0
+        torn = 0.0 if whole else _TORN * sum(one.outputs for one in kernel.passes) / threads
+        stored = np.where(streams, (streamed if whole else plain) + torn, plain) + (1 + far) * kept / rates
         return cache, self.nest.rows * (read / rates + stored)
 
     def _home(self, footprint: int) -> tuple[float, float]:

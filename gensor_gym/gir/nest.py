@@ -15,7 +15,7 @@ from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand,
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import Broadcast, Map, Reduce, Reduction, Reshape, Transpose
 from gensor_gym.gir.axes import AxisClasses, Place
-from gensor_gym.gir.views import View, input_views, output_views
+from gensor_gym.gir.views import Rows, View, input_views, output_views
 
 MOST_ROW_AXES = 4
 MOST_CELLS = 64
@@ -29,11 +29,38 @@ class Access:
     offset: int
     rows: tuple[int, ...]
     column: int
+    chosen: Chosen | None = None
+    """By which ids elements are those of other rows of the tensor."""
 
     @property
     def is_turned(self) -> bool:
         """Whether neighbours along the last axis of rows lie side by side, and columns apart."""
-        return self.column > 1 and self.rows[-1:] == (1,)
+        return self.column > 1 and self.rows[-1:] == (1,) and self.chosen is None
+
+    @property
+    def is_same(self) -> bool:
+        """Whether it has the same elements in all rows."""
+        return not any(self.rows) and self.chosen is None
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Of every row of the loops an id, below `count`: elements lie `step` times that farther."""
+
+    ids: Access
+    step: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Online:
+    """A reduction of x to the sum of exp(x - the maximum of x), in the pass that finds the maximum `top` (`gir.online`)."""
+
+    top: str
+
+    def __str__(self) -> str:
+        """As a picture's text has it."""
+        return f"sum of exp less running {self.top}"
 
 
 @dataclass(frozen=True)
@@ -44,7 +71,7 @@ class Cell:
     """
 
     name: str
-    made: Access | Expression | Reduction
+    made: Access | Expression | Reduction | Online
     """Loaded, computed by an expression of other cells, or a reduction of one along the columns."""
     sources: tuple[str, ...]
     wide: bool
@@ -58,7 +85,7 @@ class Cell:
     @property
     def is_reduction(self) -> bool:
         """Whether it is a number a row, made of all columns."""
-        return isinstance(self.made, str)
+        return isinstance(self.made, str | Online)
 
 
 @dataclass(frozen=True)
@@ -139,15 +166,25 @@ class _Builder:
             raise ValueError(f"{self.graph.name}: {len(self.cells)} values of one nest, expected at most {MOST_CELLS}")
         rows = self._row_classes()
         loads = [(cell.name, cell.name, self.views[cell.name]) for cell in self.cells.values() if cell.is_load]
-        extents, steps = self._merged(rows, [(name, view) for _, name, view in loads + stored])
+        ids = [(cell, name, view.rows.ids) for cell, name, view in loads if view.rows is not None]
+        extents, steps = self._merged(rows, [(name, view) for _, name, view in loads + stored + ids])
         accesses = [
             Access(view.tensor, view.offset, tuple(step[:-1]), step[-1])
-            for (_, _, view), step in zip(loads + stored, steps, strict=True)
+            for (_, _, view), step in zip(loads + stored + ids, steps, strict=True)
         ]
         placed = {cell: access for (cell, _, _), access in zip(loads, accesses, strict=False)}
+        for (cell, _, _), access in zip(ids, accesses[len(loads + stored) :], strict=True):
+            placed[cell] = self._chosen(placed[cell], self.views[cell].rows, access)
         cells = (dataclasses.replace(cell, made=placed.get(cell.name, cell.made)) for cell in self.cells.values())
-        written = ((cell, access) for (cell, _, _), access in zip(stored, accesses[len(loads) :], strict=True))
+        written = ((cell, access) for (cell, _, _), access in zip(stored, accesses[len(loads) :], strict=False))
         return RowNest(self.graph, tuple(extents[:-1]), extents[-1], tuple(cells), tuple(written))
+
+    def _chosen(self, access: Access, rows: Rows | None, ids: Access) -> Access:
+        """A table's access with that of its ids, of which a row of the loops has one."""
+        assert rows is not None
+        if ids.column:
+            raise ValueError(f"{self.graph.name}: {ids.tensor} has another row of {access.tensor} for every column, expected one")
+        return dataclasses.replace(access, chosen=Chosen(ids, rows.step, rows.count))
 
     def _merged(self, rows: list[Place], views: list[tuple[str, View]]) -> tuple[list[int], list[list[int]]]:
         """Extents of the merged axes, the columns last, and the steps of every view along them."""
@@ -205,9 +242,18 @@ class _Builder:
         if reduced:
             return next(iter(reduced.values()))
         name, view = self.writes[0]
-        steps = list(zip(self.classes.of(name), view.strides, strict=True))
+        chosen = self._chosen_classes()
+        steps = [step for step in zip(self.classes.of(name), view.strides, strict=True) if step[0] not in chosen]
         beside = [place for place, stride in steps if place and stride == 1]
         return beside[-1:] or [place for place, _ in steps if place][-1:]
+
+    def _chosen_classes(self) -> set[Place | None]:
+        """The classes that ids are chosen along: each step along one is another row of a table, which no vector loads."""
+        found: set[Place | None] = set()
+        for name, view in self.views.items():
+            if view.rows is not None:
+                found.update(place for place, stride in zip(self.classes.of(name), view.rows.ids.strides, strict=True) if stride)
+        return found
 
     def _row_classes(self) -> list[Place]:
         """All other classes, as the first output steps through them, farthest first."""

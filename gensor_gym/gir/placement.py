@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from gensor_gym.gir.nest import Cell, RowNest
+from gensor_gym.gir.nest import RowNest
+from gensor_gym.gir.online import online_sums, taken_online
 
 
 class Level(IntEnum):
@@ -24,15 +25,19 @@ class Level(IntEnum):
     """In a buffer of the row."""
     REG = 3
     """The whole row in registers."""
+    ONLINE = 4
+    """Nowhere: it is computed again, and its sum is taken with a running maximum, in the pass of the maximum (`gir.online`)."""
 
 
 Placement = tuple[Level, ...]
 """A level for each crossing cell of a nest, in the nest's order."""
 
 
-def levels_of(cell: Cell) -> tuple[Level, ...]:
-    """The levels that a cell may be placed at: an input is in DRAM anyway, so that loading it again is no other choice."""
-    return (Level.DRAM, Level.SRAM, Level.REG) if cell.is_load else tuple(Level)
+def levels_of(nest: RowNest, name: str) -> tuple[Level, ...]:
+    """The levels that a crossing cell may be placed at: an input is in DRAM anyway, so loading it again is no other choice."""
+    if nest.cell[name].is_load:
+        return Level.DRAM, Level.SRAM, Level.REG
+    return tuple(Level) if online_sums(nest, name) else (Level.DRAM, Level.RECOMPUTE, Level.SRAM, Level.REG)
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,8 @@ class Fetch:
 class Passes:
     """What every pass of a nest does along the columns under one placement."""
 
+    nest: RowNest
+    """With sums that the placement takes online."""
     makes: tuple[tuple[str, ...], ...]
     """Of each pass the cells that it loads or computes, each after all that it reads."""
     fetches: tuple[tuple[Fetch, ...], ...]
@@ -62,6 +69,7 @@ class Passes:
 def passes_of(nest: RowNest, placement: Sequence[Level]) -> Passes:
     """The passes under a placement."""
     level = dict(zip(nest.crossing, placement, strict=True))
+    nest = taken_online(nest, {name: one is Level.ONLINE for name, one in level.items()})
     made: dict[str, int] = {}
     makes, fetches = [], []
     for number in range(nest.passes):
@@ -77,7 +85,7 @@ def passes_of(nest: RowNest, placement: Sequence[Level]) -> Passes:
     )
     cuts = tuple(sorted({made[name] for name in kept if level[name] is Level.DRAM}))
     fault = _fault(level, made, fetched, cuts)
-    return Passes(tuple(makes), tuple(map(tuple, fetches)), keeps, cuts, fault)
+    return Passes(nest, tuple(makes), tuple(map(tuple, fetches)), keeps, cuts, fault)
 
 
 def _pass(
@@ -92,7 +100,7 @@ def _pass(
             return
         cell = nest.cell[name]
         kept = level.get(name, Level.RECOMPUTE)
-        again = kept is Level.RECOMPUTE or (cell.is_load and kept is Level.DRAM)
+        again = kept in (Level.RECOMPUTE, Level.ONLINE) or (cell.is_load and kept is Level.DRAM)
         if name in made and not again:
             fetches[name] = Fetch(name, kept)
             return

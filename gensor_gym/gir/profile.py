@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gensor_gym.dataflow.expressions import Call, Expression, Operand, divisors, walk
 from gensor_gym.gir.igraph import Instruction, KernelGraph, Pass
 from gensor_gym.gir.lowering import Lowered, lower
-from gensor_gym.gir.nest import RowNest
+from gensor_gym.gir.nest import Online, RowNest
 from gensor_gym.gir.placement import Level, Placement
 
 KINDS = ("simple", "divide", "root", "exp", "fraction", "log")
@@ -25,6 +25,8 @@ class PassProfile:
     counts: tuple[float, ...]
     """Scalar functions by `KINDS`."""
     reductions: int
+    online: int
+    """Of these the sums of exponentials less a running maximum."""
     inputs: float
     """Loads from inputs and tensors between kernels that no earlier pass of the kernel read."""
     again: float
@@ -159,13 +161,14 @@ def _pass(lowered: Lowered, one: Pass, read: set[str]) -> PassProfile:
                 else:
                     tally["gathers"] += column != 1
                 seen.add(name)
-                same = part.access is not None and not any(part.access.rows)
+                same = part.access is not None and part.access.is_same
                 kind = ("again" if name in read or same else "inputs") if loads else "outputs" if name in own else "spills"
                 tally[kind] += share_of(lowered.nest, i)
     read |= seen
     counts = _sums(_mapped(lowered.nest, i) for i in one.along if i.kind == "map")
-    reductions = sum(i.kind == "reduce" for i in one.along)
-    return PassProfile(tuple(counts.values()), reductions, **tally, turned=turned, live=_live(one.along))
+    reductions = [i for i in one.along if i.kind == "reduce"]
+    online = sum(isinstance(i.body, Online) for i in reductions)
+    return PassProfile(tuple(counts.values()), len(reductions), online, **tally, turned=turned, live=_live(one.along))
 
 
 def _live(along: tuple[Instruction, ...]) -> int:
@@ -177,4 +180,4 @@ def _live(along: tuple[Instruction, ...]) -> int:
         if i.kind in ("map", "move") and i.target.buffer.level is Level.REG:
             made[i.cell] = place
         most = max(most, sum(1 for name in made if last.get(name, -1) >= place))
-    return most + sum(i.kind == "reduce" for i in along)
+    return most + sum(2 if isinstance(i.body, Online) else 1 for i in along if i.kind == "reduce")

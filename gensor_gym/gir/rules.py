@@ -10,6 +10,7 @@ import numpy as np
 
 from gensor_gym.gir.lowering import PAD
 from gensor_gym.gir.nest import RowNest
+from gensor_gym.gir.online import LEAST_SIDE
 from gensor_gym.gir.placement import Level, Placement, levels_of, passes_of
 from gensor_gym.gir.schedule import FIELD_INDEX, FIELDS, HEADER, MOST_PLACED
 from gensor_gym.hardware.types import Hardware
@@ -58,7 +59,7 @@ class GirRules:
         allowed = np.zeros((MOST_PLACED, len(Level)), bool)
         allowed[:, Level.DRAM] = True
         for place, name in enumerate(self.nest.crossing):
-            allowed[place, list(levels_of(self.nest.cell[name]))] = True
+            allowed[place, list(levels_of(self.nest, name))] = True
         return allowed
 
     @cached_property
@@ -98,6 +99,8 @@ class GirRules:
         buffers = (placed == Level.SRAM).sum(axis=1)
         fitting = allowed & ((whole == 0) | (registers + 2 * header["rows"] * header["tile"] <= self.registers))
         fitting &= buffers * header["rows"] * self.row_bytes <= self.scratch_bytes
+        online = (placed == Level.ONLINE).any(axis=1)
+        fitting &= ~online | ((header["vector"] > 1) & (header["vector"] * header["tile"] >= LEAST_SIDE))
         for placement, chosen in by_placement(rows, len(self.nest.crossing)):
             fitting[chosen] &= self._is_sound(placement)
         return fitting

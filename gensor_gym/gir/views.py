@@ -6,13 +6,25 @@ an output written in another order.
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Map, Node, Pad, Reduce, Reshape, Slice, Transpose
+from gensor_gym.dataflow.nodes import Broadcast, Concat, Contract, Gather, Map, Node, Pad, Reduce, Reshape, Slice, Transpose
 
 Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows that ids choose of a table of `count`: the elements of an id lie `step` times the id behind those of row 0."""
+
+    ids: View
+    """Of the shape of what is gathered: of every element the id of its row."""
+    step: int
+    count: int
 
 
 @dataclass(frozen=True)
@@ -23,31 +35,48 @@ class View:
     offset: int
     shape: Shape
     strides: tuple[int, ...]
+    rows: Rows | None = None
+    """Which rows of the tensor they are of, where ids say so."""
 
     def permuted(self, order: tuple[int, ...]) -> View:
         """Axis i is axis `order[i]` of this one."""
-        return View(self.tensor, self.offset, tuple(self.shape[a] for a in order), tuple(self.strides[a] for a in order))
+        shape, strides = tuple(self.shape[a] for a in order), tuple(self.strides[a] for a in order)
+        return View(self.tensor, self.offset, shape, strides, self._rows(lambda ids: ids.permuted(order)))
 
     def part(self, axis: int, start: int, extent: int) -> View:
         """Some neighbours along an axis."""
         shape = (*self.shape[:axis], extent, *self.shape[axis + 1 :])
-        return View(self.tensor, self.offset + start * self.strides[axis], shape, self.strides)
+        rows = self._rows(lambda ids: ids.part(axis, start, extent))
+        return View(self.tensor, self.offset + start * self.strides[axis], shape, self.strides, rows)
 
     def repeated(self, to: Shape) -> View:
         """The same elements along axes of extent 1 and along new leading ones."""
         new = len(to) - len(self.shape)
         kept = tuple(0 if old == 1 else stride for old, stride in zip(self.shape, self.strides, strict=True))
-        return View(self.tensor, self.offset, to, (0,) * new + kept)
+        return View(self.tensor, self.offset, to, (0,) * new + kept, self._rows(lambda ids: ids.repeated(to)))
 
     def reshaped(self, to: Shape) -> View | None:
         """The same elements in the same order; None where they do not lie so that strides can say it."""
-        if self.strides == dense_strides(self.shape):
+        if self.strides == dense_strides(self.shape) and self.rows is None:
             return View(self.tensor, self.offset, to, dense_strides(to))
-        left = [(extent, stride) for extent, stride in zip(self.shape, self.strides, strict=True) if extent > 1]
-        if [extent for extent, _ in left] != [extent for extent in to if extent > 1]:
+        if [extent for extent in self.shape if extent > 1] != [extent for extent in to if extent > 1]:
             return None
-        strides = iter(stride for _, stride in left)
+        return dataclasses.replace(self._spread(to), rows=self._rows(lambda ids: ids._spread(to)))
+
+    def _spread(self, to: Shape) -> View:
+        """The same with axes of extent 1 in other places."""
+        strides = iter(stride for extent, stride in zip(self.shape, self.strides, strict=True) if extent > 1)
         return View(self.tensor, self.offset, to, tuple(next(strides) if extent > 1 else 0 for extent in to))
+
+    def gathered(self, ids: View) -> View:
+        """Of the rows of this tensor those that ids choose."""
+        of_row, of_ids = (0,) * (len(self.shape) - 1), (0,) * len(ids.shape)
+        shape = (*ids.shape, *self.shape[1:])
+        rows = Rows(View(ids.tensor, ids.offset, shape, (*ids.strides, *of_row)), self.strides[0], self.shape[0])
+        return View(self.tensor, self.offset, shape, (*of_ids, *self.strides[1:]), rows)
+
+    def _rows(self, move: Callable[[View], View]) -> Rows | None:
+        return None if self.rows is None else dataclasses.replace(self.rows, ids=move(self.rows.ids))
 
 
 def dense(tensor: str, shape: Shape) -> View:
@@ -65,13 +94,13 @@ def input_views(graph: Dataflow) -> dict[str, View]:
     found = {value.name: dense(value.name, value.shape) for value in graph.inputs}
     for name, node in graph.nodes:
         source = found.get(node.inputs[0])
-        moved = None if source is None else _moved(source, node)
+        moved = None if source is None else _moved(source, node, found)
         if moved is not None:
             found[name] = moved
     return found
 
 
-def _moved(source: View, node: Node) -> View | None:
+def _moved(source: View, node: Node, known: Mapping[str, View]) -> View | None:
     """A view after one move; None for what is computed, or does not lie so that strides can say it."""
     match node:
         case Transpose(_, order):
@@ -82,7 +111,9 @@ def _moved(source: View, node: Node) -> View | None:
             return source.part(axis, start, stop - start)
         case Broadcast(_, to):
             return source.repeated(to)
-        case Map() | Reduce() | Concat() | Pad() | Contract():
+        case Gather(_, ids) if source.rows is None and ids in known and known[ids].rows is None:
+            return source.gathered(known[ids])
+        case Gather() | Map() | Reduce() | Concat() | Pad() | Contract():
             return None
 
 

@@ -21,11 +21,11 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 
+from gensor_gym.cache.folders import cache_dir
+from gensor_gym.cache.owned import made_own
 from gensor_gym.graph.compiling.notice import watch
 from gensor_gym.graph.compiling.parts import Early, entry, is_tried, part
 from gensor_gym.graph.compiling.units import unit
-from gensor_gym.hardware.cache import cache_dir
-from gensor_gym.hardware.owned import made_own
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _KEPT_SECONDS = 7 * 24 * 3600.0

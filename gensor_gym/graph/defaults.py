@@ -6,6 +6,7 @@ vectors and unrolls; it never splits the reduction). CPU: an operand of a produc
 it again (some spatial axis longer than 1 is missing from it) and it is larger than 16 KiB or strides along the vector
 axis; a conv2d is a shifted matrix product whose image is copied where it must be, and its weights are not (in every
 train operator of `results/host/model_timings.jsonl` the fastest program is of that kind); the reduction is unrolled by 4.
+Constant weights are packed whatever they are, which costs a call nothing, and vectors of a convolution then hold channels.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from gensor_gym.graph.structure import needs_copy, vector_axis
 from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS
 from gensor_gym.graph.tables.tables import KNOB_BITS
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.operators.traits import is_convolution, is_product
+from gensor_gym.operators.traits import is_convolution, is_product, weights
 from gensor_gym.operators.types import Access, Operator
 
 
@@ -41,6 +42,8 @@ def gpu_knobs() -> dict[str, int]:
 
 def cpu_knobs(op: Operator) -> dict[str, int]:
     """Knob values wanted on a CPU."""
+    if is_convolution(op) and op.frozen:
+        return {"unroll": 4, "convolution": 1, "pack_a": int(op.reads[0].is_padded(op.extents)), "pack_b": 1}
     if is_convolution(op):
         return {"unroll": 4, "convolution": 2, "pack_a": int(needs_copy(op)), "pack_b": 0}
     return {"unroll": 4, **{f"pack_{'ab'[i]}": int(_wants_pack(op, read)) for i, read in enumerate(op.reads[:2])}}
@@ -51,4 +54,5 @@ def _wants_pack(op: Operator, read: Access) -> bool:
     strides = read.axis_strides()
     reused = is_product(op) and any(strides[a] == 0 and op.axes[a].extent > 1 for a in op.spatial)
     large = read.tensor.nbytes > 1 << 14
-    return reused and (large or strides[vector_axis(op, 0)] > 1)
+    kept = op.frozen and read is weights(op)
+    return kept or (reused and (large or strides[vector_axis(op, 0)] > 1))

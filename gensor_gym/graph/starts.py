@@ -1,4 +1,4 @@
-"""Where walks begin: the unscheduled program, and on a GPU a small program of every other kind.
+"""Where walks begin: the unscheduled program, and a small one of every other kind: on a GPU, and of frozen convolutions.
 
 A tensor-core program needs whole fragments, which no single move makes of the unscheduled program; a walk that follows
 benefits has no reason to go all the way. Legal moves lead to these programs (a test goes them), so a walk from there is a
@@ -19,7 +19,9 @@ from gensor_gym.graph.tables.tables import (
     ALLOWED,
     COLUMN_STEP,
     COLUMNS_FROM,
+    COPIED,
     EXTENT,
+    FROZEN_READ,
     INSTRUCTION_K,
     IS_CPU,
     ITEM,
@@ -53,6 +55,8 @@ def starts(tables: Tables, first: np.ndarray, columns: tuple[int, ...] = WGMMA_C
             for across in _pixels(tables, columns) if ints[COLUMNS_FROM] < ints[MATRIX_N] else _columns(tables, columns):
                 tile = {int(ints[MATRIX_M]): WGMMA_ROWS, int(ints[MATRIX_K]): step}
                 rows.append(_tensor_row(first, 2, tile | across))
+    elif ints[FROZEN_READ + 1] == 1 and ints[KNOB_BITS + KNOB_INDEX["convolution"]] >> 2 & 1:
+        rows.append(_shifted(first, ints))
     kept = [row for row in rows if fits(row, ints) and is_well_formed(row, ints, tables.sizes)]
     return np.array(kept or [first], dtype=np.int32)
 
@@ -68,6 +72,11 @@ def _with(row: np.ndarray, name: str, value: int) -> np.ndarray:
     row = row.copy()
     row[KNOB + KNOB_INDEX[name]] = KNOBS[KNOB_INDEX[name]].values.index(value)
     return row
+
+
+def _shifted(row: np.ndarray, ints: np.ndarray) -> np.ndarray:
+    """The row as a shifted product: faster than packed weights for few channels and many pixels."""
+    return _with(_with(_with(row, "convolution", 2), "pack_a", int(ints[COPIED])), "pack_b", 0)
 
 
 def _columns(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.operators.traits import is_convolution, is_product
+from gensor_gym.operators.traits import is_convolution, is_product, weights
 from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 
 LEVELS = {"gpu": 2, "cpu": 3}
@@ -101,6 +101,12 @@ def needs_copy(op: Operator) -> bool:
     window = any(op.axes[a].extent > 1 for a in op.reduce[1:])
     strided = image.coefficients[-2][p] > 1 or image.coefficients[-1][q] > 1
     return window or strided or image.is_padded(op.extents)
+
+
+def serves_all(op: Operator, read: Access, task: tuple[int, ...]) -> bool:
+    """Whether one copy of a read serves all tasks of a CPU, whose tiles are `task`: several, or all calls, read it alike."""
+    kept = op.frozen and read is weights(op)
+    return kept or any(task[a] < op.extents[a] and not any(row[a] for row in read.coefficients) for a in op.spatial)
 
 
 def load_width(op: Operator, read: Access) -> int:

@@ -13,7 +13,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from gensor_gym.hardware.cache import cache_dir, read_kept, write_json
+from gensor_gym.cache.folders import cache_dir
+from gensor_gym.cache.jsons import read_kept, write_json
 
 VARIABLE = "GENSOR_GYM_CC"
 _CANDIDATES = ("gcc", "clang", "cc")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 
+from gensor_gym.cache.folders import cache_dir
 from gensor_gym.hardware import probe
-from gensor_gym.hardware.cache import cache_dir
 from gensor_gym.hardware.cpuinfo import CpuInfo, cpu_info
 from gensor_gym.hardware.probe import FIGURES, measured
 from gensor_gym.hardware.types import Hardware, MemoryLevel

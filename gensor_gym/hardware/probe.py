@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gensor_gym.hardware.cache import cache_dir, read_kept, write_json
+from gensor_gym.cache.folders import cache_dir
+from gensor_gym.cache.jsons import read_kept, write_json
 from gensor_gym.hardware.compiler import Compiler, find_compiler
 from gensor_gym.hardware.cpuinfo import CpuInfo, usable_time
 

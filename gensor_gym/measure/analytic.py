@@ -22,7 +22,7 @@ def program_key(schedule: Schedule | GirSchedule) -> bytes:
     Levels not yet opened already hold their filling, so two states that differ in the level alone are one program. A fused
     operator's schedule has no levels to open.
     """
-    if isinstance(schedule, GirSchedule):
+    if not isinstance(schedule, Schedule):
         return schedule.key
     row = schedule.row.copy()
     row[LEVEL] = 0

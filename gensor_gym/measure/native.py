@@ -110,7 +110,7 @@ class NativeBackend:
         """Time kernels of one operator together in interleaved rounds; name -> seconds per call, one a round.
 
         `torch=True` adds torch's own kernel on the same device (on a CPU with `torch_threads`, by default as many as
-        ours), under `torch` (for prepacked kernels that of oneDNN with prepacked weights, under `torch.prepacked`); on a
+        ours), under `torch` (for a frozen operator that of oneDNN with packed weights, under `torch.prepacked`); on a
         GPU also in the layout that the library likes best, under `torch.nhwc` for convolutions and `torch.b_transposed`
         for products of int8 matrices. `torch_compile=True` adds that of torch.compile, under `torch.compile` (GPUs only).
 

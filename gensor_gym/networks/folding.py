@@ -15,7 +15,7 @@ import numpy as np
 from gensor_gym.dataflow.bounds import exact
 from gensor_gym.dataflow.evaluate import evaluate_node
 from gensor_gym.dataflow.expressions import Call, Operand
-from gensor_gym.dataflow.nodes import Broadcast, Contract, Map, Node, Value
+from gensor_gym.dataflow.nodes import Broadcast, Contract, Map, Node, Reshape, Transpose, Value
 from gensor_gym.networks.channels import channel_axes, channel_vector
 from gensor_gym.networks.network import Network, needed
 from gensor_gym.operators.types import Operator
@@ -28,15 +28,24 @@ def folded(network: Network) -> Network:
 
 def _with_constants_made(network: Network) -> Network:
     """Values of constants alone become constants, unless they only repeat: those would be larger."""
-    graph, arrays = network.graph, {name: array.astype(np.float64) for name, array in network.constants.items()}
+    graph, arrays = network.graph, dict(network.constants)
     kept: list[tuple[str, Node]] = []
     for name, node in graph.nodes:
         if name not in graph.returns and not isinstance(node, Broadcast) and all(one in arrays for one in node.inputs):
-            arrays[name] = evaluate_node(node, {one: exact(arrays[one]) for one in node.inputs}).value
+            arrays[name] = _made(node, arrays)
         else:
             kept.append((name, node))
     inputs = (*graph.inputs, *(graph.values[name].as_constant() for name in arrays if name in network.nodes))
     return _pruned(network, inputs, kept, arrays)
+
+
+def _made(node: Node, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The value of a node of constants, in float64; what only moves stays as it is, and where it is where that can be."""
+    if isinstance(node, Transpose):
+        return np.transpose(arrays[node.source], node.order)
+    if isinstance(node, Reshape):
+        return np.reshape(arrays[node.source], node.to)
+    return evaluate_node(node, {one: exact(arrays[one].astype(np.float64)) for one in node.inputs}).value
 
 
 def _pruned(
@@ -44,8 +53,11 @@ def _pruned(
 ) -> Network:
     """A network of these nodes and constants, without what no output needs."""
     graph = needed(network.graph.name, inputs, nodes, network.graph.returns)
-    constants = {value.name: np.ascontiguousarray(arrays[value.name], np.float32) for value in graph.inputs if value.constant}
-    return Network(graph, constants, {name: network.origins[name] for name, _ in graph.nodes if name in network.origins})
+    constants = {value.name: arrays[value.name].astype(np.float32, copy=False) for value in graph.inputs if value.constant}
+    asked = [value for value in network.inputs if value not in graph.inputs]
+    unread = {network.inputs.index(value): value for value in asked}
+    origins = {name: network.origins[name] for name, _ in graph.nodes if name in network.origins}
+    return Network(graph, constants, origins, unread)
 
 
 def _with_factors_in_weights(network: Network) -> Network:
@@ -54,14 +66,14 @@ def _with_factors_in_weights(network: Network) -> Network:
     What is left of a chain of such maps is one addend, under the name of the last.
     """
     graph, made = network.graph, dict(network.nodes)
-    arrays, fresh = {name: array.astype(np.float64) for name, array in network.constants.items()}, []
+    arrays, fresh = dict(network.constants), list[Value]()
     for name, node in graph.nodes:
         chain = _chain(network, name) if isinstance(node, Contract) else None
         if chain is None or not isinstance(node, Contract):
             continue
         weight, own = node.sources[chain.place], f"{node.sources[chain.place]}_of_{name}"
         along = [-1 if axis == chain.axis else 1 for axis in range(arrays[weight].ndim)]
-        arrays[own] = arrays[weight] * chain.factor.reshape(along)
+        arrays[own] = (arrays[weight] * chain.factor.reshape(along)).astype(np.float32)
         sources = tuple(own if place == chain.place else source for place, source in enumerate(node.sources))
         shape = graph.values[name].shape
         addend = f"addend_of_{name}"

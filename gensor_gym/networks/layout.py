@@ -11,6 +11,9 @@ from gensor_gym.networks.arena import Arena, Life, arena, bound, rounded
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan
 
+WEIGHTS = 1
+"""Number of the input that a kernel keeps packed (`operators.traits.weights`)."""
+
 
 class Base(IntEnum):
     """What a place counts from: `enum gg_base` of `codegen/runtime/network.c`."""
@@ -34,7 +37,7 @@ class Layout:
     """Places of all arrays."""
 
     values: Mapping[str, Place]
-    """Of every value that a step reads or writes."""
+    """Of every value that a step reads or writes; constants that are read packed alone have none, which is said as 0."""
     workspaces: tuple[Place, ...]
     """Of every step, where its kernel has workspace."""
     arena: Arena
@@ -43,6 +46,8 @@ class Layout:
     """Bytes that no arena goes below."""
     workspace_bytes: int
     """Of a call: the arena and, behind it, what the kernel that needs most needs."""
+    constants: frozenset[str]
+    """Those that lie in fixed memory as they are."""
     fixed_bytes: int
     """Constants and packed weights."""
 
@@ -54,10 +59,10 @@ def layout_of(plan: Plan, kernels: Sequence[Kernel], mode: str) -> Layout:
     values = {value.name: Place(Base.INPUT, number) for number, value in enumerate(network.inputs)}
     values |= {name: Place(Base.OUTPUT, number) for name, number in _returned(network).items()}
     values |= {name: Place(Base.WORKSPACE, offset) for name, offset in made.offsets.items()}
-    end = 0
+    end, read = 0, _read(plan, kernels)
     for name, array in network.constants.items():
-        values[name] = Place(Base.FIXED, end)
-        end += rounded(array.nbytes)
+        values[name] = Place(Base.FIXED, end if name in read else 0)
+        end += rounded(array.nbytes) if name in read else 0
     workspaces, scratch = [], rounded(made.bytes)
     for kernel in kernels:
         if kernel.prepacked:
@@ -66,7 +71,17 @@ def layout_of(plan: Plan, kernels: Sequence[Kernel], mode: str) -> Layout:
         else:
             workspaces.append(Place(Base.WORKSPACE, scratch))
     whole = scratch + max((kernel.workspace_bytes for kernel in kernels if not kernel.prepacked), default=0)
-    return Layout(values, tuple(workspaces), made, bound(lives), whole, end)
+    return Layout(values, tuple(workspaces), made, bound(lives), whole, read, end)
+
+
+def _read(plan: Plan, kernels: Sequence[Kernel]) -> frozenset[str]:
+    """Constants that some kernel reads as they are, and not only as the weights that it keeps packed."""
+    return frozenset(
+        name
+        for step, kernel in zip(plan.steps, kernels, strict=True)
+        for place, name in enumerate(step.reads)
+        if name in plan.network.constants and not (kernel.prepacked and place == WEIGHTS)
+    )
 
 
 def _returned(network: Network) -> dict[str, int]:

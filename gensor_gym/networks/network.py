@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -17,15 +18,44 @@ VIEWS = (Broadcast, Reshape)
 """Nodes that belong to whoever reads them: nothing is computed, and no kernel of their own is needed."""
 
 
+@dataclass(frozen=True)
+class Called:
+    """What a call of a network takes and gives, without its weights: a `Computation`."""
+
+    name: str
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    dtype: str
+    flops: int
+    compulsory_bytes: int
+    id_limits: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """Of every input that has ids of rows how many rows there are to choose from."""
+
+    def __str__(self) -> str:
+        """The name."""
+        return self.name
+
+    def check_ids(self, inputs: Sequence[Any]) -> None:
+        """ValueError for ids that are no row of their table; arrays of other shapes are left to whoever checks these."""
+        for value, given in zip(self.inputs, inputs, strict=False):
+            rows = self.id_limits.get(value.name)
+            if rows is not None and tuple(getattr(given, "shape", ())) == value.shape:
+                least, most = int(given.min()), int(given.max())
+                if least < 0 or most >= rows:
+                    raise ValueError(f"{self}: {value.name} has id {least if least < 0 else most}: expected 0 to {rows - 1}")
+
+
 @dataclass(frozen=True, eq=False)
 class Network:
     """A graph, its weights, and of every node the operation that it was part of where the network was written."""
 
     graph: Dataflow
     constants: Mapping[str, np.ndarray]
-    """float32 arrays of the graph's constant inputs, by name."""
+    """float32 arrays of the graph's constant inputs, by name; in any order in memory."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """Name of a node's value -> operation, such as `layer1.0.conv1: conv2d`. Nodes of one operation are one primitive."""
+    unread: Mapping[int, Value] = field(default_factory=dict)
+    """Inputs of a call that nothing is made of, by their number among all."""
 
     def __post_init__(self) -> None:
         """ValueError unless there is an array of the right shape for every constant input."""
@@ -35,18 +65,31 @@ class Network:
             wrong = next(name for name in {**wanted, **given} if wanted.get(name) != given.get(name))
             raise ValueError(f"{self.graph.name}: constant {wrong} is {given.get(wrong)}, expected {wanted.get(wrong)}")
         for name, array in self.constants.items():
-            if array.dtype != np.float32 or not array.flags.c_contiguous:
-                raise ValueError(f"{self.graph.name}: constant {name} is no dense float32 array in row-major order")
+            if array.dtype != np.float32:
+                raise ValueError(f"{self.graph.name}: constant {name} is of {array.dtype}, expected float32")
 
     @cached_property
     def inputs(self) -> tuple[Value, ...]:
         """What a call takes, in order."""
-        return tuple(value for value in self.graph.inputs if not value.constant)
+        found = [value for value in self.graph.inputs if not value.constant]
+        for number, value in sorted(self.unread.items()):
+            found.insert(number, value)
+        return tuple(found)
+
+    @cached_property
+    def called(self) -> Called:
+        """Itself as what is called."""
+        return Called(self.graph.name, self.inputs, self.outputs, self.dtype, self.flops, self.compulsory_bytes, self.id_limits)
 
     @property
     def outputs(self) -> tuple[Value, ...]:
         """What a call gives, in order."""
         return self.graph.outputs
+
+    @property
+    def id_limits(self) -> Mapping[str, int]:
+        """Of every input that has ids of rows how many rows there are to choose from."""
+        return self.graph.id_limits
 
     @property
     def dtype(self) -> str:
@@ -114,10 +157,10 @@ class Network:
 
 
 def needed(name: str, inputs: Sequence[Value], nodes: Sequence[tuple[str, Node]], returns: Sequence[str]) -> Dataflow:
-    """The graph of those nodes and constants that the outputs are made of; all inputs that are no constants stay."""
+    """The graph of those nodes and inputs that the outputs are made of."""
     wanted = set(returns)
     for made, node in reversed(nodes):
         if made in wanted:
             wanted.update(node.inputs)
-    kept = tuple(value for value in inputs if value.name in wanted or not value.constant)
+    kept = tuple(value for value in inputs if value.name in wanted)
     return Dataflow(name, kept, tuple((made, node) for made, node in nodes if made in wanted), tuple(returns))

@@ -5,38 +5,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import Contract
-from gensor_gym.gir.nest import row_nest
 from gensor_gym.networks.network import VIEWS, Network
-from gensor_gym.networks.steps import Step, step_of
+from gensor_gym.networks.pieces import Piece, piece_of
+from gensor_gym.networks.steps import Step
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Pieces in the order in which they run, each the names of its nodes."""
+    """Pieces in the order in which they run."""
 
     network: Network
-    pieces: tuple[tuple[str, ...], ...]
+    pieces: tuple[Piece, ...]
 
     def __str__(self) -> str:
         """A line for each piece. `Plan.parse` reads it."""
-        return "\n".join(" ".join(piece) for piece in self.pieces)
+        return "\n".join(map(str, self.pieces))
 
     @classmethod
     def parse(cls, network: Network, text: str) -> Plan:
-        """The plan that a text says; ValueError for a name that no node has."""
-        pieces = tuple(tuple(line.split()) for line in text.splitlines() if line.strip())
-        if unknown := [name for piece in pieces for name in piece if name not in network.nodes]:
-            raise ValueError(f"a plan of {network.graph.name} names {unknown[0]!r}: expected names of its nodes")
-        return cls(network, pieces)
+        """The plan that a text says; ValueError for what is no name of a node and no anchor."""
+        return cls(network, tuple(Piece.parse(network, line) for line in text.splitlines() if line.strip()))
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
         """The computations in order; ValueError for a plan that is not legal."""
         if fault := self.fault:
             raise ValueError(f"a plan of {self.network.graph.name}: {fault}")
-        return tuple(step_of(self.network, piece) for piece in self.pieces)
+        return tuple(piece.step(self.network) for piece in self.pieces)
 
     @cached_property
     def fault(self) -> str:
@@ -44,7 +40,7 @@ class Plan:
 
         Every node but views is in one piece, pieces read what is made before them, and each has a kernel.
         """
-        owned = [name for piece in self.pieces for name in piece]
+        owned = [name for piece in self.pieces for name in piece.nodes]
         needed = [name for name, node in self.network.graph.nodes if not isinstance(node, VIEWS)]
         if sorted(owned) != sorted(needed):
             wrong = next(name for name in sorted({*owned, *needed}) if owned.count(name) != needed.count(name))
@@ -52,20 +48,13 @@ class Plan:
         there = {value.name for value in self.network.graph.inputs}
         for piece in self.pieces:
             try:
-                step = step_of(self.network, piece)
-                check_kernel(step)
+                step = piece.step(self.network)
             except ValueError as error:
                 return str(error)
             if missing := [name for name in step.reads if name not in there]:
-                return f"{piece[0]} reads {missing[0]}, which is not made before it"
+                return f"{piece.nodes[0]} reads {missing[0]}, which is not made before it"
             there.update(step.writes)
         return ""
-
-
-def check_kernel(step: Step) -> None:
-    """ValueError for a computation that no generator writes."""
-    if isinstance(step.computation, Dataflow):
-        row_nest(step.computation)
 
 
 def cut_all(network: Network) -> Plan:
@@ -81,7 +70,7 @@ def cut_all(network: Network) -> Plan:
         piece.append(name)
         of[name] = piece
     place = {name: number for number, (name, _) in enumerate(network.graph.nodes)}
-    return Plan(network, tuple(tuple(piece) for piece in sorted(pieces, key=lambda piece: place[piece[-1]])))
+    return Plan(network, tuple(piece_of(network, piece) for piece in sorted(pieces, key=lambda piece: place[piece[-1]])))
 
 
 def _joined(network: Network, name: str, of: dict[str, list[str]], pieces: list[list[str]]) -> list[str] | None:
@@ -102,7 +91,7 @@ def _can_take(network: Network, piece: list[str], name: str) -> bool:
     if network.depends(others, piece):
         return False
     try:
-        check_kernel(step_of(network, [*piece, name]))
+        piece_of(network, [*piece, name]).step(network)
     except ValueError:
         return False
     return True

@@ -9,6 +9,7 @@ from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import Broadcast, Contract, Node, Reshape, Value
 from gensor_gym.networks.network import VIEWS, Network
 from gensor_gym.networks.postops import post_op
+from gensor_gym.operators.traits import weights
 from gensor_gym.operators.types import Operator
 
 
@@ -24,8 +25,9 @@ class Step:
 
 def step_of(network: Network, piece: Sequence[str]) -> Step:
     """The computation of a piece's values; ValueError names a node that cannot be computed with the others."""
-    first = network.nodes[piece[0]]
-    return _of_contract(network, first, piece) if isinstance(first, Contract) else _of_fused(network, piece)
+    products = [node for name in piece if isinstance(node := network.nodes[name], Contract)]
+    alone = len(products) == 1 and network.nodes[piece[0]] == products[0]
+    return _of_contract(network, products[0], piece) if alone else _of_fused(network, piece)
 
 
 def _of_contract(network: Network, contract: Contract, piece: Sequence[str]) -> Step:
@@ -40,6 +42,8 @@ def _of_contract(network: Network, contract: Contract, piece: Sequence[str]) -> 
         op = op.with_epilogue(found.stage)
         reads += found.reads
         last = name
+    if (constant := weights(op)) is not None and network.root_of(reads[op.reads.index(constant)]) in network.constants:
+        op = op.freeze()
     return Step(op, tuple(network.root_of(name) for name in reads), (last,))
 
 
@@ -49,13 +53,11 @@ def _of_fused(network: Network, piece: Sequence[str]) -> Step:
     nodes: dict[str, Node] = {}
     given: list[str] = []
     for name in piece:
-        if isinstance(network.nodes[name], Contract):
-            raise ValueError(f"{name} is a product behind other nodes: expected it to begin a piece")
         _add(network, name, inside, nodes, given)
     writes = [name for name in piece if visible(network, name, piece)]
     names = {name: f"x{number}" for number, name in enumerate(given)} | {name: f"v{number}" for number, name in enumerate(nodes)}
     values = network.graph.values
-    inputs = tuple(Value(names[name], values[name].shape, "float32", values[name].constant) for name in given)
+    inputs = tuple(Value(names[name], values[name].shape, values[name].dtype, values[name].constant) for name in given)
     made = tuple((names[name], node.reading(names)) for name, node in nodes.items())
     graph = Dataflow("fused", inputs, made, tuple(names[name] for name in writes))
     return Step(graph, tuple(network.root_of(name) for name in given), tuple(writes))

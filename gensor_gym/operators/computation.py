@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from gensor_gym.operators.loops import Tensor
@@ -17,6 +18,10 @@ class Computation(Protocol):
     @property
     def outputs(self) -> tuple[Tensor, ...]:
         """What a call gives, in order."""
+
+    @property
+    def id_limits(self) -> Mapping[str, int]:
+        """Of every input that has ids of rows how many rows there are to choose from."""
 
     @property
     def dtype(self) -> str:

@@ -13,13 +13,16 @@ ARRAY_OFFSET = 16
 def random_inputs(op: Computation, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
     """One array for each of `op.inputs`: standard normal cast to the dtype, or integers uniform in -128..127.
 
+    Ids are uniform among the rows that there are; bools and other numbers of 64 bits are 0 or 1, as masks are.
     bfloat16, which NumPy lacks, comes as uint16 arrays of its bits.
     """
-    return tuple(_random(tensor.shape, tensor.dtype, rng) for tensor in op.inputs)
+    return tuple(_random(tensor.shape, tensor.dtype, rng, op.id_limits.get(tensor.name)) for tensor in op.inputs)
 
 
-def _random(shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> np.ndarray:
-    """One array."""
+def _random(shape: tuple[int, ...], dtype: str, rng: np.random.Generator, rows: int | None) -> np.ndarray:
+    """One array; `rows` of ids."""
+    if rows is not None or dtype in ("int64", "bool"):
+        return rng.integers(0, rows or 2, shape).astype(dtype)
     if dtype in ("int8", "int32"):
         return rng.integers(-128, 128, shape, dtype=dtype)
     values = rng.standard_normal(shape, dtype=np.float32)

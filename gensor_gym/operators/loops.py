@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,9 +13,12 @@ from gensor_gym.operators.bodies import BODIES, Reduction
 
 AxisKind = Literal["spatial", "reduce"]
 
-ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "int32": 4}
+ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "int32": 4, "int64": 8, "bool": 1}
 """Bytes of an element, by data type of a tensor."""
-ARRAY_DTYPE = {"float32": "float32", "float16": "float16", "bfloat16": "uint16", "int8": "int8", "int32": "int32"}
+ARRAY_DTYPE = {
+    "float32": "float32", "float16": "float16", "bfloat16": "uint16", "int8": "int8", "int32": "int32", "int64": "int64",
+    "bool": "bool",
+}  # fmt: skip
 """NumPy dtype that holds each data type of a tensor; bfloat16 travels as its bits."""
 
 INPUT = {
@@ -26,6 +30,8 @@ ACCUMULATOR = {dtype: "int32" if dtype == "int8" else "float32" for dtype in INP
 """Data type that an operator of each data type adds up in."""
 OUTPUT = {dtype: "int32" if dtype == "int8" else read for dtype, read in INPUT.items()}
 """Data type of the tensor that an operator of each data type writes, and of its epilogue's operands."""
+FROZEN = "frozen "
+"""What the text of an operator with constant weights begins with."""
 PRODUCT_TYPES = ("tf32", "tf32x3")
 """Data types that only say how a product is rounded: they mean nothing without one."""
 
@@ -123,6 +129,8 @@ class Loops:
     channel_axis: int = 0
     """Axis that a per-channel epilogue operand (bias, scale) is indexed by."""
     epilogue: tuple[Stage, ...] = ()
+    frozen: bool = False
+    """Whether its weights (`traits.weights`) are the same at every call, so that what packs them does so once for all calls."""
 
     def __post_init__(self) -> None:
         """ValueError for a body that nothing here knows: kernels and references would take it for a sum."""
@@ -159,6 +167,11 @@ class Loops:
         """Tensors in the order a kernel takes them: reads of the body, then operands of the epilogue."""
         extra = tuple(stage.access.tensor for stage in self.epilogue if stage.access is not None)
         return tuple(access.tensor for access in self.reads) + extra
+
+    @property
+    def id_limits(self) -> Mapping[str, int]:
+        """Of every input that has ids of rows how many there are: an operator has none."""
+        return {}
 
     @property
     def output(self) -> Tensor:
@@ -201,10 +214,11 @@ class Loops:
         return self.flops / self.compulsory_bytes
 
     def __str__(self) -> str:
-        """Text that `operators.parse` reads back: `gemm(m=4, n=4, k=4, dtype="float16")+bias+relu`."""
+        """Text that `operators.parse` reads back: `gemm(m=4, n=4, k=4, dtype="float16")+bias+relu`; `frozen gemm(..)`."""
         shown = [(key, f'"{value}"' if isinstance(value, str) else repr(value)) for key, value in self.arguments]
         words = [f"{key}={value}" for key, value in shown]
-        return f"{self.name}({', '.join(words)})" + "".join(f"+{stage.name}" for stage in self.epilogue)
+        prefix = FROZEN if self.frozen else ""
+        return f"{prefix}{self.name}({', '.join(words)})" + "".join(f"+{stage.name}" for stage in self.epilogue)
 
 
 def touched(access: Access, extents: tuple[int, ...]) -> int:

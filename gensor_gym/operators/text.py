@@ -6,6 +6,7 @@ import ast
 import inspect
 from typing import Any
 
+from gensor_gym.operators.loops import FROZEN
 from gensor_gym.operators.registry import FACTORIES
 from gensor_gym.operators.types import Operator
 from gensor_gym.plugins import load_named
@@ -20,11 +21,13 @@ def names() -> tuple[str, ...]:
 def parse(text: str) -> Operator:
     """The operator that `text` describes; `str(op)` gives the canonical text.
 
-    Arguments are literals, by keyword or by position; `+bias+relu` appends epilogue stages. Raises ValueError for
-    anything else.
+    Arguments are literals, by keyword or by position; `+bias+relu` appends epilogue stages, `frozen ` before the name says that
+    weights are constant. Raises ValueError for anything else.
     """
     if not isinstance(text, str):
         raise ValueError(f"operator {text!r}: expected text such as 'gemm(m=512, n=384, k=1000)+bias+relu'")
+    if text.startswith(FROZEN):
+        return parse(text.removeprefix(FROZEN)).freeze()
     name, call, stages = _split(text)
     if name not in FACTORIES:
         load_named()

@@ -23,6 +23,7 @@ from gensor_gym.operators.loops import (
     touched,
 )  # fmt: skip
 from gensor_gym.operators.reference import evaluate
+from gensor_gym.operators.traits import weights
 
 __all__ = [
     "ACCUMULATOR", "ARRAY_DTYPE", "INPUT", "ITEM_BYTES", "OUTPUT", "PRODUCT_TYPES",
@@ -41,6 +42,12 @@ class Operator(Loops):
     def with_epilogue(self, *names: str) -> Self:
         """The same operator with elementwise stages appended (see `gensor_gym.operators.epilogue`)."""
         return append_stages(self, names)
+
+    def freeze(self) -> Self:
+        """The same operator with weights that are the same at every call; ValueError for one that has none."""
+        if weights(self) is None:
+            raise ValueError(f"{self} has no weights to freeze: expected a product of a layer, such as gemm or conv2d")
+        return replace(self, frozen=True)
 
     def reference(self, *inputs: np.ndarray) -> np.ndarray:
         """The output computed with NumPy in float64, for arrays shaped as `inputs`."""

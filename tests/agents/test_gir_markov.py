@@ -45,7 +45,7 @@ def test_enough_evaluations_find_the_optimum() -> None:
     """Of a space that was looked at as a whole."""
     found = session(trials=16, evaluations=20_000)
     run(GirMarkov(), found, 0)
-    assert found.best is not None and found.best[1].seconds <= 1.02 * found.graph.least
+    assert found.best is not None and found.best[1].seconds <= 1.05 * found.graph.least
 
 
 def test_what_was_visited_is_measured_where_evaluations_run_out() -> None:

@@ -76,7 +76,7 @@ def test_a_target_of_ones_own_is_an_entry(monkeypatch: pytest.MonkeyPatch) -> No
         def accepts(self, hw: hardware.Hardware) -> bool:
             return hw.arch == "paper"
 
-        def generate(self, program: object, prepacked: bool) -> Kernel:
+        def generate(self, program: object) -> Kernel:
             return Kernel(OP, self.name, "paper", str(program), (Launch("entry"),), 0)
 
         def prepare(self, kernel: Kernel) -> None:

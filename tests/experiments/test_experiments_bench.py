@@ -42,6 +42,7 @@ TINY = {
     "networks": [
         "networks.names=[mlp_1]", "networks.peers=[eager]", "networks.trials=1", "networks.rounds=2", "networks.threads=1",
     ],  # fmt: skip
+    "profile": ["profile.names=[mlp_1]", "profile.trials=1", "profile.calls=3", "profile.threads=1"],
     "measure": [
         "measure.operator=gemm(m=32, n=24, k=16)", "measure.trials=4", "measure.compile.schedules=2",
         "measure.isolation.kernels=2", "measure.isolation.rounds=2",
@@ -102,10 +103,25 @@ def test_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (row,) = [row for row in _run("networks", tmp_path) if row["kind"] == "network"]
     assert row["out_of_bounds"] == {} == row["missing"] and row["kernels"] == row["distinct"] == row["searched"] == 3
     assert row["least_arena_bytes"] <= row["arena_bytes"] and row["over"]["eager"]["median"] > 0
-    monkeypatch.setattr("experiments.benches.networks.suite.raced", None)
+    monkeypatch.setattr("experiments.benches.networks.cases.raced", None)
     assert [row] == [again for again in _run("networks", tmp_path) if again["kind"] == "network"]
     with pytest.raises(ValueError, match="did you mean mlp_1"):
         _run("networks", tmp_path, "networks.names=[mlp1]")
+
+
+@pytest.mark.thorough
+def test_profile(tmp_path: Path) -> None:
+    """Every kernel has its time in context, which add up to the network's, and floors."""
+    whole, *steps = [row for row in _run("profile", tmp_path) if row["kind"] != "machine"]
+    assert [row["step"] for row in steps] == [0, 1, 2] and all("relu" in row["computation"] for row in steps)
+    assert sum(row["share"] for row in steps) == pytest.approx(1, abs=0.2) and 0 < whole["plain_s"]["median"]
+    assert whole["sum_of_isolated_s"] == pytest.approx(sum(row["isolated_s"] for row in steps))
+    assert all(row["in_context_s"]["median"] > 0 < row["bytes_floor_s"] for row in steps)
+    assert (tmp_path / "profile_mlp_1_1.png").exists()
+    with pytest.raises(ValueError, match="did you mean mlp_1"):
+        _run("profile", tmp_path, "profile.names=[mlp1]")
+    with pytest.raises(ValueError, match="did you mean cut_all"):
+        _run("profile", tmp_path, "profile.plan=cut_al")
 
 
 def test_fused_model(tmp_path: Path) -> None:
@@ -120,7 +136,8 @@ def test_fused_model(tmp_path: Path) -> None:
 
 def test_env(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = _run("env", tmp_path)
-    forms = [("single", 1), ("vector", 8), *[("single", 1), ("vector", 8), ("parts", 8)] * 2, *[("learning", 8)] * 2]
+    each = [("single", 1), ("vector", 8), ("writing", 8), ("parts", 8)]
+    forms = [("single", 1), ("vector", 8), *each * 2, *[("learning", 8)] * 2]
     assert [(row["kind"], row["num_envs"]) for row in rows] == forms
     for row in (row for row in rows if row["kind"] != "parts"):
         assert row["steps"] > 0 and 0 <= row["stolen"] <= 1 and row["calibration_loop_per_second"]["low"] > 1e5
@@ -129,7 +146,7 @@ def test_env(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [row["policy"] for row in rows[-2:]] == ["MlpPolicy", "MaskedPolicy"]
     assert all(0 < row["environment_share"] < 1 for row in rows[-2:])
     shown = capsys.readouterr().out.splitlines()
-    assert shown[-13].startswith("form") and "MaskedPolicy x8" in shown[-5]
+    assert shown[-15].startswith("form") and "MaskedPolicy x8" in shown[-5]
     assert shown[-4] == "" and shown[-3].startswith("parts of a step") and shown[-1].startswith("us, one thread")
 
 
@@ -155,6 +172,7 @@ def test_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (tmp_path / "kernels.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.thorough
 def test_call(tmp_path: Path) -> None:
     (row,) = _run("call", tmp_path)
     assert row["operator"] == "gemv(m=32, k=24)" and row["measured"]["median"] > 0

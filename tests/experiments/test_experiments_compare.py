@@ -206,6 +206,7 @@ def test_results_of_another_fingerprint_are_refused(tmp_path: Path) -> None:
         Results(tmp_path / "results.jsonl").check(job)
 
 
+@pytest.mark.thorough
 def test_wandb_offline_leaves_a_run(tmp_path: Path) -> None:
     overrides = [*TINY, "wandb.mode=offline", "budget.trials=2", f"output={tmp_path}"]
     summary = _compare(settings_of(compose(overrides)))

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("sb3_contrib")
 
-from gensor_gym.hardware.cache import cache_dir  # noqa: E402
+from gensor_gym.cache.folders import cache_dir  # noqa: E402
 from gensor_gym.locate import ROOT  # noqa: E402
 
 GEMM = "gemm(m=64, n=48, k=40)"

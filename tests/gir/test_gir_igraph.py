@@ -33,7 +33,7 @@ def of_suite(name: str) -> Dataflow:
 
 def placements(nest: RowNest) -> list[Placement]:
     """All that no rule of single cells forbids."""
-    return list(itertools.product(*(levels_of(nest.cell[name]) for name in nest.crossing)))
+    return list(itertools.product(*(levels_of(nest, name) for name in nest.crossing)))
 
 
 def check(lowered: Lowered, draw: FusedDraw) -> None:
@@ -91,7 +91,7 @@ def test_placements_of_random_graphs(seeds: range) -> None:
             continue
         rng, draws = np.random.default_rng(seed), fused_draws(graph, seed)
         for _ in range(3):
-            levels = [levels_of(nest.cell[name]) for name in nest.crossing]
+            levels = [levels_of(nest, name) for name in nest.crossing]
             lowered = lower(nest, tuple(Level(int(rng.choice(some))) for some in levels))
             if not lowered.fault and len(nest.crossing) <= 16:
                 check(lowered, draws[0])

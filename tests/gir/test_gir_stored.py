@@ -12,8 +12,8 @@ import pytest
 
 import gensor_gym
 from agents.optimize import Result, optimize
+from gensor_gym.cache.folders import cache_dir
 from gensor_gym.gir.schedule import GirSchedule
-from gensor_gym.hardware.cache import cache_dir
 from gensor_gym.measure.answers.fused import fused_draws
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.records.imported import fault

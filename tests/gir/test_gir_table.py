@@ -10,7 +10,7 @@ from gensor_gym.dataflow.text import parse
 from gensor_gym.gir.actions import NUM_ACTIONS, STOP
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.schedule import GirSchedule
-from gensor_gym.gir.table import GirTable
+from gensor_gym.gir.space.table import GirTable
 from tests.support.gir_cases import machine
 
 OPERATORS = {"softmax": {"m": 6, "n": 19}, "rope": {"t": 2, "h": 3, "d": 10}, "norm": {"m": 3, "n": 1}}

@@ -67,9 +67,9 @@ def test_a_schedule_is_a_value() -> None:
     ("vector=4.0", f"not a schedule: 'vector=4.0'; {EXAMPLE}"),
     ("vector=\u0664", f"not a schedule: 'vector=\u0664'; {EXAMPLE}"),
     ("vector=" + "9" * 5000, f"not a schedule: 'vector={'9' * 193}..'; {EXAMPLE}"),
-    ("place=sram,", "level '': expected one of dram, recompute, sram, reg"),
+    ("place=sram,", "level '': expected one of dram, recompute, sram, reg, online"),
     ("place=l1", f"not a schedule: 'place=l1'; {EXAMPLE}"),
-    ("place=cache", "level 'cache': expected one of dram, recompute, sram, reg"),
+    ("place=cache", "level 'cache': expected one of dram, recompute, sram, reg, online"),
     ("place=SRAM", f"not a schedule: 'place=SRAM'; {EXAMPLE}"),
     ("place=" + ",".join(["reg"] * 17), "17 levels, expected at most 16"),
     ("vector=4; import os", f"not a schedule: 'vector=4; import os'; {EXAMPLE}"),
@@ -95,7 +95,7 @@ def test_other_rows_are_refused(row: Any) -> None:
 @pytest.mark.parametrize("fields, levels, words", [
     ({"vector": 8.0}, (), "vector=8.0: expected one of 1, 4, 8, 16"),
     ({"vector": True}, (), "vector=True: expected one of 1, 4, 8, 16"),
-    ({}, (3,), "level 3: expected one of dram, recompute, sram, reg"),
+    ({}, (3,), "level 3: expected one of dram, recompute, sram, reg, online"),
 ])  # fmt: skip
 def test_other_values_are_refused(fields: Any, levels: Any, words: str) -> None:
     with pytest.raises(ValueError) as error:

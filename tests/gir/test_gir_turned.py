@@ -134,6 +134,6 @@ def test_exp_is_within_its_bound_everywhere(arch: str) -> None:
 def test_a_transposition_costs_less_turned_than_gathered() -> None:
     graph = GirGraph(make("transpose_last", a=49, b=232, c=8), machine())
     seconds = [graph.latency(graph.parse(f"vector=16 tile=1 rows={rows} loop=1")) for rows in (1, 8)]
-    assert seconds[1] < 0.5 * seconds[0]
+    assert seconds[1] < 0.6 * seconds[0]
     odd = GirGraph(make("transpose_last", a=49, b=232, c=7), machine())
     assert odd.latency(odd.parse("vector=16 tile=1 rows=8 loop=1")) > 1.5 * seconds[1]

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from gensor_gym import hardware, operators
+from gensor_gym.cache.folders import cache_dir, make_cache_dir
+from gensor_gym.cache.jsons import read_json, write_json
 from gensor_gym.codegen.runtime.compile import compile_text
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.hardware import compiler, cpuinfo, host, probe
-from gensor_gym.hardware.cache import cache_dir, make_cache_dir, read_json, write_json
 from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.native import cpu_backend
 from gensor_gym.measure.stats.timing import TimingRules

@@ -76,7 +76,7 @@ def compiler(tmp_path: Path) -> Compiler:
     return Compiler(tmp_path)
 
 
-@pytest.mark.parametrize("trials", [60, pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])])
+@pytest.mark.parametrize("trials", [30, pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])])
 def test_faults_at_random(compiler: Compiler, trials: int) -> None:
     """A tenth of the trials goes wrong somehow: every one has its status, in order, and nothing is left behind."""
     rng = np.random.default_rng(7)

@@ -14,9 +14,9 @@ import pytest
 import gensor_gym
 from agents import optimize
 from gensor_gym import ConstructionGraph, Schedule, operators
+from gensor_gym.cache.folders import cache_dir
 from gensor_gym.codegen import generate
 from gensor_gym.codegen.build import BuiltKernel
-from gensor_gym.hardware.cache import cache_dir
 from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.measurement import Measurement, Status

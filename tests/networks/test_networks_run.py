@@ -20,7 +20,6 @@ from gensor_gym.networks.arena import MODES, Arena
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.plan import Plan, cut_all
-from gensor_gym.operators.types import Operator
 from tests.support.random_modules import Draw
 
 
@@ -31,24 +30,21 @@ def kernels_of(plan: Plan, seed: int, walk: int = 6) -> list[Kernel]:
     for step in plan.steps:
         graph = graph_of(step.computation, hw)
         schedule = graph.random_schedule(rng, walk) if walk else graph.initial()
-        packed = isinstance(step.computation, Operator) and step.reads[1:2] and step.reads[1] in plan.network.constants
-        try:
-            found.append(generate(step.computation, schedule, hw, prepacked=bool(packed)))
-        except ValueError:
-            found.append(generate(step.computation, schedule, hw))
+        found.append(generate(step.computation, schedule, hw))
     return found
 
 
 def check(seed: int, mode: str, walk: int = 6) -> NetworkFunction:
     """A random module's function against torch in float64, twice."""
     drawn = Draw(seed)
-    x = torch.randn(drawn.shape, generator=torch.Generator().manual_seed(seed))
-    plan = cut_all(folded(from_torch(drawn.module, [x])))
+    plan = cut_all(folded(from_torch(drawn.module, drawn.inputs)))
     function = NetworkFunction(plan, kernels_of(plan, seed, walk), 1 + seed % 2, mode)
     with torch.no_grad():
-        expected = drawn.module.double()(x.double()).numpy()
+        doubled = (one.double() if one.is_floating_point() else one for one in drawn.inputs)
+        expected = drawn.module.double()(*doubled).numpy()
     for _ in range(2):
-        np.testing.assert_allclose(function(x.numpy()), expected, rtol=2e-4, atol=2e-5)
+        found = function(*(one.numpy() for one in drawn.inputs))
+        np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5)
     return function
 
 

@@ -21,9 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
+from gensor_gym.cache.folders import make_cache_dir
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.runtime.compile import lanes_of, run_compiler
-from gensor_gym.hardware.cache import make_cache_dir
 from gensor_gym.hardware.compiler import Compiler, find_compiler
 from gensor_gym.hardware.types import Hardware
 from tests.support.c_cases import machine

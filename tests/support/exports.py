@@ -11,6 +11,7 @@ from gensor_gym import ConstructionGraph, operators
 from gensor_gym.codegen import generate
 from gensor_gym.codegen.export.names import Exports
 from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.hardware.compiler import find_compiler
 
 OPERATORS = (
     "gemm(m=24, n=40, k=20)+bias+relu",
@@ -19,6 +20,7 @@ OPERATORS = (
     'gemm(m=16, n=32, k=24, dtype="int8")',
     "max_pool2d(n=1, c=3, h=9, w=9, r=3, s=3, stride=2)",
 )
+_SANITIZED = ["-O1", "-g", "-std=gnu11", "-march=native", "-ffp-contract=fast", "-fno-sanitize-recover=all", "-pthread"]
 PATH = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 
@@ -33,6 +35,17 @@ def run(line: list[str], folder: Path) -> str:
     done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=60, check=False, env=PATH)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def sanitized(folder: Path, main: str, sanitizer: str) -> str:
+    """What the exported sources and one more with `main` print under a sanitizer when they run; empty where it found nothing."""
+    sources = sorted(path.name for path in folder.glob("*.[cS]") if path.name not in ("example.c", "threads.c"))
+    line = [*find_compiler().command, *_SANITIZED, sanitizer, main, *sources, "-o", "sanitized", "-lm"]
+    subprocess.run(line, cwd=folder, check=True, timeout=120)
+    env = {**PATH, "TSAN_OPTIONS": "halt_on_error=1"}
+    done = subprocess.run(["./sanitized"], cwd=folder, env=env, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode == 0) == (done.stderr == "")
+    return done.stderr
 
 
 def threads_program(kernel: Kernel, library: str, threads: int = 4, calls: int = 100) -> str:

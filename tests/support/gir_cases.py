@@ -57,7 +57,7 @@ def random_rows(graph: GirGraph, rng: np.random.Generator, count: int) -> np.nda
     for place, field in enumerate(FIELDS):
         rows[:, place] = rng.integers(len(field.values), size=count)
     for place, name in enumerate(graph.nest.crossing, HEADER):
-        rows[:, place] = rng.choice(np.array(levels_of(graph.nest.cell[name])), count)
+        rows[:, place] = rng.choice(np.array(levels_of(graph.nest, name)), count)
     return rows
 
 
@@ -88,8 +88,8 @@ def together(kernels: Sequence[Kernel], entry: str = ENTRY) -> str:
     for number, kernel in enumerate(kernels):
         body = kernel.source[kernel.source.index("struct call {") :]
         body = re.sub(r"\bstruct call\b", f"struct call{number}_", body)
-        body = re.sub(r"\bkernel(?=\d+(_rows\d+)?\()", f"of{number}_kernel", body)
-        body = re.sub(r"\bkernel(?=\d+,)", f"of{number}_kernel", body)
+        for name in re.findall(r"^static void (\w+)\(", body, re.MULTILINE):
+            body = re.sub(rf"\b{name}\b", f"of{number}_{name}", body)
         bodies.append(re.sub(rf"\b{ENTRY}\b", f"{entry}_{number}", body))
     text = "\n".join(bodies)
     helpers = prelude(text, "float", "float")
@@ -99,9 +99,14 @@ def together(kernels: Sequence[Kernel], entry: str = ENTRY) -> str:
 
 def entries_of(kernels: Sequence[Kernel], arch: str = "native") -> list[Any]:
     """The kernels' entries, compiled together and loaded."""
-    library = ctypes.CDLL(str(compile_text(together(kernels), arch)))
+    return loaded(together(kernels), len(kernels), arch)
+
+
+def loaded(text: str, count: int, arch: str = "native") -> list[Any]:
+    """The entries of a text that `together` made."""
+    library = ctypes.CDLL(str(compile_text(text, arch)))
     found = []
-    for number in range(len(kernels)):
+    for number in range(count):
         entry = getattr(library, f"{ENTRY}_{number}")
         entry.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(GgRuntime)]
         entry.restype = None

@@ -15,6 +15,7 @@ import numpy as np
 from gensor_gym.dataflow.expressions import Constant, Expression, Operand
 from gensor_gym.gir.igraph import Instruction, KernelGraph, Slice
 from gensor_gym.gir.lowering import Lowered
+from gensor_gym.gir.nest import Online
 from gensor_gym.gir.placement import Level
 from tests.support.dataflows import NUMPY
 
@@ -68,13 +69,18 @@ class _Step:
                 found = np.asarray(_scalar(one.body, given), np.float32)
             elif one.kind == "reduce":
                 (source,) = given.values()
-                found = np.asarray(source.sum(dtype=np.float32) if one.body == "sum" else source.max(), np.float32)
+                found = self._reduced(one.body, source)
             else:
                 (found,) = given.values()
             wanted = (self.whole.lowered.nest.columns,) if one.target.wide else ()
             found = np.broadcast_to(found, wanted) if one.kind == "map" else found
             assert found.shape == wanted, f"{one}: shape {found.shape}, expected {wanted}"
             self._write(one.target, one.cell, found, place)
+
+    def _reduced(self, body: object, source: np.ndarray) -> np.ndarray:
+        if isinstance(body, Online):
+            return running_sum(source, self.held[body.top])
+        return np.asarray(source.sum(dtype=np.float32) if body == "sum" else source.max(), np.float32)
 
     def _read(self, part: Slice, name: str, place: int) -> np.ndarray:
         if part.access is not None:
@@ -107,6 +113,18 @@ class _Step:
 
     def _count(self, place: int, what: str, elements: np.ndarray) -> None:
         self.whole.moved[self.number, place, what] += int(np.size(elements)) if np.ndim(elements) else 0
+
+
+def running_sum(source: np.ndarray, top: np.ndarray) -> np.ndarray:
+    """The sum of exp(source - top) by pieces of five, of which each knows the largest number of those before alone."""
+    base, total = np.float32(np.finfo(np.float32).min), np.float32(0)
+    with np.errstate(all="ignore"):
+        for start in range(0, len(source), 5):
+            piece = source[start : start + 5]
+            grown = np.maximum(base, piece.max())
+            total = np.float32(total * np.exp(base - grown) + np.exp(piece - grown).sum(dtype=np.float32))
+            base = grown
+        return np.asarray(total * np.exp(base - top), np.float32)
 
 
 def _word(part: Slice) -> str:

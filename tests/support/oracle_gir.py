@@ -9,7 +9,7 @@ from gensor_gym.gir.nest import Cell, RowNest
 from gensor_gym.gir.schedule import FIELDS, HEADER, MOST_PLACED, GirSchedule
 from gensor_gym.hardware.types import Hardware
 
-DRAM, RECOMPUTE, SRAM, REG = range(4)
+DRAM, RECOMPUTE, SRAM, REG, ONLINE = range(5)
 
 
 def is_legal(nest: RowNest, hardware: Hardware, schedule: GirSchedule) -> bool:
@@ -37,7 +37,9 @@ def _placement_fits(nest: RowNest, hardware: Hardware, schedule: GirSchedule) ->
     if any(levels[len(nest.crossing) :]):
         return False
     placed = dict(zip(nest.crossing, levels, strict=False))
-    if any(level == RECOMPUTE and nest.cell[name].is_load for name, level in placed.items()):
+    if any(level == RECOMPUTE and nest.cell[name].is_load for name, level in placed.items()) or not may_be_online(nest, placed):
+        return False
+    if ONLINE in levels and (vector == 1 or vector * tile < 8):
         return False
     whole = sum(level == REG for level in levels)
     vectors = (nest.columns + vector - 1) // vector
@@ -47,6 +49,33 @@ def _placement_fits(nest: RowNest, hardware: Hardware, schedule: GirSchedule) ->
     if levels.count(SRAM) * rows * row_bytes > hardware.level("l2").capacity // 2:
         return False
     return _outlives(nest, placed)
+
+
+def may_be_online(nest: RowNest, placed: dict[str, int]) -> bool:
+    """Whether what is placed so is exp(x - the maximum of x) of long rows, and is added up."""
+    for name in (name for name, level in placed.items() if level == ONLINE):
+        maxima = [cell for cell in nest.cells if cell.made == "max"]
+        fits = [top for top in maxima if str(nest.cell[name].made) == f"exp({top.sources[0]} - {top.name})"]
+        if not fits or nest.columns < 128 or not any(cell.made == "sum" and cell.sources == (name,) for cell in nest.cells):
+            return False
+    return True
+
+
+def reduced(nest: RowNest, cell: Cell, placed: dict[str, int]) -> Cell:
+    """What a reduction goes along: of an online sum that of which the maximum is taken."""
+    source = nest.cell[cell.sources[0]]
+    if cell.made == "sum" and placed.get(source.name) == ONLINE:
+        return next(nest.cell[name] for name in source.sources if nest.cell[name].wide)
+    return source
+
+
+def stages(nest: RowNest, placed: dict[str, int]) -> dict[str, int]:
+    """Of every cell how many reductions one after another it waits for."""
+    found: dict[str, int] = {}
+    for cell in nest.cells:
+        sources = [reduced(nest, cell, placed).name] if cell.is_reduction else cell.sources
+        found[cell.name] = max((found[name] for name in sources), default=0) + bool(cell.is_reduction)
+    return found
 
 
 def _outlives(nest: RowNest, placed: dict[str, int]) -> bool:
@@ -61,10 +90,10 @@ def _life(nest: RowNest, placed: dict[str, int]) -> tuple[dict[str, int], dict[s
     """(the pass that makes each wide cell first, the later passes that read what it left)."""
     made: dict[str, int] = {}
     later: dict[str, list[int]] = {}
-    stages = [cell.stage for cell in nest.cells if cell.wide]
-    for number in range(max(stages, default=0) + 1):
-        ends = [nest.cell[cell.sources[0]] for cell in nest.cells if cell.is_reduction and cell.stage == number + 1]
-        ends += [nest.cell[name] for name, _ in nest.stores if nest.cell[name].wide and nest.cell[name].stage == number]
+    stage = stages(nest, placed)
+    for number in range(last_pass(nest, placed) + 1):
+        ends = [reduced(nest, cell, placed) for cell in nest.cells if cell.is_reduction and stage[cell.name] == number + 1]
+        ends += [nest.cell[name] for name, _ in nest.stores if nest.cell[name].wide and stage[name] == number]
         fresh: set[str] = set()
         waiting = list(ends)
         while waiting:
@@ -79,6 +108,12 @@ def _life(nest: RowNest, placed: dict[str, int]) -> tuple[dict[str, int], dict[s
         for name in fresh:
             made.setdefault(name, number)
     return made, later
+
+
+def last_pass(nest: RowNest, placed: dict[str, int]) -> int:
+    """The number of the last way along the columns."""
+    stage = stages(nest, placed)
+    return max((stage[cell.name] for cell in nest.cells if cell.wide), default=0)
 
 
 def _is_kept(cell: Cell, placed: dict[str, int]) -> bool:

@@ -32,6 +32,8 @@ def is_legal(nest: RowNest, hardware: Hardware, schedule: GirSchedule) -> bool:
         return False
     if any(level == RECOMPUTE and nest.cell[name].is_load for name, level in placed.items()):
         return False
+    if not oracle_gir.may_be_online(nest, placed):
+        return False
     lanes, of_step, steps = block(nest, schedule, hardware.threads_per_block)
     too_wide = (vector > 1 and vector // 2 >= nest.columns) or (tile > 1 and tile // 2 * vector >= nest.columns)
     if too_wide or (rows > 1 and of_step // 2 >= nest.rows):
@@ -71,5 +73,5 @@ def shared(nest: RowNest, schedule: GirSchedule, hardware: Hardware) -> int:
 def _one_pass(nest: RowNest, placed: dict[str, int]) -> bool:
     """Whether a kernel has one pass alone."""
     made, later = oracle_gir._life(nest, placed)
-    ends = {made[name] for name in later if placed[name] == DRAM} | {nest.passes - 1}
+    ends = {made[name] for name in later if placed[name] == DRAM} | {oracle_gir.last_pass(nest, placed)}
     return any(end == 0 or end - 1 in ends for end in ends)

@@ -1,33 +1,54 @@
 """One library's side, in a process of its own: `python -m experiments.benches.networks.process SIDE`.
 
-It answers to the requests that a side of fused operators answers to.
+A side is one of SIDES, or `ours/PLAN/ARENA` for ours planned and laid out in that way. It answers to the requests that a side of
+fused operators answers to.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from experiments.benches.fused.process import OURS, Ways, serve
 from experiments.networks.suite import inputs_of, module_of
+from gensor_gym.networks.fusion.fine import plan_of
+
+if TYPE_CHECKING:
+    from agents.networks import CompiledNetwork
+    from gensor_gym.networks.network import Network
+    from gensor_gym.networks.plan import Plan
 
 FAR = 1e-4
 """Of the largest number of an output how far another may be from the module's in float64."""
+PART = 8
+"""Elements of a batch."""
 Sides = Callable[[torch.nn.Module, tuple[torch.Tensor, ...], dict[str, Any]], Ways]
 
 
 def prepare(name: str, asked: dict[str, Any]) -> tuple[Ways, dict[str, str]]:
     """The ways to call a network in a library, and what is wrong with their outputs."""
     torch.set_num_threads(asked["threads"])
-    torch.set_grad_enabled(False)
+    with torch.no_grad():
+        return _prepared(name, asked)
+
+
+def _prepared(name: str, asked: dict[str, Any]) -> tuple[Ways, dict[str, str]]:
     module, inputs = module_of(asked["network"], asked["seed"]), inputs_of(asked["network"], asked["batch"], asked["seed"])
-    ways = SIDES[name](module, inputs, asked)
-    expected = module.double()(*(one.double() for one in inputs)).numpy()
+    side, _, way = name.partition("/")
+    plan, arena = way.split("/") if way else (asked["plan"], asked["arena"])
+    ways = SIDES[side](module, inputs, {**asked, "plan": plan, "arena": arena})
+    expected = _expected(module.double(), inputs)
     return ways, {way: fault for way, call in ways.calls.items() if (fault := _fault(np.asarray(call()), expected))}
+
+
+def _expected(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> np.ndarray:
+    """What a module in float64 gives, PART elements of the batch at a time: all at once may be too large for the machine."""
+    parts = zip(*(one.split(PART) for one in inputs), strict=True)
+    return np.concatenate([module(*(one.double() if one.is_floating_point() else one for one in part)).numpy() for part in parts])
 
 
 def _fault(found: np.ndarray, expected: np.ndarray) -> str:
@@ -72,14 +93,33 @@ def _onnxruntime(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], aske
     return Ways({"called": lambda: session.run(None, given)[0]})
 
 
-def _ours(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> Ways:
+def _compiled(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> CompiledNetwork:
     """Every piece searched with a few trials; a second run finds them again."""
-    import time
-
     from agents.networks import compile_module
 
+    def planned(network: Network) -> Plan:
+        plan, most = plan_of(network, asked["plan"]), asked.get("most_bytes")
+        if most is not None and (size := held_bytes(plan)) > most:
+            raise ValueError(f"a call holds {size / 1e9:.1f} GB, more than {most / 1e9:.1f}")
+        return plan
+
+    return compile_module(_own(module), inputs, plan=planned, **{name: asked[name] for name in ("trials", "seed", "arena")})
+
+
+def held_bytes(plan: Plan) -> int:
+    """Bytes that a call holds at once, at least: inputs, weights and outputs, and values of the kernel that has most of them."""
+    network, sizes = plan.network, {value.name: value.nbytes for value in plan.network.graph.values.values()}
+    always = {value.name for value in (*network.graph.inputs, *network.outputs)}
+    moving = (sum(sizes[name] for name in {*step.reads, *step.writes} - always) for step in plan.steps)
+    return sum(sizes[name] for name in always) + max(moving, default=0)
+
+
+def _ours(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> Ways:
+    """Called as its users call it."""
+    import time
+
     begin = time.perf_counter()
-    found = compile_module(_own(module), inputs, trials=asked["trials"], seed=asked["seed"], arena=asked["arena"])
+    found = _compiled(module, inputs, asked)
     layout = found.function.layout
     facts = {
         "kernels": len(found.kernels), "distinct": len({id(result) for result in found.results}),
@@ -90,6 +130,15 @@ def _ours(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict
     return Ways({"called": lambda: found(*inputs)}, facts)
 
 
+def _profiled(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> Ways:
+    """Ours, whose facts say where the time goes; what it gives is what the last call with a clock between kernels gave."""
+    from experiments.benches.networks.profiled import profile
+
+    found = profile(_compiled(module, inputs, asked), [one.numpy() for one in inputs], asked["calls"])
+    (output,) = found.pop("outputs")
+    return Ways({"called": lambda: output}, {"steps": found["steps"], **found["whole"]})
+
+
 def _own(module: torch.nn.Module) -> torch.nn.Module:
     """A copy: the module itself becomes float64 for verification."""
     import copy
@@ -97,10 +146,13 @@ def _own(module: torch.nn.Module) -> torch.nn.Module:
     return copy.deepcopy(module)
 
 
-SIDES: dict[str, Sides] = {OURS: _ours, "eager": _eager, "inductor": _inductor, "onnxruntime": _onnxruntime}
+SIDES: dict[str, Sides] = {
+    OURS: _ours, "profiled": _profiled, "eager": _eager, "inductor": _inductor, "onnxruntime": _onnxruntime,
+}  # fmt: skip
 """Name -> what prepares its ways."""
 
 
 if __name__ == "__main__":
     side = sys.argv[1]
+    torch.set_grad_enabled(False)  # of the calls that are timed
     serve(side, lambda asked: prepare(side, asked))

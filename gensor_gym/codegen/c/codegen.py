@@ -43,14 +43,13 @@ _UNROLL = """#ifdef __clang__
 """
 
 
-def generate_c(program: Program, prepacked: bool = False) -> Kernel:
+def generate_c(program: Program) -> Kernel:
     """The C kernel of a program, for any structurally valid schedule; ValueError for an unknown data type.
 
-    `prepacked` adds an entry that uses the weights which a call of the plain one packed; ValueError where it packs none.
+    Where weights are constant (`Operator.frozen`) and packed, a second entry uses what a call of the plain one packed.
     """
-    plan = make_plan(program, prepacked)
-    if prepacked and not has_prepacked(plan):
-        raise ValueError(f"{program.operator}: this schedule keeps no packed copy of weights; gemm and conv2d with pack_b=1 do")
+    plan = make_plan(program)
+    prepacked = plan.op.frozen and has_prepacked(plan)
     kinds = variants(plan)
     parts = [_structs(plan)]
     parts += _fill_arrays(plan, kernels := [micro_kernel(kind) for kind in kinds])

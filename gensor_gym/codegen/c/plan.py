@@ -9,8 +9,7 @@ from gensor_gym.codegen.c.fuse import Shift, copy_limit, fuse
 from gensor_gym.codegen.c.group import GROUP, group_axis, group_dimension, grouped_tiles, widened_tiles
 from gensor_gym.codegen.c.text import ceil_div, identifiers, round_up
 from gensor_gym.codegen.program import Program
-from gensor_gym.graph.structure import vector_axis
-from gensor_gym.operators.traits import weights
+from gensor_gym.graph.structure import serves_all, vector_axis
 from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 
 C_TYPES = {"float32": "float", "int8": "int8_t", "int32": "int32_t"}
@@ -181,10 +180,10 @@ class LoopPlan:
         return tuple(positions)
 
 
-def make_plan(program: Program, prepacked: bool = False) -> LoopPlan:
+def make_plan(program: Program) -> LoopPlan:
     """The plan of a program; ValueError for a data type that the C generator does not know.
 
-    `prepacked`: the weights, if packed, are copied for all tasks at once, however few these are.
+    Constant weights, if packed, are copied for all tasks at once, however few these are.
     """
     _check(program)
     op, convolution = program.operator, program.knob("convolution")
@@ -195,7 +194,9 @@ def make_plan(program: Program, prepacked: bool = False) -> LoopPlan:
         vector = op.spatial[-1]
     packs = [program.knob("pack_a") == 1, program.knob("pack_b") == 1 or convolution == 1]
     group = group_axis(op, vector, packs[: len(op.reads)])
-    tiles, splits = _effective_tiles(program, vector, group, any(packs[: len(op.reads)]))
+    whole = [op.frozen and group < 0 and serves_all(op, read, program.tiles[2]) for read in op.reads]
+    blockwise = any(pack and not one for pack, one in zip(packs, whole, strict=False))
+    tiles, splits = _effective_tiles(program, vector, group, any(packs[: len(op.reads)]), blockwise)
     names = identifiers([t.name for t in (*op.inputs, op.output)])
     axes = identifiers([axis.name for axis in op.axes], names)
 
@@ -203,9 +204,8 @@ def make_plan(program: Program, prepacked: bool = False) -> LoopPlan:
         """A read as the knobs want it."""
         if shift is not None and read is op.reads[0]:
             return _shifted(op, tiles, read, name, shift)
-        kept = prepacked and read is weights(op)
         if pack:
-            return _packed(program, tiles, vector, group, read, name, kept)
+            return _packed(program, tiles, vector, group, read, name)
         plain = _plain(op, vector, read, name)
         return replace(plain, lane_stride=GROUP) if group == vector else plain
 
@@ -241,11 +241,13 @@ def vector_chunks(width: int, lanes: int) -> tuple[Chunk, ...]:
     return tuple(chunks)
 
 
-def _effective_tiles(program: Program, vector: int, group: int, packed: bool) -> tuple[tuple[tuple[int, ...], ...], int]:
+def _effective_tiles(
+    program: Program, vector: int, group: int, packed: bool, blockwise: bool
+) -> tuple[tuple[tuple[int, ...], ...], int]:
     """Tiles without the part that no element ever falls into, and the chunks of the reduction.
 
     Where the L1 tile holds one register tile, the accumulators stay in registers for the whole reduce block; where the
-    task tile does, and nothing is packed block by block, for the whole reduction.
+    task tile does, and nothing is packed block by block (`blockwise`), for the whole reduction.
     """
     op, lanes = program.operator, program.hardware.lanes
     columns = [_clipped(op, program.tiles, a, lanes if a == vector else 1, packed) for a in range(len(op.axes))]
@@ -253,7 +255,7 @@ def _effective_tiles(program: Program, vector: int, group: int, packed: bool) ->
         columns[group] = (widened_tiles if group == vector else grouped_tiles)(columns[group], op.extents[group])
     register, l1, task = (list(level) for level in zip(*columns, strict=True))
     splits = program.knob("thread_split")
-    if all(task[a] == register[a] for a in op.spatial) and not packed:
+    if all(task[a] == register[a] for a in op.spatial) and not blockwise:
         _merge_blocks(op, register, task, splits)
     if all(l1[a] == register[a] for a in op.spatial):
         for a in op.reduce:
@@ -321,15 +323,11 @@ def _shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, n
 
 
 def _packed(
-    program: Program, tiles: tuple[tuple[int, ...], ...], vector: int, group: int, access: Access, name: str, kept: bool
+    program: Program, tiles: tuple[tuple[int, ...], ...], vector: int, group: int, access: Access, name: str
 ) -> Operand:
-    """An operand copied for all tasks at once where they read it alike and the copy is not too large, else by each task.
-
-    `kept`: the copy is for later calls, so one task is reason enough.
-    """
+    """An operand copied for all tasks at once where one copy serves them and is not too large, else by each task."""
     op, task = program.operator, tiles[2]
-    repeated = kept or any(task[a] < op.extents[a] and not any(row[a] for row in access.coefficients) for a in op.spatial)
-    if repeated:
+    if serves_all(op, access, task):
         whole = whole_tiles(op.extents, tiles[0], op.reduce, vector, group)
         found = _copied(tiles[0][vector], whole, vector, group, access, name)
         assert found.packing is not None

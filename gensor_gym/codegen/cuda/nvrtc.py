@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
 
+from gensor_gym.cache.folders import cache_dir, make_cache_dir
+from gensor_gym.cache.owned import is_own_folder, read_own
 from gensor_gym.codegen.cuda.bytes import raw_words
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.files import write_whole
-from gensor_gym.hardware.cache import cache_dir, make_cache_dir
-from gensor_gym.hardware.owned import is_own_folder, read_own
 
 PACKAGES = "nvidia-cuda-nvrtc==13.0.88 cuda-bindings==13.0.3"
 _OPTIONS = ("--std=c++17", "-default-device", "--ptxas-options=-v")

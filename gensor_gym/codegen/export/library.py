@@ -1,8 +1,9 @@
-"""Kernels as one shared library in a folder that needs neither Python nor this package."""
+"""Kernels, or a network of them, as one shared library in a folder that needs neither Python nor this package."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,30 +17,53 @@ from gensor_gym.hardware.compiler import Compiler
 RUNTIME = Path(__file__).parents[1] / "runtime"
 
 
+@dataclass(frozen=True)
+class Unit:
+    """A C source for one processor, `name`.c, which becomes an object of the library."""
+
+    name: str
+    text: str
+    arch: str
+
+
 def export_c(
     kernels: Sequence[Kernel], target: Path, known: Sequence[Mapping[str, Any]], library: str, threads: int, compiler: Compiler
 ) -> Exported:  # fmt: skip
     """C kernels; see `export`."""
     exports = [Exports(kernel) for kernel in kernels]
     check_exports(exports, library, "c")
-    target.mkdir(parents=True, exist_ok=True)
-    _write(exports, target, library, threads)
-    lines = _lines(exports, library, compiler)
-    for line in lines:
-        run_compiler(compiler, line, target)
-    script = ["#!/bin/sh", "# For another processor: name it in -march.", "set -e", *(" ".join(line) for line in lines), ""]
-    (target / "build.sh").write_text("\n".join(script), encoding="utf-8")
-    for one in exports:
-        (target / f"{one.name}.o").unlink()
-    made = Exported(target, (target / f"lib{library}.so",), target / f"{library}.h", target / "manifest.json")
+    units = [Unit(one.name, texts.kernel_file(one), one.kernel.arch) for one in exports]
+    made = write_library(exports, units, target, library, threads, compiler)
     entries = [entry(one, **more) for one, more in zip(exports, known, strict=True)]
     write_manifest(made, compiler.version, entries, threads=threads)
     return made
 
 
-def _write(exports: Sequence[Exports], folder: Path, library: str, threads: int) -> None:
+def write_library(
+    exports: Sequence[Exports], units: Sequence[Unit], target: Path, library: str, threads: int, compiler: Compiler,
+    others: Mapping[str, bytes] | None = None,
+) -> Exported:  # fmt: skip
+    """Header, sources and example of functions that units define, and the library; all of an export but its manifest.
+
+    `others` are further files by name, of which sources of assembly (`.S`) are compiled too. CompileError as of `export`.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    for name, content in (others or {}).items():
+        (target / name).write_bytes(content)
+    _write(exports, units, target, library, threads)
+    lines = _lines(units, library, compiler, [name for name in others or {} if name.endswith(".S")])
+    for line in lines:
+        run_compiler(compiler, line, target)
+    script = ["#!/bin/sh", "# For another processor: name it in -march.", "set -e", *(" ".join(line) for line in lines), ""]
+    (target / "build.sh").write_text("\n".join(script), encoding="utf-8")
+    for unit in units:
+        (target / f"{unit.name}.o").unlink()
+    return Exported(target, (target / f"lib{library}.so",), target / f"{library}.h", target / "manifest.json")
+
+
+def _write(exports: Sequence[Exports], units: Sequence[Unit], folder: Path, library: str, threads: int) -> None:
     """Header, sources and example."""
-    written = {f"{one.name}.c": texts.kernel_file(one) for one in exports} | {
+    written = {f"{unit.name}.c": unit.text for unit in units} | {
         f"{library}.h": texts.header(exports, library),
         f"{library}.c": texts.interface(exports, library, threads),
         "example.c": texts.example(exports, library),
@@ -50,13 +74,13 @@ def _write(exports: Sequence[Exports], folder: Path, library: str, threads: int)
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def _lines(exports: Sequence[Exports], library: str, compiler: Compiler) -> list[list[str]]:
-    """Command lines: each kernel for its processor, what is around them for any: the library can say that it lacks something."""
+def _lines(units: Sequence[Unit], library: str, compiler: Compiler, assembly: Sequence[str]) -> list[list[str]]:
+    """Command lines: each unit for its processor, what is around them for any: the library can say that it lacks something."""
     hidden, lines = ["-fPIC", "-fvisibility=hidden", "-c"], []
-    for one in exports:
-        flags = compiler.flags(one.kernel.arch, lanes_of(one.kernel.source), shared=False)
-        lines.append([*compiler.command, *flags, *hidden, f"{one.name}.c", "-o", f"{one.name}.o"])
-    objects = [f"{one.name}.o" for one in exports]
+    for unit in units:
+        flags = compiler.flags(unit.arch, lanes_of(unit.text), shared=False)
+        lines.append([*compiler.command, *flags, *hidden, f"{unit.name}.c", "-o", f"{unit.name}.o"])
+    objects = [f"{unit.name}.o" for unit in units]
     plain = ["-O2", "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-shared"]
-    together = [f"{library}.c", "runtime.c", *objects, "-o", f"lib{library}.so", "-lm", "-pthread"]
+    together = [f"{library}.c", "runtime.c", *assembly, *objects, "-o", f"lib{library}.so", "-lm", "-pthread"]
     return [*lines, [*compiler.command, *plain, *together]]

@@ -10,7 +10,10 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.types import Tensor
 
-C_TYPES = {"float32": "float", "int8": "int8_t", "int32": "int32_t", "float16": "uint16_t", "bfloat16": "uint16_t"}
+C_TYPES = {
+    "float32": "float", "int8": "int8_t", "int32": "int32_t", "int64": "int64_t", "bool": "uint8_t", "float16": "uint16_t",
+    "bfloat16": "uint16_t",
+}  # fmt: skip
 """Element of each data type; 16-bit floating numbers, which GPUs alone compute with, are their bits."""
 
 _TAKEN = frozenset(

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand, walk
 
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
-_HELPERS = {"maximum": "max", "minimum": "min"}
-"""Functions whose helper has another name; the others have their own."""
+_OF_NUMBER = {"maximum": "max", "minimum": "min"}
+"""Helpers that hand on what is not a number of their first argument alone, for a second one that is a number: less work."""
 
 
 def c_text(expression: Expression, names: Mapping[str, str], inverses: Mapping[str, str], width: int) -> str:
@@ -30,9 +30,10 @@ def c_text(expression: Expression, names: Mapping[str, str], inverses: Mapping[s
         return f"({parts[0]} {_SIGNS[expression.function]} {parts[1]})"
     if expression.function == "negative":
         return f"(-{parts[0]})"
-    name = _HELPERS.get(expression.function, expression.function)
-    given = [_as_vector(part, text, width) for part, text in zip(expression.arguments, parts, strict=True)]
-    return f"{name}_{width}({', '.join(given)})"
+    name, given = expression.function, list(zip(expression.arguments, parts, strict=True))
+    if name in _OF_NUMBER and any(_is_number(part) for part, _ in given):
+        name, given = _OF_NUMBER[name], sorted(given, key=lambda one: _is_number(one[0]))
+    return f"{name}_{width}({', '.join(_as_vector(part, text, width) for part, text in given)})"
 
 
 def number(value: float) -> str:
@@ -45,6 +46,10 @@ def number(value: float) -> str:
 
 def _as_vector(part: Expression, text: str, width: int) -> str:
     """An argument of a helper: what is a number in C, of constants and signs alone, is put in all lanes."""
+    return f"splat_{width}({text})" if _is_number(part) and width > 1 else text
+
+
+def _is_number(part: Expression) -> bool:
+    """Whether it is made of constants and signs alone."""
     signs = (*_SIGNS, "negative")
-    is_number = all(isinstance(one, Constant) or (isinstance(one, Call) and one.function in signs) for one in walk(part))
-    return f"splat_{width}({text})" if is_number and width > 1 else text
+    return all(isinstance(one, Constant) or (isinstance(one, Call) and one.function in signs) for one in walk(part))

@@ -9,6 +9,7 @@ from pathlib import Path
 from gensor_gym.codegen.c.codegen import ENTRY, LINE, headers
 from gensor_gym.codegen.c.micro.vectors import prelude
 from gensor_gym.codegen.c.text import Lines, round_up
+from gensor_gym.codegen.gir.inputs import C_TYPES, helpers
 from gensor_gym.codegen.gir.rows import RowPrinter, RowShape, c_name
 from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.gir.lowering import Lowered, lower
@@ -63,6 +64,7 @@ def generate_gir(program: GirProgram) -> Kernel:
     for number in range(len(lowered.kernels)):
         parts += _kernel(program, layout, number)
     parts.append(_entry(program, layout))
+    parts.insert(0, helpers(program.nest, "\n".join(parts)))
     body = "\n".join(parts)
     head = (Path(__file__).parents[1] / "runtime" / "runtime.h").read_text()
     text = prelude(body, "float", "float") + "\n" + body
@@ -117,7 +119,7 @@ def _struct(program: GirProgram, layout: _Layout) -> str:
     """`struct call`: what all tasks share."""
     graph, lines = program.nest.graph, Lines()
     with lines.block("struct call"):
-        lines.add(*(f"const float *{c_name(value.name)};" for value in graph.inputs))
+        lines.add(*(f"const {C_TYPES[value.dtype]} *{c_name(value.name)};" for value in graph.inputs))
         lines.add(*(f"float *{c_name(name)};" for name in (*graph.returns, *layout.tensors)))
         lines.add("float *scratch;")
     return str(lines).rstrip("\n") + ";\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,15 +11,19 @@ from gensor_gym.codegen.c.micro.turn import COUNTS
 from gensor_gym.codegen.c.text import Lines, identifiers, linear
 from gensor_gym.codegen.gir.ahead import LINE, Ahead, fetched_ahead
 from gensor_gym.codegen.gir.expressions import c_text, number
+from gensor_gym.codegen.gir.inputs import c_type, chosen_row, is_whole
+from gensor_gym.codegen.gir.online import RunningSum
 from gensor_gym.dataflow.expressions import Expression, divisors
 from gensor_gym.dataflow.nodes import Reduction
 from gensor_gym.gir.igraph import Instruction, KernelGraph, Pass, Slice
-from gensor_gym.gir.nest import RowNest
+from gensor_gym.gir.nest import Access, Online, RowNest
 from gensor_gym.gir.placement import Level
 from gensor_gym.operators.bodies import REDUCTIONS
 from gensor_gym.operators.bodies import Reduction as Joining
 
-_JOINED: dict[Reduction, Joining] = {"sum": REDUCTIONS["add"], "max": REDUCTIONS["max"]}
+_JOINED: dict[Reduction, Joining] = {
+    "sum": REDUCTIONS["add"], "max": dataclasses.replace(REDUCTIONS["max"], name="maximum")
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -97,9 +102,17 @@ class RowPrinter:
             self.digits.append(digits := self._digits(r, extents))
             for access, name in self.accesses.items():
                 const = "" if access in written else "const "
-                place = linear(zip(access.rows, digits, strict=True), access.offset)
-                at = f" + {place}" if place != "0" else ""
-                self.lines.add(f"{const}float *const {name}_at{r} = call->{c_name(access.tensor)}{at};")
+                at = self._row(access, digits)
+                if access.chosen is not None:
+                    ids, kind = f"{name}_id{r}", c_type(self.nest, access.chosen.ids)
+                    self.lines.add(f"const {kind} {ids} = *({self._row(access.chosen.ids, digits)});")
+                    at = chosen_row(access, at, ids)
+                self.lines.add(f"{const}{c_type(self.nest, access)} *const {name}_at{r} = {at};")
+
+    def _row(self, access: Access, digits: list[str]) -> str:
+        """The pointer to a row's first element, of a table that of row 0."""
+        place = linear(zip(access.rows, digits, strict=True), access.offset)
+        return f"call->{c_name(access.tensor)}" + (f" + {place}" if place != "0" else "")
 
     def _digits(self, r: int, extents: tuple[int, ...]) -> list[str]:
         """The numbers of a row along the axes of rows."""
@@ -198,6 +211,9 @@ class RowPrinter:
 
     def _begin(self, reduction: Instruction, sums: int) -> None:
         """Accumulators: one for each row and vector of a step."""
+        if isinstance(reduction.body, Online):
+            self.lines.add(*(self._running(reduction, r).begun() for r in self._rows()))
+            return
         identity = number(_joining(reduction).identity)
         width = self.shape.vector
         start = f"splat_{width}({identity})" if width > 1 else identity
@@ -207,6 +223,11 @@ class RowPrinter:
 
     def _fold(self, reduction: Instruction, sums: int) -> None:
         """Accumulators to one number a row, halves first."""
+        if isinstance(reduction.body, Online):
+            for r in self._rows():
+                folded = self._running(reduction, r).folded(f"{self.names[reduction.body.top]}_{r}")
+                self.lines.add(f"const float {self.names[reduction.cell]}_{r} = {folded};")
+            return
         joining, width = _joining(reduction), self.shape.vector
         for r in self._rows():
             parts = [_sum(reduction, r, u) for u in range(sums)]
@@ -235,10 +256,16 @@ class RowPrinter:
         for instruction in one.along:
             block = 1 if instruction.once else self._block(instruction)
             for r in self._rows() if not instruction.once else ():
+                if isinstance(instruction.body, Online):
+                    values = [self._reduced(instruction, r, u, step, -math.inf) for u in range(step.tile)]
+                    self.lines.add(*self._running(instruction, r).taken(values))
+                    continue
                 for u in range(step.tile):
                     if block > 1 and r % block == 0:
                         self._turn(instruction, block, r, u, here[u], step)
                     self.lines.add(self._instruction(instruction, r, u, here[u], step, block))
+                    if instruction.target.access is not None and u < step.tile - 1:
+                        self.lines.add("in_order();")
         self._fetch(step, here)
         for once in dict.fromkeys(i.once for i in one.along if i.once):
             chosen = [i for i in one.along if i.once == once]
@@ -262,7 +289,7 @@ class RowPrinter:
     def _block(self, one: Instruction) -> int:
         """Rows that a load of columns that lie apart takes at once, as neighbours: a power of two that divides the step."""
         access = one.sources[0][1].access if one.kind == "move" else None
-        if access is None or not access.is_turned:
+        if access is None or not access.is_turned or is_whole(self.nest, access):
             return 1
         return min(math.gcd(self.nest.row_extents[-1], self.shape.rows), self.shape.vector)
 
@@ -288,15 +315,20 @@ class RowPrinter:
             return f"const vec{width} {name} = {c_text(one.body, names, inverses, width)};"
         if one.kind == "reduce":
             joining, total = _joining(one), _sum(one, r, u)
-            value = f"{self.names[one.sources[0][0]]}_{r}_{u}"
-            if step.lanes is not None:
-                value = f"keep_{width}({value}, {step.lanes}, {number(joining.identity)})"
-            return f"{total} = {joining.joined(total, value, width)};"
+            return f"{total} = {joining.joined(total, self._reduced(one, r, u, step, joining.identity), width)};"
         if block > 1:
             return f"const vec{width} {name} = {self.names[one.cell]}_{r - r % block}_{u}_turned[{r % block}];"
         if one.target.is_held:
             return f"const vec{width} {name} = {self._loaded(one.sources[0][1], r, here, step)};"
         return self._stored(one.target, r, here, step, name)
+
+    def _running(self, one: Instruction, r: int) -> RunningSum:
+        return RunningSum(one.cell, r, self.shape.vector)
+
+    def _reduced(self, one: Instruction, r: int, u: int, step: Step, identity: float) -> str:
+        """The vector that a reduction takes in, with what changes nothing behind the last column."""
+        value = f"{self.names[one.sources[0][0]]}_{r}_{u}"
+        return value if step.lanes is None else f"keep_{self.shape.vector}({value}, {step.lanes}, {number(identity)})"
 
     def _loaded(self, part: Slice, r: int, here: str, step: Step) -> str:
         """The vector of a slice at a column."""
@@ -307,6 +339,8 @@ class RowPrinter:
         at = f"{self._at(part, r)} + {_scaled(here, stride)}"
         if width == 1:
             return f"*({at})"
+        if part.access is not None and is_whole(self.nest, part.access):
+            return f"from_{c_type(self.nest, part.access)}_{width}({at}, {stride}, {step.lanes or width})"
         if step.lanes is not None and not part.buffer.padded:
             if stride == 1:
                 return f"load_masked_{width}({at}, 0, {step.lanes}, 0.0f)"

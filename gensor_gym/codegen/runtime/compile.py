@@ -10,11 +10,11 @@ import tempfile
 import warnings
 from pathlib import Path
 
+from gensor_gym.cache.folders import private_dir
+from gensor_gym.cache.owned import PRIVATE, is_own
 from gensor_gym.codegen.deadlines import COMPILE_SECONDS
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.hardware.cache import private_dir
 from gensor_gym.hardware.compiler import Compiler, find_compiler
-from gensor_gym.hardware.owned import PRIVATE, is_own
 
 _SECONDS = COMPILE_SECONDS["c"]
 _GIVEN: dict[str, Path] = {}

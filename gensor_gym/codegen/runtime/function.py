@@ -17,7 +17,7 @@ from gensor_gym.codegen.runtime.memory import address_of, aligned, workspace_of
 from gensor_gym.codegen.runtime.threads import ARCH
 
 _METH_FASTCALL = 0x0080
-_DLPACK_CODES = {"i": 0, "u": 1, "f": 2}
+_DLPACK_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
 """Of NumPy's kinds of numbers (`DLDataTypeCode` in the header of DLPack)."""
 _TEXTS = ("objects.h", "tensors.c", "call.c")
 """One after the other they are what is compiled."""

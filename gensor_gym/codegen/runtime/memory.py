@@ -22,9 +22,13 @@ def address_of(array: np.ndarray) -> int:
 def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """An uninitialised array whose first element stands at a multiple of `ALIGNMENT` bytes, a view of one that owns it."""
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    raw = np.empty(size + ALIGNMENT, np.uint8)
+    return _aligned_part(np.empty(size + ALIGNMENT, np.uint8), size).view(dtype).reshape(shape)
+
+
+def _aligned_part(raw: np.ndarray, size: int) -> np.ndarray:
+    """So many of the bytes, from a multiple of `ALIGNMENT` on."""
     start = -address_of(raw) % ALIGNMENT
-    return raw[start : start + size].view(dtype).reshape(shape)
+    return raw[start : start + size]
 
 
 def workspace_of(size: int) -> np.ndarray:
@@ -32,7 +36,6 @@ def workspace_of(size: int) -> np.ndarray:
 
     Some lanes that are computed and thrown away read places that no pack has written. A denormal number there, of which recycled
     memory is full, makes a multiply-add take many times as long: a shifted product took 746 us where it takes 307.
+    The system's pages come as zeros: what is large is written first by whoever uses it.
     """
-    workspace = aligned((size,), np.dtype(np.uint8))
-    workspace.fill(0)
-    return workspace
+    return _aligned_part(np.zeros(size + ALIGNMENT, np.uint8), size)

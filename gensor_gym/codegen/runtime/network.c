@@ -1,5 +1,4 @@
-/* Runs the kernels of a network one after another. Its entry has the arguments of a kernel, so that whoever calls kernels calls
- * networks; `runtime` is the first field of `struct gg_network`.
+/* Runs the kernels of a network one after another. Who calls kernels calls networks: both entries have a kernel's arguments.
  *
  * Kernels that keep packed weights keep their scratch beside them: `busy` is held while such a network runs. */
 #include <pthread.h>
@@ -24,16 +23,36 @@ struct gg_step {
 };
 
 struct gg_network {
-    struct gg_runtime runtime;
     const struct gg_step *steps;
     long count;
     char *fixed;
     long outputs;
     long exclusive;
+    unsigned long forks; /* with which `busy` was made; begins as 0, as `busy` does */
     pthread_mutex_t busy;
 };
 
-void gg_network_init(struct gg_network *network) { pthread_mutex_init(&network->busy, NULL); }
+/* Of this process since its first network ran, from 1 on: a forked child has locks of its own, since who held its parent's
+ * lives there alone. */
+static unsigned long forks = 1;
+static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void count_fork(void) {
+    forks++;
+    pthread_mutex_init(&guard, NULL);
+}
+
+static void watch_forks(void) { pthread_atfork(NULL, NULL, count_fork); }
+
+static void hold(struct gg_network *network) {
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&guard);
+    if (network->forks != forks) pthread_mutex_init(&network->busy, NULL);
+    network->forks = forks;
+    pthread_mutex_unlock(&guard);
+    pthread_mutex_lock(&network->busy);
+}
 
 static void *address(const struct gg_network *network, const struct gg_place *place, const void *const *inputs, void *output,
                      char *workspace) {
@@ -49,7 +68,8 @@ static void *address(const struct gg_network *network, const struct gg_place *pl
     }
 }
 
-static void run_steps(const struct gg_network *network, const void *const *inputs, void *output, char *workspace) {
+static void run_steps(const struct gg_network *network, const void *const *inputs, void *output, char *workspace,
+                      const struct gg_runtime *runtime) {
     for (const struct gg_step *step = network->steps; step < network->steps + network->count; step++) {
         const void *given[GG_MOST];
         void *made[GG_MOST];
@@ -57,13 +77,26 @@ static void run_steps(const struct gg_network *network, const void *const *input
         for (long i = 0; i < step->inputs; i++) given[i] = address(network, place++, inputs, output, workspace);
         for (long i = 0; i < step->outputs; i++) made[i] = address(network, place++, inputs, output, workspace);
         void *const own = address(network, place, inputs, output, workspace);
-        step->entry(given, step->outputs == 1 ? made[0] : (void *)made, own, &network->runtime);
+        step->entry(given, step->outputs == 1 ? made[0] : (void *)made, own, runtime);
     }
 }
 
-void gg_network_run(const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime) {
-    struct gg_network *const network = (struct gg_network *)runtime;
-    if (network->exclusive) pthread_mutex_lock(&network->busy);
-    run_steps(network, inputs, output, workspace);
+void gg_network_run(struct gg_network *network, const void *const *inputs, void *output, void *workspace,
+                    const struct gg_runtime *runtime);
+void gg_network_run(struct gg_network *network, const void *const *inputs, void *output, void *workspace,
+                    const struct gg_runtime *runtime) {
+    if (network->exclusive) hold(network);
+    run_steps(network, inputs, output, workspace, runtime);
     if (network->exclusive) pthread_mutex_unlock(&network->busy);
+}
+
+/* A network that was loaded is found behind the runtime that its entry is given. */
+struct gg_loaded {
+    struct gg_runtime runtime;
+    struct gg_network *network;
+};
+
+void gg_network_entry(const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime);
+void gg_network_entry(const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime) {
+    gg_network_run(((const struct gg_loaded *)runtime)->network, inputs, output, workspace, runtime);
 }

@@ -1,4 +1,4 @@
-"""A kernel as an operator of torch, which torch.compile and torch.export keep as one node of their graphs."""
+"""A kernel or a network as an operator of torch, which torch.compile and torch.export keep as one node of their graphs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gensor_gym.codegen.export.names import function_name
-from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.runtime.arrays import LoadedKernel
+from gensor_gym.operators.computation import Computation
 
 if TYPE_CHECKING:
     import torch
@@ -24,30 +24,31 @@ def refuse_compiling() -> None:
         raise RuntimeError("as_torch() is called for the first time in compiled code: call it before, in __init__ of a module")
 
 
-def torch_operator(kernel: Kernel, loaded: LoadedKernel) -> Callable[..., Any]:
-    """`torch.ops.gensor_gym.NAME_DIGEST`: the operator's inputs as tensors, dense or made so, give a new tensor, or several.
+def torch_operator(computation: Computation, digest: str, loaded: LoadedKernel) -> Callable[..., Any]:
+    """`torch.ops.gensor_gym.NAME_DIGEST`: the computation's inputs as tensors, dense or made so, give a new tensor, or several.
 
-    It has no gradient: a backward pass through it is refused by torch. Registered once per kernel and process, under a name
-    that holds the operator and eight digits of the kernel's digest, so that an exported program finds it by that name where the
-    same kernel was made a torch operator before.
+    It has no gradient: a backward pass through it is refused by torch. Registered once per digest and process, under a name
+    that holds the computation and eight digits of the digest, so that an exported program finds it by that name where the
+    same kernel was made a torch operator before. ValueError for a computation without inputs.
     """
     import torch
 
-    name = f"{function_name(kernel.operator)}_{kernel.digest[:8]}"
+    name = f"{function_name(computation)}_{digest[:8]}"
     if name in _MADE:
         return _MADE[name]
-    op = kernel.operator
-    single = len(op.outputs) == 1
+    outputs, count = computation.outputs, len(computation.inputs)
+    if count == 0:
+        raise ValueError(f"{computation} has no inputs: expected at least one of an operator of torch")
 
     def run(*tensors: torch.Tensor) -> Any:
         return loaded(*(tensor.contiguous() for tensor in tensors))
 
     def fake(*tensors: torch.Tensor) -> Any:
-        made = tuple(tensors[0].new_empty(one.shape, dtype=getattr(torch, one.dtype)) for one in op.outputs)
-        return made[0] if single else made
+        made = tuple(tensors[0].new_empty(one.shape, dtype=getattr(torch, one.dtype)) for one in outputs)
+        return made[0] if len(outputs) == 1 else made
 
-    gives = "Tensor" if single else f"({', '.join('Tensor' for _ in op.outputs)})"
-    schema = f"({', '.join(f'Tensor in{place}' for place in range(len(op.inputs)))}) -> {gives}"
+    gives = "Tensor" if len(outputs) == 1 else f"({', '.join('Tensor' for _ in outputs)})"
+    schema = f"({', '.join(f'Tensor in{place}' for place in range(count))}) -> {gives}"
     made = torch.library.custom_op(f"{NAMESPACE}::{name}", run, mutates_args=(), schema=schema)
     made.register_fake(fake)
     _MADE[name] = made

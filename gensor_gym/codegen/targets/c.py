@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gensor_gym.codegen.chains.generate import ChainProgram
 from gensor_gym.codegen.gir.generate import GirProgram
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
@@ -19,17 +20,23 @@ class CTarget(Target):
         """Every CPU."""
         return hw.kind == "cpu"
 
-    def generate(self, program: Program, prepacked: bool) -> Kernel:
+    def generate(self, program: Program) -> Kernel:
         """See `c/codegen.py`."""
         from gensor_gym.codegen.c.codegen import generate_c
 
-        return generate_c(program, prepacked)
+        return generate_c(program)
 
     def generate_fused(self, program: GirProgram) -> Kernel:
         """See `gir/generate.py`."""
         from gensor_gym.codegen.gir.generate import generate_gir
 
         return generate_gir(program)
+
+    def generate_chain(self, program: ChainProgram) -> Kernel:
+        """See `chains/generate.py`."""
+        from gensor_gym.codegen.chains.generate import generate_chain
+
+        return generate_chain(program)
 
     def prepare(self, kernel: Kernel) -> None:
         """Compile now: CompileError with the compiler's message."""

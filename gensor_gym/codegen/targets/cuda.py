@@ -14,11 +14,11 @@ class CudaTarget(GpuTarget):
 
     name, architectures, warp = "cuda", "sm_", 32
 
-    def generate(self, program: Program, prepacked: bool) -> Kernel:
-        """See `cuda/codegen.py`; ValueError for a prepacked kernel."""
+    def generate(self, program: Program) -> Kernel:
+        """See `cuda/codegen.py`."""
         from gensor_gym.codegen.cuda.codegen import generate_cuda
 
-        return generate_cuda(self.plain(program, prepacked))
+        return generate_cuda(program)
 
     def generate_fused(self, program: GirProgram) -> Kernel:
         """See `gir/cuda/generate.py`."""

@@ -17,12 +17,12 @@ class HipTarget(GpuTarget):
 
     name, architectures, warp = "hip", "gfx9", 64
 
-    def generate(self, program: Program, prepacked: bool) -> Kernel:
-        """Without matrix cores; ValueError for knobs that ask for them, and for a prepacked kernel."""
+    def generate(self, program: Program) -> Kernel:
+        """Without matrix cores; ValueError for knobs that ask for them."""
         from gensor_gym.codegen.cuda.codegen import generate_simt
         from gensor_gym.codegen.hip.dialect import HIP
 
-        return generate_simt(self.plain(program, prepacked), HIP)
+        return generate_simt(program, HIP)
 
     def load(self, kernel: Kernel) -> LoadedKernel:
         """HipUnavailableError: see docs/hip.md for what a loader takes."""

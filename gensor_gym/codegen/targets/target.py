@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from gensor_gym.codegen.chains.generate import ChainProgram
 from gensor_gym.codegen.gir.generate import GirProgram
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
@@ -29,12 +30,16 @@ class Target(ABC):
         """Whether kernels for a machine are written in this language."""
 
     @abstractmethod
-    def generate(self, program: Program, prepacked: bool) -> Kernel:
-        """The source of a program; ValueError names what cannot be generated. `prepacked` as in `build.generate`."""
+    def generate(self, program: Program) -> Kernel:
+        """The source of a program; ValueError names what cannot be generated."""
 
     def generate_fused(self, program: GirProgram) -> Kernel:
         """The source of a fused operator's program; ValueError names what cannot be generated."""
         raise ValueError(f"{program.nest.graph} on {program.hardware.name}: {self.name} has no generator of fused operators")
+
+    def generate_chain(self, program: ChainProgram) -> Kernel:
+        """The source of a chain of products; ValueError names what cannot be generated."""
+        raise ValueError(f"{program.chain.graph} on {program.hardware.name}: {self.name} has no generator of chains of products")
 
     @abstractmethod
     def prepare(self, kernel: Kernel) -> None:
@@ -66,9 +71,3 @@ class GpuTarget(Target):
 
     def prepare(self, kernel: Kernel) -> None:
         """Nothing: the machine that builds a kernel need not be able to compile it."""
-
-    def plain(self, program: Program, prepacked: bool) -> Program:
-        """The program; ValueError where a prepacked kernel is asked for."""
-        if prepacked:
-            raise ValueError(f"prepacked kernels are generated for CPUs, got {program.hardware.name!r}")
-        return program

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from gensor_gym.cost.constants import PACK_ACROSS, PACK_BYTES, PACK_CALL, PACK_LINE, PACK_ROWS
 from gensor_gym.cost.cpu.groups import is_vector_dimension
-from gensor_gym.cost.cpu.tiles import TASK, tiles_of
+from gensor_gym.cost.cpu.tiles import TASK, serves_all, tiles_of
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.tables.geometry import box_length, footprint, reduce_steps
-from gensor_gym.graph.tables.layout import CONVOLUTION, MAX_AXES, PACK_A, SPATIAL_SLOTS, TILE
+from gensor_gym.graph.tables.layout import CONVOLUTION, MAX_AXES, PACK_A
 from gensor_gym.graph.tables.tables import (
     COPIED,
-    EXTENT,
-    FIRST_SPATIAL,
+    FROZEN_READ,
     ITEM,
     L2_BYTES,
     L3_BYTES,
@@ -31,21 +30,23 @@ def is_packed(row, tensor):  # noqa: ANN001, ANN201
 
 @lean
 def is_shared(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Whether one copy serves all tasks: several read it alike and it is not larger than the last cache."""
-    repeated = False
-    for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
-        tile = row[TILE + TASK * MAX_AXES + axis]
-        repeated = repeated or (ints[STRIDE + tensor * MAX_AXES + axis] == 0 and tile < ints[EXTENT + axis])
+    """Whether one copy serves all tasks: several, or all calls, read it alike and it is not larger than the last cache."""
     limit = ints[L3_BYTES] if ints[L3_BYTES] > 0 else 4 * ints[L2_BYTES]
-    return repeated and ints[WHOLE_BOX + tensor] * ints[ITEM + tensor] <= limit
+    return serves_all(row, tensor, ints) and ints[WHOLE_BOX + tensor] * ints[ITEM + tensor] <= limit
+
+
+@lean
+def is_kept(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Whether the copy of a packed read is made once for all calls."""
+    return ints[FROZEN_READ + tensor] == 1 and is_shared(row, tensor, ints)
 
 
 @lean
 def pack_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles that all threads together spend copying operands; `row` as `fill_effective` writes it."""
+    """Cycles that all threads together spend copying operands at each call; `row` as `fill_effective` writes it."""
     cycles = 0.0
     for t in range(min(2, ints[NUM_READS])):
-        if not is_packed(row, t):
+        if not is_packed(row, t) or is_kept(row, t, ints):
             continue
         last = ints[NUM_DIMS + t] - 1
         if is_shared(row, t, ints):
@@ -64,7 +65,7 @@ def pack_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
 def shares(row, ints):  # noqa: ANN001, ANN201
     """Whether threads meet once more, after copies that all tasks share."""
     for t in range(min(2, ints[NUM_READS])):
-        if is_packed(row, t) and is_shared(row, t, ints):
+        if is_packed(row, t) and is_shared(row, t, ints) and not is_kept(row, t, ints):
             return True
     return False
 

@@ -40,6 +40,7 @@ from gensor_gym.graph.tables.tables import (
     END_REDUCE,
     EPILOGUE_BYTES,
     EXTENT,
+    FROZEN_READ,
     FUNCTIONS,
     L2_BW,
     L2_BYTES,
@@ -51,7 +52,18 @@ from gensor_gym.graph.tables.tables import (
     STRIDE,
     UNITS,
     VECTOR_SLOT,
+    WINDOW,
 )
+
+CROWD, SPILLED = 24, 1.5
+"""Accumulators beyond which a window over channels leaves no registers for what several taps read, and how many times as long
+a step then takes: 3x3, 256 channels, 14x14 pixels took 1.41 ms with 21 accumulators, 2.0 to 2.5 with 28."""
+
+
+@lean
+def _spills(row, accumulators, ints):  # noqa: ANN001, ANN201
+    """Whether registers are short; of frozen operators alone, since the constants of the others were fitted without."""
+    return ints[FROZEN_READ + 1] == 1 and ints[WINDOW] == 1 and row[CONVOLUTION] == 1 and accumulators > CROWD
 
 
 @lean
@@ -68,10 +80,22 @@ def _store_cycles(row, slot, rows, vectors, ints, floats):  # noqa: ANN001, ANN2
 
 
 @lean
+def _scattered_carry(slot, ints, floats):  # noqa: ANN001, ANN201
+    """Cycles more to carry a vector of partial sums whose lanes are not neighbours in the output: each is loaded and stored.
+
+    Of frozen operators alone: the constants of the others were fitted without.
+    """
+    apart = slot < SPATIAL_SLOTS and ints[STRIDE + ints[NUM_READS] * MAX_AXES + slot] > 1
+    return 2.0 * ints[LANES] * floats[SCATTERED_LANE] if apart and ints[FROZEN_READ + 1] == 1 else 0.0
+
+
+@lean
 def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
     """Cycles over all threads: (FMA, issue, stalls and calls)."""
     rows, vectors = rows_of(row, slot, ints), mean_vectors(row, slot, ints)
     fma, issue = point_cycles(row, slot, vectors, ints, floats)
+    if _spills(row, rows * vectors, ints):
+        fma, issue = SPILLED * fma, SPILLED * issue
     points = 1.0
     group = group_of(row, slot, ints)
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
@@ -79,7 +103,8 @@ def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
         points *= (ints[EXTENT + axis] + tile - 1) // tile
     tiles = tiles_of(row, 0, ints) * 1.0
     passes = reduce_steps(row, 1, ints)
-    calls = passes * floats[CALL_CYCLES] + (passes - 1.0) * rows * vectors * floats[CARRY_CYCLES]
+    carried = floats[CARRY_CYCLES] + _scattered_carry(slot, ints, floats)
+    calls = passes * floats[CALL_CYCLES] + (passes - 1.0) * rows * vectors * carried
     calls += _store_cycles(row, slot, rows, vectors, ints, floats)
     if floats[FUNCTIONS] > 0.0:
         calls += rows * vectors * floats[FUNCTION]

@@ -7,7 +7,17 @@ from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.resources import vectors_of
 from gensor_gym.graph.tables.geometry import power_value
 from gensor_gym.graph.tables.layout import CONVOLUTION, MAX_AXES, PACK_A, PACK_B, ROW, SPATIAL_SLOTS, THREAD_SPLIT, TILE
-from gensor_gym.graph.tables.tables import COEF, COPIED, END_REDUCE, EXTENT, FIRST_SPATIAL, LANES, NUM_DIMS
+from gensor_gym.graph.tables.tables import (
+    COEF,
+    COPIED,
+    END_REDUCE,
+    EXTENT,
+    FIRST_SPATIAL,
+    FROZEN_READ,
+    LANES,
+    NUM_DIMS,
+    STRIDE,
+)
 
 TASK = 2
 """Level of the tile that one thread takes."""
@@ -25,8 +35,8 @@ def round_up(value, step):  # noqa: ANN001, ANN201
 def fill_effective(row, slot, ints, result):  # noqa: ANN001, ANN201
     """Write the row whose tiles the code has into `result` [ROW]; `slot` is the vector axis.
 
-    Tiles end where the extent does (a vector later). Where a task holds one register tile and nothing is packed, its
-    reduce blocks are one; where an L1 tile does, its accumulators stay in registers. A shifted matrix product
+    Tiles end where the extent does (a vector later). Where a task holds one register tile and nothing is packed block by
+    block, its reduce blocks are one; where an L1 tile does, its accumulators stay in registers. A shifted matrix product
     whose input is copied takes whole rows of pixels and the whole reduction.
     """
     for i in range(ROW):
@@ -41,11 +51,29 @@ def fill_effective(row, slot, ints, result):  # noqa: ANN001, ANN201
             result[TILE + MAX_AXES + axis] = ints[EXTENT + axis]
             result[TILE + TASK * MAX_AXES + axis] = ints[EXTENT + axis]
         return
-    if row[PACK_A] == 0 and row[PACK_B] == 0 and _is_one(result, TASK, ints):
+    if not _packs_blocks(row, slot, ints) and _is_one(result, TASK, ints):
         _merge_blocks(result, ints)
     if _is_one(result, 1, ints):
         for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
             result[TILE + MAX_AXES + axis] = result[TILE + TASK * MAX_AXES + axis]
+
+
+@lean
+def serves_all(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Whether several tasks, or all calls, read an operand alike."""
+    repeated = ints[FROZEN_READ + tensor] == 1
+    for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
+        tile = row[TILE + TASK * MAX_AXES + axis]
+        repeated = repeated or (ints[STRIDE + tensor * MAX_AXES + axis] == 0 and tile < ints[EXTENT + axis])
+    return repeated
+
+
+@lean
+def _packs_blocks(row, slot, ints):  # noqa: ANN001, ANN201
+    """Whether an operand is packed for each reduce block: all that is packed, but for what serves all tasks if frozen."""
+    whole = ints[FROZEN_READ + 1] == 1 and group_of(row, slot, ints) < 0
+    first = row[PACK_A] == 1 and not (whole and serves_all(row, 0, ints))
+    return first or (row[PACK_B] == 1 and not (whole and serves_all(row, 1, ints)))
 
 
 @lean

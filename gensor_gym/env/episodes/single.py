@@ -126,6 +126,8 @@ def starting_state(tasks: Tasks, options: dict[str, Any] | None, draw: Callable[
     schedule = options.get("schedule")
     if schedule is None:
         return task, tasks.initial[task]
+    if not tasks.starts_anywhere:
+        raise ValueError(f"option schedule is {schedule!r}; this environment begins with nothing written")
     graph: Any = tasks.graphs[task]
     schedule = graph.parse(schedule) if isinstance(schedule, str) else schedule
     if not isinstance(schedule, type(graph.initial())):

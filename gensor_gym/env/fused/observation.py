@@ -19,7 +19,7 @@ from gensor_gym.gir.model import TERMS
 from gensor_gym.gir.nest import RowNest
 from gensor_gym.gir.placement import Level
 from gensor_gym.gir.schedule import FIELDS, HEADER, MOST_PLACED, GirSchedule
-from gensor_gym.gir.table import GirTable
+from gensor_gym.gir.space.table import GirTable
 
 CELL = 4
 """Numbers of a crossing cell: whether it is one, whether it is an input, log of operations that make it, passes that read it."""
@@ -71,7 +71,7 @@ def static_features(graph: GirGraph) -> np.ndarray:
 def _work(nest: RowNest, name: str) -> float:
     """Operations that a cell is made with, of inputs and numbers of the row."""
     cell = nest.cell[name]
-    own = 0 if isinstance(cell.made, str) or cell.is_load else operations(cell.made)  # type: ignore[arg-type]
+    own = 0 if cell.is_reduction or cell.is_load else operations(cell.made)  # type: ignore[arg-type]
     return own + sum(_work(nest, source) for source in cell.sources if nest.cell[source].wide)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gensor_gym.gir.numbering import Numbering
-from gensor_gym.gir.table import GirTable, legal_actions
+from gensor_gym.gir.space.numbering import Numbering
+from gensor_gym.gir.space.table import GirTable, legal_actions
 
 
 class Spaces:

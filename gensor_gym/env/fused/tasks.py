@@ -22,6 +22,7 @@ class GirTasks:
     """Graphs of one or many fused operators on one machine. See `env.tasks.Tasks`."""
 
     num_actions, num_features = NUM_ACTIONS, NUM_FEATURES
+    starts_anywhere = True
 
     def __init__(self, operator: FusedSpec, hardware: Hardware | str, space: str) -> None:
         """Resolve texts; ValueError names what is no fused operator, and a list that is empty."""

@@ -124,7 +124,8 @@ class GpuModel(GirModel):
     def _of_lane(self, one: PassProfile, header: Header) -> np.ndarray:
         """Instructions of a lane in one step of a pass."""
         own = header["tile"] * header["vector"]
-        work = float(np.dot(one.counts, list(_INSTRUCTIONS.values()))) + one.reductions
+        online = one.online * (1.0 + 1.0 / own) * (_INSTRUCTIONS["exp"] + 2)  # of an element, and of the sum before a step
+        work = float(np.dot(one.counts, list(_INSTRUCTIONS.values()))) + one.reductions + online
         moves = one.inputs + one.again + one.outputs + one.spills + one.scratch
         wide = header["vector"] if self.nest.columns % WIDEST == 0 else 1
         return own * (work + _MOVE * moves / wide) + _STEP

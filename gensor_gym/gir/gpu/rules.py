@@ -91,6 +91,7 @@ class GpuRules(GirRules):
     def _goes_once(self, placement: tuple[Level, ...]) -> bool:
         """Whether some kernel of a placement goes along its rows once only, so that its steps are tiles of columns."""
         if placement not in self._once:
-            ends = sorted({-1, *passes_of(self.nest, placement).cuts, self.nest.passes - 1})
+            passes = passes_of(self.nest, placement)
+            ends = sorted({-1, *passes.cuts, passes.nest.passes - 1})
             self._once[placement] = any(end - start == 1 for start, end in zip(ends, ends[1:], strict=False))
         return self._once[placement]

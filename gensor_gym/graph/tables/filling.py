@@ -51,6 +51,7 @@ from gensor_gym.graph.tables.tables import (
     FLOOR,
     FLOPS,
     FREE_KNOBS,
+    FROZEN_READ,
     FUNCTIONS,
     HORIZON,
     INSTRUCTION_K,
@@ -99,7 +100,7 @@ from gensor_gym.graph.tables.tables import (
 )
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.bodies import BODIES
-from gensor_gym.operators.traits import is_convolution
+from gensor_gym.operators.traits import is_convolution, weights
 from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 
 NUM_INTS = ALLOWED + NUM_ACTIONS
@@ -161,6 +162,7 @@ def _fill_operator(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
         ints[STAGED + t] = t < len(op.reads) and is_staged(op, access)
         ints[SHARED_INNER + t] = shared_inner(op, access)
         ints[PADDED + t] = access.is_padded(op.extents)
+        ints[FROZEN_READ + t] = op.frozen and access is weights(op)
     ints[COPIED] = is_convolution(op) and needs_copy(op)
     for convolution in (0, 1, 2):
         usable = convolution in convolution_choices(op, hardware.kind)

@@ -53,7 +53,8 @@ LOAD_WIDTH = WIDE_AXES + 1  # [T] elements of the widest aligned load of a read
 WINDOW = LOAD_WIDTH + MAX_TENSORS  # [T] whether several axes longer than 1 move the innermost dimension of a read
 WHOLE_BOX = WINDOW + MAX_TENSORS  # [T] elements that the whole operator reads of a tensor, padding included
 WHOLE_ROW = WHOLE_BOX + MAX_TENSORS  # [T] length of that box along the tensor's innermost dimension
-FREE_KNOBS = WHOLE_ROW + MAX_TENSORS  # how many knobs have several usable values, then which they are [K]
+FROZEN_READ = WHOLE_ROW + MAX_TENSORS  # [T] 1 where what packs a read does so once for all calls
+FREE_KNOBS = FROZEN_READ + MAX_TENSORS  # how many knobs have several usable values, then which they are [K]
 ALLOWED = FREE_KNOBS + 1 + NUM_KNOBS  # [N] actions of the space, up to the end
 
 # floats: rates of the hardware and volumes of the operator

@@ -71,7 +71,8 @@ def fused_draws(graph: Dataflow, seed: int) -> tuple[FusedDraw, ...]:
     is missing. The first, which is timed, and the third are plain.
     """
     first, second, third = (inputs for inputs, _ in drawn_inputs(graph, seed))
-    hard = tuple(array if value.constant else _hard(array) for value, array in zip(graph.inputs, second, strict=True))
+    plain = [value.constant or value.dtype != "float32" or value.name in graph.id_limits for value in graph.inputs]
+    hard = tuple(array if is_plain else _hard(array) for is_plain, array in zip(plain, second, strict=True))
     return tuple(FusedDraw(inputs, evaluate(graph, inputs)) for inputs in (first, hard, third))
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gensor_gym.hardware.cache import make_cache_dir
+from gensor_gym.cache.folders import make_cache_dir
 
 FOLDER = Path("/tmp")
 _SHARED_MODE = 0o666

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from gensor_gym.hardware.cache import home_folder
+from gensor_gym.cache.folders import cache_dir, home_folder
 
 SYSTEM = (
     "/usr", "/lib", "/lib64", "/lib32", "/bin", "/opt", "/nix/store", "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime",
@@ -23,7 +23,9 @@ def readable() -> list[str]:
     searched = [path for path in sys.path if path and os.path.isabs(path)]  # not where the process happens to run
     python = [sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.path.realpath(sys.executable))]
     libraries = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
-    found = [*python, *_installed(searched), *_packages(), *libraries, *loaded()]
+    kernels = os.path.realpath(cache_dir() / "kernels")  # thousands after some networks; a request brings those that it is about
+    others = [path for path in loaded() if path != kernels and os.path.dirname(path) != kernels]
+    found = [*python, *_installed(searched), *_packages(), *libraries, *others]
     return [*SYSTEM, *beneath_home(found, home_folder() or Path("/"))]
 
 

@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import Any
 
 from gensor_gym import hardware
+from gensor_gym.construction import kind_of
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.resolve import resolve_computation
-from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.legality import is_legal
 from gensor_gym.measure.measurement import Status
@@ -93,7 +93,7 @@ def _fault_of_program(record: Record, legality: bool, known: Operator | Dataflow
     """Operator and schedule are of this version; the schedule is legal on this machine where it was timed on such a one."""
     try:
         op = known or resolve_computation(record.operator)
-        schedule = GirSchedule.parse(record.schedule) if isinstance(op, Dataflow) else Schedule.parse(record.schedule)
+        schedule = kind_of(op).parse(record.schedule)
     except (OverflowError, ValueError) as error:
         return str(error)
     if str(op) != record.operator:

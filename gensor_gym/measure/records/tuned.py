@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from gensor_gym import hardware
-from gensor_gym.codegen.build import BuiltKernel, build
+from gensor_gym.cache.folders import make_cache_dir
+from gensor_gym.codegen.build import BuiltKernel
+from gensor_gym.codegen.remembered import remembered
 from gensor_gym.codegen.targets import target_of
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.resolve import resolve_computation
-from gensor_gym.hardware.cache import make_cache_dir
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.legality import graph_of
@@ -43,7 +44,7 @@ def programs(
     Programs that searches ended with come before: nearly as fast ones were timed with them in turns.
 
     What another compiler, protocol or machine timed does not count, nor a time that no kernel can have, nor a program that is
-    legal no longer or whose kernel is wrong, nor a kernel that reads weights packed before.
+    legal no longer or whose kernel is wrong, nor a kernel that reads weights packed before unless the operator is frozen.
     """
     kept = Store(store) if isinstance(store, (str, Path)) else store
     selection = Selection(str(op), backend.device(hw), PROTOCOL, Status.OK)
@@ -52,7 +53,9 @@ def programs(
     timed = [record for record in kept.records(selection) if not fault_of_numbers(record)]
     for record in sorted(timed, key=lambda record: (not record.measurement.conditions.get(FINAL), record.measurement.seconds)):
         conditions, seconds = record.measurement.conditions, record.measurement.seconds
-        if conditions.get("compiler") != compiler or conditions.get("prepacked") or not least <= seconds < below:
+        if conditions.get("compiler") != compiler or not least <= seconds < below:
+            continue
+        if conditions.get("prepacked") and not (isinstance(op, Operator) and op.frozen):
             continue
         if bool(conditions.get(IMPORTED)) != imported or fault(record, False, op):
             continue
@@ -74,4 +77,4 @@ def tuned(op: Operator | Dataflow | str, hw: Hardware | str = "host", store: Sto
             f"no program of {operator} for {machine.name} was found by {target_of(machine).compiler()} before: "
             f"agents.optimize({str(operator)!r}, hardware={machine.name!r}, reuse=True) finds one"
         )
-    return build(operator, found[0], machine)
+    return remembered(operator, found[0], machine)

@@ -12,14 +12,16 @@ from pathlib import Path
 
 import numpy as np
 
-from gensor_gym.codegen.build import BuiltKernel, build
+from gensor_gym.cache.folders import make_cache_dir
+from gensor_gym.cache.jsons import read_json, write_json
+from gensor_gym.cache.owned import is_own
+from gensor_gym.codegen.build import BuiltKernel
+from gensor_gym.codegen.remembered import remembered
 from gensor_gym.codegen.runtime.compile import CompileError
 from gensor_gym.codegen.targets import target_of
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.hardware.cache import make_cache_dir, read_json, write_json
-from gensor_gym.hardware.owned import is_own
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.inputs import decode
 from gensor_gym.operators.types import ARRAY_DTYPE, Operator
@@ -34,7 +36,7 @@ def verified(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hard
     Where it does not, or cannot be built, a RuntimeWarning says so.
     """
     try:
-        kernel = build(op, schedule, hw)
+        kernel = remembered(op, schedule, hw)
     except (CompileError, ValueError) as error:
         return _left_out(op, schedule, f"not built: {error}")
     path, key = _notes(), f"{kernel.digest} {target_of(hw).compiler()}"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from gensor_gym.cache.folders import private_dir
+from gensor_gym.cache.owned import read_own
 from gensor_gym.codegen import targets
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.files import write_whole
-from gensor_gym.hardware.cache import private_dir
-from gensor_gym.hardware.owned import read_own
 from gensor_gym.measure.workers.requests import Built
 
 

@@ -15,6 +15,7 @@ from gensor_gym.measure.stats.timing import Timer, TimingRules, calls_per_sample
 from gensor_gym.measure.workers.requests import CompareRequest
 from gensor_gym.measure.workers.trial import BaselineKind, Device, check, opened
 from gensor_gym.operators.computation import Computation
+from gensor_gym.operators.types import Operator
 
 _PAUSE = 8e-3
 """Seconds between two candidates: the thread pool of the one before stops spinning (libgomp was seen to spin for 5.6 ms).
@@ -37,18 +38,15 @@ def run_comparison(
 ) -> dict[str, list[float]]:
     """Seconds per call of every candidate, one sample a round, in the order of the rounds.
 
-    Every candidate is verified first, on the same inputs. Torch is timed in each layout that the device knows. Prepacked
-    kernels meet prepacked oneDNN, under `torch.prepacked`, and no other kernels. ValueError when one is wrong or they
-    differ in operator or in that.
+    Every candidate is verified first, on the same inputs. Torch is timed in each layout that the device knows. Those of a
+    frozen operator meet oneDNN with packed weights, under `torch.prepacked`. ValueError when one is wrong or they differ in
+    operator.
     """
     operators = {built.kernel.operator for _, built in request.built}
     if len(operators) != 1:
         raise ValueError(f"a comparison takes kernels of one operator, got {sorted(map(str, operators))}")
-    prepacked = {built.kernel.prepacked for _, built in request.built}
-    if len(prepacked) != 1:
-        raise ValueError("prepacked kernels are compared with one another and with prepacked oneDNN, never with plain kernels")
     op = operators.pop()
-    kinds = _baselines(request, prepacked.pop(), device.kinds(op))
+    kinds = _baselines(request, isinstance(op, Operator) and op.frozen, device.kinds(op))
     announce("reference")
     draw = cache.get(op, request.seed)[0]
     with ExitStack() as stack:
@@ -80,11 +78,11 @@ def _anchor(device: Device, timers: dict[str, Timer]) -> Timer:
     return device.anchor.timer
 
 
-def _baselines(request: CompareRequest, prepacked: bool, plain: tuple[BaselineKind, ...]) -> list[BaselineKind]:
+def _baselines(request: CompareRequest, frozen: bool, plain: tuple[BaselineKind, ...]) -> list[BaselineKind]:
     """What is asked for of torch; `plain` stand for its own kernel on this device."""
     kinds: list[BaselineKind] = []
     if request.torch_threads is not None:
-        kinds += ["torch.prepacked"] if prepacked else plain
+        kinds += ["torch.prepacked"] if frozen else plain
     return [*kinds, "torch.compile"] if request.torch_compile else kinds
 
 

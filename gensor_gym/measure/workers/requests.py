@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from gensor_gym.cache.owned import read_own
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.hardware.owned import read_own
 from gensor_gym.measure.stats.timing import TimingRules
 
 

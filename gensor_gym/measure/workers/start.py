@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gensor_gym.cache.folders import VARIABLE as CACHE
+from gensor_gym.cache.folders import cache_dir, private_dir
 from gensor_gym.codegen.runtime.compile import compile_text, key_of
-from gensor_gym.hardware.cache import VARIABLE as CACHE
-from gensor_gym.hardware.cache import cache_dir, private_dir
 from gensor_gym.measure.devices.machine_lock import lock_path
 from gensor_gym.measure.devices.opened import Opened, opened_by
 from gensor_gym.measure.isolation import launch

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from gensor_gym.cache import folders as module
+from gensor_gym.cache.folders import make_cache_dir
+from gensor_gym.cache.owned import is_own, made_own, read_own
 from gensor_gym.codegen.runtime.compile import compile_text
-from gensor_gym.hardware import cache as module
-from gensor_gym.hardware.cache import make_cache_dir
-from gensor_gym.hardware.owned import is_own, made_own, read_own
 from gensor_gym.measure.isolation.readable import readable
 
 SOURCE, FORGED = "int answer(void) { return 42; }", "int answer(void) { return 666; }"

@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from gensor_gym.codegen.export import Exported, export
 from gensor_gym.hardware.compiler import find_compiler
-from tests.support.exports import OPERATORS, PATH, kernel_of, threads_program
+from tests.support.exports import OPERATORS, kernel_of, sanitized, threads_program
 
-FLAGS = ["-O1", "-g", "-std=gnu11", "-march=native", "-ffp-contract=fast", "-fno-sanitize-recover=all", "-pthread"]
 MEMORY, THREADS = "-fsanitize=address,undefined", "-fsanitize=thread"
 GEMM = OPERATORS[0]
 
 pytestmark = pytest.mark.skipif(find_compiler().name == "zig", reason="zig brings no sanitizer of addresses or threads")
-
-
-def sanitized(folder: Path, main: str, sanitizer: str) -> str:
-    """What the exported sources and one more with `main` print under a sanitizer when they run; empty where it found nothing."""
-    sources = sorted(path.name for path in folder.glob("*.c") if path.name not in ("example.c", "threads.c"))
-    line = [*find_compiler().command, *FLAGS, sanitizer, main, *sources, "-o", "sanitized", "-lm"]
-    subprocess.run(line, cwd=folder, check=True, timeout=120)
-    env = {**PATH, "TSAN_OPTIONS": "halt_on_error=1"}
-    done = subprocess.run(["./sanitized"], cwd=folder, env=env, capture_output=True, text=True, timeout=30, check=False)
-    assert (done.returncode == 0) == (done.stderr == "")
-    return done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gensor_gym import operators
+from gensor_gym.cache.owned import is_own
 from gensor_gym.codegen.cuda import nvrtc
-from gensor_gym.hardware.owned import is_own
 from gensor_gym.measure.workers.builders import build_cubin
 from gensor_gym.measure.workers.requests import Built
 from tests.support.cuda_schedules import make_kernel, make_schedule

@@ -217,4 +217,4 @@ def test_renders_as_text_and_picture() -> None:
 
 def test_actions_have_texts() -> None:
     """Each its own."""
-    assert len({str(action) for action in ACTIONS}) == NUM_ACTIONS == 75
+    assert len({str(action) for action in ACTIONS}) == NUM_ACTIONS == 91

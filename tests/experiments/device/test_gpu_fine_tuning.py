@@ -19,12 +19,12 @@ from agents.columns.policy import load_columns  # noqa: E402
 from agents.policies.card import read_card  # noqa: E402
 from agents.policies.training_tasks import changed_tasks  # noqa: E402
 from experiments.common.journal import read_rows  # noqa: E402
+from experiments.device.conclusions import conclusions  # noqa: E402
 from experiments.device.context import Context  # noqa: E402
 from experiments.device.report import markdown  # noqa: E402
 from experiments.device.runner import DONE, Stage, run_stage  # noqa: E402
 from experiments.device.stages import contests, fine_tuning, headline  # noqa: E402
 from experiments.device.table import CONF, read_experiment  # noqa: E402
-from experiments.device.verdicts import verdicts  # noqa: E402
 from experiments.device.work.fine_tuning_folder import over_fastest  # noqa: E402
 from experiments.fine_tuning import arrivals  # noqa: E402
 from experiments.fine_tuning.arrivals import ArrivingLearner, Asked  # noqa: E402
@@ -308,11 +308,11 @@ def test_the_headline_compares_with_the_policy_of_its_folder(tmp_path: Path, mon
         (0.90, 0.85, 0.99, 0.3, "not by the sign-flip test (p 0.3 after Holm): not told apart."),
     ],
 )
-def test_verdicts_say_when_nothing_is_told_apart(ratio: float, low: float, high: float, p: float, said: str) -> None:
+def test_conclusions_say_when_nothing_is_told_apart(ratio: float, low: float, high: float, p: float, said: str) -> None:
     line = {"ratio": ratio, "low": low, "high": high, "p_holm": p}
-    (found,) = verdicts({"reference": "m", "strategies": {"a": line}})
+    (found,) = conclusions({"reference": "m", "strategies": {"a": line}})
     assert found.endswith(said) or said in found
-    assert "Nothing can be said" in verdicts({})[0]
+    assert "Nothing can be said" in conclusions({})[0]
 
 
 def test_cards_are_json(tmp_path: Path) -> None:

@@ -91,6 +91,7 @@ def test_what_is_done_is_not_done_again(done: tuple[Plan, dict], monkeypatch: py
     assert again["strategies"]["random_walk"]["over"] == summary["strategies"]["random_walk"]["over"]
 
 
+@pytest.mark.thorough
 def test_killed_in_the_middle_then_given_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No process is left behind, and the second run does what the first did not."""
     words = [f"output={tmp_path}", "figures=false", "seed=[0,1,2,3]"]

@@ -21,6 +21,7 @@ pytestmark = COARSE_FIGURES
 MACHINES = ("h200", "t4")
 
 
+@pytest.mark.thorough
 def test_the_matrix_is_whole_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     search_here(monkeypatch)
     for number, name in enumerate(MACHINES):

@@ -279,6 +279,7 @@ def test_the_table_of_a_sweep(tmp_path: Path) -> None:
         write_table(tmp_path / "nothing")
 
 
+@pytest.mark.thorough
 def test_a_sweep_from_the_command_line_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

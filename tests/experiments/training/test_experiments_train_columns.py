@@ -137,13 +137,15 @@ def test_a_policy_that_sees_something_else_is_trained_anew(tmp_path: Path, monke
     assert not train.trained(tmp_path, config)
 
 
-def test_two_trainings_do_not_write_to_one_folder(tmp_path: Path) -> None:
-    holder = jobs.locked(tmp_path)
+def test_two_trainings_do_not_write_to_one_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     words = ["agent=columns", f"output={tmp_path}", "wandb.mode=disabled", "tensorboard=false"]
-    command = [sys.executable, "-m", "experiments.train", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
-    holder.close()
-    assert done.returncode == 2 and "another process is writing to" in done.stderr and not (tmp_path / "curve.jsonl").exists()
+    monkeypatch.setattr(sys, "argv", ["train", *words])
+    with jobs.locked(tmp_path), pytest.raises(SystemExit) as ended:
+        train.main()
+    assert ended.value.code == 2 and "another process is writing to" in capfd.readouterr().err
+    assert not (tmp_path / "curve.jsonl").exists()
 
 
 def test_a_command_ends_with_the_process_that_started_it(tmp_path: Path) -> None:

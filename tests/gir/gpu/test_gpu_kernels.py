@@ -28,6 +28,9 @@ CHOSEN = {
     "several kernels for many blocks": ("masked_softmax(m=2, n=1100)", "loop=1 place=dram,dram"),
     "tiles that are turned": ("transpose_relu(a=3, b=31, c=33, d=5)", "tile=4 rows=4"),
     "parts of a row": ("rope(t=3, h=2, d=24)", "vector=4 rows=2"),
+    "a sum with a running maximum": ("softmax(m=3, n=197)", "vector=4 tile=2 rows=2 place=dram,online"),
+    "the same for several warps a row": ("softmax(m=5, n=1100)", "vector=1 tile=2 rows=1 loop=4 place=sram,online"),
+    "the same for many blocks": ("masked_softmax(m=2, n=2500)", "loop=1 place=dram,online"),
     "rows that are written once": ("kv_concat(h=2, t=3, d=8)", "vector=4"),
 }  # fmt: skip
 """What is shown -> (operator, schedule)."""
@@ -49,7 +52,7 @@ def test_programs_are_of_the_kinds_that_they_show(chosen: tuple[list[Kernel], di
     launches = {name: len(kernel.launches) for name, kernel in texts.items()}
     assert launches["rows in registers, 16 bytes a load"] == 1 and launches["one number a lane, all between kernels"] == 2
     assert launches["a row for many blocks, and a sum of their parts"] == 2
-    assert launches["several kernels for many blocks"] == 5
+    assert launches["several kernels for many blocks"] == 5 and launches["the same for many blocks"] == 3
     assert "float4" in texts["rows in registers, 16 bytes a load"].source
     assert "__stcs" in texts["two outputs, past the caches"].source
     assert "WIDE + 1" in texts["tiles that are turned"].source

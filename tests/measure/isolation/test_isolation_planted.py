@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gensor_gym.hardware.cache import cache_dir
+from gensor_gym.cache.folders import cache_dir
 from gensor_gym.measure.isolation import landlock
 from gensor_gym.measure.isolation.launch import WHOLE
 from gensor_gym.measure.measurement import Measurement, Status

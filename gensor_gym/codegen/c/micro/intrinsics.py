@@ -31,6 +31,9 @@ _WIDE = {
     "mask_storeu_ps": ("storeups{bits}_mask", "(p, keep, x)|{call}((void *)(p), x, keep)"),
     "mask_loadu_epi32": ("loaddqusi{bits}_mask", "(other, keep, p)|{call}((const void *)(p), other, keep)"),
     "scalef_ps": ("scalefps{bits}_mask", "(a, b)|{call}(a, b, ({f}){0}, -1{rounding})"),
+    "cmp_ps_mask": ("cmpps{bits}_mask", "(a, b, how)|{call}(a, b, how, -1{rounding})"),
+    "mask_max_ps": ("maxps{bits}_mask", "(other, keep, a, b)|{call}(a, b, other, keep{rounding})"),
+    "mask_min_ps": ("minps{bits}_mask", "(other, keep, a, b)|{call}(a, b, other, keep{rounding})"),
     "mask_storeu_epi32": ("storedqusi{bits}_mask", "(p, keep, x)|{call}((void *)(p), x, keep)"),
 }
 """Those of AVX-512 (with VL below 512 bits) -> built-in function, and parameters and expansion."""

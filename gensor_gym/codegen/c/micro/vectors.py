@@ -7,6 +7,7 @@ of lanes, `{item}` the type in memory; helpers named `_narrow` convert on the wa
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 
@@ -24,6 +25,9 @@ _TYPE = "typedef {acc} vec{w} __attribute__((vector_size({bytes}), aligned(4), m
 _INDEX = {
     "least": "static inline long least(long a, long b) { return a < b ? a : b; }\n",
     "most": "static inline long most(long a, long b) { return a > b ? a : b; }\n",
+    "in_order": """/* Stores stay on their side of it, so that those of one line of the cache follow one another and join. */
+static inline void in_order(void) { __asm__ volatile("" ::: "memory"); }
+""",
     "inside": """static inline int inside(long index, long size) { return (unsigned long)index < (unsigned long)size; }
 """,
 }
@@ -125,8 +129,22 @@ static inline vec{{w}} {choice.name}_{{w}}(vec{{w}} a, vec{{w}} b) {{
 """
 
 
+def _sticky(choice: Reduction) -> str:
+    """Text of the helper that chooses lanes as NumPy does."""
+    return f"""/* The {choice.word} lanes; what is not a number where one is not. */
+static inline vec{{w}} {choice.name}imum_{{w}}(vec{{w}} a, vec{{w}} b) {{
+{{sticky}}    typedef int32_t bits __attribute__((vector_size({{bytes}}), aligned(4), may_alias));
+    const bits number = (bits)(b == b);
+    return (vec{{w}})((number & (bits){choice.name}_{{w}}(a, b)) | (~number & (bits)b));
+{{end}}}}
+"""
+
+
 _MIN = Reduction("min", np.minimum, "amin", math.inf, order="<", word="smaller")
 _CHOICES = {each.name: each for each in (*REDUCTIONS.values(), _MIN) if not each.infix}
+_STICKY = {f"{name}imum": each for name, each in _CHOICES.items()}
+"""`maximum_16` and `minimum_16` hand on what is not a number, of either argument; `max_16` and `min_16` that of the first."""
+_FOLDED = (*REDUCTIONS.values(), dataclasses.replace(REDUCTIONS["max"], name="maximum"))
 
 _VALUES = {
     "splat": """static inline vec{w} splat_{w}({acc} x) { return x - (vec{w}){0}; }
@@ -143,7 +161,8 @@ static inline vec{w} keep_{w}(vec{w} x, long count, {acc} other) {
 }
 """,
     **{name: _chosen(each) for name, each in _CHOICES.items()},
-    **{f"fold_{name}": _folds(each) for name, each in REDUCTIONS.items()},
+    **{name: _sticky(each) for name, each in _STICKY.items()},
+    **{f"fold_{each.name}": _folds(each) for each in _FOLDED},
 }
 
 _HALVES = """    vec{half} low, high;
@@ -161,8 +180,8 @@ _BUTTERFLY = """    UNROLL({w})
 """
 
 _PAIRS = {
-    f"fold_{name}": f"static inline {{acc}} fold_{name}_2(vec2 x) {{ return {each.joined('x[0]', 'x[1]', 1)}; }}\n"
-    for name, each in REDUCTIONS.items()
+    f"fold_{each.name}": f"static inline {{acc}} fold_{each.name}_2(vec2 x) {{ return {each.joined('x[0]', 'x[1]', 1)}; }}\n"
+    for each in _FOLDED
 }
 
 _SCALARS = {
@@ -186,12 +205,16 @@ _SCALARS = {
         name: f"static inline {{acc}} {name}_1({{acc}} a, {{acc}} b) {{ return b {each.order} a ? b : a; }}\n"
         for name, each in _CHOICES.items()
     },
+    **{
+        name: f"static inline {{acc}} {name}_1({{acc}} a, {{acc}} b) {{ return b {each.order} a || b != b ? b : a; }}\n"
+        for name, each in _STICKY.items()
+    },
 }
 
 _VECTOR = _MEMORY | _VALUES | c_fold.HELPERS | c_dot.HELPERS | c_along.HELPERS | c_turn.HELPERS
 _VECTOR |= {name: text for name, (text, _) in FUNCTIONS.items()}
 _SCALAR = _SCALARS | c_dot.SCALARS | c_along.SCALARS | {name: text for name, (_, text) in FUNCTIONS.items()}
-_ORDER = ("splat", "load", "load_masked", "store", "transpose", *_CHOICES, "exp", "erf", *_PAIRS)
+_ORDER = ("splat", "load", "load_masked", "store", "transpose", *_CHOICES, *_STICKY, "exp", "erf", *_PAIRS)
 _MASKS = {16: "__AVX512F__", 8: "__AVX512VL__", 4: "__AVX512VL__"}
 _CHOSEN = {16: ("__AVX512F__", "_mm512"), 8: ("__AVX__", "_mm256"), 4: ("__SSE__", "_mm")}
 _CALL = re.compile(r"\b([a-z]+(?:_[a-z]+)*)_(\d+)\(")
@@ -236,8 +259,8 @@ def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
     text = (_SCALAR if width == 1 else _VECTOR)[name]
     if width == 2:
         text = _PAIRS.get(name, text)
-    values: dict[str, object] = {"halves": _HALVES, "masked_load": "", "masked_store": "", "chosen": "", "scaled": "", "end": ""}
-    values |= {"held": _held(width), "streamed": _streamed(width)}
+    values: dict[str, object] = dict.fromkeys(("masked_load", "masked_store", "chosen", "sticky", "scaled", "end"), "")
+    values |= {"halves": _HALVES, "held": _held(width), "streamed": _streamed(width)}
     if not narrow:
         values |= _intrinsics(name, width, accumulator)
     values["convert"] = f"    return *(const vec{width} *)p;\n"
@@ -319,8 +342,12 @@ def _intrinsics(name: str, width: int, accumulator: str) -> dict[str, object]:
     if name in _CHOICES and width in _CHOSEN and accumulator == "float":
         macro, prefix = _CHOSEN[width]
         return {"chosen": f"#ifdef {macro}\n    return (vec{width}){prefix}_{name}_ps(b, a);\n#else\n", "end": "#endif\n"}
+    prefix = "_mm" if width == 4 else f"_mm{32 * width}"
+    if name in _STICKY and width in _MASKS and accumulator == "float":
+        number = f"{prefix}_cmp_ps_mask(b, b, 7)"
+        chosen = f"    return (vec{width}){prefix}_mask_{_STICKY[name].name}_ps(b, {number}, b, a);\n"
+        return {"sticky": f"#ifdef {_MASKS[width]}\n{chosen}#else\n", "end": "#endif\n"}
     if name == "exp" and width in _MASKS:
-        prefix = "_mm" if width == 4 else f"_mm{32 * width}"
         return {"scaled": f"#ifdef {_MASKS[width]}\n    return (vec{width}){prefix}_scalef_ps(y, n);\n#else\n", "end": "#endif\n"}
     if name in ("load_masked", "store_masked") and width in _MASKS:
         return _masked(width, "ps" if accumulator == "float" else "epi32")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
 from gensor_gym.codegen.c.text import identifiers
 from gensor_gym.codegen.cuda.text import Writer
 from gensor_gym.codegen.gir.cuda.moves import Tile
+from gensor_gym.codegen.gir.cuda.online import RunningSum, floored
 from gensor_gym.codegen.gir.cuda.places import KernelPlaces, Workspace, parts_name
 from gensor_gym.codegen.gir.cuda.sums import Fold, joining_of
 from gensor_gym.codegen.gir.cuda.where import Pointers, index_type
@@ -15,7 +17,7 @@ from gensor_gym.codegen.gir.rows import c_name
 from gensor_gym.dataflow.expressions import Expression, divisors
 from gensor_gym.gir.gpu.teams import WARP
 from gensor_gym.gir.igraph import Instruction, Pass, Slice
-from gensor_gym.gir.nest import Access
+from gensor_gym.gir.nest import Access, Online
 from gensor_gym.gir.placement import Level
 
 
@@ -73,16 +75,25 @@ class BlockPrinter:
         out.line(f"const {self.index} row = blockIdx.x;")
         self.pointers.write(out, "row", self.written)
         self._numbers(out, tuple(i for i in self.graph.before if i.target.access is None), [])
-        for reduction in self.places.reductions:
-            joining, name = joining_of(reduction), self.names[reduction.cell]
-            out.line(f"float {name} = {number(joining.identity)};")
-            parts = f"{self._parts(reduction)}[static_cast<long long>(row) * {self.shape.parts} + k]"
-            with out.block(f"for (int k = threadIdx.x; k < {self.shape.parts}; k += {threads})"):
-                out.line(f"{name} = {joining.joined(name, parts, 1)};")
         at = {i.cell: f"(shared + {n * (threads // WARP)})" for n, i in enumerate(self.places.reductions)}
-        Fold(threads, self.names, at).write(out, self.places.reductions)
+        for reductions in _in_turn(self.places.reductions):
+            for reduction in reductions:
+                joining, name = joining_of(reduction), self.names[reduction.cell]
+                out.line(f"float {name} = {number(joining.identity)};")
+                with out.block(f"for (int k = threadIdx.x; k < {self.shape.parts}; k += {threads})"):
+                    out.line(f"{name} = {joining.joined(name, self._part(reduction), 1)};")
+            Fold(threads, self.names, at).write(out, reductions)
         self._numbers(out, one.after, ["threadIdx.x == 0"])
         return out.text
+
+    def _part(self, reduction: Instruction) -> str:
+        """Part k of a reduction; of an online sum scaled to the maximum of the whole row."""
+        place = f"static_cast<long long>(row) * {self.shape.parts} + k"
+        part = f"{c_name(parts_name(reduction.cell))}[{place}]"
+        if not isinstance(reduction.body, Online):
+            return part
+        top = reduction.body.top
+        return f"{part} * exp_1({floored(f'{c_name(parts_name(top))}[{place}]')} - {self.names[top]})"
 
     def _tensors(self, out: Writer) -> None:
         """Pointers to the tensors of the workspace, and to shared memory."""
@@ -124,6 +135,9 @@ class BlockPrinter:
         reductions = [i for i in one.along if i.kind == "reduce"]
         self._inverses(out, one)
         for reduction in reductions:
+            if isinstance(reduction.body, Online):
+                out.line(RunningSum(self.names[reduction.cell]).begun())
+                continue
             sums = ", ".join([number(joining_of(reduction).identity)] * self.shape.tile)
             out.line(f"float {self._sum(reduction)}[TILE] = {{{sums}}};")
         whole = any(buffer.elements for buffer in self.graph.buffers(Level.REG))
@@ -178,17 +192,25 @@ class BlockPrinter:
             with self.tile.elements(out):
                 out.line(f"{name}[u][i] = {c_text(one.body, names, self._inverted(one), 1)};")
         elif one.kind == "reduce":
-            joining, total = joining_of(one), f"{self._sum(one)}[u]"
-            value = f"{self.names[one.sources[0][0]]}[u][i]"
-            value = f"({self.tile.inside} ? {value} : {number(joining.identity)})" if self.tile.inside else value
-            with self.tile.elements(out):
-                out.line(f"{total} = {joining.joined(total, value, 1)};")
+            self._reduce(out, one)
         elif one.target.buffer.elements == 0:
             self.tile.load(out, one.sources[0][1], name, self._at(one.sources[0][1]))
         else:
             once = self.pointers.once(one.target.access) if one.target.access is not None else []
             shared = one.target.buffer.level is Level.SRAM
             self.tile.store(out, one.target, name, self._at(one.target), [] if shared else ["here", *once])
+
+    def _reduce(self, out: Writer, one: Instruction) -> None:
+        """A reduction takes in the tile of a lane, with what changes nothing behind the last column."""
+        joining, total = joining_of(one), f"{self._sum(one)}[u]"
+        online = isinstance(one.body, Online)
+        value, nothing = f"{self.names[one.sources[0][0]]}[u][i]", number(-math.inf if online else joining.identity)
+        value = f"({self.tile.inside} ? {value} : {nothing})" if self.tile.inside else value
+        if online:
+            RunningSum(self.names[one.cell]).take(out, self.tile.elements, value)
+            return
+        with self.tile.elements(out):
+            out.line(f"{total} = {joining.joined(total, value, 1)};")
 
     def _inverted(self, one: Instruction) -> Mapping[str, str]:
         """Inverses of the numbers of the row that a map reads."""
@@ -197,24 +219,35 @@ class BlockPrinter:
     def _sum(self, reduction: Instruction) -> str:
         return f"sum_{self.names[reduction.cell]}"
 
-    def _parts(self, reduction: Instruction) -> str:
-        return c_name(parts_name(reduction.cell))
-
     def _fold(self, out: Writer, reductions: list[Instruction]) -> None:
         """Sums of a lane's vectors to one number a row, or to its part."""
-        for one in reductions:
-            name, joining = self.names[one.cell], joining_of(one)
-            out.line(f"float {name} = {self._sum(one)}[0];")
-            for u in range(1, self.shape.tile):
-                out.line(f"{name} = {joining.joined(name, f'{self._sum(one)}[{u}]', 1)};")
         warps = self.shape.lanes > WARP
         shared = {i.cell: f"(shared + {self.places.shared[i.cell]})" for i in reductions} if warps else {}
-        if reductions:
-            Fold(self.shape.lanes, self.names, shared).write(out, reductions)
+        for some in _in_turn(reductions):
+            for one in some:
+                self._of_lane(out, one)
+            Fold(self.shape.lanes, self.names, shared).write(out, some)
         for one in reductions if self.places.finishes else ():
             with out.guarded(["here", "lane == 0"]):
                 place = f"static_cast<long long>(row) * {self.shape.parts} + part"
-                out.line(f"{self._parts(one)}[{place}] = {self.names[one.cell]};")
+                out.line(f"{c_name(parts_name(one.cell))}[{place}] = {self.names[one.cell]};")
+
+    def _of_lane(self, out: Writer, one: Instruction) -> None:
+        """What a lane has of a reduction, in one number."""
+        name, joining = self.names[one.cell], joining_of(one)
+        if isinstance(one.body, Online):
+            top = self.names[one.body.top]
+            out.line(f"float {name} = {RunningSum(name).scaled(floored(top) if self.places.finishes else top)};")
+            return
+        out.line(f"float {name} = {self._sum(one)}[0];")
+        for u in range(1, self.shape.tile):
+            out.line(f"{name} = {joining.joined(name, f'{self._sum(one)}[{u}]', 1)};")
+
+
+def _in_turn(reductions: Sequence[Instruction]) -> list[list[Instruction]]:
+    """Reductions that are joined together, with one barrier: online sums after the maxima that they are scaled to."""
+    plain, online = ([one for one in reductions if isinstance(one.body, Online) == late] for late in (False, True))
+    return [some for some in (plain, online) if some]
 
 
 def _slices(one: Instruction) -> list[Slice]:

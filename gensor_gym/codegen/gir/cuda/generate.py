@@ -14,9 +14,11 @@ from gensor_gym.gir.gpu.teams import WARP
 
 def generate_gir_cuda(program: GirProgram) -> Kernel:
     """The CUDA kernel of a schedule; ValueError for a placement that no code can be written for."""
-    lowered = program.lowered
+    lowered, graph = program.lowered, program.nest.graph
     if lowered.fault:
-        raise ValueError(f"{program.nest.graph.name}: {lowered.fault}")
+        raise ValueError(f"{graph.name}: {lowered.fault}")
+    if graph.id_limits or any(value.dtype != "float32" for value in graph.inputs):
+        raise ValueError(f"{graph.name} reads whole numbers: expected float32 inputs, CUDA kernels have no others yet")
     kernels = tuple(KernelPlaces(program, number) for number in range(len(lowered.kernels)))
     workspace = Workspace(kernels)
     texts, launches = [], []

@@ -14,7 +14,9 @@ _OF_ONE = {
     "absolute": "fabsf(x)",
 }  # fmt: skip
 _OF_TWO = {
-    "max": "a > b || a != a ? a : b", "min": "a < b || a != a ? a : b", "add": "a + b", "less": "a < b ? 1.0f : 0.0f",
+    **{name: "a > b || a != a ? a : b" for name in ("max", "maximum")},
+    **{name: "a < b || a != a ? a : b" for name in ("min", "minimum")},
+    "add": "a + b", "less": "a < b ? 1.0f : 0.0f",
 }  # fmt: skip
 FUNCTIONS = {
     **{f"{name}_1": f"{_HEAD} {name}_1(float x) {{ return {text}; }}" for name, text in _OF_ONE.items()},

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from gensor_gym.codegen.cuda.text import Writer
 from gensor_gym.gir.gpu.teams import WARP
 from gensor_gym.gir.igraph import Instruction
+from gensor_gym.gir.nest import Online
 from gensor_gym.operators.bodies import REDUCTIONS, Reduction
 
 ALL = "0xffffffffu"
@@ -16,8 +17,8 @@ _JOINED = {"sum": REDUCTIONS["add"], "max": REDUCTIONS["max"]}
 
 
 def joining_of(one: Instruction) -> Reduction:
-    """How two parts of a reduction become one."""
-    return _JOINED[str(one.body)]
+    """How two parts of a reduction become one; those of an online sum when they are scaled alike."""
+    return _JOINED["sum" if isinstance(one.body, Online) else str(one.body)]
 
 
 @dataclass(frozen=True)

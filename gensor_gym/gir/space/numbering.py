@@ -9,7 +9,7 @@ import numpy as np
 
 from gensor_gym.gir.actions import ACTIONS, NUM_ACTIONS
 from gensor_gym.gir.nest import RowNest
-from gensor_gym.gir.placement import Level
+from gensor_gym.gir.placement import Level, levels_of
 from gensor_gym.gir.schedule import FIELD_INDEX, FIELDS, HEADER, ROW
 
 
@@ -40,7 +40,7 @@ class Numbering:
     @classmethod
     def of(cls, nest: RowNest) -> Numbering:
         """Of the schedules of a nest; what is no crossing cell is a digit that is always 0."""
-        placed = [len(Level)] * len(nest.crossing)
+        placed = [1 + max(levels_of(nest, name)) for name in nest.crossing]
         counts = np.array([*(len(field.values) for field in FIELDS), *placed, *[1] * (ROW - HEADER - len(placed))])
         return cls(counts, np.append(np.cumprod(counts[:0:-1])[::-1], 1))
 

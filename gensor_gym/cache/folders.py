@@ -1,24 +1,17 @@
-"""Where gensor_gym keeps files between runs, and small JSON files there that survive crashes and parallel writers.
-
-Who may have written what is loaded from there: `owned.py`.
-"""
+"""Which folders files are kept in between runs: the user's cache, or one of the process where others could write to it."""
 
 from __future__ import annotations
 
 import atexit
 import functools
-import json
 import os
 import shutil
 import stat
 import tempfile
 import warnings
 from pathlib import Path
-from typing import Any
 
-from gensor_gym import foreign
-from gensor_gym.files import write_whole
-from gensor_gym.hardware.owned import PRIVATE, is_own_folder, is_private
+from gensor_gym.cache.owned import PRIVATE, is_own_folder
 
 VARIABLE = "GENSOR_GYM_CACHE"
 
@@ -96,29 +89,3 @@ def _own_folder(name: str) -> Path:
     folder = tempfile.mkdtemp(prefix=f"gensor-gym-{name}-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """The object in a JSON file, or None when the file is missing or does not hold one."""
-    try:
-        return foreign.read_json(path)
-    except (OSError, ValueError):
-        return None
-
-
-def read_kept(path: Path) -> dict[str, Any] | None:
-    """As `read_json`, of what this user kept: with a warning, None for a file that could be another's words."""
-    if path.exists() and not is_private(path):
-        text = f"{path} belongs to another user or can be written by others: it is not believed"
-        warnings.warn(text, RuntimeWarning, stacklevel=3)
-        return None
-    return read_json(path)
-
-
-def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write a JSON file so that a reader sees all of it or none; warns when the folder cannot be written."""
-    try:
-        path.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-        write_whole(path, json.dumps(value, indent=2).encode(), 0o600)
-    except OSError as error:
-        warnings.warn(f"cannot keep {path}: {error}; set ${VARIABLE} to a folder that can be written", stacklevel=2)

@@ -15,8 +15,8 @@ from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.gir.actions import STOP
 from gensor_gym.gir.model import TERMS, GirModel
 from gensor_gym.gir.nest import RowNest
-from gensor_gym.gir.numbering import Numbering
 from gensor_gym.gir.schedule import GirSchedule
+from gensor_gym.gir.space.numbering import Numbering
 
 LARGEST = 1 << 20
 """Schedules, legal or not, of a space that is gone through as a whole."""

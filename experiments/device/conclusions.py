@@ -1,4 +1,4 @@
-"""What a comparison may say of two strategies, in words: which is faster, or that neither is."""
+"""What a run on a device may say of two strategies, as a sentence; of two kernels: `gensor_gym.measure.stats.verdict`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def verdicts(over_first: Mapping[str, Any]) -> list[str]:
+def conclusions(over_first: Mapping[str, Any]) -> list[str]:
     """A sentence for every strategy beside the first, of `standings.over_first`; one that says so where nothing can be said."""
     if not over_first:
         return ["Nothing can be said: fewer than two operators have winners of all strategies that were timed together."]
-    return [verdict(name, line, over_first["reference"]) for name, line in over_first["strategies"].items()]
+    return [conclusion(name, line, over_first["reference"]) for name, line in over_first["strategies"].items()]
 
 
-def verdict(name: str, line: Mapping[str, float], reference: str) -> str:
+def conclusion(name: str, line: Mapping[str, float], reference: str) -> str:
     """One sentence. The interval decides, and a difference counts as found where the sign-flip test agrees."""
     interval = f"{line['ratio']:.3f} [{line['low']:.3f}, {line['high']:.3f}]"
     said = f"`{name}` takes {interval} of `{reference}`'s time"

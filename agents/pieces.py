@@ -1,0 +1,127 @@
+"""The search of all pieces of a network: each distinct computation once, under one budget of seconds where there is one.
+
+With a budget every piece is tried once, those first that take most of the network's time by their floors. What is left goes batch
+by batch, each as long as all before it of that piece, to the piece that Ansor's scheduler expects most of, by seconds measured
+times appearances.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.ansor.task_scheduler import GradientScheduler, Progress, total_latency
+from agents.optimize import Asked, Result, run
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.measure.records.store import FINAL
+from gensor_gym.measure.session import Budget, Session
+from gensor_gym.measure.stats.floor import warm_floor
+from gensor_gym.operators.types import Operator
+
+ENDING = 0.25
+"""Share of a budget that is left for what ends searches: the best programs timed in turns, and checked."""
+OnTask = Callable[[int, int, str], None]
+
+
+def search_pieces(
+    asked: Mapping[Operator | Dataflow, Asked], counts: Mapping[Operator | Dataflow, int], trials: int, seconds: float, seed: int,
+    on_task: OnTask,
+) -> dict[Operator | Dataflow, Result]:  # fmt: skip
+    """A program for every computation, searched with at most `trials` each unless a search of it has ended before.
+
+    A search that was killed goes on: its trials are in the store. `seconds` may be infinite; of a budget in which not every piece
+    can be tried once a RuntimeWarning says how much longer that took.
+    """
+    found = {computation: known for computation, one in asked.items() if (known := _ended(one, trials)) is not None}
+    missing = [computation for computation in asked if computation not in found]
+    if math.isfinite(seconds):
+        pieces = [Piece.of(asked[computation], counts[computation], seed) for computation in missing]
+        _share_out(pieces, trials, seconds, np.random.default_rng(seed), on_task)
+        return found | {piece.asked.task.operator: piece.result for piece in pieces}
+    for number, computation in enumerate(missing):
+        on_task(number, len(missing), str(computation))
+        piece = Piece.of(asked[computation], counts[computation], seed)
+        piece.advance(trials)
+        piece.end()
+        found[computation] = piece.result
+    return found
+
+
+def _ended(asked: Asked, trials: int) -> Result | None:
+    """What a search found that came to its end, here or at another's, of whom nothing but the end is known."""
+    known = asked.known(trials)
+    return known if known is not None and (known.trace or known.measurement.conditions.get(FINAL)) else None
+
+
+@dataclass
+class Piece:
+    """A computation under search, and how often the network has it."""
+
+    asked: Asked
+    count: int
+    seed: int
+    session: Session
+    progress: Progress
+
+    @classmethod
+    def of(cls, asked: Asked, count: int, seed: int) -> Piece:
+        """One that has no trial yet."""
+        op = asked.task.operator
+        session = asked.session(Budget(trials=1))
+        return cls(asked, count, seed, session, Progress(float(op.flops), getattr(op, "name", "")))
+
+    @property
+    def share(self) -> float:
+        """Seconds of a call of the network that it takes: measured, or by its floor."""
+        best = self.session.best
+        return self.count * (best[1].seconds if best else warm_floor(self.asked.task.operator, self.asked.task.hardware))
+
+    def advance(self, trials: int, seconds: float = math.inf) -> None:
+        """Search on with so many more trials, the last of which begins within so many seconds.
+
+        The strategy begins anew and comes to what it tried before, which is answered at once.
+        """
+        session, before = self.session, self.session.trials
+        session.start()
+        session.budget = Budget(before + trials, None, session.elapsed + seconds if math.isfinite(seconds) else None)
+        run(self.asked.search, session, self.seed)
+        self.progress.record(math.inf if session.best is None else session.best[1].seconds, session.trials - before, None)
+
+    def end(self, final: bool = True) -> None:
+        """Decide; see `Asked.decided`."""
+        self.result = self.asked.decided(self.session, final)
+
+
+def _share_out(pieces: list[Piece], trials: int, seconds: float, rng: np.random.Generator, on_task: OnTask) -> None:
+    """Search pieces within a budget; see `search_pieces`."""
+    begin = time.monotonic()
+    pieces.sort(key=lambda piece: -piece.share)
+    scheduler = GradientScheduler(total_latency(np.array([piece.count for piece in pieces])))
+
+    def left(share: float = 1.0) -> float:
+        return begin + share * seconds - time.monotonic()
+
+    while left(1.0 - ENDING) > 0 and (chosen := scheduler.choose([piece.progress for piece in pieces], rng)) is not None:
+        piece = pieces[chosen]
+        on_task(sum(bool(one.progress.best) for one in pieces), len(pieces), str(piece.asked.task.operator))
+        piece.advance(min(max(1, piece.session.trials), trials - piece.session.trials), left(1.0 - ENDING))
+        piece.progress.dead |= piece.session.trials >= trials
+    _try_untried([piece for piece in pieces if piece.session.best is None], seconds)
+    for piece in sorted(pieces, key=lambda piece: -piece.share):
+        piece.end(final=left() > 0)
+
+
+def _try_untried(pieces: list[Piece], seconds: float) -> None:
+    """One trial for each piece that the budget was too short for."""
+    begin = time.monotonic()
+    for piece in pieces:
+        piece.advance(1)
+    if pieces:
+        took = time.monotonic() - begin
+        text = f"{seconds:.3g} s were too short for {len(pieces)} pieces: one trial of each took {took:.3g} s more"
+        warnings.warn(text, RuntimeWarning, stacklevel=5)

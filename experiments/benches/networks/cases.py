@@ -1,0 +1,87 @@
+"""Networks timed beside peers, case by case: what is done is kept, and a second start with the same settings goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.benches.fused.process import OURS
+from experiments.benches.fused.race import CALLED, Lost, raced
+from experiments.benches.fused.suite import PACKAGES, version_of
+from experiments.benches.lines import Steal
+from experiments.common.journal import Journal
+from experiments.common.settings import code_digest, short_hash
+from experiments.comparison.summary import interval, ratio
+
+MODULE = "experiments.benches.networks.process"
+PROTOCOL = 3
+"""Of the timing; raised when it changes, so that networks are timed again."""
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network of `experiments.networks.suite`, a batch, and the sides beside ours.
+
+    A side is a library, or `ours/PLAN/ARENA` for ours planned and laid out in another way.
+    """
+
+    network: str
+    batch: int
+    sides: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How all cases are timed, and how ours is compiled; see conf/bench/networks.yaml."""
+
+    trials: int
+    rounds: int
+    threads: int
+    seed: int = 0
+    plan: str = "cut_all"
+    arena: str = "hot"
+    limit_s: float = 3600.0
+    most_bytes: float = float("inf")
+    """That all processes of a case may need at once, by what a call must hold; larger cases are left out and say so."""
+
+
+def versions_of(sides: Iterable[str]) -> dict[str, str | None]:
+    """Of the packages of those sides that are libraries."""
+    return {package: version_of(package) for package in dict.fromkeys(PACKAGES[name] for name in sides if name in PACKAGES)}
+
+
+def timed(cases: Iterable[Case], settings: Settings, folder: Path) -> Iterator[Row]:
+    """A row for each case; `folder` holds what is done. A case that failed has its `error` and is tried again the next time."""
+    same = {name: value for name, value in asdict(settings).items() if name != "limit_s"}
+    with Journal(folder / "networks" / "done.jsonl", ("key",), finite=True) as done:
+        for case in cases:
+            key = short_hash([PROTOCOL, asdict(case), str(same), versions_of(case.sides), code_digest()])
+            if key not in done.rows:
+                row = _timed(case, settings, folder / "networks" / "inductor")
+                if "error" in row:
+                    yield row
+                    continue
+                done.add({"key": key, **row})
+            yield {name: value for name, value in done.rows[key].items() if name != "key"}
+
+
+def _timed(case: Case, settings: Settings, cache: Path) -> Row:
+    """The row of one case."""
+    row: Row = {"network": case.network, "batch": case.batch, "threads": settings.threads}
+    asked = {name: value for name, value in asdict(settings).items() if name not in ("limit_s", "rounds", "most_bytes")}
+    most = settings.most_bytes / (1 + len(case.sides))
+    asked |= {"network": case.network, "batch": case.batch, "most_bytes": most if most < float("inf") else None}
+    steal = Steal()
+    try:
+        found = raced([OURS, *case.sides], asked, settings.rounds, settings.limit_s, cache, MODULE)
+    except Lost as error:
+        return {**row, "error": str(error)}
+    row |= {"missing": found["missing"], "out_of_bounds": found["out_of_bounds"], **found["answers"].pop(OURS)}
+    row["sides"] = {side: facts for side, facts in found["answers"].items() if facts}
+    samples = {side: [*ways[CALLED]] for side, ways in found["samples"].items()}
+    row |= {"times": {side: interval(values) for side, values in samples.items()}, "samples": samples}
+    row["over"] = {side: ratio(values, samples[OURS]) for side, values in samples.items() if side != OURS}
+    return row | {"waiting_busy": found["waiting_busy"], "stolen": steal.share()}

@@ -1,0 +1,54 @@
+"""How well the model of a GPU ranks what ran on one: `python -m experiments.evidence.ranking PAGE [--parts train validation]`.
+
+The test part is scored only where it is named: a model that is still worked on must not be looked at there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments.commands.parser import Parser
+from experiments.commands.refusal import exit_code
+from experiments.common.results import write_text
+from experiments.common.settings import ROOT
+from experiments.evidence.facts import read_facts
+from experiments.evidence.ranking.measured import EVERY, FITTED, raced, recorded
+from experiments.evidence.ranking.page import COMMAND, markdown
+from experiments.evidence.ranking.scores import by_class, left_out, scored
+
+FOLDER = ROOT / "results" / "h100"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; returns the exit status: 2 where there is nothing to score."""
+    args = _parser().parse_args(arguments)
+    return exit_code(lambda: write(args.page, args.folder, args.parts, args.title, args.left_out))
+
+
+def write(page: Path, folder: Path, parts: Sequence[str], title: str, with_left_out: bool) -> None:
+    """Score and write the page; ValueError names what is missing."""
+    machine = read_facts(folder).machine
+    tables, candidates = recorded(folder, machine, parts), raced(folder, machine, parts)
+    left = left_out([table for table in tables if table.part in FITTED]) if with_left_out else {}
+    on_tables, on_candidates = ([scored(one) for one in them] for them in (tables, candidates))
+    text = markdown(title, on_tables, on_candidates, by_class(on_tables), left)
+    write_text(page, text)
+    print(text.partition("## Recorded")[0])
+
+
+def _parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = Parser(prog=COMMAND, description=__doc__)
+    parser.add_argument("page", type=Path, help="where the page is written")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="default: results/h100")
+    parser.add_argument("--parts", nargs="+", choices=EVERY, default=list(FITTED), help="parts of the split that are scored")
+    parser.add_argument("--title", default="How the model ranks", help="the page's title")
+    parser.add_argument("--left-out", action="store_true", help="fit the coefficients of the terms without each class as well")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""Programs that ran on a device, by operator: tables of stage `tables`, and the candidates that were raced with libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.benches.fitting.fit import Sample
+from experiments.common.journal import read_rows
+from experiments.evidence.facts import RAW
+from experiments.evidence.libraries import FILE as LIBRARIES
+from experiments.evidence.tables import RECORDED
+from gensor_gym import operators
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.measurement import Status
+
+TENSOR, TEST = "recorded_tensor.jsonl.gz", "recorded_test.jsonl.gz"
+FITTED = ("train", "validation")
+"""Parts of the split whose programs a fit may read."""
+EVERY = (*FITTED, "test")
+RECORDED_IN, RACED_IN = "compact", "extended"
+"""Spaces: of the tables of float32 on CUDA cores, and of all other programs."""
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Different kernels of an operator that ran well: rows int32 [N, ROW] and seconds float64 [N]."""
+
+    graph: ConstructionGraph
+    rows: np.ndarray
+    seconds: np.ndarray
+
+    @property
+    def operator(self) -> str:
+        """The operator's text."""
+        return str(self.graph.operator)
+
+    @property
+    def part(self) -> str:
+        """Part of the split that the operator is of."""
+        return operators.part_of(self.graph.operator)
+
+    @property
+    def sample(self) -> Sample:
+        """As a fit takes it; ValueError for an operator that no fit may read."""
+        if self.part not in FITTED:
+            raise ValueError(f"{self.operator} is of part {self.part}: a fit reads {' and '.join(FITTED)} alone")
+        return Sample(self.graph, self.rows, self.seconds)
+
+
+def recorded(folder: Path, machine: str, parts: Collection[str] = FITTED) -> list[Measured]:
+    """What stage `tables` recorded of operators of these parts, all days together; ValueError where that is nothing.
+
+    Files of the test part are opened only where that part is asked for.
+    """
+    days = sorted(path.parent for path in (folder / RAW).glob(f"*/{RECORDED}"))
+    compact = [row for place in (folder / RAW, *days) for row in read_rows(place / RECORDED)]
+    names = (TENSOR, TEST) if "test" in parts else (TENSOR,)
+    others = [row for place in days for name in names for row in read_rows(place / name)]
+    found = [*_tables(compact, machine, RECORDED_IN), *_tables(others, machine, RACED_IN)]
+    if not (kept := [table for table in found if table.part in parts]):
+        raise ValueError(f"{folder} has no recorded table of an operator of {' or '.join(parts)}")
+    return kept
+
+
+def raced(folder: Path, machine: str, parts: Collection[str] = FITTED) -> list[Measured]:
+    """The candidates of operators of these parts that were timed beside libraries; ValueError where that is nothing."""
+    found = []
+    for row in read_rows(folder / RAW / LIBRARIES):
+        if operators.part_of(operators.parse(row["operator"])) in parts:
+            timed = {schedule: 1e-6 * us for schedule, _, us in row["rows"] if us is not None}
+            found.append(_legal(row["operator"], machine, RACED_IN, timed))
+    if not found:
+        raise ValueError(f"{folder}/{RAW}/{LIBRARIES} has no operator of {' or '.join(parts)}")
+    return found
+
+
+def _tables(rows: Iterable[Row], machine: str, space: str) -> list[Measured]:
+    """A table for each operator: every kernel once, by its first timing."""
+    seconds: dict[str, dict[str, float]] = {}
+    seen: set[tuple[str, str]] = set()
+    for row in rows:
+        kernel = row["operator"], row["digest"]
+        if row["status"] == Status.OK.value and kernel not in seen:
+            seen.add(kernel)
+            seconds.setdefault(row["operator"], {})[row["schedule"]] = float(np.median(row["samples"]))
+    return [_legal(operator, machine, space, timed) for operator, timed in seconds.items()]
+
+
+def _legal(operator: str, machine: str, space: str, timed: Mapping[str, float]) -> Measured:
+    """Programs by their text that are legal today, and their seconds."""
+    graph = ConstructionGraph(operator, machine, space, calibrated=False)
+    pairs = [(Schedule.parse(text), seconds) for text, seconds in timed.items()]
+    legal = [(schedule, seconds) for schedule, seconds in pairs if graph.is_legal(schedule)]
+    return Measured(graph, graph.stack([schedule for schedule, _ in legal]), np.array([seconds for _, seconds in legal]))

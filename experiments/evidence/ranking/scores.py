@@ -1,0 +1,78 @@
+"""What predictions are worth beside times: ranks, and what the first choices cost where equal predictions fall out badly."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from experiments.benches.fitting.fit import COEFFICIENTS, Sample, fit
+from experiments.benches.fitting.ranks import spearman
+from experiments.evidence.ranking.measured import FITTED, Measured
+
+FASTEST = 5
+"""One in so many programs belongs to the fastest."""
+FIRST = 10
+"""So many of the model's first choices are measured."""
+MOST_FITTED = 250
+"""Programs of an operator in a fit."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One operator: rank correlations, the first choice and the best of the first ten over the best of all, and the scale."""
+
+    measured: Measured
+    ranks: float
+    ranks_fastest: float
+    first: float
+    first_ten: float
+    scale: float
+    """Median of measured over predicted."""
+
+
+def scored(measured: Measured) -> Scored:
+    """Scores of the model as it is."""
+    seconds, predicted = measured.seconds, measured.graph.latencies(measured.rows)
+    fast = np.argsort(seconds, kind="stable")[: max(3, len(seconds) // FASTEST)]
+    order, best = worst_tied(predicted, seconds), seconds.min()
+    return Scored(
+        measured, spearman(predicted, seconds), spearman(predicted[fast], seconds[fast]), float(seconds[order[0]] / best),
+        float(seconds[order[:FIRST]].min() / best), float(np.median(seconds / predicted)),
+    )  # fmt: skip
+
+
+def worst_tied(predicted: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+    """Places int64 [N] in the order of predictions [N]; of programs with the same one the slowest comes first."""
+    return np.lexsort((-seconds, predicted))
+
+
+def by_class(them: Sequence[Scored]) -> dict[str, float]:
+    """Median of measured over predicted of all programs of a class of operators."""
+    ratios: dict[str, list[np.ndarray]] = defaultdict(list)
+    for one in them:
+        found = one.measured
+        ratios[found.graph.operator.name].append(found.seconds / found.graph.latencies(found.rows))
+    return {name: float(np.median(np.concatenate(parts))) for name, parts in sorted(ratios.items())}
+
+
+def left_out(tables: Sequence[Measured]) -> dict[str, float]:
+    """Rank correlation of every operator after a fit of the terms' coefficients to the operators of other classes."""
+    found = {}
+    for name in sorted({table.graph.operator.name for table in tables}):
+        others = [table for table in tables if table.graph.operator.name != name and table.part in FITTED]
+        coefficients = fit([thinned(table.sample) for table in others])
+        for table in tables:
+            if table.graph.operator.name == name:
+                predicted = table.sample.with_values(COEFFICIENTS, coefficients).predicted()
+                found[table.operator] = spearman(predicted, table.seconds)
+    return found
+
+
+def thinned(sample: Sample) -> Sample:
+    """At most MOST_FITTED programs, evenly over their order in time."""
+    order = np.argsort(sample.seconds, kind="stable")
+    chosen = order[np.unique(np.linspace(0, len(order) - 1, MOST_FITTED).astype(int))]
+    return Sample(sample.graph, sample.rows[chosen], sample.seconds[chosen])

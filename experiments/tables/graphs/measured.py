@@ -1,0 +1,89 @@
+"""Rows of networks for tables: how they are timed, and the cells that several tables have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from experiments.benches.networks.cases import Case, Row, Settings, timed
+from experiments.comparison.summary import ratio
+from experiments.sheets.cells import factor, spread
+from gensor_gym.hardware.cpuinfo import usable_cores
+from gensor_gym.measure.devices.cpu import processor_name
+
+TRIALS = 2
+"""Measured programs for each distinct kernel, where the configuration says nothing."""
+MOST_BYTES = 12e9
+"""That all processes of a case may need at once."""
+SERIES = ("cut_all", "fine", "fine_coarse")
+"""Plans that the tables of oneDNN Graph Compiler show: primitives with post-ops, fused finely, and merged coarsely besides."""
+
+
+def settings_of(config: DictConfig) -> Settings:
+    """From conf/reproduce.yaml; ValueError for hardware other than the host, and for several seeds."""
+    if config.hardware != "host":
+        raise ValueError(f"hardware={config.hardware}: networks are timed on this machine, expected host")
+    if len(config.seeds) != 1:
+        raise ValueError(f"seeds={list(config.seeds)}: networks are timed with one seed, expected one")
+    trials = TRIALS if config.trials is None else config.trials
+    return Settings(trials, config.rounds, usable_cores(), config.seeds[0], most_bytes=MOST_BYTES)
+
+
+def rows_of(config: DictConfig, folder: Path, cases: Iterable[Case]) -> list[Row]:
+    """A row for each case, those that failed with their `error`; kept in `folder` as they come."""
+    return list(timed(cases, settings_of(config), folder))
+
+
+def conditions(config: DictConfig, rows: Sequence[Row]) -> list[str]:
+    """Notes on how ours were timed, and on what is not there and why."""
+    how = settings_of(config)
+    threads = f"{how.threads} thread{'s' * (how.threads > 1)}"
+    notes = [
+        f"Ours: {processor_name()}, {threads}, float32, {how.trials} measured program{'s' * (how.trials > 1)} for each "
+        f"distinct kernel, median of {how.rounds} interleaved rounds with its 95 % interval, a process for each side, every "
+        "output compared with the module in float64."
+    ]
+    busy = [row["waiting_busy"] for row in rows if "waiting_busy" in row]
+    if busy and max(busy) > 0.02:
+        notes.append(f"Sides that waited took up to {max(busy):.0%} of a core: the machine was not quiet.")
+    for row in rows:
+        case = f"{row['network']}, batch {row['batch']}"
+        notes += [f"Left out: {case}: {row['error']}."] if "error" in row else []
+        notes += [f"Missing: {side} of {case}: {why}." for side, why in row.get("missing", {}).items()]
+        notes += [f"Wrong, and not shown: {side} of {case}: {why}." for side, why in row.get("out_of_bounds", {}).items()]
+    return notes
+
+
+def right(row: Row, side: str) -> bool:
+    """Whether a side was timed, and its outputs are right."""
+    return side in row.get("times", {}) and side not in row["out_of_bounds"]
+
+
+def time_of(row: Row, side: str) -> str | None:
+    """Milliseconds or whatever fits, with the interval."""
+    return spread(row["times"][side]).text if right(row, side) else None
+
+
+def over(row: Row, above: str, below: str) -> str | None:
+    """How many times as fast `below` is as `above`, with the interval."""
+    both = right(row, above) and right(row, below)
+    return factor(ratio(row["samples"][above], row["samples"][below])).text if both else None
+
+
+def fastest(row: Row, sides: Sequence[str]) -> str | None:
+    """Of those that are there."""
+    there = [side for side in sides if right(row, side)]
+    return min(there, key=lambda side: float(row["times"][side]["median"]), default=None)
+
+
+def facts_of(row: Row, side: str, ours: str) -> dict[str, Any]:
+    """What a process of ours says of what it compiled."""
+    return row if side == ours else row["sides"][side]
+
+
+def megabytes(size: float) -> str:
+    """Of memory."""
+    return f"{size / 1e6:.2f} MB"

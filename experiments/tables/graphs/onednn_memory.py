@@ -1,0 +1,48 @@
+"""Memory between kernels used again or not: `python -m experiments.reproduce table=onednn_memory`.
+
+The modes of oneDNN Graph Compiler's planner of buffers: none, whole, and hot first, its default. Its authors print no figures.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from experiments.benches.fused.process import OURS
+from experiments.benches.networks.cases import Case, Row
+from experiments.studies.stamps import Stamp
+from experiments.tables.graphs.measured import conditions, facts_of, megabytes, over, rows_of, time_of
+from experiments.tables.table import Cell, Table
+
+NETWORKS = ("mobilenet_v2", "resnet50", "bert", "gpt2")
+SIDES = {"none": f"{OURS}/cut_all/none", "whole": f"{OURS}/cut_all/whole", "hot": OURS}
+"""Mode -> side."""
+NOTES = (
+    "None: a place of its own for every value, the same at every call, in memory that was touched before; a call pays for "
+    "caches, not for fresh pages. Whole: as small as can be. Hot: of the same size, where memory was read last.",
+    "Bound: what the kernel that needs most needs at once; no arena is smaller.",
+)
+
+
+def make(config: DictConfig, folder: Path) -> list[Table]:
+    """One table; `limit` caps the networks."""
+    rows = rows_of(config, folder, [Case(name, 1, (SIDES["none"], SIDES["whole"])) for name in NETWORKS[: config.limit]])
+    columns = (
+        "network", "none", "whole", "hot", "hot over none", "hot over whole", *(f"bytes, {mode}" for mode in SIDES), "bound",
+        "hot over bound",
+    )  # fmt: skip
+    notes = (*conditions(config, rows), *NOTES)
+    return [Table("Memory between kernels used again", Stamp.REPLICATED, columns, tuple(map(_row, rows)), notes)]
+
+
+def _row(row: Row) -> tuple[Cell, ...]:
+    """Times, ratios and sizes of the modes."""
+    times = [time_of(row, side) for side in SIDES.values()]
+    ratios = [over(row, SIDES[mode], SIDES["hot"]) for mode in ("none", "whole")]
+    if "error" in row:
+        return row["network"], *times, *ratios, None, None, None, None, None
+    sizes = [facts_of(row, side, OURS)["arena_bytes"] if time_of(row, side) else None for side in SIDES.values()]
+    least = row["least_arena_bytes"]
+    shown = [None if size is None else megabytes(size) for size in sizes]
+    return row["network"], *times, *ratios, *shown, megabytes(least), row["arena_bytes"] / least

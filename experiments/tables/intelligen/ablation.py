@@ -1,0 +1,205 @@
+"""What each of IntelliGen's steps is worth: without graph transformation, without placement, without choice of instructions.
+
+By the model every variant is the best of its space. Measured, the best few by the model are timed, and winners again in turns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig
+
+from experiments.benches.fused.process import Ways, wrong
+from experiments.benches.kernel_sets.called import placed, seconds
+from experiments.common.journal import Journal
+from experiments.common.settings import code_digest, short_hash
+from experiments.common.texts import seconds_text
+from experiments.comparison.summary import Interval, interval, ratio
+from experiments.tables.intelligen.nodes import Chain, chain_of
+from experiments.tables.table import Cell, Stamp, Table
+from gensor_gym import codegen
+from gensor_gym import hardware as machines
+from gensor_gym.codegen.runtime.memory import aligned
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.table import fused_operator, source, stand_in
+from gensor_gym.gir.graph import GirGraph
+from gensor_gym.gir.rules import columns_of
+from gensor_gym.gir.schedule import HEADER, GirSchedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.backend import Backend, get_backend
+from gensor_gym.measure.devices.cpu import processor_name
+from gensor_gym.measure.session import Budget, Session, Task
+from gensor_gym.operators.inputs import random_inputs
+
+PROTOCOL = 1
+"""Of the timing; raised when it changes, so that operators are timed again."""
+TRIALS, ROUNDS = 3, 7
+MODEL_OF = "cascade_lake"
+FULL, APART, DRAM, TEMPLATE = "all steps", "no graph transformation", "no placement", "no choice of instructions"
+VARIANTS = (APART, DRAM, TEMPLATE)
+_STEPS = 16
+"""Steps of a task in the one template of instructions."""
+Allowed = Callable[[np.ndarray], np.ndarray]
+"""Legal rows int32 [B, ROW] -> those that a variant may take, bool [B]."""
+
+
+def _in_dram(rows: np.ndarray) -> np.ndarray:
+    """What several passes read is loaded again or ends its kernel."""
+    return np.count_nonzero(rows[:, HEADER:], axis=1) == 0
+
+
+def _as_template(rows: np.ndarray) -> np.ndarray:
+    """One row at a time, one vector at a time, as wide as there are; plain stores."""
+    header = columns_of(rows)
+    vector, loop = header["vector"], header["loop"]
+    plain = (header["tile"] == 1) & (header["rows"] == 1) & (header["streaming"] == 0)
+    plain &= vector == vector[plain].max()
+    return plain & (loop == loop[plain & (loop <= _STEPS)].max())
+
+
+WITHIN: Mapping[str, Allowed] = {FULL: lambda rows: np.ones(len(rows), bool), DRAM: _in_dram, TEMPLATE: _as_template}
+"""Variant -> what it may take of an operator's own space; without graph transformation every node has a space of its own."""
+
+
+def one_thread(name: str) -> Hardware:
+    """A CPU of which one core is used; ValueError for a GPU."""
+    hardware = machines.get(name)
+    if hardware.kind != "cpu":
+        raise ValueError(f"hardware={name}: the ablation of table intelligen is of C, expected a CPU")
+    return dataclasses.replace(hardware, units=1)
+
+
+def operators(config: DictConfig) -> list[Dataflow]:
+    """The suite, or as many of it as `limit` says."""
+    return [fused_operator(text) for text in list(stand_in())[: config.limit]]
+
+
+def ranked(graph: GirGraph, variant: str) -> np.ndarray:
+    """Rows int32 [B, ROW] that a variant may take, the fastest by the model first."""
+    table = graph.table
+    numbers = np.flatnonzero(table.reachable)
+    numbers = numbers[np.argsort(table.seconds[numbers], kind="stable")]
+    rows = table.rows(numbers)
+    found: np.ndarray = rows[WITHIN[variant](rows)]
+    return found
+
+
+# By the model
+
+
+def predicted(config: DictConfig) -> Table:
+    """Of every variant the best by the model."""
+    hardware, rows = one_thread(MODEL_OF), []
+    for op in operators(config):
+        graph = GirGraph(op, hardware)
+        least = {name: graph.latency(GirSchedule(ranked(graph, name)[0])) for name in WITHIN}
+        least[APART] = math.fsum(GirGraph(part, hardware).table.optimum[1] for part in chain_of(op).parts)
+        rows.append((str(op), least[FULL], [least[name] / least[FULL] for name in VARIANTS]))
+    title = f"An ablation of IntelliGen's steps on the model of one core of {MODEL_OF}"
+    return _table(title, Stamp.PREDICTED, rows, ("The best of each variant's whole space by the model.",))
+
+
+# Measured
+
+
+def measured(config: DictConfig, folder: Path) -> Table:
+    """The best of a few programs of every variant, timed in turns; operators done before are not done again."""
+    hardware, trials = one_thread(config.hardware), config.trials or TRIALS
+    same = {"trials": trials, "rounds": ROUNDS, "code": code_digest(), "device": processor_name()}
+    rows = []
+    backend = get_backend("cpu", hardware)
+    try:
+        with Journal(folder / "intelligen_ablation.jsonl", ("key",), finite=True) as done:
+            for op in operators(config):
+                key = short_hash([PROTOCOL, str(op), same])
+                if key not in done.rows:
+                    done.add({"key": key, "operator": str(op), **_measured(op, hardware, backend, trials, config)})
+                rows.append(done.rows[key])
+    finally:
+        backend.close()
+    notes = (
+        f"Ours: {processor_name()}, one thread, float32; of each variant the fastest of {trials} programs, those that the model "
+        f"ranks first in its space, timed again in {ROUNDS} rounds in turns; every output verified. Slowdowns over all steps.",
+    )
+    shown = [
+        (row["operator"], row["seconds"][FULL]["median"], [row["slowdown"][name]["median"] for name in VARIANTS]) for row in rows
+    ]
+    return _table(f"An ablation of IntelliGen's steps on one thread of {processor_name()}", Stamp.REPLICATED, shown, notes)
+
+
+def _measured(op: Dataflow, hardware: Hardware, backend: Backend, trials: int, config: DictConfig) -> dict[str, Any]:
+    """Seconds of every variant, and its slowdown; RuntimeError where an output is wrong."""
+    store = config.store or str(Path(config.output) / "trials.sqlite")
+
+    def fastest(part: Dataflow, variant: str) -> GirSchedule:
+        session = Session(Task(part, hardware, backend, "gir"), Budget(trials=trials), store)
+        graph: GirGraph = session.graph  # type: ignore[assignment]
+        chosen: list[Any] = [graph.schedule(row) for row in ranked(graph, variant)[:trials]]
+        session.measure(chosen)
+        if session.best is None:
+            raise RuntimeError(f"{part}: no program of {variant!r} ran well in {trials} trials: {session.first_error}")
+        return session.best[0]  # type: ignore[return-value]
+
+    drawn = random_inputs(op, np.random.default_rng(0))
+    inputs = [placed(array, 0) for array in drawn]
+    chosen = {name: fastest(op, name) for name in WITHIN}
+    alike = {name: next(one for one in WITHIN if chosen[one] == schedule) for name, schedule in chosen.items()}
+    calls = {name: _bound(op, chosen[name], hardware, inputs) for name, first in alike.items() if first == name}
+    chain = chain_of(op)
+    if len(chain.parts) > 1:
+        calls[APART] = _chained(chain, {part: fastest(part, FULL) for part in chain.parts}, hardware, inputs)
+    if faults := wrong(op, drawn, Ways(calls)):
+        raise RuntimeError(f"{op}: {faults}")
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            samples[name].append(seconds(call))
+    for name in VARIANTS:  # of one program, or of one node, there is one time
+        samples.setdefault(name, samples[alike.get(name, FULL)])
+    slowdown: dict[str, Interval] = {name: ratio(samples[name], samples[FULL]) for name in VARIANTS}
+    spent = {name: interval(found) for name, found in samples.items()}
+    return {"seconds": spent, "slowdown": slowdown, "schedules": {name: str(one) for name, one in chosen.items()}}
+
+
+def _bound(op: Dataflow, schedule: GirSchedule, hardware: Hardware, inputs: Sequence[np.ndarray]) -> Callable[[], Any]:
+    """The call of one kernel into outputs that are there."""
+    outputs = [aligned(value.shape, np.dtype(np.float32)) for value in op.outputs]
+    bound = codegen.build(op, schedule, hardware).bind(*inputs, *outputs)
+
+    def call() -> list[np.ndarray]:
+        bound()
+        return outputs
+
+    return call
+
+
+def _chained(
+    chain: Chain, schedules: Mapping[Dataflow, GirSchedule], hardware: Hardware, inputs: Sequence[np.ndarray]
+) -> Callable[[], Any]:
+    """The call of all nodes' kernels."""
+    return chain.bound({part: codegen.build(part, one, hardware) for part, one in schedules.items()}, inputs)
+
+
+# Both
+
+
+def _table(title: str, stamp: Stamp, found: Sequence[tuple[str, float, list[float]]], notes: tuple[str, ...]) -> Table:
+    """A row for each operator and one of geometric means; `found` are (operator, seconds of all steps, slowdowns)."""
+    rows: list[tuple[Cell, ...]] = [(op, seconds_text(spent), *slower) for op, spent, slower in found]
+    means = np.exp(np.mean(np.log([slower for _, _, slower in found]), axis=0))
+    rows.append((f"geometric mean of {len(found)}", None, *(float(mean) for mean in means)))
+    said = (
+        *notes,
+        f"{APART}: each node, a line of the operator's text, is a kernel of its own, found like the others; {DRAM}: what several "
+        f"passes read is loaded again, or ends its kernel where it is computed; {TEMPLATE}: every operator is made of vectors as "
+        f"wide as there are, one a step, of one row, {_STEPS} rows a task, stored plainly. An operator of one node, or of which "
+        "nothing crosses passes, is the same without that step.",
+        "The suite is a stand-in. " + source(),
+        "Published: whether the paper has an ablation, and of what, is not known to us.",
+    )
+    return Table(title, stamp, ("operator", f"time, {FULL}", *VARIANTS), tuple(rows), said)

@@ -1,0 +1,108 @@
+"""Lines of `suite=fused` beside what IntelliGen's abstract says, and Ansor's NRM, which is one of the suite's operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from experiments.benches.fused import ratios
+from experiments.common.journal import read_rows
+from experiments.common.settings import ROOT
+from experiments.sheets.cells import factor
+from experiments.tables.table import Cell, Stamp, Table
+from gensor_gym.dataflow.table import source
+
+LINES = ROOT / "results" / "host" / "fused_intel_one_thread.jsonl"
+"""Those that come with the repository."""
+PUBLISHED = {"NVIDIA GPU": (1.28, 1.97), "AMD GPU": (1.23, 2.93), "Cambricon MLU": (2.31, 16.91)}
+"""Machine -> speed-up over "current most performant frameworks" (on average, at most): the abstract's, which names no more."""
+_NRM = "nrm/"
+Row = dict[str, Any]
+
+
+def tables(path: Path, limit: int | None) -> list[Table]:
+    """The suite and Ansor's NRM of the lines of a file; ValueError where it holds no operator that was timed beside others."""
+    lines = list(read_rows(path))
+    timed = [row for row in lines if row.get("kind") == "operator" and ratios.HEADLINE in row]
+    machines = [row for row in lines if row.get("kind") == "machine"]
+    if not timed or len(machines) != 1:
+        raise ValueError(f"{path}: expected lines of one run of `python -m experiments.bench suite=fused` with its peers")
+    conditions = _conditions(machines[0], timed)
+    norms = [row for row in timed if str(row["id"]).startswith(_NRM)]
+    found = [_suite(timed[:limit], conditions)]
+    return [*found, _norms(norms[:limit], conditions)] if norms else found
+
+
+def _conditions(machine: Row, timed: Sequence[Row]) -> str:
+    """How our numbers came about."""
+    threads, versions = machine["threads"], ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    return (
+        f"Ours: {machine['processor']}, {threads} thread{'s' * (threads > 1)}, {machine['date'][:10]}, float32; {versions}. "
+        f"Best of {timed[0]['trials']} programs measured, then {machine['rounds']} rounds in turns, a process for each library, "
+        "over the fastest of torch eager, torch.compile and ONNX Runtime; in brackets 95 % intervals."
+    )
+
+
+def _suite(timed: Sequence[Row], conditions: str) -> Table:
+    """A row for each operator, the slowest against its peer first; then means and the most, beside the published."""
+    ordered = sorted(timed, key=lambda row: float(row[ratios.HEADLINE]["median"]))
+    rows: list[tuple[Cell, ...]] = [
+        (row["operator"], factor(row[ratios.HEADLINE]).text, row["best"], factor(row[ratios.HEADLINE_INNER]).text,
+         row["bytes_per_second"] / 1e9, None)
+        for row in ordered
+    ]  # fmt: skip
+    whole = ratios.overall(timed)
+    average, most = (", ".join(f"{name} {found[place]:g}" for name, found in PUBLISHED.items()) for place in (0, 1))
+    ours, inner = ([float(row[name]["median"]) for row in timed] for name in (ratios.HEADLINE, ratios.HEADLINE_INNER))
+    geometric, geometric_inner = (factor(whole[name]).text for name in (ratios.HEADLINE, ratios.HEADLINE_INNER))
+    rows += [
+        (f"geometric mean of {len(timed)}", geometric, None, geometric_inner, None, average),
+        ("arithmetic mean", fmean(ours), None, fmean(inner), None, average),
+        ("at most", max(ours), None, max(inner), None, most),
+    ]
+    columns = (
+        "operator", "over the fastest library, ours", "which", "without torch.compile's calls, ours", "GB/s, ours", "published",
+    )  # fmt: skip
+    notes = (
+        conditions,
+        "The suite is a stand-in. " + source(),
+        "Published: averages and the most of the abstract of arXiv 2307.04995, on GPUs and an MLU that it does not name, over "
+        "frameworks, operators and shapes that are not public. Which mean was taken is not said, so both stand here.",
+        "Rows do not compare with anything published; means compare as ratios over libraries on another kind of machine. What "
+        "differs: one thread of a CPU, where a value kept between passes lies in a cache anyway, so that placement is worth less "
+        "than on a GPU, and calls that take microseconds, of which what a framework adds is a large share.",
+    )
+    return Table("IntelliGen: a stand-in for its operators", Stamp.REPLICATED, columns, tuple(rows), notes)
+
+
+def _norms(timed: Sequence[Row], conditions: str) -> Table:
+    """Ansor's matrix norm as a whole: squares, their sum and its root in one kernel."""
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (
+            row["operator"], row["schedule"], row["bytes_per_second"] / 1e9,
+            *(_seconds(row, name) for name in ("ours", "eager", "inductor", "onnxruntime")), factor(row[ratios.HEADLINE]).text,
+            "Ansor",
+        )
+        for row in timed
+    )  # fmt: skip
+    columns = (
+        "operator", "schedule", "GB/s, ours", "us, ours", "torch eager", "torch.compile", "ONNX Runtime",
+        "over the fastest, ours", "best, published",
+    )  # fmt: skip
+    notes = (
+        conditions,
+        "Table `ansor` has NRM as the sum alone: one loop nest says no more. Here is all of it, at batch 1; 4096^2 is ours.",
+        "Published (Ansor, figure 6): Intel CPU with 18 cores, against PyTorch, Halide's auto-scheduler, FlexTensor and AutoTVM; "
+        "Ansor is best in class NRM, by a reduction in parallel. The bars' numbers are in an image and not at hand.",
+        "One thread: nothing here says how the sum of one long row would be shared between cores.",
+    )
+    return Table("Ansor's NRM as a whole", Stamp.REPLICATED, columns, rows, notes)
+
+
+def _seconds(row: Row, name: str) -> float | None:
+    """Microseconds of a library in the form that counts, or the nearest that it has."""
+    ways = row["times"].get(name, {})
+    found = ways.get(row["counts"], ways.get("called"))
+    return None if found is None else float(found["median"]) * 1e6

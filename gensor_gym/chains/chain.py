@@ -1,0 +1,250 @@
+"""The structure of a chain: a product, a row nest over its rows, and a product that adds up along the nest's columns.
+
+Found by axes alone: an axis that both reads and the output step along is the batch, one of the left read and the output the
+rows, one of the right read and the output the columns, one of both reads is added up. No name is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from gensor_gym.chains.strided import Strided, read_views, refined, written_view
+from gensor_gym.dataflow.expressions import Call, Constant, Expression
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.nodes import Contract, Map, Node, Value
+from gensor_gym.gir.nest import Access, Cell, RowNest, row_nest
+from gensor_gym.operators.types import Operator
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix for each element of the batch, in a tensor; strides in elements."""
+
+    tensor: str
+    offset: int
+    batch: tuple[int, ...]
+    row: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Product:
+    """Extents of C[rows, columns] = A[rows, inner] * B[inner, columns]."""
+
+    rows: int
+    columns: int
+    inner: int
+
+    @property
+    def flops(self) -> int:
+        """Of one element of the batch."""
+        return 2 * self.rows * self.columns * self.inner
+
+
+@dataclass(frozen=True)
+class Chain:
+    """out = nest(left * first) * second for each element of the batch."""
+
+    graph: Dataflow
+    batch: tuple[int, ...]
+    """Extents, the outermost first."""
+    products: tuple[Product, Product]
+    left: Matrix
+    first: Matrix
+    second: Matrix
+    out: Matrix
+    scores: str
+    """The first product's value, which the nest reads."""
+    weights: str
+    """The nest's value, which the second product reads; `scores` where there is no nest."""
+    middle: RowNest | None
+    """Over all rows of all elements of the batch; its columns are those of the first product."""
+
+    @property
+    def rows(self) -> int:
+        """Of one element of the batch."""
+        return self.products[0].rows
+
+    @property
+    def columns(self) -> int:
+        """Of the scores."""
+        return self.products[0].columns
+
+    @cached_property
+    def elements(self) -> int:
+        """Of the batch."""
+        found = 1
+        for extent in self.batch:
+            found *= extent
+        return found
+
+    def nest_of_pitch(self, pitch: int) -> RowNest:
+        """The nest where rows of scores and weights lie `pitch` elements apart; ValueError without a nest."""
+        if self.middle is None:
+            raise ValueError(f"{self.graph.name}: there is nothing between the products")
+
+        def moved(access: Access) -> Access:
+            return replace(access, rows=tuple(step // self.columns * pitch for step in access.rows))
+
+        def placed(cell: Cell) -> Cell:
+            here = isinstance(cell.made, Access) and cell.made.tensor == self.scores
+            return replace(cell, made=moved(cell.made)) if here and isinstance(cell.made, Access) else cell
+
+        stores = tuple((name, moved(access)) for name, access in self.middle.stores)
+        return replace(self.middle, cells=tuple(map(placed, self.middle.cells)), stores=stores)
+
+
+def is_chain(graph: Dataflow) -> bool:
+    """Whether a graph has the products of a chain; `chain_of` says what else it takes."""
+    return sum(isinstance(node, Contract) and node.operator.body == "multiply_add" for _, node in graph.nodes) == 2
+
+
+def chain_of(graph: Dataflow) -> Chain:
+    """The chain that a graph is; ValueError says what of it is none."""
+    nodes, views = dict(graph.nodes), read_views(graph)
+    products = [(name, node) for name, node in graph.nodes if isinstance(node, Contract)]
+    result, out = written_view(graph)
+    if len(products) != 2 or products[1][0] != result:
+        raise ValueError(f"{graph.name}: {len(products)} products, expected two, the second of which is the output")
+    (scores, one), (_, other) = products
+    weights = other.sources[0]
+    inside = list(_between(graph, nodes, weights, scores))
+    for name in (*one.sources, other.sources[1]):
+        if name not in views:
+            raise ValueError(f"{graph.name}: a product reads {name}, expected an input or what strides say of one")
+    _check_all_used(graph, nodes, [*inside, scores, result], [*one.sources, *other.sources[1:]], result)
+    shapes = _shape_of(one.operator), _shape_of(other.operator)
+    if shapes[0].rows != shapes[1].rows or shapes[0].columns != shapes[1].inner:
+        raise ValueError(f"{graph.name}: {result} does not add up along columns of {scores}")
+    read = [views[name] for name in (*one.sources, other.sources[1])]
+    batched = [_Batched.of(view, graph.name) for view in (*read, out)]
+    if batched[-1].column > 1:
+        raise ValueError(f"{graph.name}: columns of {result} are written {batched[-1].column} apart, expected side by side")
+    cut = refined([one.batch for one in batched])
+    if cut is None:
+        raise ValueError(f"{graph.name}: the products' batches lie in orders that no common axes can say")
+    extents, strides = cut
+    a, b, v, to = (one.matrix(steps) for one, steps in zip(batched, strides, strict=True))
+    middle = _nest(graph, nodes, inside, scores, weights) if inside else None
+    found = Chain(graph, extents, shapes, a, b, v, to, scores, weights, middle)
+    _check_nest(found)
+    return found
+
+
+@dataclass(frozen=True)
+class _Batched:
+    """A view of [batch, rows, columns]."""
+
+    view: Strided
+    batch: tuple[tuple[int, int], ...]
+    row: int
+    column: int
+
+    @classmethod
+    def of(cls, view: Strided, name: str) -> _Batched:
+        """ValueError where rows or columns have no stride of their own."""
+        *batch, rows, columns = view.axes
+        if len(rows) > 1 or len(columns) > 1:
+            raise ValueError(f"{name}: rows or columns of {view.tensor} have no one stride")
+        steps = [axis[0][1] if axis else 0 for axis in (rows, columns)]
+        return cls(view, batch[0] if batch else (), *steps)
+
+    def matrix(self, batch: tuple[int, ...]) -> Matrix:
+        """With the strides of the batch's common parts."""
+        return Matrix(self.view.tensor, self.view.offset, batch, self.row, self.column)
+
+
+def _shape_of(op: Operator) -> Product:
+    """Extents of a plain product [batch,] rows x columns; ValueError for any other operator."""
+    plain = op.body == "multiply_add" and op.divisor == 1 and len(op.reads) == 2 and len(op.reduce) == 1
+    accesses = (*op.reads, op.write)
+    steps = [tuple(next((a for a, c in enumerate(row) if c), -1) for row in access.coefficients) for access in accesses]
+    for ranks in (2, 3):
+        batch = () if ranks == 2 else (0,)
+        rows, columns, inner = (len(batch) + place for place in range(3))
+        wanted = [(*batch, rows, inner), (*batch, inner, columns), (*batch, rows, columns)]
+        if plain and len(op.axes) == ranks + 1 and steps == wanted and all(_is_whole(access) for access in accesses):
+            return Product(op.extents[rows], op.extents[columns], op.extents[inner])
+    raise ValueError(f"{op}: expected a product of matrices, or of one for each element of a batch")
+
+
+def _is_whole(access: object) -> bool:
+    """Whether every dimension is one axis, from its start."""
+    rows, offset = access.coefficients, access.offset  # type: ignore[attr-defined]
+    return all(sum(row) == 1 for row in rows) and not any(offset)
+
+
+def _between(graph: Dataflow, nodes: dict[str, Node], name: str, first: str) -> Iterator[str]:
+    """Nodes that make `name` of the first product, in the order of the graph."""
+    wanted, waiting = set(), [name]
+    while waiting:
+        one = waiting.pop()
+        if one in wanted or one == first or one not in nodes:
+            continue
+        wanted.add(one)
+        waiting += nodes[one].inputs
+    if first != name and first not in {source for one in wanted for source in nodes[one].inputs}:
+        raise ValueError(f"{graph.name}: {name} is not made of {first}, expected a product that reads the other on its left")
+    return (one for one, _ in graph.nodes if one in wanted)
+
+
+def _check_all_used(graph: Dataflow, nodes: dict[str, Node], known: list[str], reads: list[str], result: str) -> None:
+    """ValueError for a node that is neither in the nest, nor a product, nor moves what these read or write."""
+    seen = set(known)
+    waiting = [*reads, *graph.returns]
+    while waiting:
+        name = waiting.pop()
+        if name in nodes and name not in seen:
+            seen.add(name)
+            waiting += nodes[name].inputs
+    if strangers := [name for name in nodes if name not in seen]:
+        raise ValueError(f"{graph.name}: {strangers[0]} belongs to no part of a chain of products")
+
+
+def _nest(graph: Dataflow, nodes: dict[str, Node], inside: list[str], scores: str, weights: str) -> RowNest:
+    """What lies between the products, as a graph of its own."""
+    values = graph.values
+    read = dict.fromkeys(one for name in inside for one in nodes[name].inputs if one not in inside)
+    inputs = tuple(Value(name, values[name].shape, values[name].dtype) for name in read)
+    return row_nest(Dataflow("middle", inputs, tuple((name, _multiplied(nodes[name])) for name in inside), (weights,)))
+
+
+def _multiplied(node: Node) -> Node:
+    """A map without quotients by numbers: a product with the inverse takes a tenth, and is within what a quotient may be off."""
+    return Map(_inverted(node.expression)) if isinstance(node, Map) else node
+
+
+def _inverted(expression: Expression) -> Expression:
+    if not isinstance(expression, Call):
+        return expression
+    parts = tuple(map(_inverted, expression.arguments))
+    if expression.function == "divide" and isinstance(by := parts[1], Constant) and 2.0**-64 < abs(by.value) < 2.0**64:
+        return Call("multiply", (parts[0], Constant(1.0 / by.value)))
+    return Call(expression.function, parts)
+
+
+def _check_nest(chain: Chain) -> None:
+    """ValueError unless the nest goes row by row through scores, once each, and leaves weights where they are."""
+    nest, name = chain.middle, chain.graph.name
+    if nest is None:
+        return
+    if nest.columns != chain.columns or nest.rows != chain.elements * chain.rows:
+        raise ValueError(
+            f"{name}: rows of {nest.columns} between the products, expected {chain.elements * chain.rows} of {chain.columns}"
+        )
+    steps: list[int] = []
+    step = nest.columns
+    for extent in reversed(nest.row_extents):
+        steps.insert(0, step)
+        step *= extent
+    loads = [cell.made for cell in nest.cells if isinstance(cell.made, Access) and cell.made.tensor == chain.scores]
+    stores = [access for _, access in nest.stores]
+    for access in (*loads, *stores):
+        beside = access.column == 1 or chain.columns == 1
+        rows = zip(nest.row_extents, access.rows, steps, strict=True)
+        if access.offset or not beside or any(extent > 1 and found != wanted for extent, found, wanted in rows):
+            raise ValueError(f"{name}: {access.tensor} is not gone through row by row between the products")
+    if len(loads) != 1 or len(stores) != 1:
+        raise ValueError(f"{name}: scores are read as {len(loads)} values, weights written in {len(stores)} parts, expected one")

@@ -1,0 +1,175 @@
+"""Rules and analytic model of chains on a CPU, for many schedules at once.
+
+Cycles of both products by instruction (two multiply-adds and two loads a cycle, four cycles until a sum can be added to again),
+of the nest by the profile of fused operators, of copies by element; or the bytes of the tensors, whichever takes longer. The
+form is our own.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from gensor_gym.chains.chain import Chain, Matrix, Product
+from gensor_gym.chains.room import LINE, Room, is_copied, pitch_of, placement
+from gensor_gym.chains.schedule import FIELD_INDEX, FIELDS
+from gensor_gym.gir.model import GirModel
+from gensor_gym.gir.schedule import make_schedule
+from gensor_gym.hardware.types import Hardware
+
+TERMS = ("launch", "first", "nest", "second", "copies", "memory")
+"""Parts of the latency in seconds."""
+_VALUES = {field.name: np.array(field.values) for field in FIELDS}
+_LATENCY, _STORE, _CALL, _STEP, _NEAR, _FAR, _COPY, _TURN = 4.0, 1.0, 12.0, 1.0, 24.0, 26.0, 0.12, 0.15
+"""Cycles of a multiply-add's result, of a store, of a register tile's call, of a step of a sum beside its multiply-adds; bytes a
+cycle from the second-level cache; cycles until a row comes from beyond; those of an element that is copied, and of one turned."""
+_WAY = 4096
+"""Bytes after which addresses meet in the same set of the first-level cache."""
+_SPARE = 1
+"""Registers beside the tile and a row of the right operand: the number that is multiplied by."""
+
+Columns = dict[str, np.ndarray]
+
+
+def columns_of(rows: np.ndarray) -> Columns:
+    """Values of every field of rows int32 [B, ROW], int64 [B] each."""
+    return {name: _VALUES[name][rows[:, place]] for name, place in FIELD_INDEX.items()}
+
+
+@dataclass(frozen=True)
+class ChainModel:
+    """The limits and the model of one chain on one machine."""
+
+    chain: Chain
+    hardware: Hardware
+
+    def fits(self, rows: np.ndarray) -> np.ndarray:
+        """Which rows int32 [B, ROW] are legal, bool [B]: registers, a thread's caches, no value larger than of use."""
+        header, chain = columns_of(rows), self.chain
+        fitting = header["vector"] <= self.hardware.lanes
+        for name, product in zip(("first", "second"), chain.products, strict=True):
+            vectors = header[name]
+            fitting &= header["height"] * vectors + vectors + _SPARE <= self.hardware.vector_registers
+            fitting &= (vectors == 1) | ((vectors - 1) * header["vector"] < product.columns)
+        fitting &= (header["height"] == 1) | (header["height"] <= header["block"])
+        fitting &= (header["block"] == 1) | (_below("block", header["block"]) < chain.rows)
+        fitting &= (header["loop"] == 1) | (_below("loop", header["loop"]) * header["block"] < chain.rows)
+        fitting &= (header["depth"] == 0) | (header["depth"] < max(one.inner for one in chain.products))
+        fitting &= (header["rows"] <= header["block"]) & ((header["copy"] == 0) | (not self._always))
+        wide = header["tile"] * header["vector"]
+        fitting &= (header["tile"] == 1) | (wide // 2 < chain.columns)
+        if chain.middle is None:
+            fitting &= (header["rows"] == 1) & (header["tile"] == 1)
+        return fitting & (4 * self._unit(header) <= self.hardware.level("l2").capacity)
+
+    @property
+    def _always(self) -> bool:
+        """Whether both right operands are copied however they are scheduled."""
+        return is_copied(self.chain.first, False) and is_copied(self.chain.second, False)
+
+    def _unit(self, header: Columns) -> np.ndarray:
+        """Elements of a thread's scratch: `Room.unit`, or a little more."""
+        found = header["block"] * pitch_of(self.chain) + header["rows"] * self._kept
+        for matrix, product, name in self._rights:
+            width = header[name] * header["vector"]
+            whole = product.inner * (-(-product.columns // width) * width) + LINE
+            found = found + np.where(_copied(matrix, header), whole, 0)
+        return found + LINE
+
+    @property
+    def _rights(self) -> tuple[tuple[Matrix, Product, str], ...]:
+        chain = self.chain
+        return ((chain.first, chain.products[0], "first"), (chain.second, chain.products[1], "second"))
+
+    @cached_property
+    def _kept(self) -> int:
+        """Elements of a row of the nest's buffers."""
+        return Room(self.chain, 0, (1, 1), (False, False), 1).unit
+
+    def terms(self, rows: np.ndarray) -> np.ndarray:
+        """Seconds of every term of rows int32 [B, ROW], float64 [B, 1 + len(TERMS)], their total first."""
+        header, chain = columns_of(rows), self.chain
+        block = np.minimum(header["block"], chain.rows)
+        of_task = np.minimum(block * header["loop"], chain.rows)
+        tasks = chain.elements * -(-chain.rows // of_task)
+        threads = np.minimum(tasks, self.hardware.units)
+        share = -(-tasks // threads) * of_task / self.hardware.clock
+        found = {name: np.zeros(len(rows)) for name in TERMS}
+        for (matrix, product, name), stores in zip(self._rights, (1.0, 2.0), strict=True):
+            found[name] = share * self._product(header, matrix, product, name, stores)
+            pace = _TURN if matrix.row == 1 else _COPY
+            copied = np.where(_copied(matrix, header), product.inner * product.columns * pace, 0.0)
+            found["copies"] += share / of_task * copied
+        found["nest"] = share * self._nest(header)
+        found["launch"] = np.where(tasks > 1, self.hardware.launch_overhead, 0.0)
+        found["memory"] = np.full(len(rows), chain.graph.compulsory_bytes / self.hardware.memory[-1].bandwidth)
+        busy = sum(found[name] for name in ("first", "second", "nest", "copies"))
+        whole = found["launch"] + np.maximum(busy, found["memory"]) + 0.3 * np.minimum(busy, found["memory"])
+        return np.stack([whole, *(found[name] for name in TERMS)], axis=1)
+
+    def _product(self, header: Columns, matrix: Matrix, product: Product, name: str, stores: float) -> np.ndarray:
+        """Cycles of a row."""
+        height, vectors, width = header["height"], header[name], header["vector"]
+        depth = np.where((header["depth"] == 0) | (header["depth"] > product.inner), product.inner, header["depth"])
+        side = height * vectors
+        step = np.maximum(np.maximum(side / 2, (height + vectors) / 2), _LATENCY) + _STEP
+        far = self._waiting(header, matrix, depth, 4 * vectors * width)
+        parts = -(-product.inner // depth)
+        stored = side * _STORE * stores * (2 * parts - 1)
+        cycles = product.inner * np.maximum(step, far) + stored + _CALL * parts
+        tiles = product.columns / width / vectors
+        last = -(-product.columns // (width * vectors)) - tiles  # what is left takes as long as its vectors, or as a sum waits
+        blocks = -(-header["block"] // height) * height / header["block"]
+        return cycles * (tiles + 0.5 * last) / height * blocks
+
+    def _waiting(self, header: Columns, matrix: Matrix, depth: np.ndarray, row: np.ndarray) -> np.ndarray:
+        """Cycles of a step until a row of so many bytes of the right operand has come.
+
+        Rows that lie a power of two apart meet in few sets of a cache: of it only a share is of use.
+        """
+        apart = math.gcd(4 * matrix.row, _WAY) or _WAY
+        share = np.where(_copied(matrix, header), 1.0, np.minimum(1.0, row / apart))
+        near = depth * row > 0.75 * share * self.hardware.level("l1").capacity
+        far = depth * row > 0.75 * share * self.hardware.level("l2").capacity
+        found: np.ndarray = np.where(far, _FAR, np.where(near, row / _NEAR, 0.0))
+        return found
+
+    def _nest(self, header: Columns) -> np.ndarray:
+        """Cycles of a row between the products, by the model of fused operators where its rows lie in a near cache."""
+        found = np.zeros(len(header["rows"]))
+        if self.chain.middle is None:
+            return found
+        for key in {*zip(*(header[name].tolist() for name in ("vector", "rows", "tile")), strict=True)}:
+            chosen = np.all([header[name] == value for name, value in zip(("vector", "rows", "tile"), key, strict=True)], axis=0)
+            found[chosen] = self._cycles_of(key)
+        return found
+
+    @cached_property
+    def _known(self) -> dict[tuple[int, int, int], float]:
+        return {}
+
+    def _cycles_of(self, key: tuple[int, int, int]) -> float:
+        """Cycles of a row under (vector, rows, tile)."""
+        if key not in self._known:
+            nest = self.chain.middle
+            assert nest is not None
+            schedule = make_schedule(dict(zip(("vector", "rows", "tile"), key, strict=True)), placement(nest))
+            terms = GirModel(nest, self.hardware).terms(schedule.row[None])[0]
+            busy = float(sum(terms[2:6]))  # arithmetic, chains, rows, spilling
+            share = math.ceil(nest.rows / self.hardware.units)
+            self._known[key] = busy * self.hardware.clock / share
+        return self._known[key]
+
+
+def _copied(matrix: Matrix, header: Columns) -> np.ndarray:
+    return (header["copy"] == 1) | is_copied(matrix, False)
+
+
+def _below(name: str, values: np.ndarray) -> np.ndarray:
+    """The value before each one of a field."""
+    known = _VALUES[name]
+    found: np.ndarray = known[np.maximum(np.searchsorted(known, values) - 1, 0)]
+    return found

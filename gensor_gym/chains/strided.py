@@ -1,0 +1,147 @@
+"""Where the elements of a value lie in a tensor after transpositions, slices and reshapes, none of which then moves anything.
+
+An axis may step through a tensor in several ways at once, as one axis of all heads of a batch does: it is made of parts, each
+with an extent and a stride, the outermost first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.nodes import Node, Reshape, Shape, Slice, Transpose
+
+Part = tuple[int, int]
+"""(extent, stride in elements)."""
+Axis = tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Strided:
+    """Element (i, j, ..) lies at `offset` plus what the axes add."""
+
+    tensor: str
+    offset: int
+    axes: tuple[Axis, ...]
+
+    def permuted(self, order: Sequence[int]) -> Strided:
+        """Axis i is axis `order[i]` of this one."""
+        return Strided(self.tensor, self.offset, tuple(self.axes[axis] for axis in order))
+
+    def part(self, axis: int, start: int, stop: int) -> Strided | None:
+        """Some neighbours along an axis; None where that is not one range of its outermost part."""
+        (extent, stride), *inner = self.axes[axis] or ((1, 0),)
+        step = math.prod(size for size, _ in inner)
+        if start % step or stop % step:
+            return None
+        kept = merged(((stop - start) // step, stride), *inner)
+        axes = (*self.axes[:axis], kept, *self.axes[axis + 1 :])
+        return Strided(self.tensor, self.offset + start // step * stride, axes)
+
+    def reshaped(self, to: Shape) -> Strided | None:
+        """The same elements in the same order; None where a part would have to be cut unevenly."""
+        left = [part for axis in self.axes for part in axis]
+        axes = [_taken(left, extent) for extent in reversed(to)]
+        if None in axes:
+            return None
+        return Strided(self.tensor, self.offset, tuple(axis for axis in reversed(axes) if axis is not None))
+
+
+def merged(*parts: Part) -> Axis:
+    """The same steps in as few parts as can be; parts of extent 1 step nowhere."""
+    found: list[Part] = []
+    for extent, stride in parts:
+        if extent == 1:
+            continue
+        if found and found[-1][1] == stride * extent:
+            found[-1] = (found[-1][0] * extent, stride)
+        else:
+            found.append((extent, stride))
+    return tuple(found)
+
+
+def _taken(left: list[Part], extent: int) -> Axis | None:
+    """The innermost parts of so many elements, which `left` loses; None where a part has no such share."""
+    found: list[Part] = []
+    while extent > 1:
+        if not left:
+            return None
+        size, stride = left.pop()
+        share = math.gcd(size, extent)
+        if share not in (size, extent):
+            return None
+        if share < size:
+            left.append((size // share, stride * share))
+        found.insert(0, (share, stride))
+        extent //= share
+    return merged(*found)
+
+
+def dense(tensor: str, shape: Shape) -> Strided:
+    """All elements of a row-major tensor."""
+    return Strided(tensor, 0, tuple(merged((extent, math.prod(shape[axis + 1 :]))) for axis, extent in enumerate(shape)))
+
+
+def read_views(graph: Dataflow) -> dict[str, Strided]:
+    """Of every value that is an input, or only moved from one: where its elements lie."""
+    found = {value.name: dense(value.name, value.shape) for value in graph.inputs}
+    for name, node in graph.nodes:
+        source = found.get(node.inputs[0])
+        moved = None if source is None else _moved(source, node)
+        if moved is not None:
+            found[name] = moved
+    return found
+
+
+def _moved(source: Strided, node: Node) -> Strided | None:
+    match node:
+        case Transpose(_, order):
+            return source.permuted(order)
+        case Reshape(_, to):
+            return source.reshaped(to)
+        case Slice(_, axis, start, stop):
+            return source.part(axis, start, stop)
+    return None
+
+
+def written_view(graph: Dataflow) -> tuple[str, Strided]:
+    """(value, where its elements go) of the one output: its own value, or the one that it is moved from.
+
+    ValueError for several outputs, or a move that strides cannot say.
+    """
+    if len(graph.returns) != 1:
+        raise ValueError(f"{graph.name}: {len(graph.returns)} outputs, expected one of a chain of products")
+    (name,), nodes = graph.returns, dict(graph.nodes)
+    found: Strided | None = dense(name, graph.values[name].shape)
+    while found is not None and isinstance(node := nodes.get(name), Transpose | Reshape):
+        shape = graph.values[node.source].shape
+        if isinstance(node, Transpose):
+            found = found.permuted([node.order.index(axis) for axis in range(len(node.order))])
+        else:
+            found = found.reshaped(shape)
+        name = node.source
+    if found is None:
+        raise ValueError(f"{graph.name}: {name} is written in an order that no strides can say")
+    return name, found
+
+
+def refined(axes: Sequence[Axis]) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]] | None:
+    """(extents, strides of each) where axes of one extent are cut into the same parts; None where they cannot be."""
+    left = [list(axis) for axis in axes]
+    extents: list[int] = []
+    strides: list[list[int]] = [[] for _ in axes]
+    while any(left):
+        if not all(left):
+            return None
+        share = min(parts[-1][0] for parts in left)
+        if any(parts[-1][0] % share for parts in left):
+            return None
+        extents.insert(0, share)
+        for parts, found in zip(left, strides, strict=True):
+            size, stride = parts.pop()
+            found.insert(0, stride)
+            if size > share:
+                parts.append((size // share, stride * share))
+    return tuple(extents), tuple(map(tuple, strides))

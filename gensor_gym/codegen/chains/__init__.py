@@ -1,0 +1,1 @@
+"""C for chains of products (`gensor_gym.chains`)."""

@@ -1,0 +1,250 @@
+"""C for a schedule of a chain: tasks of rows of one element of the batch, whose scores stay in a thread's scratch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from gensor_gym.chains.chain import Chain, Matrix
+from gensor_gym.chains.room import Room, ceil_to, is_copied, lowered, pitch_of
+from gensor_gym.chains.schedule import ChainSchedule
+from gensor_gym.codegen.c.codegen import ENTRY, LINE, headers
+from gensor_gym.codegen.c.micro.vectors import prelude
+from gensor_gym.codegen.c.text import Lines, add, linear
+from gensor_gym.codegen.chains.product import Operand, ProductPrinter, fetched
+from gensor_gym.codegen.gir.rows import RowPrinter, RowShape, c_name
+from gensor_gym.codegen.kernel import Kernel, Launch
+from gensor_gym.hardware.types import Hardware
+
+_FLOAT = 4
+
+
+@dataclass(frozen=True)
+class ChainProgram:
+    """A schedule of a chain on a machine."""
+
+    chain: Chain
+    schedule: ChainSchedule
+    hardware: Hardware
+
+    @cached_property
+    def room(self) -> Room:
+        """A thread's scratch."""
+        value, width = self.schedule.value, self.schedule.value("vector")
+        copied = [is_copied(matrix, bool(value("copy"))) for matrix in (self.chain.first, self.chain.second)]
+        widths = value("first") * width, value("second") * width
+        return Room(self.chain, self.block, widths, (copied[0], copied[1]), value("rows"))
+
+    @property
+    def block(self) -> int:
+        """Rows whose scores are kept at a time."""
+        return min(self.schedule.value("block"), self.chain.rows)
+
+    @property
+    def rows_of_task(self) -> int:
+        """Rows that one task goes through."""
+        return self.block * self.schedule.value("loop")
+
+    @property
+    def parts(self) -> int:
+        """Tasks of one element of the batch."""
+        return -(-self.chain.rows // self.rows_of_task)
+
+    @property
+    def blocks(self) -> set[int]:
+        """Rows of blocks that there are."""
+        rest = self.chain.rows % self.block
+        return {self.block, rest} if rest else {self.block}
+
+    @cached_property
+    def products(self) -> tuple[ProductPrinter, ProductPrinter]:
+        """How each is printed."""
+        chain, value, pitch = self.chain, self.schedule.value, pitch_of(self.chain)
+        scores = Operand(pitch, 1, padded=True)
+
+        def printer(name: str, place: int, a: Operand, b: Matrix, c: Operand) -> ProductPrinter:
+            shape = chain.products[place]
+            depth = min(value("depth") or shape.inner, shape.inner)
+            return ProductPrinter(
+                name, shape, value("height"), value(name), value("vector"), depth, self.room.copied[place],
+                a, Operand(b.row, b.column), c,
+            )  # fmt: skip
+
+        left, out = chain.left, chain.out
+        return (
+            printer("first", 0, Operand(left.row, left.column), chain.first, scores),
+            printer("second", 1, scores, chain.second, Operand(out.row, out.column)),
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Of the workspace, with room to align it."""
+        return _FLOAT * self.hardware.units * self.unit + LINE
+
+    @property
+    def unit(self) -> int:
+        """Elements of a thread's scratch."""
+        return ceil_to(self.room.unit, LINE)
+
+
+def generate_chain(program: ChainProgram) -> Kernel:
+    """The C kernel of a schedule."""
+    graph = program.chain.graph
+    parts = [_struct(program)]
+    for product, copied in zip(program.products, program.room.copied, strict=True):
+        parts += product.functions(program.blocks)
+        parts += [product.copy_function()] if copied else []
+    parts += _nest(program)
+    parts += [_block(program, rows) for rows in sorted(program.blocks)]
+    parts += [_task(program), _entry(program)]
+    body = "\n".join(parts)
+    head = (Path(__file__).parents[1] / "runtime" / "runtime.h").read_text()
+    text = prelude(body, "float", "float") + "\n" + body
+    title = f"/* {graph} on {program.hardware.name}: {program.schedule}. */\n"
+    source = "\n".join([title + headers(text) + head, text])
+    return Kernel(graph, "c", program.hardware.arch, source, (Launch(ENTRY),), program.nbytes)
+
+
+def _struct(program: ChainProgram) -> str:
+    """`struct call`: what all tasks share; scores and weights are a thread's own."""
+    chain, lines = program.chain, Lines()
+    with lines.block("struct call"):
+        lines.add(*(f"const float *{c_name(value.name)};" for value in chain.graph.inputs))
+        lines.add(f"float *{c_name(chain.graph.returns[0])};")
+        lines.add(*(f"float *{c_name(name)};" for name in _panels(chain)))
+        lines.add("float *scratch;")
+    return str(lines).rstrip("\n") + ";\n"
+
+
+def _panels(chain: Chain) -> list[str]:
+    """Names of the values that only a block of is kept of, as the nest knows them."""
+    return list(dict.fromkeys([chain.scores, chain.weights])) if chain.middle is not None else []
+
+
+def _nest(program: ChainProgram) -> list[str]:
+    """The functions that do the nest of some rows."""
+    chain = program.chain
+    if chain.middle is None:
+        return []
+    nest = chain.nest_of_pitch(pitch_of(chain))
+    (kernel,) = lowered(chain, nest).kernels
+    value, texts = program.schedule.value, []
+    for rows in sorted(_interleaved(program)):
+        shape = RowShape(rows, value("tile"), value("vector"), streaming=False)
+        texts.append(RowPrinter(nest, kernel, shape, program.room.buffers).function(f"nest_rows{rows}"))
+    return texts
+
+
+def _interleaved(program: ChainProgram) -> set[int]:
+    """How many rows the nest works on together: those of the schedule, and one where a block is no multiple."""
+    rows = program.schedule.value("rows")
+    wanted = {rows if size >= rows else 1 for size in program.blocks}
+    return wanted | ({1} if any(size % rows for size in program.blocks) else set())
+
+
+def _block(program: ChainProgram, rows: int) -> str:
+    """All that is done with one block of rows."""
+    chain, room, lines = program.chain, program.room, Lines()
+    first, second = program.products
+    arguments = "const struct call *const call, float *const scratch, const float *const a, const float *const b"
+    arguments += ", const float *const v, float *const out, const long row"
+    with lines.block(f"static void block_{rows}({arguments})"):
+        lines.add(f"float *const scores = {add('scratch', str(room.scores))};")
+        first.block(lines, rows, "a", "b", "scores")
+        _fetch(lines, program, rows)
+        if chain.middle is None:
+            lines.add("(void)call, (void)row;")
+        else:
+            lines.add("struct call own = *call;")
+            away = f"(uintptr_t)row * {_FLOAT * pitch_of(chain)}"
+            for name in _panels(chain):
+                lines.add(f"own.{c_name(name)} = (float *)((uintptr_t)scores - {away});")
+            together, kept = program.schedule.value("rows"), add("scratch", str(room.kept))
+            whole = rows // together * together
+            for start, end, step in ((0, whole, together), (whole, rows, 1)):
+                if start < end:
+                    lines.add(f"for (long r = {start}; r < {end}; r += {step}) nest_rows{step}(&own, {kept}, row + r);")
+        second.block(lines, rows, "scores", "v", "out")
+    return str(lines)
+
+
+def _fetch(lines: Lines, program: ChainProgram, rows: int) -> None:
+    """What comes while the nest computes: the rows that the next block reads, and those that this one writes."""
+    chain = program.chain
+    for name, matrix, size, ahead in (
+        ("a", chain.left, chain.products[0].inner, rows), ("out", chain.out, chain.products[1].columns, 0),
+    ):  # fmt: skip
+        if matrix.column == 1:
+            place = linear([(matrix.row, "r"), (1, "x")])
+            lines.add(f"for (long r = 0; r < {rows}; r++)")
+            text = fetched(name, ahead * matrix.row, place, writes=name == "out")
+            lines.add(f"    for (long x = 0; x < {size}; x += 16) {text}")
+
+
+def _task(program: ChainProgram) -> str:
+    """One task: where its matrices begin, copies, and block after block."""
+    chain, lines, parts = program.chain, Lines(), program.parts
+    with lines.block("static void run_task(void *context, long index, int thread)"):
+        lines.add("const struct call *const call = context;")
+        lines.add(f"float *const scratch = call->scratch + (long)thread * {program.unit};")
+        lines.add(f"const long element = {f'index / {parts}' if parts > 1 else 'index'};")
+        lines.add(f"const long begin = {f'index % {parts} * {program.rows_of_task}' if parts > 1 else '0'};")
+        lines.add(f"const long end = least(begin + {program.rows_of_task}, {chain.rows});")
+        digits = _digits(lines, chain)
+        given = zip(("a", "b", "v"), (chain.left, chain.first, chain.second), strict=True)
+        for name, matrix in given:
+            lines.add(f"const float *{name} = {_start(matrix, c_name(matrix.tensor), digits)};")
+        lines.add(f"float *const out = {_start(chain.out, c_name(chain.graph.returns[0]), digits)};")
+        places = 0, program.room.copies[0]
+        for name, product, copied, start in zip("bv", program.products, program.room.copied, places, strict=True):
+            if copied:
+                place = add("scratch", str(start))
+                lines.add(f"copy_{product.name}({name}, {place});", f"{name} = {place};")
+        _blocks(lines, program)
+    return str(lines)
+
+
+def _blocks(lines: Lines, program: ChainProgram) -> None:
+    """Whole blocks, then the rows that are left."""
+    chain, block = program.chain, program.block
+    a, out = linear([(chain.left.row, "row")]), linear([(chain.out.row, "row")])
+    given = f"call, scratch, {add('a', a)}, b, v, {add('out', out)}, element * {chain.rows} + row"
+    lines.add("long row = begin;")
+    lines.add(f"for (; row + {block} <= end; row += {block}) block_{block}({given});")
+    if rest := chain.rows % block:
+        lines.add(f"if (row < end) block_{rest}({given});")
+
+
+def _digits(lines: Lines, chain: Chain) -> list[str]:
+    """The numbers of an element along the axes of the batch."""
+    found: list[str] = []
+    below = 1
+    for axis in reversed(range(len(chain.batch))):
+        digit = "element" if below == 1 else f"element / {below}"
+        found.insert(0, f"({digit}) % {chain.batch[axis]}" if axis else digit)
+        below *= chain.batch[axis]
+    for axis, text in enumerate(found):
+        lines.add(f"const long digit{axis} = {text};")
+    return [f"digit{axis}" for axis in range(len(found))]
+
+
+def _start(matrix: Matrix, name: str, digits: list[str]) -> str:
+    """The first element of a matrix."""
+    place = linear(zip(matrix.batch, digits, strict=True), matrix.offset)
+    return add(f"call->{name}", place)
+
+
+def _entry(program: ChainProgram) -> str:
+    """The function that is called from outside."""
+    chain, lines = program.chain, Lines()
+    arguments = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"
+    with lines.block(f"void {ENTRY}({arguments})"):
+        fields = [f".{c_name(value.name)} = inputs[{place}]" for place, value in enumerate(chain.graph.inputs)]
+        fields.append(f".{c_name(chain.graph.returns[0])} = output")
+        lines.add(f"struct call call = {{{', '.join(fields)}}};")
+        lines.add(f"call.scratch = (float *)(((uintptr_t)workspace + {LINE - 1}) & ~(uintptr_t){LINE - 1});")
+        lines.add("struct gg_runtime team = *runtime;")
+        lines.add(f"team.threads = (int)least(team.threads, {program.hardware.units});")
+        lines.add(f"team.parallel(&team, run_task, &call, {chain.elements * program.parts});")
+    return str(lines)

@@ -1,0 +1,213 @@
+"""A product in C: register tiles over a block of rows, and copies of right operands whose rows do not lie side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gensor_gym.chains.chain import Product
+from gensor_gym.codegen.c.text import Lines, add, linear
+
+_UNROLLED = 96
+"""Vector multiply-adds of a loop body, at most."""
+_LINE, _AHEAD = 16, 8
+"""Elements of a line of the cache; rows that copies fetch ahead, since processors see no streams across pages."""
+
+
+def fetched(pointer: str, ahead: int, place: str, writes: bool = False) -> str:
+    """A statement that fetches a line `ahead` elements on, which need not be in any tensor."""
+    at = f"(const void *)((uintptr_t)({pointer}) + {4 * ahead} + 4 * ({place}))"
+    return f"__builtin_prefetch({at}{', 1' if writes else ''});"
+
+
+@dataclass(frozen=True)
+class Operand:
+    """Strides in elements; `padded`: whole vectors may be loaded and stored at the end of a row."""
+
+    row: int
+    column: int
+    padded: bool = False
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Columns of a register tile: vectors side by side, from `start`, `count` such tiles one after another."""
+
+    start: int
+    count: int
+    vectors: int
+    lanes: int
+    """Of the last vector."""
+
+
+@dataclass(frozen=True)
+class ProductPrinter:
+    """C[rows, columns] (+)= A[rows, inner] * B[inner, columns] of a block of rows."""
+
+    name: str
+    shape: Product
+    height: int
+    vectors: int
+    width: int
+    depth: int
+    """Steps of a sum at a time."""
+    copied: bool
+    a: Operand
+    b: Operand
+    """Where B lies, before it is copied."""
+    c: Operand
+
+    @property
+    def wide(self) -> int:
+        """Columns of a whole tile."""
+        return self.vectors * self.width
+
+    @property
+    def carries(self) -> bool:
+        """Whether tiles are added to."""
+        return self.depth < self.shape.inner
+
+    @property
+    def step(self) -> int:
+        """Elements between rows of B as tiles read it."""
+        return self.wide if self.copied else self.b.row
+
+    def strips(self) -> Iterator[Strip]:
+        """Whole tiles first, then what is left."""
+        whole, rest = divmod(self.shape.columns, self.wide)
+        if whole:
+            yield Strip(0, whole, self.vectors, self.width)
+        if rest:
+            vectors = -(-rest // self.width)
+            yield Strip(whole * self.wide, 1, vectors, rest - (vectors - 1) * self.width)
+
+    def heights(self, rows: int) -> list[tuple[int, int, int]]:
+        """(first row, tiles, rows of each) of a block."""
+        whole, rest = divmod(rows, self.height)
+        found = [(0, whole, self.height), (whole * self.height, 1, rest)]
+        return [one for one in found if one[1] and one[2]]
+
+    def functions(self, blocks: set[int]) -> list[str]:
+        """The functions of all register tiles that blocks of so many rows need."""
+        tall = sorted({height for rows in blocks for _, _, height in self.heights(rows)}, reverse=True)
+        return [self._tile(height, strip) for strip in self.strips() for height in tall]
+
+    def _tile_name(self, height: int, strip: Strip) -> str:
+        return f"{self.name}_{height}x{strip.vectors}" + ("" if strip.lanes == self.width else f"_{strip.lanes}")
+
+    def _tile(self, height: int, strip: Strip) -> str:
+        """One register tile over some steps of the sum."""
+        w, lines = self.width, Lines()
+        carried = ", const int carried" if self.carries else ""
+        arguments = f"const float *a, const float *b, float *const c, const long steps{carried}"
+        places = [(r, v) for r in range(height) for v in range(strip.vectors)]
+        with lines.block(f"static void {self._tile_name(height, strip)}({arguments})"):
+            for r in range(height):
+                names = ", ".join(f"s{r}_{v} = splat_{w}(0.0f)" for v in range(strip.vectors))
+                lines.add(f"vec{w} {names};")
+            if self.carries:
+                with lines.block("if (carried)"):
+                    lines.add(*(f"s{r}_{v} = {self._load(self._c(r, v), strip, v, self.c.padded)};" for r, v in places))
+            unroll = max(1, min(4, _UNROLLED // len(places)))
+            lines.add(f"UNROLL({unroll})")
+            with lines.block(f"for (long k = 0; k < steps; k++, a += {self.a.column}, b += {self.step})"):
+                for v in range(strip.vectors):
+                    loaded = self._load(add("b", str(v * w)), strip, v, self.copied or self.b.padded)
+                    lines.add(f"const vec{w} b{v} = hold_{w}({loaded});")
+                for r in range(height):
+                    lines.add(f"const float a{r} = a[{r * self.a.row}];")
+                    lines.add(*(f"s{r}_{v} += a{r} * b{v};" for v in range(strip.vectors)))
+            lines.add(*(self._store(self._c(r, v), f"s{r}_{v}", strip, v) for r, v in places))
+        return str(lines)
+
+    def _c(self, row: int, vector: int) -> str:
+        return add("c", str(row * self.c.row + vector * self.width))
+
+    def _is_cut(self, strip: Strip, vector: int, padded: bool) -> bool:
+        return not padded and vector == strip.vectors - 1 and strip.lanes < self.width
+
+    def _load(self, at: str, strip: Strip, vector: int, padded: bool) -> str:
+        if self._is_cut(strip, vector, padded):
+            return f"load_masked_{self.width}({at}, 0, {strip.lanes}, 0.0f)"
+        return f"load_{self.width}({at})"
+
+    def _store(self, at: str, what: str, strip: Strip, vector: int) -> str:
+        if self._is_cut(strip, vector, self.c.padded):
+            return f"store_masked_{self.width}({at}, 0, {strip.lanes}, {what});"
+        return f"store_{self.width}({at}, {what});"
+
+    def block(self, lines: Lines, rows: int, a: str, b: str, c: str) -> None:
+        """Print the loops over a block's tiles; B's tile stays while all rows go by."""
+        for strip in self.strips():
+            end = strip.start + strip.count * self.wide
+            loop = f"for (long j = {strip.start}; j < {end}; j += {self.wide})"
+            with lines.block(loop if strip.count > 1 else ""):
+                lines.add(*([] if strip.count > 1 else [f"const long j = {strip.start};"]))
+                if not self.carries:
+                    self._rows(lines, rows, strip, (a, b, c), "0", str(self.shape.inner))
+                    continue
+                with lines.block(f"for (long k = 0; k < {self.shape.inner}; k += {self.depth})"):
+                    lines.add(f"const long steps = least({self.depth}, {self.shape.inner} - k);")
+                    self._rows(lines, rows, strip, (a, b, c), "k", "steps")
+
+    def _rows(self, lines: Lines, rows: int, strip: Strip, names: tuple[str, str, str], k: str, steps: str) -> None:
+        """Tiles below one another."""
+        a, b, c = names
+        panel = self.shape.inner if self.copied else 1
+        for start, count, height in self.heights(rows):
+            r = "r" if count > 1 else str(start)
+            places = [
+                linear([(self.a.row, r), (self.a.column, k)]),
+                linear([(panel, "j"), (self.step, k)]),
+                linear([(self.c.row, r), (1, "j")]),
+            ]
+            if count == 1 and start:
+                places[0] = linear([(self.a.column, k)], start * self.a.row)
+                places[2] = linear([(1, "j")], start * self.c.row)
+            given = [add(name, place) for name, place in zip((a, b, c), places, strict=True)]
+            flag = ", k > 0" if self.carries else ""
+            call = f"{self._tile_name(height, strip)}({', '.join(given)}, {steps}{flag});"
+            if count == 1:
+                lines.add(call)
+            else:
+                lines.add(f"for (long r = 0; r < {count * height}; r += {height}) {call}")
+
+    def copy_function(self) -> str:
+        """`copy_NAME`: B as tiles read it, one strip of columns after another, filled up with zeros."""
+        lines = Lines()
+        whole = self.shape.columns // self.wide * self.wide
+        with lines.block(f"static void copy_{self.name}(const float *const source, float *const copy)"):
+            if whole:
+                with lines.block(f"for (long j = 0; j < {whole}; j += {self.wide})"):
+                    self._copy_strip(lines, "j", self.wide)
+            if rest := self.shape.columns - whole:
+                self._copy_strip(lines, str(whole), rest)
+        return str(lines)
+
+    def _copy_strip(self, lines: Lines, j: str, columns: int) -> None:
+        """One strip: rows that lie apart are turned a block at a time, those that lie side by side copied a vector at a time."""
+        start = linear([(self.b.column, j)]) if j == "j" else str(int(j) * self.b.column)
+        place = linear([(self.shape.inner, j)]) if j == "j" else str(int(j) * self.shape.inner)
+        source, copy, width = add("source", start), add("copy", place), self.width
+        whole = columns // width * width if 1 in (self.b.row, self.b.column) else 0
+        if self.b.row == 1:
+            for done in range(0, whole, width):
+                here = add(source, str(done * self.b.column))
+                ahead = fetched(here, width * self.b.column, f"x * {self.b.column} + k")
+                lines.add(f"for (long x = 0; x < {width}; x++)")
+                lines.add(f"    for (long k = 0; k < {self.shape.inner}; k += {_LINE}) {ahead}")
+                given = f"{here}, {self.b.column}, {add(copy, str(done))}"
+                lines.add(f"copy_columns_{width}({given}, {self.shape.inner}, {self.wide});")
+        if whole == self.wide and self.b.row == 1:
+            return
+        with lines.block(f"for (long k = 0; k < {self.shape.inner}; k++)"):
+            lines.add(f"const float *const from = {add(source, linear([(self.b.row, 'k')]))};")
+            lines.add(f"float *const to = {add(copy, linear([(self.wide, 'k')]))};")
+            for done in range(0, whole if self.b.row != 1 else 0, _LINE):
+                lines.add(fetched("from", _AHEAD * self.b.row, str(done)))
+            for done in range(0, whole if self.b.row != 1 else 0, width):
+                lines.add(f"store_{width}({add('to', str(done))}, load_{width}({add('from', str(done))}));")
+            if whole < self.wide:
+                value = f"from[{linear([(self.b.column, 'x')])}]"
+                value = value if columns == self.wide else f"x < {columns} ? {value} : 0.0f"
+                lines.add(f"for (long x = {whole}; x < {self.wide}; x++) to[x] = {value};")

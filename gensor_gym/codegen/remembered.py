@@ -1,0 +1,85 @@
+"""Kernels whose text was generated on this machine before: a program that is used again is neither checked nor written anew.
+
+Texts lie in this user's cache under a hash of computation, schedule, machine and all of this package's sources: sources that
+write another text do not find them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from gensor_gym.cache.folders import private_dir
+from gensor_gym.cache.owned import read_own
+from gensor_gym.codegen import targets
+from gensor_gym.codegen.build import BuiltKernel, build
+from gensor_gym.codegen.kernel import Kernel, Launch
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.files import write_whole
+from gensor_gym.foreign import parse_object
+from gensor_gym.gir.schedule import GirSchedule
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.types import Operator
+
+FOLDER = "texts"
+_KEPT = ("language", "arch", "source", "workspace_bytes", "prepares")
+"""Fields of a kernel that stand in its file beside its launches."""
+
+
+def remembered(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> BuiltKernel:
+    """As `build`, compiled; the text is looked up where it was written before.
+
+    Texts of GPUs are not kept. ValueError and CompileError as of those.
+    """
+    path = private_dir(FOLDER) / f"{_key(op, schedule, hw)}.json"
+    kernel = _read(path, op)
+    if kernel is None:
+        made = build(op, schedule, hw)
+        kernel = BuiltKernel(**{field.name: getattr(made, field.name) for field in dataclasses.fields(made)})
+        if not kernel.maps and kernel.language == "c":
+            write_whole(path, _text(kernel).encode(), 0o600)
+    targets.get(kernel.language).prepare(kernel)
+    return kernel
+
+
+def _key(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
+    """All that a text follows from. Operators and graphs by what they are: a name may come to mean something else."""
+    parts = [_sources(), repr(op), str(schedule), repr(hw)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@functools.cache
+def _sources() -> str:
+    """A hash of the package's own files."""
+    folder = Path(__file__).parents[1]
+    files = sorted(path for kind in ("*.py", "*.c", "*.h") for path in folder.rglob(kind))
+    found = hashlib.sha256()
+    for path in files:
+        found.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
+    return found.hexdigest()
+
+
+def _text(kernel: Kernel) -> str:
+    """A kernel as JSON."""
+    launches = [dataclasses.asdict(launch) for launch in kernel.launches]
+    return json.dumps({name: getattr(kernel, name) for name in _KEPT} | {"launches": launches})
+
+
+def _read(path: Path, op: Operator | Dataflow) -> BuiltKernel | None:
+    """The kernel in a file; None where there is none that this user wrote whole."""
+    try:
+        found = parse_object(read_own(path).decode())
+        launches = tuple(_launch(one) for one in found["launches"])
+        return BuiltKernel(operator=op, launches=launches, **{name: found[name] for name in _KEPT})
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # it is written anew
+
+
+def _launch(found: dict[str, Any]) -> Launch:
+    plain: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+    return Launch(**plain)

@@ -1,0 +1,135 @@
+"""What is decided when a program is written, in which order, and what each decision may choose.
+
+Knobs come first, since what kind of program it is decides what tiles are good; then axis by axis. With `choices="columns"` a
+decision takes the whole chain of an axis (`graph.coordinates`); with `choices="sizes"` it takes one number of it, from the
+innermost tile outwards, virtual threads last: as few choices at a time as a network has outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.coordinates import CHAIN, Column
+from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, NUM_KNOBS, TILE, VTHREAD
+from gensor_gym.graph.tables.tables import NUM_LEVELS
+
+CHOICES = ("sizes", "columns")
+MOST_SIZES = 256
+"""Actions with `choices="sizes"`: the longest ladder of an axis that an environment takes."""
+
+WHOLE, SIZE, NUMBER = range(3)
+"""Kinds of decisions: the whole chain of an axis; the tile of one level, which those outside it copy; one number alone."""
+KIND, FIRST, LEVEL_OF, START, STOP, WRITTEN = range(6)
+"""Places of what compiled code knows of a decision; START and STOP are the part of the options that is its own.
+
+WRITTEN [A]: of every axis, how many levels are written once it is taken.
+"""
+NUM_FACTS = WRITTEN + MAX_AXES
+
+NUM_SUBJECTS = MAX_AXES + MAX_LEVELS + 1 + NUM_KNOBS
+"""What a decision is about, as features: its axis; the level of a tile, or virtual threads; or its knob."""
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """One decision: its kind, its first place in a row, the level of a tile, and its options int32 [C, CHAIN].
+
+    Of a single number they are the same in every column.
+    """
+
+    kind: int
+    first: int
+    level: int
+    options: np.ndarray
+
+    @property
+    def subject(self) -> np.ndarray:
+        """What it is about, float32 [NUM_SUBJECTS]."""
+        found = np.zeros(NUM_SUBJECTS, dtype=np.float32)
+        if self.first > VTHREAD + MAX_AXES - 1:
+            found[MAX_AXES + MAX_LEVELS + 1 + self.first - VTHREAD - MAX_AXES - 1] = 1.0
+            return found
+        found[(self.first - TILE) % MAX_AXES] = 1.0
+        if self.kind != WHOLE:
+            found[MAX_AXES + (MAX_LEVELS if self.kind == NUMBER else self.level)] = 1.0
+        return found
+
+
+def written_columns(graph: ConstructionGraph) -> list[Column]:
+    """The columns that are written, in their order: knobs, then axes; those without a choice are left out."""
+    return sorted(graph.coordinates.movable(), key=lambda column: not column.is_knob)
+
+
+def decisions_of(graph: ConstructionGraph, choices: str) -> list[Decision]:
+    """All decisions of a task. ValueError where there is none, or one has more options than `choices="sizes"` takes."""
+    found: list[Decision] = []
+    for column in written_columns(graph):
+        if column.is_knob:
+            found.append(Decision(NUMBER, column.first, 0, _alone(column.values[:, 0])))
+        elif choices == "columns":
+            found.append(Decision(WHOLE, column.first, 0, column.values))
+        else:
+            found += _sizes(column, int(graph.tables.ints[NUM_LEVELS]))
+    if not found:
+        raise ValueError(f"{graph.operator} in space {graph.space!r} has one program: there is nothing to write")
+    longest = max(len(decision.options) for decision in found)
+    if choices == "sizes" and longest > MOST_SIZES:
+        raise ValueError(f"{graph.operator} has an axis with {longest} sizes of tiles; choices='sizes' takes {MOST_SIZES}")
+    return found
+
+
+def _sizes(column: Column, levels: int) -> list[Decision]:
+    """A chain number by number: the tile of each level, then the virtual threads where there are any."""
+    ladder = _alone(np.unique(column.values[:, :MAX_LEVELS]))
+    found = [Decision(SIZE, column.first, level, ladder) for level in range(levels)]
+    threads = np.unique(column.values[:, MAX_LEVELS])
+    if len(threads) > 1:
+        found.append(Decision(NUMBER, column.first + VTHREAD - TILE, 0, _alone(threads)))
+    return found
+
+
+def _alone(numbers: np.ndarray) -> np.ndarray:
+    """Options int32 [C, CHAIN] of single numbers."""
+    return np.ascontiguousarray(np.broadcast_to(numbers[:, None], (len(numbers), CHAIN)), dtype=np.int32)
+
+
+def smallest(graph: ConstructionGraph) -> np.ndarray:
+    """The row int32 [ROW] in which nothing is written: every number that can be chosen as small as it can be."""
+    row = graph.coordinates.base.copy()
+    for column in written_columns(graph):
+        row[column.places] = column.values[0 if column.is_knob else int(np.argmin(column.values.prod(axis=1)))]
+    return row
+
+
+def packed(tasks: Sequence[Sequence[Decision]]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """For compiled code, of K tasks with at most D decisions.
+
+    (facts int64 [K, D, NUM_FACTS], options of all end to end int32 [O, CHAIN], how many decisions int64 [K], subjects float32
+    [K, D, NUM_SUBJECTS])
+    """
+    most = max(map(len, tasks))
+    facts = np.zeros((len(tasks), most, NUM_FACTS), dtype=np.int64)
+    subjects = np.zeros((len(tasks), most, NUM_SUBJECTS), dtype=np.float32)
+    at = 0
+    for task, decisions in enumerate(tasks):
+        written = _without_choice(decisions)
+        for place, decision in enumerate(decisions):
+            if decision.kind != NUMBER:
+                written[decision.first - TILE] = MAX_LEVELS if decision.kind == WHOLE else decision.level + 1
+            own = decision.kind, decision.first, decision.level, at, at + len(decision.options)
+            facts[task, place] = *own, *written
+            subjects[task, place] = decision.subject
+            at += len(decision.options)
+    options = np.concatenate([decision.options for decisions in tasks for decision in decisions])
+    return facts, options, np.array([len(decisions) for decisions in tasks], dtype=np.int64), subjects
+
+
+def _without_choice(decisions: Sequence[Decision]) -> np.ndarray:
+    """Levels int64 [A] that are written before anything is: all of an axis of which nothing is decided."""
+    written = np.full(MAX_AXES, MAX_LEVELS)
+    written[[decision.first - TILE for decision in decisions if decision.kind != NUMBER]] = 0
+    return written

@@ -1,0 +1,141 @@
+"""The Gymnasium environment in which a program is written choice by choice, single and vector."""
+
+from __future__ import annotations
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from gensor_gym.env.episodes.several import EpisodesVectorEnv
+from gensor_gym.env.episodes.single import EpisodeEnv
+from gensor_gym.env.measured import FinalReward
+from gensor_gym.env.settings import DEFAULT_OPERATOR, Settings, groups_of
+from gensor_gym.env.tasks import OperatorSpec
+from gensor_gym.env.writing import process
+from gensor_gym.env.writing.observation import WriteView
+from gensor_gym.env.writing.tasks import WriteTasks
+from gensor_gym.hardware.types import Hardware
+
+
+class WriteEnv(EpisodeEnv):
+    """Write a tensor program choice by choice.
+
+    ## Description
+    A walk of `gensor_gym/Construct-v0` changes a program step by step. Here it is written down once: knobs first, then the chain
+    of tiles of every axis, from the innermost tile outwards. An episode has as many steps as there are decisions, and its program
+    alone is evaluated. What is not written yet is as small as it can be.
+
+    ## Action Space
+    `choices="sizes"`: `Discrete(256)`, the place of a number on the ladder of what is decided: the tile of one level, virtual
+    threads, or a knob's value. `choices="columns"`: `Discrete` of the longest list of options, whole chains of an axis.
+    `info["action_mask"]` (int8) and `action_masks()` (bool) say which options keep room (`env/writing/room.py`): no legal program
+    is shut out; of the last decision, which make a legal program. An action that is no option leaves what is decided
+    as small as it can be; one without room is taken, and the program is not legal. `masked=False` masks only what is no option,
+    which saves the time of looking.
+
+    ## Observation Space
+    `flat`: Box of float32; `dict`: its groups (tiles, knobs, level, resources, decision, remaining, choices, operator, hardware).
+    Nothing of it asks the analytic model.
+
+    ## Rewards
+    0 on the way; at the end R = max(0, log(T_cap / T)) as in `gensor_gym/Construct-v0`, 0 where the program is not legal or its
+    status is not OK. `info` has `runtime_s`, `status`, `steps`, and `regret` where the optimum is known.
+
+    ## Starting State
+    Nothing written. `reset(options={"operator": ..})` chooses the task.
+
+    ## Episode End
+    Terminated when all is decided. Never truncated.
+
+    ## Arguments
+    operator (Operator, text, id, split or list of these: one is drawn at each reset), hardware, backend, space, choices, masked,
+    observation, observation_groups, discount, timing, render_mode.
+
+    ## Version History
+    v0: first version.
+    """
+
+    tasks: WriteTasks
+
+    def __init__(
+        self,
+        operator: OperatorSpec = DEFAULT_OPERATOR,
+        hardware: Hardware | str = "host",
+        backend: str = "analytic",
+        space: str = "gensor",
+        choices: str = "sizes",
+        masked: bool = True,
+        observation: str = "flat",
+        discount: float = 1.0,
+        timing: str = "pooled",
+        observation_groups: list[str] | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        """Check the arguments and build the tasks; ValueError names a bad value."""
+        if masked not in (True, False):
+            raise ValueError(f"masked {masked!r}: expected True or False")
+        tasks = WriteTasks(operator, hardware, space, choices)
+        final = FinalReward(backend, tasks.hardware, timing)
+        settings = Settings(final.name, observation, groups_of(observation_groups), discount, 0.0, False, timing)
+        super().__init__(tasks, final, settings, WriteView(settings), render_mode)
+        self.masked = bool(masked)
+        self._vector = np.array([float(masked), settings.vector()[3]])
+        self._room = tasks.room()
+
+    def _begin(self) -> None:
+        """See `process.begin`."""
+        own = self._task, self._row, self._scalars
+        process.begin_one(self.tasks.written, *own, self._vector[0], self._mask, self._obs)
+
+    def _advance(self, action: int) -> tuple[float, bool]:
+        """See `process.advance`."""
+        own = self._task, self._row, self._scalars, action
+        done: tuple[float, bool] = process.step_one(
+            self.tasks.written, *own, self._vector, self._room, self._mask, self._obs
+        )
+        return done
+
+
+class WriteVectorEnv(EpisodesVectorEnv):
+    """`num_envs` programs written side by side; each behaves as a `WriteEnv` with the same arguments.
+
+    Environment i is seeded with seed + i. `autoreset_mode` is NEXT_STEP (Gymnasium's default), SAME_STEP (`final_obs` and
+    `final_info` in infos) or DISABLED (reset with `options={"reset_mask": bool [num_envs]}`). `threads` defaults to the
+    usable cores or GENSOR_GYM_THREADS.
+    """
+
+    tasks: WriteTasks
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        operator: OperatorSpec = DEFAULT_OPERATOR,
+        hardware: Hardware | str = "host",
+        backend: str = "analytic",
+        space: str = "gensor",
+        choices: str = "sizes",
+        masked: bool = True,
+        observation: str = "flat",
+        discount: float = 1.0,
+        timing: str = "pooled",
+        observation_groups: list[str] | None = None,
+        render_mode: str | None = None,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        threads: int | None = None,
+    ) -> None:
+        """Check the arguments and build the tasks; ValueError names a bad value."""
+        one = WriteEnv(
+            operator, hardware, backend, space, choices, masked, observation, discount, timing, observation_groups, render_mode
+        )
+        super().__init__(one, num_envs, autoreset_mode, threads)
+        self._vector = np.array([float(one.masked), self.settings.vector()[3]])
+
+    def _begin_part(self, chosen: np.ndarray) -> None:
+        """See `process.begin`."""
+        own = self._task, self._rows, self._scalars
+        process.begin_range(self.tasks.written, chosen, *own, self._vector[0], self._masks, self._obs)
+
+    def _step_part(self, low: int, high: int, actions: np.ndarray, skip: np.ndarray) -> None:
+        """See `process.advance`."""
+        own = self._task, self._rows, self._scalars, actions, skip
+        found = self._masks, self._obs, self._rewards, self._ended
+        process.step_range(self.tasks.written, low, high, *own, self._vector, self.tasks.room(), *found)

@@ -1,0 +1,68 @@
+"""What an agent sees that writes a program: what is written so far, what is to be decided now, and the options that keep room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.env.graph_view import box
+from gensor_gym.env.observation import GROUPS as OF_CONSTRUCTION
+from gensor_gym.env.settings import Settings
+from gensor_gym.env.writing.decisions import MOST_SIZES, NUM_SUBJECTS
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.registry import near
+
+KINDS = ("flat", "dict")
+GROUPS: dict[str, int] = {
+    **{name: OF_CONSTRUCTION[name] for name in ("tiles", "knobs", "level", "resources")},  # as Construct-v0 shows them
+    "decision": NUM_SUBJECTS,  # one hot: axis, level of a tile or virtual threads, knob
+    "remaining": 2,  # decisions left: a share, log2
+    "choices": MOST_SIZES,  # log2 of each size, or the place of a knob's value; 0 where there is none, or no room
+    **{name: OF_CONSTRUCTION[name] for name in ("operator", "hardware")},
+}
+"""Features of every group, in the order of the flat observation."""
+_ENDS = dict(zip(GROUPS, np.cumsum(list(GROUPS.values())).tolist(), strict=True))
+SLICES = {name: slice(end - GROUPS[name], end) for name, end in _ENDS.items()}
+NUM_FEATURES = sum(GROUPS.values())
+SUBJECT_AT, REMAINING_AT, CHOICES_AT = (SLICES[name].start for name in ("decision", "remaining", "choices"))
+NUM_DYNAMIC: int = SLICES["operator"].start
+
+
+class WriteView:
+    """Turns the features of one environment, or of a batch, into what the agent asked for."""
+
+    def __init__(self, settings: Settings) -> None:
+        """ValueError names an unknown kind or group."""
+        if settings.observation not in KINDS:
+            raise ValueError(f"no observation {settings.observation!r} of Write-v0; it is one of {KINDS}")
+        self.kind = settings.observation
+        names = tuple(GROUPS) if settings.groups is None else settings.groups
+        if unknown := [name for name in names if name not in GROUPS]:
+            raise ValueError(f"no observation group {unknown[0]!r}; groups are {tuple(GROUPS)}{near(unknown, GROUPS)}")
+        if not names:
+            raise ValueError(f"no observation group at all; groups are {tuple(GROUPS)}")
+        self.slices = {name: SLICES[name] for name in GROUPS if name in names}
+        self.keep = np.concatenate([np.arange(s.start, s.stop) for s in self.slices.values()])
+        self.space: gymnasium.Space = box(len(self.keep))
+        if self.kind == "dict":
+            self.space = gymnasium.spaces.Dict({name: box(s.stop - s.start) for name, s in self.slices.items()})
+
+    def single(self, features: np.ndarray, _graph: ConstructionGraph, _row: np.ndarray, _mask: np.ndarray) -> Any:
+        """View of one environment's features [F]."""
+        return self.batch(features.copy())
+
+    def batch(self, features: np.ndarray) -> Any:
+        """View of features [..., F], flat or by group."""
+        if self.kind == "dict":
+            return {name: features[..., s].copy() for name, s in self.slices.items()}
+        return features[..., self.keep]
+
+    def drawn(self, mode: str) -> Callable[[ConstructionGraph, Schedule], Any]:
+        """What draws a schedule in a render mode."""
+        from gensor_gym.env.pictures import render
+
+        return render.as_text if mode == "ansi" else render.as_image

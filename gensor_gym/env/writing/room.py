@@ -1,0 +1,165 @@
+"""Whether a program that is begun may still become legal. Compiled.
+
+Two kinds of limits: what grows with tiles is looked at with all that is to come as small as can be, what asks for larger tiles
+(shares of a reduction, patches of warps, whole fragments) with the sizes that may still come. It is a bound: no legal program is
+shut out, but of those let in some meet in the end two limits that cannot be kept together, and of windows and vectors some larger
+tile may take less.
+"""
+
+from __future__ import annotations
+
+from gensor_gym.env.writing.decisions import FIRST, WRITTEN
+from gensor_gym.graph.compiled import lean
+from gensor_gym.graph.knobs.knob import CODE, L1_TILE, REGISTERS, SHARED, SPLIT, TASK_TILE
+from gensor_gym.graph.knobs.lanes import warp_rows
+from gensor_gym.graph.knobs.packing import is_packed_for_algorithm
+from gensor_gym.graph.knobs.tensor_cores import fragment_length
+from gensor_gym.graph.limits import goes_with_cores
+from gensor_gym.graph.rules import within
+from gensor_gym.graph.structure import SWIZZLE_BYTES
+from gensor_gym.graph.tables.geometry import columns_of, power_value, reduce_product, tiles_along
+from gensor_gym.graph.tables.layout import (
+    CLUSTER,
+    KNOB,
+    LANE_MAP,
+    MAX_AXES,
+    PACK_B,
+    REDUCE_THREADS,
+    SPATIAL_SLOTS,
+    TENSOR_CORE,
+    TILE,
+    VTHREAD,
+    WARP_TILE,
+)  # fmt: skip
+from gensor_gym.graph.tables.tables import (
+    COLUMNS_FROM,
+    END_REDUCE,
+    FIRST_SPATIAL,
+    IS_CPU,
+    ITEM,
+    KNOB_BITS,
+    MATRIX_A,
+    MATRIX_K,
+    MATRIX_M,
+    MATRIX_N,
+    SIZE_START,
+)  # fmt: skip
+
+GROWING = REGISTERS | CODE | SHARED | L1_TILE | TASK_TILE | SPLIT
+"""Limits that the smallest completion keeps where any does: what grows with tiles, and steps, which get fewer."""
+
+
+@lean
+def keeps_room(row, fact, ints, sizes):  # noqa: ANN001, ANN201
+    """Whether a row, written up to a decision and else as small as can be, may become a legal program."""
+    if not within(row, ints, GROWING):
+        return False
+    if ints[IS_CPU] == 1:
+        decided = fact[FIRST] >= PACK_B or fact[FIRST] < KNOB
+        return not decided or is_packed_for_algorithm(row, ints)
+    return (
+        _may_go_with_cores(row, fact, ints)
+        and _shares_may_have_points(row, fact, ints, sizes)
+        and _warps_may_be_whole(row, fact, ints, sizes)
+        and (row[TENSOR_CORE] == 0 or _may_be_matrix(row, fact, ints, sizes))
+    )
+
+
+@lean
+def _may_go_with_cores(row, fact, ints):  # noqa: ANN001, ANN202
+    """Whether knobs go with the kind of core, or, while that is not decided, with one that may be chosen."""
+    if not KNOB <= fact[FIRST] < TENSOR_CORE:
+        return goes_with_cores(row)
+    core, found = row[TENSOR_CORE], False
+    for other in range(3):
+        row[TENSOR_CORE] = other
+        usable = other == core or ints[KNOB_BITS + TENSOR_CORE - KNOB] >> other & 1 == 1
+        found = found or (usable and goes_with_cores(row))
+    row[TENSOR_CORE] = core
+    return found
+
+
+@lean
+def _largest_ratio(axis, base, ints, sizes):  # noqa: ANN001, ANN202
+    """The largest size of an axis that is a multiple of `base`, over it."""
+    for i in range(ints[SIZE_START + axis + 1] - 1, ints[SIZE_START + axis] - 1, -1):
+        if sizes[i] % base == 0:
+            return sizes[i] // base
+    return 1
+
+
+@lean
+def _has_multiple(axis, number, ints, sizes):  # noqa: ANN001, ANN202
+    """Whether an axis has a size that is a multiple of a number."""
+    for i in range(ints[SIZE_START + axis], ints[SIZE_START + axis + 1]):
+        if sizes[i] % number == 0:
+            return True
+    return False
+
+
+@lean
+def _shares_may_have_points(row, fact, ints, sizes):  # noqa: ANN001, ANN202
+    """Whether a block tile may have a register tile of the reduction for every thread of reduce_threads."""
+    if row[REDUCE_THREADS] == 0:
+        return True
+    most = 1
+    for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
+        inner = row[TILE + axis]
+        known = fact[WRITTEN + axis] >= 2
+        most *= row[TILE + MAX_AXES + axis] // inner if known else _largest_ratio(axis, inner, ints, sizes)
+    return power_value(row[REDUCE_THREADS]) <= most
+
+
+@lean
+def _warps_may_be_whole(row, fact, ints, sizes):  # noqa: ANN001, ANN202
+    """Whether patches of warps may divide the threads; what goes with what is known with the knobs."""
+    rows = warp_rows(row[WARP_TILE])
+    if rows == 0:
+        return row[LANE_MAP] == 0 or fact[FIRST] == WARP_TILE
+    if row[REDUCE_THREADS] > 0 or (row[LANE_MAP] > 0 and rows == 2):
+        return False
+    inner = _may_divide(row, SPATIAL_SLOTS - 1, 32 // rows, fact, ints, sizes)
+    return inner and _may_divide(row, SPATIAL_SLOTS - 2, rows, fact, ints, sizes)
+
+
+@lean
+def _may_divide(row, axis, number, fact, ints, sizes):  # noqa: ANN001, ANN202
+    """Whether the threads along an axis may be a multiple of a number."""
+    inner = row[TILE + axis]
+    if fact[WRITTEN + axis] >= 2:
+        return row[TILE + MAX_AXES + axis] // inner % number == 0
+    return _has_multiple(axis, inner * number, ints, sizes)
+
+
+@lean
+def _may_be_matrix(row, fact, ints, sizes):  # noqa: ANN001, ANN202
+    """Whether tiles may be what the instruction of tensor cores takes (`knobs.tensor_cores.is_whole_matrix`)."""
+    m, n, k = ints[MATRIX_M], ints[MATRIX_N], ints[MATRIX_K]
+    for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
+        alone = row[TENSOR_CORE] == 2 and axis != m and axis < ints[COLUMNS_FROM]
+        if row[VTHREAD + axis] > 1 or (alone and row[TILE + MAX_AXES + axis] > 1):
+            return False
+    for axis in (m, n, k):
+        length = fragment_length(row, axis, ints)
+        if fact[WRITTEN + axis] >= 1:
+            if row[TILE + axis] % length != 0:
+                return False
+        elif not _has_multiple(axis, length, ints, sizes):
+            return False
+    level = row[TENSOR_CORE] - 1  # whose reduction is along k alone
+    if reduce_product(row, level, ints) != row[TILE + level * MAX_AXES + k]:
+        return False
+    return row[TENSOR_CORE] == 1 or _may_be_wgmma(row, fact, ints)
+
+
+@lean
+def _may_be_wgmma(row, fact, ints):  # noqa: ANN001, ANN202
+    """What wgmma asks for beside whole fragments: its columns, a cluster's tiles, a swizzle row along k."""
+    if columns_of(row, ints) > 256:
+        return False
+    if row[CLUSTER] > 0 and tiles_along(row, ints[MATRIX_M], ints) < power_value(row[CLUSTER]):
+        return False
+    k = ints[MATRIX_K]
+    step = SWIZZLE_BYTES // ints[ITEM + ints[MATRIX_A]]
+    written = fact[WRITTEN + k]
+    return written == 0 or (row[TILE + MAX_AXES + k] == step if written >= 2 else step % row[TILE + k] == 0)

@@ -1,0 +1,63 @@
+"""Which options of a decision there are and which keep room, and what taking one does to a row. Compiled."""
+
+from __future__ import annotations
+
+from gensor_gym.env.writing.decisions import FIRST, KIND, LEVEL_OF, NUMBER, SIZE, START, STOP
+from gensor_gym.env.writing.room import keeps_room
+from gensor_gym.graph.compiled import lean
+from gensor_gym.graph.coordinates import CHAIN
+from gensor_gym.graph.rules import fits
+from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, ROW, TILE, VTHREAD
+
+
+@lean
+def put(row, fact, option, options):  # noqa: ANN001, ANN201
+    """Write an option; of a tile all levels outside it become as large, which is the smallest that they can be."""
+    first = fact[FIRST]
+    if fact[KIND] == NUMBER:
+        row[first] = options[option, 0]
+    elif fact[KIND] == SIZE:
+        for level in range(fact[LEVEL_OF], MAX_LEVELS):
+            row[first + level * MAX_AXES] = options[option, 0]
+    else:
+        for i in range(CHAIN):
+            row[first + i * MAX_AXES] = options[option, i]
+
+
+@lean
+def goes(row, fact, option, options):  # noqa: ANN001, ANN201
+    """Whether an option makes a well-formed program: a tile is a multiple of the one inside it, virtual threads divide one."""
+    number = options[option, 0]
+    if fact[KIND] == SIZE and fact[LEVEL_OF] > 0:
+        return number % row[fact[FIRST] + (fact[LEVEL_OF] - 1) * MAX_AXES] == 0
+    if fact[KIND] == NUMBER and VTHREAD <= fact[FIRST] < VTHREAD + MAX_AXES:
+        return row[fact[FIRST] - VTHREAD + TILE] % number == 0
+    return True
+
+
+@lean
+def fill_choices(row, fact, is_last, options, ints, sizes, masked, scratch, mask):  # noqa: ANN001, ANN201
+    """Fill `mask`, int8 [N]: the options that keep room; of the last decision those that make a legal program.
+
+    Where no option does, or `masked` is 0, all that are well-formed.
+    """
+    if not (masked and _fill(row, fact, is_last, options, ints, sizes, scratch, mask) > 0):
+        count = fact[STOP] - fact[START]
+        for i in range(mask.shape[0]):
+            mask[i] = i < count and goes(row, fact, fact[START] + i, options)
+
+
+@lean
+def _fill(row, fact, is_last, options, ints, sizes, scratch, mask):  # noqa: ANN001, ANN202
+    """The options that keep room, or of the last decision are legal; how many."""
+    for i in range(ROW):
+        scratch[i] = row[i]
+    count, found = fact[STOP] - fact[START], 0
+    for i in range(mask.shape[0]):
+        mask[i] = 0
+        if i < count and goes(row, fact, fact[START] + i, options):
+            put(scratch, fact, fact[START] + i, options)
+            if fits(scratch, ints) if is_last else keeps_room(scratch, fact, ints, sizes):
+                mask[i] = 1
+                found += 1
+    return found

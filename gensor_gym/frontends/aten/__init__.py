@@ -1,0 +1,8 @@
+"""Operations of ATen as nodes: name -> function of a builder and the operation's own arguments, values by name.
+
+What an operation does is said by torch's documentation of it. ValueError names an argument that has no kernels here.
+"""
+
+from gensor_gym.frontends.aten import choices, maps, moves, norms, products, reductions, resampled, windows
+
+__all__ = ["choices", "maps", "moves", "norms", "products", "reductions", "resampled", "windows"]

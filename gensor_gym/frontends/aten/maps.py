@@ -1,0 +1,119 @@
+"""Elementwise operations of ATen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from gensor_gym.frontends.builder import Builder, of
+from gensor_gym.frontends.covered import TABLE, Rule
+from gensor_gym.frontends.covered import covers as _covers
+
+
+def _maps(name: str, expression: Callable[..., Any]) -> None:
+    """An elementwise operation: its expression of what it is given."""
+    TABLE[f"aten.{name}"] = lambda b, *given: b.map(expression(*given), name.partition(".")[0].strip("_"))
+
+
+def _scaled_sum(sign: str) -> Rule:
+    def rule(b: Builder, x: str | float, y: str | float, alpha: float = 1) -> str:
+        return b.call(sign, x, y if alpha == 1 else of("multiply", y, alpha))
+
+    return rule
+
+
+for _name in ("add", "sub"):
+    for _kind in ("Tensor", "Scalar"):
+        TABLE[f"aten.{_name}.{_kind}"] = _scaled_sum("subtract" if _name == "sub" else "add")
+for _name, _function in {"mul": "multiply", "div": "divide"}.items():
+    for _kind in ("Tensor", "Scalar"):
+        TABLE[f"aten.{_name}.{_kind}"] = lambda b, x, y, function=_function: b.call(function, x, y)
+for _name, _function in {"neg": "negative", "abs": "absolute"}.items():
+    _maps(f"{_name}.default", lambda x, function=_function: of(function, x))
+for _name in ("exp", "log", "sqrt", "rsqrt", "tanh", "erf"):
+    _maps(f"{_name}.default", lambda x, function=_name: of(function, x))
+for _name in ("maximum", "minimum"):
+    _maps(f"{_name}.default", lambda x, y, function=_name: of(function, x, y))
+
+
+def _between(x: Any, least: float | None = None, most: float | None = None) -> Any:
+    """Numbers below and above become the nearest."""
+    made = x if least is None else of("maximum", x, least)
+    return made if most is None else of("minimum", made, most)
+
+
+def _gelu(x: Any, approximate: str = "none") -> Any:
+    if approximate == "tanh":  # Hendrycks and Gimpel, arXiv 1606.08415
+        cube = of("multiply", 0.044715, of("multiply", x, of("multiply", x, x)))
+        inner = of("tanh", of("multiply", math.sqrt(2 / math.pi), of("add", x, cube)))
+    else:
+        inner = of("erf", of("multiply", x, math.sqrt(0.5)))
+    return of("multiply", of("multiply", 0.5, x), of("add", 1.0, inner))
+
+
+def _sigmoid(x: Any) -> Any:
+    return of("divide", 1.0, of("add", 1.0, of("exp", of("negative", x))))
+
+
+def _hardsigmoid(x: Any) -> Any:
+    return of("multiply", _between(of("add", x, 3.0), 0.0, 6.0), 1.0 / 6.0)
+
+
+_MOST_FACTORS = 16
+"""Of a power that is written as a product."""
+
+
+def _power(x: Any, exponent: float) -> Any:
+    if exponent in (0.5, -0.5):
+        return of("sqrt" if exponent > 0 else "rsqrt", x)
+    if exponent == 0 or exponent != int(exponent) or abs(exponent) > _MOST_FACTORS:
+        return of("exp", of("multiply", exponent, of("log", x)))  # no number of what is below 0, as torch's
+    made = x
+    for _ in range(int(abs(exponent)) - 1):
+        made = of("multiply", x, made)
+    return made if exponent > 0 else of("divide", 1.0, made)
+
+
+def _elu(x: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
+    low = of("multiply", alpha * scale, of("subtract", of("exp", of("multiply", input_scale, of("minimum", x, 0.0))), 1.0))
+    return of("where", of("less", 0.0, x), of("multiply", scale, x), low)
+
+
+def _leaky_relu(x: Any, slope: float = 0.01) -> Any:
+    return of("where", of("less", 0.0, x), x, of("multiply", slope, x))
+
+
+_maps("elu.default", _elu)
+_maps("leaky_relu.default", _leaky_relu)
+_maps("_prelu_kernel.default", _leaky_relu)
+_maps("log1p.default", lambda x: of("log", of("add", 1.0, x)))
+_maps("expm1.default", lambda x: of("subtract", of("exp", x), 1.0))
+_maps("sign.default", lambda x: of("subtract", of("less", 0.0, x), of("less", x, 0.0)))
+_maps("clamp.Tensor", _between)
+_maps("pow.Scalar", lambda base, x: of("exp", of("multiply", math.log(base), x)))
+_maps("relu.default", lambda x: of("maximum", x, 0.0))
+_maps("relu6.default", lambda x: _between(x, 0.0, 6.0))
+_maps("hardtanh.default", lambda x, least=-1.0, most=1.0: _between(x, least, most))
+_maps("clamp.default", _between)
+_maps("clamp_min.default", _between)
+_maps("gelu.default", _gelu)
+_maps("sigmoid.default", _sigmoid)
+_maps("silu.default", lambda x: of("divide", x, of("add", 1.0, of("exp", of("negative", x)))))
+_maps("hardsigmoid.default", _hardsigmoid)
+_maps("hardswish.default", lambda x: of("multiply", x, _hardsigmoid(x)))
+_maps("reciprocal.default", lambda x: of("divide", 1.0, x))
+_maps("pow.Tensor_Scalar", _power)
+TABLE["aten.gelu.default"] = lambda b, x, approximate="none": b.map(_gelu(x, approximate), "gelu")
+
+
+@_covers("clone.default", "contiguous.default", "alias.default", "detach.default", "lift_fresh_copy.default")
+def _same(b: Builder, x: str, *_: Any) -> str:
+    return x
+
+
+@_covers("dropout.default", "dropout_.default", "native_dropout.default", "feature_dropout.default", "alpha_dropout.default")
+def _dropout(b: Builder, x: str, share: float, training: bool) -> str:
+    if training and share:
+        raise ValueError("numbers dropped at random: expected evaluation mode of every part")
+    return x

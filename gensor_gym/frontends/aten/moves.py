@@ -1,0 +1,187 @@
+"""Operations of ATen that move data: shapes, orders, parts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gensor_gym.dataflow.nodes import Concat, Slice
+from gensor_gym.frontends.aten.choices import take
+from gensor_gym.frontends.builder import Builder
+from gensor_gym.frontends.covered import covers as _covers
+
+
+@_covers("view.default", "reshape.default", "_unsafe_view.default")
+def _view(b: Builder, x: str, to: Sequence[int]) -> str:
+    return b.reshape(x, to)
+
+
+@_covers("flatten.using_ints")
+def _flatten(b: Builder, x: str, start: int = 0, end: int = -1) -> str:
+    shape = b.shapes[x]
+    first, last = start % len(shape), end % len(shape)
+    return b.reshape(x, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+
+
+@_covers("unsqueeze.default")
+def _unsqueeze(b: Builder, x: str, axis: int) -> str:
+    shape = list(b.shapes[x])
+    shape.insert(axis % (len(shape) + 1), 1)
+    return b.reshape(x, shape)
+
+
+@_covers("squeeze.dim", "squeeze.dims")
+def _squeeze(b: Builder, x: str, axes: int | Sequence[int]) -> str:
+    shape = b.shapes[x]
+    gone = {axis % len(shape) for axis in ([axes] if isinstance(axes, int) else axes)}
+    return b.reshape(x, [extent for axis, extent in enumerate(shape) if axis not in gone or extent != 1])
+
+
+@_covers("permute.default")
+def _permute(b: Builder, x: str, order: Sequence[int]) -> str:
+    return b.transpose(x, order)
+
+
+@_covers("transpose.int")
+def _transpose(b: Builder, x: str, one: int, other: int) -> str:
+    order = list(range(len(b.shapes[x])))
+    order[one], order[other] = order[other], order[one]
+    return b.transpose(x, order)
+
+
+@_covers("t.default")
+def _t(b: Builder, x: str) -> str:
+    return b.transpose(x, range(len(b.shapes[x]))[::-1])
+
+
+@_covers("expand.default")
+def _expand(b: Builder, x: str, to: Sequence[int]) -> str:
+    given = (1,) * (len(to) - len(b.shapes[x])) + b.shapes[x]
+    return b.repeat(x, [old if new == -1 else new for old, new in zip(given, to, strict=True)])
+
+
+@_covers("slice.Tensor")
+def _slice(b: Builder, x: str, axis: int = 0, start: int | None = None, stop: int | None = None, step: int = 1) -> str:
+    axis %= len(b.shapes[x])
+    first, last, _ = slice(start, stop).indices(b.shapes[x][axis])
+    if step != 1:
+        return _stepped(b, x, axis, first, last, step)
+    return x if (first, last) == (0, b.shapes[x][axis]) else b.add(Slice(x, axis, first, last), "slice")
+
+
+def _stepped(b: Builder, x: str, axis: int, first: int, last: int, step: int) -> str:
+    """Every so many of an axis: the first of groups of neighbours, and behind whole groups one more."""
+    shape, count = b.shapes[x], -(-(last - first) // step)
+    if first + count * step > shape[axis]:
+        end = _slice(b, x, axis, first + (count - 1) * step, first + (count - 1) * step + 1)
+        return _cat(b, [_stepped(b, x, axis, first, last - step, step), end], axis) if count > 1 else end
+    groups = (*shape[:axis], count, step, *shape[axis + 1 :])
+    grouped = b.reshape(_slice(b, x, axis, first, first + count * step), groups)
+    return b.reshape(_slice(b, grouped, axis + 1, 0, 1), (*shape[:axis], count, *shape[axis + 1 :]))
+
+
+@_covers("select.int")
+def _select(b: Builder, x: str, axis: int, place: int) -> str:
+    axis, shape = axis % len(b.shapes[x]), b.shapes[x]
+    place %= shape[axis]
+    return b.reshape(_slice(b, x, axis, place, place + 1), (*shape[:axis], *shape[axis + 1 :]))
+
+
+@_covers("split.Tensor")
+def _split(b: Builder, x: str, size: int, axis: int = 0) -> tuple[str, ...]:
+    extent = b.shapes[x][axis]
+    return tuple(_slice(b, x, axis, start, min(start + size, extent)) for start in range(0, extent, size))
+
+
+@_covers("split_with_sizes.default")
+def _split_with_sizes(b: Builder, x: str, sizes: Sequence[int], axis: int = 0) -> tuple[str, ...]:
+    ends = np.cumsum([0, *sizes]).tolist()
+    return tuple(_slice(b, x, axis, start, end) for start, end in zip(ends, ends[1:], strict=False))
+
+
+@_covers("chunk.default")
+def _chunk(b: Builder, x: str, chunks: int, axis: int = 0) -> tuple[str, ...]:
+    return _split(b, x, -(-b.shapes[x][axis] // chunks), axis)
+
+
+@_covers("cat.default")
+def _cat(b: Builder, parts: Sequence[str], axis: int = 0) -> str:
+    """Halves of halves: a kernel goes through all pairs of places of the two parts that it joins."""
+    parts = [one for one in parts if b.shapes[one] != (0,)]
+    if len(parts) > 2 and sum(b.shapes[one][axis] > 1 for one in parts) > 1:
+        half = len(parts) // 2
+        parts = [_cat(b, parts[:half], axis), _cat(b, parts[half:], axis)]
+    return parts[0] if len(parts) == 1 else b.add(Concat(tuple(parts), axis % len(b.shapes[parts[0]])), "cat")
+
+
+@_covers("roll.default")
+def _roll(b: Builder, x: str, shifts: Sequence[int], axes: Sequence[int] = ()) -> str:
+    if not axes:
+        shape = b.shapes[x]
+        return b.reshape(_roll(b, b.reshape(x, (-1,)), shifts, [0]), shape)
+    for shift, axis in zip(shifts, axes, strict=True):
+        extent = b.shapes[x][axis]
+        if shift % extent:
+            x = _cat(b, [_slice(b, x, axis, -shift % extent, extent), _slice(b, x, axis, 0, -shift % extent)], axis)
+    return x
+
+
+@_covers("repeat.default")
+def _repeat(b: Builder, x: str, counts: Sequence[int]) -> str:
+    shape = (1,) * (len(counts) - len(b.shapes[x])) + b.shapes[x]
+    spread = [extent for one in zip([1] * len(shape), shape, strict=True) for extent in one]
+    wide = [extent for one in zip(counts, shape, strict=True) for extent in one]
+    for axis in reversed(range(len(shape))):
+        if counts[axis] == 1:
+            del spread[2 * axis], wide[2 * axis]
+    made = b.repeat(b.reshape(x, spread), wide)
+    return b.reshape(made, [count * extent for count, extent in zip(counts, shape, strict=True)])
+
+
+@_covers("copy.default")
+def _copy(b: Builder, into: str, x: str, *_: Any) -> str:
+    return b.repeat(x, b.shapes[into]) if isinstance(into, str) else x
+
+
+@_covers("full_like.default")
+def _full_like(b: Builder, x: str, value: float, **_: Any) -> str:
+    shape = b.shapes[x]
+    return b.repeat(b.constant("full", np.full((1,) * len(shape), value)), shape)
+
+
+@_covers("constant_pad_nd.default", "pad.default")
+def _pad(b: Builder, x: str, widths: Sequence[int], mode: Any = "constant", value: float | None = 0.0) -> str:
+    plain = not isinstance(mode, str) or mode == "constant"
+    filled = float((value if isinstance(mode, str) else mode) or 0.0)
+    for number in range(len(widths) // 2):
+        axis = len(b.shapes[x]) - 1 - number
+        before, after = widths[2 * number : 2 * number + 2]
+        x = padded(b, x, axis, before, after, filled) if plain else _mirrored(b, x, axis, before, after, mode)
+    return x
+
+
+def padded(b: Builder, x: str, axis: int, before: int, after: int, value: float) -> str:
+    """A number before and after the elements of an axis; below 0 so many of them go."""
+    x = _slice(b, x, axis, max(-before, 0), b.shapes[x][axis] - max(-after, 0))
+    shape = b.shapes[x]
+    for width, behind in ((before, False), (after, True)):
+        if width > 0:
+            number = b.constant("filling", np.full((1,) * len(shape), value))
+            fill = b.repeat(number, (*shape[:axis], width, *shape[axis + 1 :]))
+            x = _cat(b, [x, fill] if behind else [fill, x], axis)
+    return x
+
+
+def _mirrored(b: Builder, x: str, axis: int, before: int, after: int, mode: str) -> str:
+    extent = b.shapes[x][axis]
+    places = np.arange(-before, extent + after)
+    known = {
+        "reflect": extent - 1 - np.abs(extent - 1 - np.abs(places)), "replicate": np.clip(places, 0, extent - 1),
+        "circular": places % extent,
+    }  # fmt: skip
+    if mode not in known:
+        raise ValueError(f"padding by {mode}: expected constant, {', '.join(known)}")
+    return take(b, x, axis, known[mode])

@@ -1,0 +1,88 @@
+"""Normalisations of ATen: by running statistics, by those of rows or groups, and softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gensor_gym.frontends.builder import Builder, of
+from gensor_gym.frontends.covered import covers as _covers
+
+
+@_covers("batch_norm.default")
+def _batch_norm(
+    b: Builder, x: str, w: str | None, bias: str | None, mean: str, var: str, training: bool, momentum: float, eps: float, *_: Any
+) -> str:
+    if training:
+        raise ValueError("statistics of the batch: expected a normalisation by running ones, as in evaluation mode")
+    factor = b.call("rsqrt", of("add", var, eps))
+    factor = factor if w is None else b.call("multiply", factor, w)
+    less = b.call("multiply", mean, factor)
+    addend = b.call("negative", less) if bias is None else b.call("subtract", bias, less)
+    per_channel = (b.shapes[mean][0], *[1] * (len(b.shapes[x]) - 2))
+    return b.call("add", b.call("multiply", x, b.reshape(factor, per_channel)), b.reshape(addend, per_channel))
+
+
+@_covers("_native_batch_norm_legit_no_training.default")
+def _native_batch_norm(
+    b: Builder, x: str, w: str | None, bias: str | None, mean: str, var: str, momentum: float, eps: float
+) -> tuple[str]:
+    return (_batch_norm(b, x, w, bias, mean, var, False, momentum, eps),)
+
+
+@_covers("softmax.int", "_softmax.default")
+def softmax(b: Builder, x: str, axis: int, _: Any = None) -> str:
+    """Exponentials that add up to 1 along an axis."""
+    powers = b.call("exp", of("subtract", x, b.repeat(b.reduce(x, "max", [axis]), b.shapes[x])))
+    return b.call("divide", powers, b.repeat(b.reduce(powers, "sum", [axis]), b.shapes[x]))
+
+
+@_covers("layer_norm.default")
+def _layer_norm(
+    b: Builder, x: str, over: Sequence[int], w: str | None = None, bias: str | None = None, eps: float = 1e-5, *_: Any
+) -> str:
+    axes = range(len(b.shapes[x]) - len(over), len(b.shapes[x]))
+    made = _of_statistics(b, x, axes, eps)
+    made = made if w is None else b.call("multiply", made, w)
+    return made if bias is None else b.call("add", made, bias)
+
+
+@_covers("native_layer_norm.default")
+def _native_layer_norm(b: Builder, x: str, over: Sequence[int], w: str | None, bias: str | None, eps: float) -> tuple[str]:
+    return (_layer_norm(b, x, over, w, bias, eps),)
+
+
+@_covers("_log_softmax.default", "log_softmax.int")
+def _log_softmax(b: Builder, x: str, axis: int, _: Any = None) -> str:
+    less = b.call("subtract", x, b.repeat(b.reduce(x, "max", [axis]), b.shapes[x]))
+    return b.call("subtract", less, of("log", b.repeat(b.reduce(b.call("exp", less), "sum", [axis]), b.shapes[x])))
+
+
+@_covers("native_group_norm.default")
+def _group_norm(
+    b: Builder, x: str, w: str | None, bias: str | None, n: int, c: int, size: int, groups: int, eps: float
+) -> tuple[str]:
+    shape = b.shapes[x]
+    made = b.reshape(_of_statistics(b, b.reshape(x, (n, groups, c // groups * size)), [2], eps), shape)
+    return (_of_channels(b, made, w, bias),)
+
+
+@_covers("_native_batch_norm_legit.no_stats")
+def _instance_norm(
+    b: Builder, x: str, w: str | None, bias: str | None, training: bool, momentum: float, eps: float
+) -> tuple[str]:
+    axes = [axis for axis in range(len(b.shapes[x])) if axis != 1]
+    return (_of_channels(b, _of_statistics(b, x, axes, eps), w, bias),)
+
+
+def _of_statistics(b: Builder, x: str, axes: Sequence[int], eps: float) -> str:
+    """Less the mean, by the root of the variance, along axes."""
+    centred = b.call("subtract", x, b.mean(x, axes))
+    return b.call("multiply", centred, b.call("rsqrt", of("add", b.mean(b.call("multiply", centred, centred), axes), eps)))
+
+
+def _of_channels(b: Builder, x: str, w: str | None, bias: str | None) -> str:
+    """Times a number of each channel, axis 1, and another added."""
+    apart = (-1, *[1] * (len(b.shapes[x]) - 2))
+    x = x if w is None else b.call("multiply", x, b.reshape(w, apart))
+    return x if bias is None else b.call("add", x, b.reshape(bias, apart))

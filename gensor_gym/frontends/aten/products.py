@@ -1,0 +1,122 @@
+"""Matrix products of ATen, and attention."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gensor_gym.frontends.aten.choices import masked
+from gensor_gym.frontends.aten.norms import softmax
+from gensor_gym.frontends.builder import Builder, of
+from gensor_gym.frontends.covered import covers as _covers
+from gensor_gym.operators.kinds.linear import batched_gemm, gemm, gemv
+
+
+@_covers("linear.default")
+def _linear(b: Builder, x: str, w: str, bias: str | None = None) -> str:
+    *outer, k = b.shapes[x]
+    m, n = math.prod(outer), b.shapes[w][0]
+    if m == 1:
+        made = b.contract(gemv(n, k), w, b.reshape(x, (k,)))
+    else:
+        made = b.contract(gemm(m, n, k), b.reshape(x, (m, k)), b.transpose(w, (1, 0)))
+    return b.reshape(made if bias is None else b.call("add", made, bias), (*outer, n))
+
+
+@_covers("mv.default", "dot.default")
+def _mv(b: Builder, x: str, y: str) -> str:
+    return _matmul(b, x, y)
+
+
+@_covers("mm.default")
+def _mm(b: Builder, x: str, y: str) -> str:
+    (m, k), n = b.shapes[x], b.shapes[y][1]
+    return b.contract(gemm(m, n, k), x, y)
+
+
+@_covers("addmm.default")
+def _addmm(b: Builder, bias: str, x: str, y: str, *, beta: float = 1, alpha: float = 1) -> str:
+    return _joined(b, bias, _mm(b, x, y), beta, alpha)
+
+
+@_covers("baddbmm.default")
+def _baddbmm(b: Builder, bias: str, x: str, y: str, *, beta: float = 1, alpha: float = 1) -> str:
+    return _joined(b, bias, _bmm(b, x, y), beta, alpha)
+
+
+def _joined(b: Builder, bias: str, made: str, beta: float, alpha: float) -> str:
+    """A product times alpha and what is added times beta; of 0 nothing is."""
+    made = made if alpha == 1 else b.call("multiply", made, alpha)
+    return b.call("add", made, bias if beta == 1 else of("multiply", bias, beta)) if beta else made
+
+
+@_covers("bmm.default")
+def _bmm(b: Builder, x: str, y: str) -> str:
+    (batch, m, k), n = b.shapes[x], b.shapes[y][2]
+    return b.contract(batched_gemm(batch, m, n, k), x, y)
+
+
+@_covers("matmul.default")
+def _matmul(b: Builder, x: str, y: str) -> str:
+    if len(b.shapes[x]) == 1:
+        made = _matmul(b, b.reshape(x, (1, -1)), y)
+        return b.reshape(made, (*b.shapes[made][:-2], *b.shapes[made][-1:]) if len(b.shapes[y]) > 1 else ())
+    if len(b.shapes[y]) == 1:
+        made = _matmul(b, x, b.reshape(y, (-1, 1)))
+        return b.reshape(made, b.shapes[made][:-1])
+    (*left, m, k), (*right, _, n) = b.shapes[x], b.shapes[y]
+    if not right:
+        return b.reshape(_mm(b, b.reshape(x, (-1, k)), y), (*left, m, n))
+    outer = np.broadcast_shapes(tuple(left), tuple(right))
+    one, other = b.repeat(x, (*outer, m, k)), b.repeat(y, (*outer, k, n))
+    return b.reshape(_bmm(b, b.reshape(one, (-1, m, k)), b.reshape(other, (-1, k, n))), (*outer, m, n))
+
+
+@_covers("scaled_dot_product_attention.default")
+def _attention(
+    b: Builder, q: str, k: str, v: str, mask: str | None = None, dropout: float = 0.0, is_causal: bool = False,
+    scale: float | None = None, enable_gqa: bool = False,
+) -> str:  # fmt: skip
+    if dropout:
+        raise ValueError("attention with dropout: expected evaluation mode")
+    if enable_gqa:
+        k, v = (_shared(b, one, b.shapes[q][-3]) for one in (k, v))
+    *outer, rows, size = b.shapes[q]
+    last = len(outer) + 1
+    turned = b.transpose(k, (*range(last - 1), last, last - 1))
+    scores = b.call("multiply", _matmul(b, q, turned), 1.0 / math.sqrt(size) if scale is None else scale)
+    if is_causal:
+        wide = b.shapes[k][-2]
+        mask = b.constant("causal", np.where(np.tri(rows, wide, dtype=bool), 0.0, -np.inf))
+    if mask is None:
+        return _matmul(b, softmax(b, scores, -1), v)
+    made = softmax(b, scores := masked(b, scores, mask), -1)
+    if not _sees(b, mask):
+        top = b.repeat(b.reduce(scores, "max", [-1]), b.shapes[scores])
+        made = b.map(of("where", of("less", -math.inf, top), made, 0.0), "seen")
+    return _matmul(b, made, v)
+
+
+def _shared(b: Builder, x: str, heads: int) -> str:
+    """Keys or values of fewer heads, each for as many neighbouring heads of queries."""
+    *outer, own, rows, size = b.shapes[x]
+    wide = b.repeat(b.reshape(x, (*outer, own, 1, rows, size)), (*outer, own, heads // own, rows, size))
+    return b.reshape(wide, (*outer, heads, rows, size))
+
+
+def _sees(b: Builder, mask: str) -> bool:
+    """Whether it is known that some number of every row counts; rows of which none does come out as 0."""
+    known = b.known(mask)
+    counts = known is not None and (known != 0 if b.reads.get(mask) == "bool" else known > -math.inf)
+    return bool(np.all(np.any(counts, axis=-1)))
+
+
+def along(b: Builder, x: str, axis: int, matrix: np.ndarray) -> str:
+    """Sums along an axis by a constant matrix [from, to], as of means of windows or of what lies between pixels."""
+    rank, axis = len(b.shapes[x]), axis % len(b.shapes[x])
+    last = [*(other for other in range(rank) if other != axis), axis]
+    turned = b.transpose(x, last)
+    rows = b.reshape(turned, (-1, matrix.shape[0]))
+    made = _mm(b, rows, b.constant("matrix", matrix))
+    return b.transpose(b.reshape(made, (*b.shapes[turned][:-1], matrix.shape[1])), np.argsort(last).tolist())

@@ -1,0 +1,206 @@
+"""Operations of ATen on windows of images: convolutions, also transposed, and pooling; signals are images of height 1."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gensor_gym.frontends.aten.choices import take
+from gensor_gym.frontends.aten.moves import padded
+from gensor_gym.frontends.aten.products import along
+from gensor_gym.frontends.builder import Builder
+from gensor_gym.frontends.covered import covers as _covers
+from gensor_gym.operators.kinds.convolution import conv2d, depthwise_conv2d
+from gensor_gym.operators.kinds.pooling import avg_pool2d, max_pool2d
+
+Pair = tuple[int, int]
+
+
+def _pair(given: int | Sequence[int]) -> tuple[int, int]:
+    """Height and width of what may be one number."""
+    return (given, given) if isinstance(given, int) else (given[0], given[-1])
+
+
+@_covers("conv2d.default")
+def _conv2d(
+    b: Builder, x: str, w: str, bias: str | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> str:
+    (n, c, height, width), (k, _, r, s) = b.shapes[x], b.shapes[w]
+    sizes = dict(n=n, c=c, h=height, w=width, r=r, s=s, stride=_pair(stride), padding=_pair(padding))
+    if groups == c == k and _pair(dilation) == (1, 1):
+        made = b.contract(depthwise_conv2d(**sizes), x, w)  # type: ignore[arg-type]
+    else:
+        made = b.contract(conv2d(**sizes, k=k, dilation=_pair(dilation), groups=groups), x, w)  # type: ignore[arg-type]
+    return made if bias is None else b.call("add", made, b.reshape(bias, (k, 1, 1)))
+
+
+@_covers("convolution.default")
+def _convolution(
+    b: Builder, x: str, w: str, bias: str | None, stride: Any, padding: Any, dilation: Any, transposed: bool, more: Any,
+    groups: int,
+) -> str:  # fmt: skip
+    if (axes := len(b.shapes[x]) - 2) not in (1, 2):
+        raise ValueError(f"a convolution of shape {b.shapes[x]}: expected images or signals in a batch")
+    if axes == 1:
+        flat = [(1, *one) if at in (0, 2) else (0, *one) for at, one in enumerate((stride, padding, dilation, more))]
+        tall = [b.reshape(one, (*b.shapes[one][:2], 1, b.shapes[one][2])) for one in (x, w)]
+        made = _convolution(b, *tall, bias, *flat[:3], transposed, flat[3], groups)
+        return b.reshape(made, (*b.shapes[made][:2], b.shapes[made][3]))
+    if transposed:
+        return _transposed(b, x, w, bias, _pair(stride), _pair(padding), _pair(dilation), _pair(more), groups)
+    return _conv2d(b, x, w, bias, stride, padding, dilation, groups)
+
+
+def _transposed(
+    b: Builder, x: str, w: str, bias: str | None, stride: Pair, padding: Pair, dilation: Pair, more: Pair, groups: int
+) -> str:
+    """Of weights [c, k/groups, r, s]: a product where windows do not overlap, else a convolution of x with zeros between."""
+    (n, c, height, width), (_, k, r, s) = b.shapes[x], b.shapes[w]
+    if groups == 1 and (r, s) == stride and padding == more == (0, 0) and dilation == (1, 1):
+        weights = b.reshape(b.transpose(w, (1, 2, 3, 0)), (k * r * s, c, 1, 1))
+        spread = b.reshape(_conv2d(b, x, weights), (n, k, r, s, height, width))
+        made = b.reshape(b.transpose(spread, (0, 1, 4, 2, 5, 3)), (n, k, height * r, width * s))
+        return made if bias is None else b.call("add", made, b.reshape(bias, (k, 1, 1)))
+    for axis, extent in ((3, s), (2, r)):
+        at = axis - 2
+        before = dilation[at] * (extent - 1) - padding[at]
+        x = padded(b, _with_zeros(b, x, axis, stride[at]), axis, before, before + more[at] - (stride[at] - 1), 0.0)
+    weights = b.transpose(b.reshape(w, (groups, c // groups, k, r, s)), (0, 2, 1, 3, 4))
+    weights = b.reshape(weights, (groups * k, c // groups, r, s))
+    for axis, extent in ((2, r), (3, s)):
+        weights = take(b, weights, axis, np.arange(extent)[::-1]) if extent > 1 else weights
+    return _conv2d(b, x, weights, bias, 1, 0, dilation, groups)
+
+
+def _with_zeros(b: Builder, x: str, axis: int, stride: int) -> str:
+    """`stride` - 1 zeros behind every element of an axis."""
+    shape = b.shapes[x]
+    spread = padded(b, b.reshape(x, (*shape[: axis + 1], 1, *shape[axis + 1 :])), axis + 1, 0, stride - 1, 0.0)
+    return b.reshape(spread, (*shape[:axis], shape[axis] * stride, *shape[axis + 1 :]))
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """Windows along one axis, as torch counts them: some of the last may lie behind the padding where they are rounded up."""
+
+    extent: int
+    size: int
+    stride: int
+    padding: int
+    up: bool
+
+    @property
+    def count(self) -> int:
+        """How many there are; the last begins inside of the axis or before it."""
+        room = self.extent + 2 * self.padding - self.size
+        found = (-(-room // self.stride) if self.up else room // self.stride) + 1
+        return found - (self.up and (found - 1) * self.stride >= self.extent + self.padding)
+
+    @property
+    def behind(self) -> int:
+        """Elements that the last window reads behind the padding."""
+        return max((self.count - 1) * self.stride + self.size - self.extent - 2 * self.padding, 0)
+
+    def elements(self, with_padding: bool) -> np.ndarray:
+        """Elements that count of each window."""
+        start = np.arange(self.count) * self.stride - self.padding
+        low, high = (-self.padding, self.extent + self.padding) if with_padding else (0, self.extent)
+        return np.minimum(start + self.size, high) - np.maximum(start, low)
+
+
+def _along(b: Builder, x: str, size: Any, stride: Any, padding: Any, up: bool) -> list[_Windows]:
+    """Windows along height and width."""
+    own = zip(b.shapes[x][-2:], _pair(size), _pair(stride or size), _pair(padding), strict=True)
+    return [_Windows(*one, up) for one in own]
+
+
+def _all_padded(b: Builder, x: str, windows: Sequence[_Windows], value: float) -> str:
+    """With the padding, and what is read behind it, in memory."""
+    for axis, one in zip((2, 3), windows, strict=True):
+        x = padded(b, x, axis, one.padding, one.padding + one.behind, value)
+    return x
+
+
+def _as_image(rule: Callable[..., str]) -> Callable[..., str]:
+    """A rule that also takes one image without a batch."""
+
+    def of_any(b: Builder, x: str, *arguments: Any, **options: Any) -> str:
+        if len(b.shapes[x]) == 4:
+            return rule(b, x, *arguments, **options)
+        if len(b.shapes[x]) != 3:
+            raise ValueError(f"windows of shape {b.shapes[x]}: expected images")
+        made = rule(b, b.reshape(x, (1, *b.shapes[x])), *arguments, **options)
+        return b.reshape(made, b.shapes[made][1:])
+
+    return of_any
+
+
+@_covers("max_pool2d.default")
+@_as_image
+def _max_pool2d(
+    b: Builder, x: str, size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> str:
+    if _pair(dilation) != (1, 1):
+        raise ValueError("pooling with dilation: expected none")
+    windows = _along(b, x, size, stride, padding, ceil_mode)
+    if any(one.behind for one in windows):
+        x, padding = _all_padded(b, x, windows, -math.inf), 0
+    n, c, height, width = b.shapes[x]
+    return b.contract(max_pool2d(n, c, height, width, *_pair(size), _pair(stride or size), _pair(padding)), x)
+
+
+@_covers("max_pool2d_with_indices.default")
+def _max_pool2d_with_indices(b: Builder, *arguments: Any) -> tuple[str, None]:
+    return _max_pool2d(b, *arguments), None  # places have no kernels
+
+
+@_covers("avg_pool2d.default")
+@_as_image
+def _avg_pool2d(
+    b: Builder, x: str, size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> str:  # fmt: skip
+    windows = _along(b, x, size, stride, padding, ceil_mode)
+    rows, columns = (one.elements(count_include_pad) for one in windows)
+    whole = windows[0].size * windows[1].size
+    if any(one.behind for one in windows):
+        x, padding = _all_padded(b, x, windows, 0.0), 0
+    n, c, height, width = b.shapes[x]
+    made = b.contract(avg_pool2d(n, c, height, width, *_pair(size), _pair(stride or size), _pair(padding)), x)
+    factors = whole / (np.outer(rows, columns) if divisor_override is None else np.full((1, 1), divisor_override))
+    return made if (factors == 1).all() else b.call("multiply", made, b.constant("share", factors))
+
+
+@_covers("adaptive_avg_pool2d.default", "_adaptive_avg_pool2d.default")
+@_as_image
+def _adaptive_avg_pool2d(b: Builder, x: str, to: Any) -> str:
+    n, c, height, width = b.shapes[x]
+    p, q = (extent if wanted is None else wanted for extent, wanted in zip((height, width), _pair(to), strict=True))
+    if (p, q) == (1, 1):
+        return b.mean(x, (2, 3))
+    if height % p == 0 and width % q == 0:
+        window = height // p, width // q
+        return b.contract(avg_pool2d(n, c, height, width, *window, window), x)
+    return along(b, along(b, x, 3, _means(width, q)), 2, _means(height, p))
+
+
+def _means(extent: int, to: int) -> np.ndarray:
+    """The matrix [extent, to] of means of windows that may overlap by one."""
+    places, numbers = np.arange(extent)[:, None], np.arange(to)
+    first, last = numbers * extent // to, -(-(numbers + 1) * extent // to)
+    return ((places >= first) & (places < last)) / (last - first)
+
+
+@_covers("adaptive_max_pool2d.default")
+def _adaptive_max_pool2d(b: Builder, x: str, to: Any) -> tuple[str, None]:
+    height, width = b.shapes[x][-2:]
+    p, q = _pair(to)
+    if (p, q) == (1, 1):
+        return b.reduce(x, "max", (-2, -1)), None
+    if height % p or width % q:
+        raise ValueError(f"largest of windows of {height} x {width} to {p} x {q}: expected whole ones of one size")
+    return _max_pool2d(b, x, (height // p, width // q)), None

@@ -1,0 +1,54 @@
+"""Sums of exponentials less a maximum, taken in the pass that finds the maximum (Milakov and Gimelshein, arXiv 1805.02867).
+
+A running maximum stands in the place of the whole one; where it grows, what was added up so far is scaled to it. That saves a
+pass along the columns and costs an exponential more for every step of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from gensor_gym.dataflow.expressions import Call, Operand
+from gensor_gym.gir.nest import Cell, Online, RowNest
+
+LEAST_COLUMNS, LEAST_SIDE = 128, 8
+"""Of a nest and of the columns of a step of an online sum, in vectors of more than one element.
+
+Its roundings are then no more than those of a sum in any order, which verification allows. With n columns, V elements side by
+side and T vectors, a lane's sum has at most n / (V T) + T steps, each with an exponential (4 roundings), a product and sums, and
+log2(V) + 5 when lanes are joined; a sum in any order has n - 1.
+"""
+
+
+def online_sums(nest: RowNest, name: str) -> tuple[str, ...]:
+    """The sums of a cell that can be taken online: where it is exp(x - the maximum of x) and they add up all of it."""
+    cell = nest.cell[name]
+    match cell.made:
+        case Call("exp", (Call("subtract", (Operand(of), Operand(top))),)) if cell.wide and nest.columns >= LEAST_COLUMNS:
+            pass
+        case _:
+            return ()
+    maximum = nest.cell[top]
+    if maximum.made != "max" or maximum.sources != (of,) or maximum.stage != cell.stage:
+        return ()
+    return tuple(one.name for one in nest.cells if one.made == "sum" and one.sources == (name,))
+
+
+def taken_online(nest: RowNest, names: Mapping[str, bool]) -> RowNest:
+    """The nest in which sums of those cells are taken online: what waits for them waits for one reduction less."""
+    sums = {total: nest.cell[name] for name, taken in names.items() if taken for total in online_sums(nest, name)}
+    if not sums:
+        return nest
+    cells: dict[str, Cell] = {}
+    for cell in nest.cells:
+        if cell.name in sums:
+            of, top = sums[cell.name].sources
+            cell = dataclasses.replace(cell, made=Online(top), sources=(of,))
+        cells[cell.name] = dataclasses.replace(cell, stage=_stage(cell, cells))
+    return dataclasses.replace(nest, cells=tuple(cells.values()))
+
+
+def _stage(cell: Cell, before: Mapping[str, Cell]) -> int:
+    """How many reductions one after another a cell waits for, when those that it reads are known."""
+    return max((before[source].stage for source in cell.sources), default=0) + (1 if cell.is_reduction else 0)

@@ -1,0 +1,66 @@
+"""Which nodes make a block: two products with a row nest between them, and what is moved before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gensor_gym.dataflow.nodes import Contract, Reshape, Slice, Transpose
+from gensor_gym.networks.network import VIEWS, Network
+from gensor_gym.networks.pieces import Piece
+from gensor_gym.networks.steps import readers_of
+
+_MOVES = (Transpose, Slice)
+
+
+def block_of(network: Network, second: str) -> Piece | None:
+    """The piece that ends in a product: the one before it, what lies between, and moves before and after; None without one."""
+    node = network.nodes[second]
+    assert isinstance(node, Contract)
+    inside = {second}
+    waiting = [node.sources[0]]
+    while waiting:
+        name = waiting.pop()
+        if name in inside or name not in network.nodes:
+            continue
+        if not isinstance(network.nodes[name], VIEWS):
+            inside.add(name)
+        if not isinstance(network.nodes[name], Contract):
+            waiting += network.nodes[name].inputs
+    products = [name for name in inside if isinstance(network.nodes[name], Contract)]
+    if len(products) != 2:
+        return None
+    inside |= _moves_before(network, inside, products) | _moves_after(network, second)
+    return Piece(tuple(sorted(inside, key=network.places.__getitem__)), "block")
+
+
+def _moves_before(network: Network, inside: set[str], products: Iterable[str]) -> set[str]:
+    """Transpositions and slices that nothing but the products' operands is made of."""
+    found: set[str] = set()
+    sources = {source for product in products for source in network.nodes[product].inputs}
+    for name, node in reversed(network.graph.nodes):
+        if not isinstance(node, _MOVES):
+            continue
+        readers = readers_of(network, name)
+        if readers and all(reader in found or reader in inside for reader in readers) and _feeds(network, name, sources | found):
+            found.add(name)
+    return found
+
+
+def _feeds(network: Network, name: str, wanted: set[str]) -> bool:
+    """Whether a value, or a reshape of it, is one of those, or read by one."""
+    waiting = [name]
+    while waiting:
+        one = waiting.pop()
+        if one in wanted or any(reader in wanted for reader in network.graph.readers[one]):
+            return True
+        waiting += [reader for reader in network.graph.readers[one] if isinstance(network.nodes[reader], Reshape)]
+    return False
+
+
+def _moves_after(network: Network, last: str) -> set[str]:
+    """Transpositions that are all that is done with the product."""
+    found: set[str] = set()
+    while len(readers := readers_of(network, last)) == 1 and isinstance(network.nodes[readers[0]], Transpose):
+        last = readers[0]
+        found.add(last)
+    return found

@@ -1,0 +1,80 @@
+"""What may be changed of a plan by one decision: cut a piece, join two, or have a host take a second product."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gensor_gym.dataflow.nodes import Contract
+from gensor_gym.networks.fusion.blocks import block_of
+from gensor_gym.networks.network import Network
+from gensor_gym.networks.pieces import Piece, piece_of
+from gensor_gym.networks.plan import Plan, cut_all
+
+
+def decisions(plan: Plan) -> Iterator[tuple[str, Plan]]:
+    """(what is decided, the plan after it) of all that is legal."""
+    for decision, pieces in (*_cuts(plan), *_joins(plan), *_blocks(plan)):
+        changed = ordered(plan.network, pieces)
+        if changed is not None and not changed.fault:
+            yield decision, changed
+
+
+def ordered(network: Network, pieces: Sequence[Piece]) -> Plan | None:
+    """The plan of these pieces, each after what it reads; None where two wait for one another."""
+    made = {value.name for value in network.graph.inputs}
+    left, found = list(pieces), list[Piece]()
+    while left:
+        ready = next((piece for piece in left if _reads(network, piece) <= made), None)
+        if ready is None:
+            return None
+        left.remove(ready)
+        found.append(ready)
+        made.update(ready.nodes)
+    return Plan(network, tuple(found))
+
+
+def _reads(network: Network, piece: Piece) -> set[str]:
+    """Values that are neither views nor made inside."""
+    sources = (network.source_of(one) for name in piece.nodes for one in network.nodes[name].inputs)
+    return {source for source in sources if source not in piece.nodes}
+
+
+def _cuts(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
+    """A piece in two, at any of its nodes; one with two products in what it is without."""
+    for piece in plan.pieces:
+        others = [other for other in plan.pieces if other is not piece]
+        if piece.anchor == "block":
+            own = set(piece.nodes)
+            yield f"cut {piece.nodes[0]}", [*others, *(one for one in cut_all(plan.network).pieces if own.issuperset(one.nodes))]
+            continue
+        for place in range(1, len(piece.nodes)):
+            parts = [piece_of(plan.network, nodes) for nodes in (piece.nodes[:place], piece.nodes[place:])]
+            yield f"cut {piece.nodes[place]}", [*others, *parts]
+
+
+def _joins(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
+    """Two pieces, one of which reads the other, at the anchor of the first."""
+    for one in plan.pieces:
+        for other in plan.pieces:
+            if one is not other and "block" not in (one.anchor, other.anchor) and _reads(plan.network, other) & set(one.nodes):
+                joined = piece_of(plan.network, (*one.nodes, *other.nodes))
+                yield f"join {other.nodes[0]} to {one.nodes[0]}", [*(p for p in plan.pieces if p not in (one, other)), joined]
+
+
+def _blocks(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
+    """A product with the one before it and what lies between."""
+    for piece in plan.pieces:
+        host = piece.nodes[0]
+        if piece.anchor == "tile" and isinstance(plan.network.nodes[host], Contract):
+            block = block_of(plan.network, host)
+            pieces = None if block is None else with_piece(plan.pieces, block)
+            if pieces is not None:
+                yield f"take {host} into a block", pieces
+
+
+def with_piece(pieces: Sequence[Piece], piece: Piece) -> list[Piece] | None:
+    """The pieces where one takes its nodes out of others; None where that leaves some of another's."""
+    taken = set(piece.nodes)
+    kept = [other for other in pieces if taken.isdisjoint(other.nodes)]
+    cut = [other for other in pieces if not taken.isdisjoint(other.nodes) and not taken.issuperset(other.nodes)]
+    return None if cut else [*kept, piece]

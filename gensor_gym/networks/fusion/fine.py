@@ -1,0 +1,60 @@
+"""The plan of fine-grain fusion: what a host of an inner anchor can take is computed there, the rest as `cut_all` has it.
+
+After the fine-grain fusion of oneDNN Graph Compiler (Li et al., arXiv 2301.01333): the innermost anchor that is accepted, and
+none at which fewer threads would find work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gensor_gym.chains.chain import chain_of
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.nodes import Contract
+from gensor_gym.networks.fusion.blocks import block_of
+from gensor_gym.networks.fusion.decisions import ordered, with_piece
+from gensor_gym.networks.network import Network
+from gensor_gym.networks.pieces import Piece
+from gensor_gym.networks.plan import Plan, cut_all
+from gensor_gym.registry import near
+
+LEAST_TASKS = 8
+"""Blocks of `_ROWS` rows that a host must have to be accepted, so that threads find work: a product alone also cuts columns."""
+_ROWS = 16
+
+
+def fine(network: Network) -> Plan:
+    """`cut_all`, but that two products with a row nest between them are one piece where a chain can be made of them."""
+    plan = cut_all(network)
+    for name, node in network.graph.nodes:
+        if isinstance(node, Contract) and (block := block_of(network, name)) is not None and is_worth_while(network, block):
+            pieces = with_piece(plan.pieces, block)
+            joined = None if pieces is None else ordered(network, pieces)
+            plan = plan if joined is None or joined.fault else joined
+    return plan
+
+
+def is_worth_while(network: Network, piece: Piece) -> bool:
+    """Whether a chain is made of it that has work for threads, and no weights that a product alone would read packed."""
+    try:
+        step = piece.step(network)
+        assert isinstance(step.computation, Dataflow)
+        chain = chain_of(step.computation)
+    except ValueError:
+        return False
+    given = {value.name: root for value, root in zip(step.computation.inputs, step.reads, strict=True)}
+    weights = any(given[matrix.tensor] in network.constants for matrix in (chain.first, chain.second))
+    return not weights and chain.elements * -(-chain.rows // _ROWS) >= LEAST_TASKS
+
+
+PLANS: dict[str, Callable[[Network], Plan]] = {"cut_all": cut_all, "fine": fine}
+"""Plans by rule."""
+
+
+def plan_of(network: Network, rule: Callable[[Network], Plan] | str) -> Plan:
+    """The plan of a rule, or of the rule of that name; ValueError names those there are."""
+    if callable(rule):
+        return rule(network)
+    if rule not in PLANS:
+        raise ValueError(f"plan {rule!r}: expected one of {', '.join(PLANS)}{near(rule, PLANS)}")
+    return PLANS[rule](network)

@@ -1,0 +1,72 @@
+"""A piece of a plan: nodes that one kernel computes, and at which place in the loops of their host the others are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gensor_gym.chains.chain import chain_of, is_chain
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.nodes import Contract
+from gensor_gym.gir.nest import row_nest
+from gensor_gym.networks.network import Network
+from gensor_gym.networks.steps import Step, step_of
+
+ANCHORS = {
+    "tile": "on each finished register tile of a product",
+    "row": "on each row, of what is bound by memory",
+    "block": "on each block of rows of a product, which a thread keeps until a second product has added them up",
+}
+"""Anchor -> where in the host's loops the other nodes of a piece are computed."""
+_NAMED = ("block",)
+"""Anchors that a text names; which of the others it is follows from the host."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Nodes in an order in which they can be computed."""
+
+    nodes: tuple[str, ...]
+    anchor: str
+
+    def __str__(self) -> str:
+        """The names, after the anchor where the host has several. `Piece.parse` reads it."""
+        return " ".join((f"@{self.anchor}", *self.nodes) if self.anchor in _NAMED else self.nodes)
+
+    @classmethod
+    def parse(cls, network: Network, text: str) -> Piece:
+        """The piece that a line says; ValueError for a name that no node has, and for an anchor that there is not."""
+        words = text.split()
+        anchor = words.pop(0)[1:] if words[0].startswith("@") else ""
+        if anchor and anchor not in ANCHORS:
+            raise ValueError(f"anchor {anchor!r}: expected one of {', '.join(ANCHORS)}")
+        if unknown := [name for name in words if name not in network.nodes]:
+            raise ValueError(f"a plan of {network.graph.name} names {unknown[0]!r}: expected names of its nodes")
+        if not words:
+            raise ValueError(f"a plan of {network.graph.name} has a piece of no nodes: {text!r}")
+        return cls(tuple(words), anchor or implied(network, words))
+
+    def step(self, network: Network) -> Step:
+        """What its kernel computes; ValueError where no kernel does so at this anchor."""
+        products = [name for name in self.nodes if isinstance(network.nodes[name], Contract)]
+        if (self.anchor == "block") != (len(products) > 1):
+            raise ValueError(
+                f"{self.nodes[0]} at anchor {self.anchor!r}: {len(products)} products, of which block has two and others one: "
+                "expected what is over in another piece"
+            )
+        step = step_of(network, self.nodes)
+        if isinstance(step.computation, Dataflow):
+            (chain_of if is_chain(step.computation) else row_nest)(step.computation)
+        if self.anchor != "block" and self.anchor != implied(network, self.nodes):
+            raise ValueError(f"{self.nodes[0]} at anchor {self.anchor!r}: expected {implied(network, self.nodes)!r}")
+        return step
+
+
+def implied(network: Network, nodes: Sequence[str]) -> str:
+    """The anchor of a host that has one: the tile of a product, else the row."""
+    return "tile" if isinstance(network.nodes[nodes[0]], Contract) else "row"
+
+
+def piece_of(network: Network, nodes: Sequence[str]) -> Piece:
+    """A piece at the anchor that its host has."""
+    return Piece(tuple(nodes), implied(network, nodes))

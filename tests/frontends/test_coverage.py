@@ -1,0 +1,139 @@
+"""What modules of vision and language are made of: torch's numbers in float64, and a kernel for every piece."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from gensor_gym.frontends.torch_export import Unsupported, from_torch
+from gensor_gym.networks.folding import folded
+from gensor_gym.networks.load import NetworkFunction
+from gensor_gym.networks.plan import cut_all
+from tests.frontends.test_torch_export import Of, check
+from tests.networks.test_networks_run import kernels_of
+from tests.support.thorough import thorough_but
+
+Made = Callable[..., Any]
+IMAGE, SIGNAL, ROWS = (2, 4, 7, 9), (2, 4, 10), (2, 5, 8)
+
+MAPS: dict[str, Made] = {
+    "elu": functional.elu, "selu": functional.selu, "celu": functional.celu, "leaky": lambda x: functional.leaky_relu(x, 0.1),
+    "softplus": functional.softplus, "mish": functional.mish, "logsigmoid": functional.logsigmoid,
+    "glu": lambda x: functional.glu(x, 1), "softsign": functional.softsign, "hardshrink": functional.hardshrink,
+    "log1p": lambda x: torch.log1p(x.abs()), "sign": lambda x: x.sign() * x, "rsub": lambda x: 1 - x,
+    "power": lambda x: x**4 + x.abs() ** 2.5 + (x * x + 1) ** -2 + 2.0**x, "lerp": lambda x: torch.lerp(x, x * x, 0.3),
+    "clamp": lambda x: torch.clamp(x, min=0.5 * x, max=x * x), "addcmul": lambda x: torch.addcmul(x, x, x, value=2),
+    "hardtanh": functional.hardtanh,
+}  # fmt: skip
+REDUCTIONS: dict[str, Made] = {
+    "mean": lambda x: x.mean(), "var": lambda x: x.var((1, 3)), "std": lambda x: x.std(1, keepdim=True, unbiased=False),
+    "var_mean": lambda x: torch.cat(torch.var_mean(x, (2, 3)), 1), "amin": lambda x: x.amin((0, 2)), "max": lambda x: x.max(1)[0],
+    "all": lambda x: x.max() - x.min() + x.sum(), "apart": lambda x: x.sum((0, 2)) + x.mean((0, 2)),
+    "normalize": lambda x: functional.normalize(x, dim=1), "norm": lambda x: torch.linalg.vector_norm(x, 1, 2),
+    "logsumexp": lambda x: x.logsumexp(1), "log_softmax": lambda x: x.log_softmax(1), "cumsum": lambda x: x.cumsum(2),
+    "cosine": lambda x: functional.cosine_similarity(x, x * x, 1),
+}  # fmt: skip
+MOVES: dict[str, Made] = {
+    "pad": lambda x: functional.pad(x, (1, 2, 0, 1), value=2.0) * 2, "crop": lambda x: functional.pad(x, (-1, -2)) + 1,
+    "reflect": lambda x: functional.pad(x, (1, 2, 2, 1), "reflect"),
+    "circular": lambda x: functional.pad(x, (1, 2, 1, 1), "circular"),
+    "replicate": lambda x: functional.pad(x, (1, 2, 0, 1), "replicate"), "steps": lambda x: x[:, ::2, 1::3, ::2] + 1,
+    "roll": lambda x: x.roll((1, -2), (2, 3)), "repeat": lambda x: x.repeat(1, 2, 1, 3), "flat": lambda x: x.flatten(1) + 1,
+    "interleave": lambda x: x.repeat_interleave(2, 1), "stack": lambda x: torch.stack([x, x + 1, x * 2], 1),
+    "unbind": lambda x: x.unbind(1)[2] * 2, "movedim": lambda x: x.movedim(1, -1) + 1, "mT": lambda x: x.mT @ x,
+    "cats": lambda x: torch.cat([x, x[:, :1], x * 2, x[:, 1:]], 1), "pixels": lambda x: functional.pixel_shuffle(x, 2) + 1,
+    "shuffle": lambda x: functional.channel_shuffle(x, 2) * 2, "filled": lambda x: x.clone().fill_(2.0) + x,
+    "nearest": lambda x: functional.interpolate(x, scale_factor=2), "half": lambda x: functional.interpolate(x, scale_factor=0.5),
+    "nearest to": lambda x: functional.interpolate(x, size=(9, 10)),
+    "bilinear": lambda x: functional.interpolate(x, scale_factor=2, mode="bilinear"),
+    "corners": lambda x: functional.interpolate(x, size=(5, 12), mode="bilinear", align_corners=True),
+}  # fmt: skip
+WINDOWS: dict[str, Made] = {
+    "ceil max": lambda x: functional.max_pool2d(x, 2, 2, ceil_mode=True), "one image": lambda x: functional.max_pool2d(x[0], 2),
+    "ceil mean": lambda x: functional.avg_pool2d(x, 3, 2, 1, True),
+    "divisor": lambda x: functional.avg_pool2d(x, 2, divisor_override=3),
+    "without padding": lambda x: functional.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
+    "adaptive": lambda x: functional.adaptive_avg_pool2d(x, (3, 4)), "largest": lambda x: functional.adaptive_max_pool2d(x, 1),
+}  # fmt: skip
+MODULES: dict[str, tuple[Callable[[], nn.Module], tuple[tuple[int, ...], ...]]] = {
+    "transposed": (lambda: nn.ConvTranspose2d(4, 3, 3, 2, 1, 1), (IMAGE,)),
+    "transposed apart": (lambda: nn.ConvTranspose2d(4, 3, 2, 2), (IMAGE,)),
+    "transposed in groups": (lambda: nn.ConvTranspose2d(4, 6, (3, 2), (2, 3), (0, 1), groups=2, dilation=2), (IMAGE,)),
+    "transposed signal": (lambda: nn.ConvTranspose1d(4, 3, 4, 2, 1), (SIGNAL,)),
+    "signal": (lambda: nn.Conv1d(4, 6, 3, 2, 1, groups=2), (SIGNAL,)),
+    "same": (lambda: nn.Conv2d(4, 3, (2, 3), padding="same"), (IMAGE,)),
+    "reflected": (lambda: nn.Conv2d(4, 3, 3, padding=1, padding_mode="reflect"), (IMAGE,)),
+    "pooled signal": (lambda: nn.Sequential(nn.MaxPool1d(2), nn.AvgPool1d(2)), (SIGNAL,)),
+    "groups": (lambda: nn.GroupNorm(2, 4), (IMAGE,)),
+    "instances": (lambda: nn.InstanceNorm2d(4, affine=True), (IMAGE,)),
+    "rms": (lambda: nn.RMSNorm(8), (ROWS,)),
+    "prelu": (lambda: nn.PReLU(4), (IMAGE,)),
+    "weights of norm 1": (lambda: nn.utils.parametrizations.weight_norm(nn.Linear(8, 3)), (ROWS,)),
+    "encoder": (lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), (ROWS,)),
+    "decoder": (lambda: nn.TransformerDecoderLayer(8, 2, 16, batch_first=True, norm_first=True), (ROWS, ROWS)),
+    "bilinear": (lambda: Of(lambda x, y: torch.einsum("bik,bjk->bij", x, y).sum(-1)), (ROWS, ROWS)),
+    "vectors": (lambda: Of(lambda x, y: (x @ y).matmul(x[0, :, 0]) + torch.outer(y, y).sum()), (ROWS, (8,))),
+    "scaled": (lambda: Of(lambda x, y: torch.baddbmm(x, x, y, beta=0.5, alpha=2)), ((2, 5, 5), (2, 5, 5))),
+    "shared heads": (
+        lambda: Of(lambda q, k: functional.scaled_dot_product_attention(q, k, k, enable_gqa=True)),
+        ((2, 4, 5, 6), (2, 2, 5, 6))),
+}  # fmt: skip
+CASES: dict[str, tuple[Callable[[], nn.Module], tuple[tuple[int, ...], ...]]] = {
+    **{name: (lambda made=made: Of(made), (IMAGE,)) for name, made in {**MAPS, **REDUCTIONS, **MOVES, **WINDOWS}.items()},
+    **MODULES,
+}  # fmt: skip
+
+
+DEFAULT = (
+    "elu", "softplus", "power", "clamp", "all", "var", "apart", "normalize", "cumsum", "pad", "reflect", "steps", "roll",
+    "repeat", "cats", "filled", "nearest", "nearest to", "corners", "ceil max", "without padding", "adaptive", "transposed",
+    "transposed in groups", "signal", "groups", "instances", "weights of norm 1", "vectors", "scaled", "shared heads",
+)  # fmt: skip
+"""One of each kind; the others are made of the same."""
+
+
+@pytest.mark.parametrize("name", thorough_but(CASES, *DEFAULT))
+def test_against_torch(name: str) -> None:
+    torch.manual_seed(0)
+    module, shapes = CASES[name]
+    check(module(), *shapes)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", CASES)
+def test_kernels_against_torch(name: str) -> None:
+    torch.manual_seed(0)
+    made, shapes = CASES[name]
+    module, inputs = made().eval(), [torch.randn(shape) for shape in shapes]
+    plan = cut_all(folded(from_torch(module, inputs)))
+    function = NetworkFunction(plan, kernels_of(plan, 0, 0), 1)
+    with torch.no_grad():
+        expected = module.double()(*(one.double() for one in inputs)).numpy()
+    np.testing.assert_allclose(function(*inputs).numpy(), expected, rtol=5e-4, atol=5e-5)
+
+
+VOLUME = (1, 4, 3, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("made", "shape", "said"),
+    [
+        (lambda: nn.LSTM(8, 4), ROWS, "returns a tuple of 3 values"),
+        (lambda: nn.Sequential(nn.Conv3d(4, 2, 1)), VOLUME, "0: aten.conv.*: a convolution of shape"),
+        (lambda: Of(lambda x: x.max(1)[1]), ROWS, "output 0 is torch.int64"),
+        (lambda: Of(lambda x: x + x.max(1)[1].float()[:, None]), ROWS, "getitem.*is read"),
+        (lambda: Of(lambda x: x.prod(1)), ROWS, "aten.prod"),
+        (lambda: Of(lambda x: torch.sort(x)[0]), ROWS, "aten.sort"),
+        (lambda: Of(lambda x: torch.fft.fft(x).real), ROWS, "aten._fft_r2c"),
+        (lambda: Of(lambda x: functional.max_pool2d(x, 3, 1, dilation=2)), (1, 2, 7, 7), "pooling with dilation"),
+    ],
+)
+def test_what_is_not_covered_is_named(made: Callable[[], nn.Module], shape: tuple[int, ...], said: str) -> None:
+    with pytest.raises(Unsupported, match=said):
+        from_torch(made().eval(), [torch.randn(shape)])

@@ -1,0 +1,182 @@
+"""`gensor_gym.compile`, from a module to a call: for torch, exported, known the second time, within a budget, or refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gensor_gym
+from agents import pieces
+from agents.networks import CompiledNetwork, FallenBack
+from gensor_gym import hardware
+from gensor_gym.codegen import remembered
+from gensor_gym.frontends.torch_export import Unsupported
+from gensor_gym.measure.records import verified
+from gensor_gym.measure.session import Session, TraceRow
+
+X = torch.randn(8, 16, generator=torch.Generator().manual_seed(0))
+
+
+def module_of(seed: int, *layers: nn.Module) -> nn.Module:
+    """A module of random weights, by default of three pieces."""
+    torch.manual_seed(seed)
+    return nn.Sequential(*(layers or (nn.Linear(16, 24), nn.ReLU(), nn.Linear(24, 16), nn.Softmax(-1)))).eval()
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """An empty cache for this file's searches."""
+    hardware.get("host")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("GENSOR_GYM_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def compiled(cache: None) -> CompiledNetwork:
+    found = gensor_gym.compile(module_of(0), (X,), trials=1)
+    assert all(result.trace for result in found.results)
+    return found
+
+
+def expected(seed: int, x: Tensor = X) -> Tensor:
+    with torch.no_grad():
+        made: Tensor = module_of(seed)(x)
+    return made
+
+
+def test_it_is_one_node_for_torch(compiled: CompiledNetwork) -> None:
+    class Within(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = compiled.as_torch()
+
+        def forward(self, x: Tensor) -> Tensor:
+            made: Tensor = self.inner(x + 1) * 2
+            return made
+
+    torch.library.opcheck(compiled.as_torch(), (X,))
+    fused = torch.compile(Within(), fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(fused(X), expected(0, X + 1) * 2, rtol=1e-4, atol=1e-5)
+    program = torch.export.export(Within(), (X,))
+    assert sum("gensor_gym" in str(node.target) for node in program.graph.nodes) == 1
+    torch.testing.assert_close(program.module()(X), expected(0, X + 1) * 2, rtol=1e-4, atol=1e-5)
+
+
+def test_a_second_time_nothing_is_searched_written_or_checked(compiled: CompiledNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in ((pieces, "run"), (remembered, "build"), (verified, "fault_of")):
+        monkeypatch.setattr(module, name, None)
+    again, other = gensor_gym.compile(module_of(0), (X,)), gensor_gym.compile(module_of(1), (X,))
+    assert torch.equal(again(X), compiled(X)) and again.digest == compiled.digest
+    torch.testing.assert_close(other(X), expected(1), rtol=1e-4, atol=1e-5)
+    assert other.digest != again.digest and other.as_torch() is not compiled.as_torch() is again.as_torch()
+
+
+def test_constants_lie_in_the_functions_memory(compiled: CompiledNetwork) -> None:
+    held, function = compiled.plan.network.constants, compiled.function
+    assert function.constants and all(np.shares_memory(held[name], function.fixed) for name in function.constants)
+    (found,) = compiled.plan.network.reference(X.numpy())
+    np.testing.assert_allclose(found.value, expected(0).numpy(), rtol=1e-4)
+    with pytest.raises(ValueError, match="h200 is a GPU: networks are compiled for CPUs"):
+        gensor_gym.compile(module_of(0), (X,), machine="h200")
+
+
+def test_what_is_exported_says_how_fast_it_was(compiled: CompiledNetwork, tmp_path: Path) -> None:
+    made = compiled.export(tmp_path / "made")
+    steps = json.loads(made.manifest.read_text())["steps"]
+    assert len(steps) == 3 and all(step["measurement"]["seconds"] > 0 for step in steps)
+
+
+def test_a_budget_is_kept_and_spent_on_what_takes_long(cache: None) -> None:
+    """By the model, which answers at once: what is searched is what takes time."""
+    told: list[tuple[int, int, str]] = []
+    big, small = nn.Linear(512, 512), nn.Linear(512, 16)
+    begin = time.monotonic()
+    found = gensor_gym.compile(
+        module_of(0, big, nn.Tanh(), small), (torch.randn(64, 512),), seconds=4.0, reuse=False, backend="analytic",
+        on_task=lambda *one: told.append(one),
+    )  # fmt: skip
+    assert time.monotonic() - begin < 1.2 * 4.0 + 0.5
+    trials = {str(result.task.operator): len(result.trace) for result in found.results}
+    assert len(trials) == 3 and min(trials.values()) >= 1
+    assert trials["frozen gemm(m=64, n=512, k=512)+bias"] == max(trials.values()) > 2
+    assert {one[2] for one in told} == set(trials) and [one[:2] for one in told[:3]] == [(0, 3), (1, 3), (2, 3)]
+
+
+def test_a_budget_that_is_too_short_says_so(cache: None) -> None:
+    with pytest.warns(RuntimeWarning, match="0.001 s were too short for [23] pieces: one trial of each took"):
+        found = gensor_gym.compile(module_of(0), (X,), seconds=1e-6, reuse=False, backend="analytic")
+    assert {len(result.trace) for result in found.results} == {1}
+    for wrong in (0.0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match=f"seconds={wrong!r}: expected a number above 0"):
+            gensor_gym.compile(module_of(0), (X,), seconds=wrong)
+
+
+def test_a_search_that_was_killed_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No trial is made twice, and a piece whose search did not end is searched on."""
+    measured: list[str] = []
+    put = Session._put
+    monkeypatch.setattr(Session, "_put", lambda self, s, m, took: (measured.append(m.digest), put(self, s, m, took))[1])
+    monkeypatch.setenv("GENSOR_GYM_CACHE", str(tmp_path))
+    begun: list[TraceRow] = []
+
+    def killed(row: TraceRow) -> None:
+        begun.append(row)
+        if len(begun) == 3:
+            raise KeyboardInterrupt
+
+    module = module_of(0, nn.Linear(16, 24), nn.ReLU(), nn.Linear(24, 16))
+    with pytest.raises(KeyboardInterrupt):
+        gensor_gym.compile(module, (X,), trials=2, on_trial=killed)
+    assert len(measured) == 3
+    found = gensor_gym.compile(module, (X,), trials=2)
+    assert len(set(measured)) == len(measured) == 4
+    assert sorted(len(result.trace) for result in found.results) == [0, 2]
+
+
+class Uncovered(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(16, 16), nn.Softshrink())
+
+    def forward(self, x: Tensor) -> Tensor:
+        made: Tensor = torch.sort(self.inner(x), 0).values
+        return made
+
+
+def test_what_is_not_covered_is_run_by_torch_where_that_is_asked_for() -> None:
+    module = Uncovered().eval()
+    with pytest.raises(Unsupported, match="has no kernels here"):
+        gensor_gym.compile(module, (X,))
+    with pytest.warns(RuntimeWarning, match=r"Uncovered is run by torch: .*has no kernels here"):
+        found = gensor_gym.compile(module, (X,), fallback="torch")
+    assert isinstance(found, FallenBack) and "aten." in found.reason
+    assert torch.equal(found(X), module(X)) and not found(X).requires_grad
+    with pytest.raises(ValueError, match="fallback='onnx': expected one of error, torch"):
+        gensor_gym.compile(module, (X,), fallback="onnx")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("stream", [Terminal, io.StringIO])
+def test_a_terminal_shows_what_is_searched(stream: type[io.StringIO], cache: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", said := stream())
+    monkeypatch.setenv("TERM", "xterm")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gensor_gym.compile(module_of(0), (X,), trials=1, reuse=False, backend="analytic")
+    shown = said.getvalue()
+    assert ("gemm(m=8" in shown and "0/3" in shown) if stream is Terminal else shown == ""

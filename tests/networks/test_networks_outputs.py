@@ -1,0 +1,70 @@
+"""What modules return and are given: inputs themselves, a value several times, views, constants; open extents; a tensor twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from gensor_gym.frontends.torch_export import Unsupported, from_torch
+from gensor_gym.networks.folding import folded
+from gensor_gym.networks.load import NetworkFunction
+from gensor_gym.networks.plan import cut_all
+from tests.frontends.test_torch_export import Of
+from tests.networks.test_networks_run import kernels_of
+
+X, Y = torch.randn(2, 4, 6, generator=torch.Generator().manual_seed(0))
+
+
+def function_of(module: Any, *examples: torch.Tensor) -> NetworkFunction:
+    plan = cut_all(folded(from_torch(module, examples)))
+    return NetworkFunction(plan, kernels_of(plan, 0, 0), 1)
+
+
+def several(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    twice = x * 2
+    return x, twice, twice, twice.view(24), twice.T, twice[:2], twice.expand(2, 4, 6), torch.ones(3), x.mean(), x.view(3, 8)
+
+
+def test_all_that_may_come_out() -> None:
+    found = function_of(Of(several).eval(), X)(Y)
+    for one, expected in zip(found, several(Y), strict=True):
+        torch.testing.assert_close(one, expected)
+    places = {one.data_ptr() for one in found}
+    assert len(places) == len(found) and Y.data_ptr() not in places
+
+
+def test_one_tensor_given_twice_is_two_inputs() -> None:
+    function = function_of(Of(lambda x, y: x - 2 * y).eval(), X, X)
+    torch.testing.assert_close(function(X, Y), X - 2 * Y)
+
+
+def test_exported_programs_with_open_extents() -> None:
+    open_rows = {"inputs": ({0: torch.export.Dim("rows")},)}
+    program = torch.export.export(Of(lambda x: x.softmax(0)).eval(), (X,), dynamic_shapes=open_rows)
+    rows = torch.randn(7, 6)
+    for module in (program, program.module()):
+        torch.testing.assert_close(function_of(module, rows)(rows), rows.softmax(0))
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda x: (x + 1, None), "output 1 is a NoneType: expected a float32 tensor"),
+        (lambda x: (x + 1, (x, x)), "returns a tuple of 3 values"),
+        (lambda x: torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,)), "true_graph_0"),
+        (lambda x: x.to(torch.bfloat16).float(), "makes a tensor of torch.bfloat16"),
+    ],
+)
+def test_what_is_refused(function: Callable[..., Any], said: str) -> None:
+    with pytest.raises(Unsupported, match=said):
+        from_torch(Of(function).eval(), (X,))
+
+
+def test_what_lies_in_other_orders() -> None:
+    layer = nn.Linear(4, 3).eval()
+    with pytest.warns(RuntimeWarning, match="not dense"):
+        torch.testing.assert_close(function_of(layer, X.T)(X.T), layer(X.T).detach())

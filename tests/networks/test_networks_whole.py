@@ -1,0 +1,69 @@
+"""Networks of the field as one function: every kernel within its bound of float64, all together near torch in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from agents.networks import compile_network
+from experiments.networks import language
+from experiments.networks.suite import Ids, drawn, inputs_of, module_of
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.frontends.torch_export import from_torch
+from gensor_gym.networks.folding import folded
+from gensor_gym.networks.load import NetworkFunction
+from gensor_gym.networks.plan import Plan, cut_all
+from tests.networks.test_networks_run import kernels_of
+from tests.support.network_steps import outputs_step_by_step
+
+BERT = Ids((9,), 40), Ids((9,), 2), Ids((9,), 2)
+SMALL = {"bert": (language.bert, BERT), "gpt2": (language.gpt2, (Ids((9,), 40),))}
+
+
+Tensors = tuple[torch.Tensor, ...]
+
+
+def check(module: nn.Module, inputs: Tensors, plan: Plan, kernels: list[Kernel], apart: float) -> NetworkFunction:
+    """One after another the kernels keep their bounds, give what the function gives, and torch in float64 is near."""
+    function = NetworkFunction(plan, kernels, 2)
+    found = function(*inputs)
+    found = found if isinstance(found, tuple) else (found,)
+    steps = outputs_step_by_step(plan, kernels, [one.numpy() for one in inputs], 2)
+    with torch.no_grad():
+        expected = module.double()(*(one.double() if one.is_floating_point() else one for one in inputs))
+    for one, alone, wanted in zip(found, steps, expected if isinstance(expected, tuple) else (expected,), strict=True):
+        np.testing.assert_array_equal(one.numpy(), alone)
+        size = float(wanted.abs().max())
+        assert size > 0.01 and float((one - wanted).abs().max()) <= apart * size
+    return function
+
+
+def small(name: str) -> tuple[nn.Module, Tensors, Plan]:
+    """Two layers of 24 for nine tokens of forty, twice."""
+    torch.manual_seed(0)
+    build, kinds = SMALL[name]
+    module, inputs = build(2, 24, 3, 40, 16).eval(), drawn(kinds, 2)
+    return module, inputs, cut_all(folded(from_torch(module, inputs)))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_small_ones_from_ids(name: str) -> None:
+    module, inputs, plan = small(name)
+    function = check(module, inputs, plan, kernels_of(plan, 0, 0), 1e-5)
+    for wrong in (40, -1):
+        inputs[0][1, 2] = wrong
+        with pytest.raises(ValueError, match=rf"ids has id {wrong}: expected 0 to 39"):
+            function(*inputs)
+        made = function.bind(*(one.numpy() for one in inputs))()
+        assert np.isnan(made[0] if isinstance(made, tuple) else made).any()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["resnet34", "resnet50", "mobilenet_v2", "bert", "gpt2", "bert_of_ids", "gpt2_of_ids"])
+def test_the_networks(name: str) -> None:
+    """With the programs that the model ranks first, whatever is known of them: nothing is measured twice."""
+    module, inputs = module_of(name), inputs_of(name)
+    compiled = compile_network(from_torch(module, inputs), trials=1)
+    check(module, inputs, compiled.plan, list(compiled.kernels), 1e-4)
