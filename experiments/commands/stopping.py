@@ -42,7 +42,7 @@ class Stopped(KeyboardInterrupt):
 
 
 def asked() -> bool:
-    """Whether a signal asked this process to stop."""
+    """Whether a signal asked the command to stop, and it has not ended since."""
     return _asked.is_set()
 
 
@@ -72,6 +72,8 @@ def stoppable(how_to_go_on: str) -> Iterator[None]:
         traceback.clear_frames(stop.__traceback__)  # generators that hold processes are closed
         _say(f"Stopped. {how_to_go_on}")
         _leave()
+    finally:
+        _asked.clear()  # what the same process does afterwards was not asked to stop
 
 
 def of_a_stop(error: BaseException | None) -> bool:

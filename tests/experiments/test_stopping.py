@@ -60,6 +60,7 @@ def test_a_signal_ends_with_a_line_and_its_code(number: int, capfd: pytest.Captu
     said = capfd.readouterr().err
     assert said.splitlines()[-1] == "Stopped. gensor train" and not any(word in said for word in NOISE)
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == mask
+    assert not asked(), "a training in the same process would stop at its first step"
 
 
 def test_at_safe_points_nothing_is_raised_and_afterwards_it_is() -> None:
