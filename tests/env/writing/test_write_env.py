@@ -55,12 +55,17 @@ def played(env: gymnasium.Env, seed: int) -> tuple[list[float], dict]:
 @pytest.mark.parametrize("choices", ["sizes", "columns"])
 @pytest.mark.parametrize(("operator", "hardware"), PLACES)
 def test_no_legal_program_is_shut_out(operator: str, hardware: str, choices: str) -> None:
-    """Programs at the ends of random walks, of every kind of core: each decision's mask has it, and it is what is written."""
+    """Programs at the ends of random walks, of every kind of core, half of them moved to the edges of limits.
+
+    Each decision's mask has it, and it is what is written.
+    """
     env = WriteEnv(operator, hardware, space="extended", choices=choices)
     graph, rng = ConstructionGraph(operator, hardware, "extended"), np.random.default_rng(0)
     starts = [Schedule(row) for row in _starts(graph)]
     for trial in range(40):
         row = opened(graph.random_schedule(rng, start=starts[trial % len(starts)]).row, graph.tables.ints)
+        if trial % 2:
+            row = _at_limits(graph, row, rng)
         _, info = env.reset()
         for action in decided(env, row):
             assert info["action_mask"][action] == 1, (trial, Schedule(row), env.schedule)
@@ -69,6 +74,19 @@ def test_no_legal_program_is_shut_out(operator: str, hardware: str, choices: str
         seconds = graph.latency(Schedule(row))
         assert info["runtime_s"] == seconds and info["status"] == "OK" and info["steps"] == len(env.tasks.decisions[0])
         assert reward == pytest.approx(max(0.0, math.log(CAP_OVER_FLOOR * graph.floor / seconds)), abs=1e-12)
+
+
+def _at_limits(graph: ConstructionGraph, row: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A legal row [ROW] whose knobs, in random order, are as large as is legal: where a bound that is off by one shows."""
+    knobs = [column for column in graph.coordinates.columns if column.is_knob]
+    for i in rng.permutation(len(knobs)):
+        for value in knobs[i].values[::-1]:
+            changed = row.copy()
+            changed[knobs[i].places] = value
+            if graph.is_legal(Schedule(changed)):
+                row = changed
+                break
+    return row
 
 
 def _starts(graph: ConstructionGraph) -> np.ndarray:
