@@ -17,7 +17,7 @@ from gensor_gym.env.writing.decisions import KIND, MOST_SIZES, SIZE, WHOLE
 from gensor_gym.env.writing.env import WriteEnv, WriteVectorEnv
 from gensor_gym.graph.coordinates import opened
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, TENSOR_CORE
+from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, SPATIAL_SLOTS, TENSOR_CORE, TILE
 
 GEMM = "gemm(m=64, n=96, k=40)"
 HALF = 'gemm(m=256, n=128, k=128, dtype="float16")'
@@ -77,15 +77,16 @@ def test_no_legal_program_is_shut_out(operator: str, hardware: str, choices: str
 
 
 def _at_limits(graph: ConstructionGraph, row: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A legal row [ROW] whose knobs, in random order, are as large as is legal: where a bound that is off by one shows."""
-    knobs = [column for column in graph.coordinates.columns if column.is_knob]
-    for i in rng.permutation(len(knobs)):
-        for value in knobs[i].values[::-1]:
-            changed = row.copy()
-            changed[knobs[i].places] = value
-            if graph.is_legal(Schedule(changed)):
-                row = changed
-                break
+    """A legal row [ROW] as large as is legal: where a bound that is off by one shows.
+
+    Knobs first, in random order; then the reduction's block tiles, and those inside them as large as the knobs leave.
+    """
+    columns = graph.coordinates.columns
+    knobs = [column for column in columns if column.is_knob]
+    rest = [column for column in columns if TILE + SPATIAL_SLOTS <= column.first < TILE + MAX_AXES]
+    for column in (*(knobs[i] for i in rng.permutation(len(knobs))), *rest):
+        order = np.lexsort(column.values.T[:2])[::-1]
+        row = next((one for one in column.every(row)[order] if graph.is_legal(Schedule(one))), row)
     return row
 
 
