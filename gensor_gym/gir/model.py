@@ -7,6 +7,7 @@ Intel's cores with AVX-512 (Agner Fog's tables for Ice Lake); what overlaps was 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +18,7 @@ from gensor_gym.gir.placement import Level
 from gensor_gym.gir.profile import KINDS, KernelProfile, PassProfile, Profile, profile_of
 from gensor_gym.gir.rules import by_placement, columns_of
 from gensor_gym.gir.schedule import FIELDS
-from gensor_gym.hardware.types import Hardware
+from gensor_gym.hardware.types import Hardware, MemoryLevel
 
 TERMS = ("launch", "arithmetic", "chains", "rows", "spilling", "cache", "memory")
 """Parts of the latency in seconds: launches; instructions along columns; waiting for sums; work once a row; registers that do not
@@ -162,29 +163,54 @@ class GirModel:
             rate = level.bandwidth / self.hardware.units
             cache = np.where(here & (level.name != "l1"), rows * again / rate, cache)
             inside = level.capacity
-        far, pace = self._home(footprint)
-        rates = threads / self.hardware.units / pace
-        outer = self.hardware.memory[-1].bandwidth
+        home = self._home(footprint)
+        share = threads / self.hardware.units
+        rates = share / home.pace
         read = sum(one.inputs for one in kernel.passes) * row
         written, kept = sum(one.outputs for one in kernel.passes) * row, sum(one.spills for one in kernel.passes) * row
-        plain = (1 + far) * written / rates
-        streamed = written / (outer * threads / self.hardware.units)
+        plain = home.stored * written / rates
         streams, whole = header["streaming"] == 1, self.nest.columns % _LINE == 0
         torn = 0.0 if whole else _TORN * sum(one.outputs for one in kernel.passes) / threads
-        stored = np.where(streams, (streamed if whole else plain) + torn, plain) + (1 + far) * kept / rates
+        past = (written / (home.streamed * share) if whole else plain) + torn
+        stored = np.where(streams, past, plain) + home.stored * kept / rates
         return cache, self.nest.rows * (read / rates + stored)
 
-    def _home(self, footprint: int) -> tuple[float, float]:
-        """(share of what a call touches that lies beyond the cores' own caches, seconds a byte of all cores together).
+    def _home(self, footprint: int) -> _Home:
+        """Where that many bytes lie that are touched again and again.
 
-        What is a little larger than a level still finds most of itself there; twice its capacity finds nothing.
+        What is a little larger than a level still finds most of itself there; twice its capacity finds nothing. Beyond the
+        cores' own caches a line is read before it is stored to, unless it was measured what copying costs there.
         """
-        pace, beyond, far = 0.0, 1.0, 1.0
-        for level in self.hardware.memory[1:]:
-            capacity = level.capacity * (self.hardware.units if level.name in ("l1", "l2") else 1)
-            last = level is self.hardware.memory[-1]
-            missed = 0.0 if last else min(max(footprint / capacity - 1.0, 0.0), 1.0)
-            pace += beyond * (1.0 - missed) / level.bandwidth
+        pace, stored, beyond = 0.0, 1.0, 1.0
+        shares: list[float] = []
+        levels = self.hardware.memory[1:]
+        for level in levels:
+            private = level.name in ("l1", "l2")
+            capacity = level.capacity * (self.hardware.units if private else 1)
+            missed = 0.0 if level is levels[-1] else min(max(footprint / capacity - 1.0, 0.0), 1.0)
+            shares.append(beyond * (1.0 - missed))
+            pace += shares[-1] / level.bandwidth
+            if not private:
+                stored += shares[-1] * (level.bandwidth / level.copied - 2.0 if level.copied else 1.0)
             beyond *= missed
-            far = beyond if level.name == "l2" else far
-        return far, pace
+        return _Home(pace, stored, _past(levels[int(np.argmax(shares)) :]))
+
+
+@dataclass(frozen=True)
+class _Home:
+    """Where what a call touches lies between calls, or the most of it."""
+
+    pace: float
+    """Seconds in which all cores together read a byte."""
+    stored: float
+    """Bytes that could be read while one is stored by way of the caches."""
+    streamed: float
+    """Bytes a second that all cores store past the caches."""
+
+
+def _past(levels: Sequence[MemoryLevel]) -> float:
+    """Bytes a second stored past the caches of what is read in the first of those levels, or beyond where it was measured."""
+    for level in levels:
+        if level.streamed:
+            return 1.0 / max(1.0 / level.streamed - 1.0 / level.bandwidth, 0.1 / level.bandwidth)
+    return levels[-1].bandwidth

@@ -7,7 +7,7 @@ import functools
 from gensor_gym.cache.folders import cache_dir
 from gensor_gym.hardware import probe
 from gensor_gym.hardware.cpuinfo import CpuInfo, cpu_info
-from gensor_gym.hardware.probe import FIGURES, measured
+from gensor_gym.hardware.probe import COPIED, FIGURES, HOW, measured
 from gensor_gym.hardware.types import Hardware, MemoryLevel
 
 _LATENCY_CLOCKS = {"register": 4, "l1": 5, "l2": 14, "l3": 50}
@@ -40,21 +40,21 @@ def doubt() -> None:
 
 
 def estimates(info: CpuInfo) -> dict[str, float]:
-    """The six figures without measuring: two multiply-adds a clock at 2.5 GHz and round numbers of bytes per clock."""
+    """The figures without measuring: two multiply-adds a clock at 2.5 GHz and round numbers of bytes per clock.
+
+    A byte that is copied is read, the line that it is stored to is read first, and written back.
+    """
     per_core = info.cores * _ESTIMATED_CLOCK
+    l3, dram = 10 * per_core, 10e9 * info.cores
     values = (
-        _ESTIMATED_CLOCK,
-        4 * info.lanes * per_core,
-        8 * info.lanes * per_core,
-        4 * info.lanes * per_core,
-        10 * per_core,
-        10e9 * info.cores,
-    )
+        _ESTIMATED_CLOCK, 4 * info.lanes * per_core, 8 * info.lanes * per_core, 4 * info.lanes * per_core, l3, dram,
+        l3 / 3, 1 / (1 / l3 + 1 / dram), dram / 3, dram / 2,
+    )  # fmt: skip
     return dict(zip(FIGURES, values, strict=True))
 
 
 def build(info: CpuInfo, figures: dict[str, float], origin: str) -> Hardware:
-    """Hardware from what the system describes and six figures; `origin` says where the figures come from."""
+    """Hardware from what the system describes and the figures; `origin` says where the figures come from."""
     clock, float32 = figures["clock"], figures["float32"]
     int8 = float32 * (4 if info.flags & {"avx512_vnni", "avx_vnni", "asimddp"} else 2)
     return Hardware(
@@ -84,7 +84,8 @@ def _memory(info: CpuInfo, figures: dict[str, float]) -> tuple[MemoryLevel, ...]
         "dram": (info.memory, figures["dram"], info.line),
     }
     latency = {name: clocks / clock for name, clocks in _LATENCY_CLOCKS.items()} | {"dram": _DRAM_LATENCY}
-    return tuple(MemoryLevel(n, size, speed, latency[n], unit) for n, (size, speed, unit) in sizes.items())
+    stores = {name: {how: figures[f"{name}_{how}"] for how in HOW} for name in COPIED}
+    return tuple(MemoryLevel(n, size, speed, latency[n], unit, **stores.get(n, {})) for n, (size, speed, unit) in sizes.items())
 
 
 def _source(info: CpuInfo, origin: str) -> dict[str, str]:
@@ -107,6 +108,9 @@ def _source(info: CpuInfo, origin: str) -> dict[str, str]:
     for name in ("l1", "l2", "l3", "dram"):
         source[f"memory.{name}.bandwidth"] = f"{origin}: sums over a buffer, all cores at once"
         source[f"memory.{name}.transaction"] = "cache line"
+    for name in COPIED:
+        source[f"memory.{name}.copied"] = f"{origin}: half of a buffer stored into the other, all cores at once"
+        source[f"memory.{name}.streamed"] = f"{origin}: the same, stored past the caches"
     for name, clocks in _LATENCY_CLOCKS.items():
         source[f"memory.{name}.latency"] = f"estimate, not measured: {clocks} clocks"
     source["memory.register.transaction"] = "one vector register"

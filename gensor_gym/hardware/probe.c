@@ -1,9 +1,10 @@
-/* Measures one CPU: float32 multiply-adds from registers, and reading speed of each level of memory.
+/* Measures one CPU: float32 multiply-adds from registers, and what each level of memory reads, copies and is bypassed with.
  *
- *   probe THREADS SECONDS NAME BYTES SHARED ...
+ *   probe THREADS SECONDS NAME WHAT BYTES SHARED ...
  *
- * prints the clock, then the arithmetic rate, then one line for each (NAME, BYTES, SHARED): a buffer of BYTES per
- * thread is summed over and over. Every figure comes from many short windows in which all threads run, because the
+ * prints the clock, then the arithmetic rate, then one line for each (NAME, WHAT, BYTES, SHARED). WHAT is done over and over
+ * with a buffer of BYTES per thread: `read` sums it, `copy` stores its first half into its second, `stream` stores that past
+ * the caches; bytes that are copied count once. Every figure comes from many short windows in which all threads run, because the
  * machine may be shared. What each core has for itself is the sum of the threads' own best windows (one disturbed
  * thread does not spoil the others); what they share is the best common window.
  * The last line is the share of the cores that the threads had: they never sleep, so whatever lacks to 1 went to others,
@@ -18,6 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#if defined(__SSE__)
+#include <immintrin.h>
+#endif
 
 typedef float vec __attribute__((vector_size(LANES * 4)));
 
@@ -88,6 +92,41 @@ static void read_all(int thread, long count) {
     }
     a += b + c + d + e + f + g + h;
     sink = a[0];
+}
+
+static volatile float nothing;
+
+static void copy_all(int thread, long count) {
+    const vec *from = buffers[thread];
+    vec *to = buffers[thread] + vectors / 2, zero = (vec){0} + nothing; /* a sum, lest this becomes a call of memcpy */
+    for (long i = 0; i < count; i++) {
+        for (size_t j = 0; j < vectors / 2; j++) to[j] = from[j] + zero;
+        __asm__ volatile("" ::: "memory");
+    }
+}
+
+static void store_past(vec *to, vec value) {
+#if defined(__AVX512F__) && LANES == 16
+    _mm512_stream_ps((float *)to, (__m512)value);
+#elif defined(__AVX__) && LANES == 8
+    _mm256_stream_ps((float *)to, (__m256)value);
+#elif defined(__SSE__) && LANES == 4
+    _mm_stream_ps((float *)to, (__m128)value);
+#else
+    *to = value; /* generated kernels do so too where there is no such instruction */
+#endif
+}
+
+static void stream_all(int thread, long count) {
+    const vec *from = buffers[thread];
+    vec *to = buffers[thread] + vectors / 2;
+    for (long i = 0; i < count; i++) {
+        for (size_t j = 0; j < vectors / 2; j++) store_past(to + j, from[j]);
+        __asm__ volatile("" ::: "memory");
+    }
+#if defined(__SSE__)
+    _mm_sfence();
+#endif
 }
 
 /* A chain of dependent additions takes one clock each. */
@@ -163,21 +202,23 @@ static double rate(work_function *function, double unit, int shared) {
 }
 
 int main(int count, char **words) {
-    if (count < 3 || (count - 3) % 3 != 0) return 2;
+    if (count < 3 || (count - 3) % 4 != 0) return 2;
     threads = atoi(words[1]);
     seconds = atof(words[2]);
     if (threads < 1 || threads > MAX_THREADS) return 2;
     printf("clock %.6e\n", rate(add_chain, 64.0, 0) / threads);
     printf("float32 %.6e\n", rate(multiply_add, 2.0 * LANES * ACCUMULATORS, 0));
-    for (int i = 3; i < count; i += 3) {
-        size_t bytes = strtoull(words[i + 1], NULL, 10) / (8 * sizeof(vec)) * (8 * sizeof(vec));
+    for (int i = 3; i < count; i += 4) {
+        size_t bytes = strtoull(words[i + 2], NULL, 10) / (8 * sizeof(vec)) * (8 * sizeof(vec));
+        int reads = strcmp(words[i + 1], "read") == 0, copies = strcmp(words[i + 1], "copy") == 0;
+        work_function *function = reads ? read_all : copies ? copy_all : stream_all;
         vectors = bytes / sizeof(vec);
         for (int t = 0; t < threads; t++) {
             buffers[t] = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
             if (vectors == 0 || buffers[t] == NULL) return 3;
             memset(buffers[t], 0, bytes);
         }
-        printf("%s %.6e\n", words[i], rate(read_all, (double)bytes, atoi(words[i + 2])));
+        printf("%s %.6e\n", words[i], rate(function, reads ? (double)bytes : bytes / 2.0, atoi(words[i + 3])));
         for (int t = 0; t < threads; t++) free(buffers[t]);
     }
     printf("share %.6e\n", share_had());

@@ -24,10 +24,16 @@ from gensor_gym.cache.jsons import read_kept, write_json
 from gensor_gym.hardware.compiler import Compiler, find_compiler
 from gensor_gym.hardware.cpuinfo import CpuInfo, usable_time
 
-PROBE_VERSION = 2
+PROBE_VERSION = 3
 """Raised when the program or the meaning of its figures changes; older cache files are then measured again."""
-FIGURES = ("clock", "float32", "l1", "l2", "l3", "dram")
-"""Hertz, operations per second, bytes per second of each level (all cores together)."""
+COPIED = ("l3", "dram")
+"""Levels of which it is measured how fast what lies in them is copied, by way of the caches and past them."""
+HOW = {"copied": "copy", "streamed": "stream"}
+"""Of a figure -> what the program does for it."""
+PRIVATE = ("l1", "l2")
+"""Levels that each core has for itself."""
+FIGURES = ("clock", "float32", "l1", "l2", "l3", "dram", *(f"{level}_{how}" for level in COPIED for how in HOW))
+"""Hertz, operations per second, bytes per second of each level (all cores together): read; copied, each byte counted once."""
 QUIET = 0.9
 """Share of the cores' time that the program must have had for its figures to be kept for good."""
 TRIES = 3
@@ -61,7 +67,7 @@ class Reading:
 
 
 def measured(info: CpuInfo) -> Reading | None:
-    """The six FIGURES of this CPU, from the cache or measured now; None when there is no compiler to measure with."""
+    """The FIGURES of this CPU, from the cache or measured now; None when there is no compiler to measure with."""
     path = cache_path(info)
     kept, settled = _kept(path, info)
     if settled:
@@ -106,9 +112,9 @@ def cache_path(info: CpuInfo) -> Path:
 
 
 def run(info: CpuInfo, compiler: Compiler, memory: bool = True) -> Reading:
-    """Compile the program and run it, about two seconds. Raises RuntimeError with its output when either fails.
+    """Compile the program and run it, about three seconds. Raises RuntimeError with its output when either fails.
 
-    `memory=False` leaves out the four bandwidths: the clock and the multiply-add loop alone take half a second.
+    `memory=False` leaves out the bandwidths: the clock and the multiply-add loop alone take half a second.
     """
     with tempfile.TemporaryDirectory(prefix="gensor_gym_probe_") as folder:
         program = Path(folder) / "probe"
@@ -116,8 +122,8 @@ def run(info: CpuInfo, compiler: Compiler, memory: bool = True) -> Reading:
         line = compiler.line(source, program, "native", info.lanes, shared=False)
         _call([*line, f"-DLANES={info.lanes}", f"-DREGISTERS={info.vector_registers}"], "compile")
         words = [str(info.cores), str(_WINDOW)]
-        for name, size, shared in _buffers(info) if memory else ():
-            words += [name, str(size), str(int(shared))]
+        for name, what, size, shared in _buffers(info) if memory else ():
+            words += [name, what, str(size), str(int(shared))]
         text = _call([str(program), *words], "run")
     values = {name: float(value) for name, value in (entry.split() for entry in text.splitlines())}
     # More threads than there are CPUs, or than a quota allows (a forced number), have less than a whole one each.
@@ -125,17 +131,19 @@ def run(info: CpuInfo, compiler: Compiler, memory: bool = True) -> Reading:
     return Reading({name: values[name] for name in FIGURES if memory or name in values}, values["share"] / possible)
 
 
-def _buffers(info: CpuInfo) -> list[tuple[str, int, bool]]:
-    """(level, bytes per thread, whether cores share the level): each fits its level and not the one before."""
+def _buffers(info: CpuInfo) -> list[tuple[str, str, int, bool]]:
+    """(figure, what is done, bytes per thread, whether cores share the level): each fits its level and not the one before."""
     l1, l2, l3 = info.caches
     main = min(max(4 * l3, 128 * _MIB), 512 * _MIB, info.memory // 4)
-    middle = max(2 * l2, min(l3 // (2 * info.cores), 4 * l2))
-    return [
-        ("l1", l1 // 2, False),
-        ("l2", max(l2 // 2, min(2 * l1, l2)), False),
-        ("l3", middle, True),
-        ("dram", main // info.cores, True),
-    ]
+    sizes = {
+        "l1": l1 // 2,
+        "l2": max(l2 // 2, min(2 * l1, l2)),
+        "l3": max(2 * l2, min(l3 // (2 * info.cores), 4 * l2)),
+        "dram": main // info.cores,
+    }
+    read = [(name, "read", size, name not in PRIVATE) for name, size in sizes.items()]
+    copied = [(f"{name}_{how}", what, sizes[name], True) for name in COPIED for how, what in HOW.items()]
+    return read + copied
 
 
 def _call(command: list[str], what: str) -> str:

@@ -13,7 +13,9 @@ class MemoryLevel:
     """One level of memory.
 
     `capacity` is bytes per parallel unit for private levels and bytes in all for shared ones; `bandwidth` is bytes per
-    second of the whole device; `latency` is seconds; `transaction` is the smallest transfer in bytes.
+    second of the whole device; `latency` is seconds; `transaction` is the smallest transfer in bytes. `copied` is bytes a
+    second of what lies there and is read and stored again by way of the caches, `streamed` of what is stored past them to
+    main memory; 0 where that was not measured.
     """
 
     name: str
@@ -21,6 +23,8 @@ class MemoryLevel:
     bandwidth: float
     latency: float
     transaction: int
+    copied: float = 0.0
+    streamed: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ CPU implementer : 0x41
 CPU part : 0xd0c
 """
 FIGURES = {"clock": 2e9, "float32": 1e11, "l1": 4e11, "l2": 2e11, "l3": 1e11, "dram": 2e10}
+FIGURES |= {"l3_copied": 4e10, "l3_streamed": 1e10, "dram_copied": 7e9, "dram_streamed": 9e9}
 QUIET = probe.Reading(FIGURES, 1.0)
 
 
@@ -202,6 +203,8 @@ def test_hardware_of_the_host_is_what_was_described_and_measured(counted: list[i
     assert [m.name for m in hw.memory] == ["register", "l1", "l2", "l3", "dram"]
     assert hw.level("register").capacity == info.vector_registers * info.lanes * 4
     assert hw.level("dram").bandwidth == FIGURES["dram"]
+    assert (hw.level("l3").copied, hw.level("dram").streamed) == (FIGURES["l3_copied"], FIGURES["dram_streamed"])
+    assert hw.level("l2").copied == 0.0 and "measured" in hw.source["memory.l3.streamed"]
     assert hw.peak_of("float32") == FIGURES["float32"]
     assert "measured" in hw.source["peak"]
     assert hardware.get("host") == hw
@@ -218,6 +221,7 @@ def test_the_probe_measures_plausible_figures(monkeypatch: pytest.MonkeyPatch) -
     per_clock = figures["float32"] / figures["clock"] / (2 * info.lanes)
     assert 0.4 < per_clock < 4.1
     assert figures["l1"] > figures["dram"] > 1e8
+    assert all(1e8 < figures[f"{level}_{how}"] < figures["l1"] for level in ("l3", "dram") for how in ("copied", "streamed"))
 
 
 class Loaded:

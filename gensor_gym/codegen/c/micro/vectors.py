@@ -165,11 +165,6 @@ static inline vec{w} keep_{w}(vec{w} x, long count, {acc} other) {
     **{f"fold_{each.name}": _folds(each) for each in _FOLDED},
 }
 
-_HALVES = """    vec{half} low, high;
-    memcpy(&low, &x, sizeof low);
-    memcpy(&high, (const char *)&x + sizeof low, sizeof high);
-"""
-
 _BUTTERFLY = """    UNROLL({w})
     for (int i = 0; i < {w}; i++) {
         if (i & {h}) continue;
@@ -260,7 +255,7 @@ def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
     if width == 2:
         text = _PAIRS.get(name, text)
     values: dict[str, object] = dict.fromkeys(("masked_load", "masked_store", "chosen", "sticky", "scaled", "end"), "")
-    values |= {"halves": _HALVES, "held": _held(width), "streamed": _streamed(width)}
+    values |= {"halves": _halves(width), "held": _held(width), "streamed": _streamed(width)}
     if not narrow:
         values |= _intrinsics(name, width, accumulator)
     values["convert"] = f"    return *(const vec{width} *)p;\n"
@@ -281,6 +276,14 @@ def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
     for key, value in values.items():
         text = text.replace("{" + key + "}", str(value))
     return text
+
+
+def _halves(width: int) -> str:
+    """The halves of a vector. By address, as memcpy has it, gcc keeps what was added up in memory all through the loop."""
+    half = width // 2
+    lanes = (", ".join(map(str, range(start, start + half))) for start in (0, half))
+    low, high = (f"__builtin_shufflevector(x, x, {each})" for each in lanes)
+    return f"    const vec{half} low = {low}, high = {high};\n"
 
 
 def _held(width: int) -> str:
