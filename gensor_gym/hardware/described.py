@@ -66,7 +66,8 @@ def _figures(hw: Hardware, limits_alone: bool) -> dict[str, object]:
     """Figures by name (`memory.<level>.<field>` of levels), all of them or without the rates."""
     left_out = (*_NO_FIGURES, *(RATES if limits_alone else ()), "memory")
     figures = {field.name: getattr(hw, field.name) for field in dataclasses.fields(hw) if field.name not in left_out}
-    kept = ("capacity",) if limits_alone else tuple(field.name for field in dataclasses.fields(MemoryLevel) if field.name != "name")
+    every = tuple(field.name for field in dataclasses.fields(MemoryLevel) if field.name != "name")
+    kept = ("capacity",) if limits_alone else every
     return figures | {f"memory.{level.name}.{name}": getattr(level, name) for level in hw.memory for name in kept}
 
 

@@ -1,4 +1,4 @@
-"""What storing costs in the model of fused operators: where it was measured what copying takes, that decides what is stored how."""
+"""What storing costs in the model of fused operators: what copying was measured to take decides how is stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gensor_gym.hardware.types import Hardware
 
 ROPE = {"t": 512, "h": 32, "d": 128}
 """Sixteen megabytes: beyond the cores' own caches, within the shared one."""
-PLAIN, PAST = ("vector=16 tile=2 rows=2 loop=256 streaming=%d place=dram" % how for how in (0, 1))
+PLAIN, PAST = (f"vector=16 tile=2 rows=2 loop=256 streaming={how} place=dram" for how in (0, 1))
 
 
 def measured(**levels: tuple[float, float]) -> Hardware:
