@@ -40,8 +40,9 @@ class Settings:
     trials: int
     rounds: int
     threads: int
+    plan: str
+    """Of `ours`: the name of a rule, see `gensor_gym.compile`."""
     seed: int = 0
-    plan: str = "cut_all"
     arena: str = "hot"
     limit_s: float = 3600.0
     most_bytes: float = float("inf")

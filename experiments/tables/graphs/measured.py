@@ -22,27 +22,27 @@ SERIES = ("cut_all", "fine", "fine_coarse")
 """Plans that the tables of oneDNN Graph Compiler show: primitives with post-ops, fused finely, and merged coarsely besides."""
 
 
-def settings_of(config: DictConfig) -> Settings:
-    """From conf/reproduce.yaml; ValueError for hardware other than the host, and for several seeds."""
+def settings_of(config: DictConfig, plan: str) -> Settings:
+    """Of ours planned so; from conf/reproduce.yaml; ValueError for hardware other than the host, and for several seeds."""
     if config.hardware != "host":
         raise ValueError(f"hardware={config.hardware}: networks are timed on this machine, expected host")
     if len(config.seeds) != 1:
         raise ValueError(f"seeds={list(config.seeds)}: networks are timed with one seed, expected one")
     trials = TRIALS if config.trials is None else config.trials
-    return Settings(trials, config.rounds, usable_cores(), config.seeds[0], most_bytes=MOST_BYTES)
+    return Settings(trials, config.rounds, usable_cores(), plan, config.seeds[0], most_bytes=MOST_BYTES)
 
 
-def rows_of(config: DictConfig, folder: Path, cases: Iterable[Case]) -> list[Row]:
+def rows_of(config: DictConfig, folder: Path, cases: Iterable[Case], plan: str = "cut_all") -> list[Row]:
     """A row for each case, those that failed with their `error`; kept in `folder` as they come."""
-    return list(timed(cases, settings_of(config), folder))
+    return list(timed(cases, settings_of(config, plan), folder))
 
 
-def conditions(config: DictConfig, rows: Sequence[Row]) -> list[str]:
+def conditions(config: DictConfig, rows: Sequence[Row], plan: str = "cut_all") -> list[str]:
     """Notes on how ours were timed, and on what is not there and why."""
-    how = settings_of(config)
+    how = settings_of(config, plan)
     threads = f"{how.threads} thread{'s' * (how.threads > 1)}"
     notes = [
-        f"Ours: {processor_name()}, {threads}, float32, {how.trials} measured program{'s' * (how.trials > 1)} for each "
+        f"Ours: plan {how.plan}, {processor_name()}, {threads}, float32, {how.trials} measured program{'s' * (how.trials > 1)} for each "
         f"distinct kernel, median of {how.rounds} interleaved rounds with its 95 % interval, a process for each side, every "
         "output compared with the module in float64."
     ]

@@ -83,16 +83,18 @@ def test_memory_and_networks(racing: list[Any], tmp_path: Path) -> None:
     (row,) = table.rows
     assert row[4].startswith("1.00x") and row[5].startswith("0.50x") and row[-1] == 1.2  # type: ignore[union-attr]
     assert row[6:10] == ("0.00 MB",) * 4 and racing[0][0] == ["ours", NONE, onednn_memory.SIDES["whole"]]
+    done = len(racing)
     (table,) = networks.make(config(), tmp_path)
+    assert racing[done][1]["plan"] == "fine" and racing[0][1]["plan"] == "cut_all"  # as users compile; series begin at the other
     assert table.rows[0][2] is None and any("eager of mobilenet_v2, batch 1: it is not there" in note for note in table.notes)
 
 
 def test_settings_are_checked() -> None:
-    assert measured.settings_of(config(trials=5)).trials == 5 and measured.settings_of(config()).trials == measured.TRIALS
+    assert measured.settings_of(config(trials=5), "fine").trials == 5 and measured.settings_of(config(), "fine").trials == measured.TRIALS
     with pytest.raises(ValueError, match="hardware=h200.*expected host"):
-        measured.settings_of(config(hardware="h200"))
+        measured.settings_of(config(hardware="h200"), "fine")
     with pytest.raises(ValueError, match=r"seeds=\[0, 1\]"):
-        measured.settings_of(config(seeds=[0, 1]))
+        measured.settings_of(config(seeds=[0, 1]), "fine")
 
 
 ASKED = {"network": "mlp_1", "batch": 16, "threads": 1, "seed": 0, "trials": 1, "plan": "cut_all", "arena": "hot"}
@@ -110,7 +112,7 @@ def test_a_case_that_is_too_large_is_refused_before_anything_is_searched() -> No
 def test_sides_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory used again or not, in processes of their own, with right outputs."""
     monkeypatch.setenv("GENSOR_GYM_CACHE", str(tmp_path / "cache"))
-    (row,) = cases.timed([Case("mlp_1", 16, (NONE,))], Settings(1, 2, 1), tmp_path)
+    (row,) = cases.timed([Case("mlp_1", 16, (NONE,))], Settings(1, 2, 1, "cut_all"), tmp_path)
     assert row["out_of_bounds"] == {} == row["missing"]
     assert row["sides"][NONE]["arena_bytes"] == row["arena_bytes"] == 4 * 16 * (512 + 256)
     assert set(row["times"]) == {"ours", NONE}
