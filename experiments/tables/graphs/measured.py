@@ -42,9 +42,9 @@ def conditions(config: DictConfig, rows: Sequence[Row], plan: str = "cut_all") -
     how = settings_of(config, plan)
     threads = f"{how.threads} thread{'s' * (how.threads > 1)}"
     notes = [
-        f"Ours: plan {how.plan}, {processor_name()}, {threads}, float32, {how.trials} measured program{'s' * (how.trials > 1)} for each "
-        f"distinct kernel, median of {how.rounds} interleaved rounds with its 95 % interval, a process for each side, every "
-        "output compared with the module in float64."
+        f"Ours: plan {how.plan}, {processor_name()}, {threads}, float32, {how.trials} measured program{'s' * (how.trials > 1)} "
+        f"for each distinct kernel, median of {how.rounds} interleaved rounds with its 95 % interval, a process for each side, "
+        "every output compared with the module in float64."
     ]
     busy = [row["waiting_busy"] for row in rows if "waiting_busy" in row]
     if busy and max(busy) > 0.02:
