@@ -47,7 +47,13 @@ class Piece:
         return cls(tuple(words), anchor or implied(network, words))
 
     def step(self, network: Network) -> Step:
-        """What its kernel computes; ValueError where no kernel does so at this anchor."""
+        """What its kernel computes; ValueError where no kernel does so at this anchor. Found once for a network."""
+        if self not in network.known:
+            network.known[self] = self._step(network)
+        step: Step = network.known[self]
+        return step
+
+    def _step(self, network: Network) -> Step:
         products = [name for name in self.nodes if isinstance(network.nodes[name], Contract)]
         if (self.anchor == "block") != (len(products) > 1):
             raise ValueError(
