@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gensor_gym.env import process
+from gensor_gym.env.columns.tasks import ColumnTasks
 from gensor_gym.env.episodes.single import EpisodeEnv
 from gensor_gym.env.measured import FinalReward
-from gensor_gym.env.settings import DEFAULT_OPERATOR, Settings, groups_of
+from gensor_gym.env.settings import DEFAULT_OPERATOR, Settings, check_moves, groups_of
 from gensor_gym.env.tasks import OperatorSpec, TaskSet
 from gensor_gym.env.views import ObservationView
 from gensor_gym.hardware.types import Hardware
@@ -60,12 +60,15 @@ class ConstructEnv(EpisodeEnv):
         observation_groups: list[str] | None = None,
         shaping: bool = True,
         render_mode: str | None = None,
+        moves: str = "primitives",
+        reward: str = "final",
     ) -> None:
         """Check the arguments and build the tasks; ValueError names a bad value."""
-        tasks = TaskSet(operator, hardware, space)
+        check_moves(moves)
+        tasks = (ColumnTasks if moves == "columns" else TaskSet)(operator, hardware, space)
         final = FinalReward(backend, tasks.hardware, timing)
         groups = groups_of(observation_groups)
-        settings = Settings(final.name, observation, groups, discount, step_cost, shaping, timing)
+        settings = Settings(final.name, observation, groups, discount, step_cost, shaping, timing, moves, reward)
         super().__init__(tasks, final, settings, ObservationView(settings), render_mode)
         self.tasks: TaskSet = tasks
         self._vector = settings.vector()
@@ -74,16 +77,23 @@ class ConstructEnv(EpisodeEnv):
     def _begin(self) -> None:
         """See `process.begin`."""
         tasks = self.tasks
-        process.begin_one(
-            self._task, self._row, self._scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static, tasks.initial,
+        tasks.process.begin_one(
+            *tasks.own, self._task, self._row, self._scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static, tasks.initial,
             tasks.starts, self._room, self._mask, self._obs,
         )  # fmt: skip
 
     def _advance(self, action: int) -> tuple[float, bool]:
         """See `process.advance`."""
         tasks = self.tasks
-        done: tuple[float, bool] = process.step_one(
-            self._task, self._row, self._scalars, action, tasks.ints, tasks.floats, tasks.sizes, self._vector,
+        done: tuple[float, bool] = tasks.process.step_one(
+            *tasks.own, self._task, self._row, self._scalars, action, tasks.ints, tasks.floats, tasks.sizes, self._vector,
             self._room, self._mask, self._obs,
         )  # fmt: skip
         return done
+
+    def meaning(self, action: int) -> str:
+        """What an action does to the current program, as text: `tile[4]`, or `axis 4 to 8x64x64x64 vthread 2`.
+
+        ValueError where it is none.
+        """
+        return self.tasks.meaning(self._task, action)
