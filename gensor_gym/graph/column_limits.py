@@ -17,7 +17,7 @@ from gensor_gym.graph.tables.tables import IS_CPU, WARP
 def limits_of_level(row, axis, level, ints):  # noqa: ANN001, ANN201
     """Limits that read of the chain the tile of this level alone.
 
-    Threads of a block are as many as before whatever a reduce axis's chain is, so its register tile decides on registers.
+    Registers of a GPU are looked at with as few threads as can be: with a block tile that is the register tile.
     """
     reduces = axis >= SPATIAL_SLOTS
     if ints[IS_CPU] == 1:
@@ -25,7 +25,7 @@ def limits_of_level(row, axis, level, ints):  # noqa: ANN001, ANN201
             return REGISTERS | CODE
         return L1_TILE if level == 1 else TASK_TILE | SPLIT if reduces else TASK_TILE
     if level == 0:
-        return CODE | REGISTERS if reduces else CODE
+        return CODE | REGISTERS
     shared = 0 if _shares_by_threads(row, ints) else SHARED
     return shared | SPLIT if reduces else shared
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from gensor_gym.graph.actions import STOP
 from gensor_gym.graph.column_limits import limits_of_chain, limits_of_level, limits_of_threads
 from gensor_gym.graph.compiled import lean, outlined
-from gensor_gym.graph.risks import setting_risks
+from gensor_gym.graph.risks import setting_risks, uneven_risks
 from gensor_gym.graph.rules import within
 from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS, ROW, TENSOR_CORE, TILE, VTHREAD
 from gensor_gym.graph.tables.tables import NUM_LEVELS, SIZE_START
 
-END, LADDER = 0, 1
-"""Places of what is known of a chain of tiles: where its values end in the column; of every level the place on the ladder."""
+END, NEXT, LADDER = 0, 1, 3
+"""Places of what is known of a chain of tiles, all numbers within its column: where its values end; of the innermost tile and of
+the two innermost ones, the first chain with another; of every level the place on the ladder."""
 CHAIN_FACTS = LADDER + MAX_LEVELS
-UNKNOWN = -1
 
 
 @outlined
@@ -60,53 +60,106 @@ def _fill_knob(row, place, begin, end, at, values, ints, scratch, mask):  # noqa
 def _fill_axis(row, axis, first, last, begin, at, values, chains, ints, sizes, scratch, known, mask):  # noqa: ANN001, ANN202
     """Chains first..last-1 of an axis, whose values begin at `begin`, ordered by tiles from the innermost outwards."""
     start, levels = ints[SIZE_START + axis], ints[NUM_LEVELS]
-    for level in range(levels):
-        for i in range(ints[SIZE_START + axis + 1] - start):
-            known[level, i] = UNKNOWN
-    threads, form, full = limits_of_threads(axis, ints), limits_of_chain(row, axis, ints), -1
-    low = begin
-    for chain in range(first, last):
-        high, inner = begin + chains[chain, END], chains[chain, LADDER]
-        if inner != full and _levels_fit(row, axis, chain, chains, start, ints, sizes, scratch, known):
-            _put(chain, axis, chains, start, sizes, scratch)
-            if threads != 0 and not within(scratch, ints, threads):
-                full = inner
-            elif form == 0 or within(scratch, ints, form):
-                _fill_values(row, axis, low, high, at, values, scratch, mask)
-        low = high
+    uneven = _look_at_levels(row, axis, start, ints, sizes, scratch, known)
+    threads, form, inner, full, chain = limits_of_threads(axis, ints), limits_of_chain(row, axis, ints), -1, last, first
+    while chain < last:
+        failing = 0
+        while failing < levels and known[failing, chains[chain, LADDER + failing]] == 1:
+            failing += 1
+        if failing < levels:
+            chain = _beyond(chain, failing + (uneven >> failing & 1), first, last, chains)
+            continue
+        if threads != 0 and inner != chains[chain, LADDER]:
+            inner = chains[chain, LADDER]
+            full = _too_many(axis, chain, first + chains[chain, NEXT], threads, chains, start, ints, sizes, scratch)
+        if chain >= full:
+            chain = first + chains[chain, NEXT]
+            continue
+        if form == 0 or _keeps(axis, chain, form, chains, start, ints, sizes, scratch):
+            low = begin if chain == first else begin + chains[chain - 1, END]
+            for value in range(low, begin + chains[chain, END]):
+                mask[at + value] = row[TENSOR_CORE] == 0 or values[value, MAX_LEVELS] == 1
+        chain += 1
     for level in range(MAX_LEVELS):
         scratch[TILE + level * MAX_AXES + axis] = row[TILE + level * MAX_AXES + axis]
+    _leave_out_present(row, axis, first, last, begin, at, values, chains, mask)
 
 
 @lean
-def _levels_fit(row, axis, chain, chains, start, ints, sizes, scratch, known):  # noqa: ANN001, ANN202
-    """Whether the tile of every level keeps the limits that read it alone; what was found is kept in `known`."""
+def _look_at_levels(row, axis, start, ints, sizes, scratch, known):  # noqa: ANN001, ANN202
+    """Write into `known` of every level which sizes keep the limits that read its tile alone; the levels that are uneven, as bits.
+
+    Where a larger size takes more of everything, the largest that fits is found by bisection.
+    """
+    count, bits = ints[SIZE_START + axis + 1] - start, 0
     for level in range(ints[NUM_LEVELS]):
-        i = chains[chain, LADDER + level]
-        if known[level, i] == UNKNOWN:
-            limits, place = limits_of_level(row, axis, level, ints), TILE + level * MAX_AXES + axis
-            scratch[place] = sizes[start + i]
-            known[level, i] = limits == 0 or within(scratch, ints, limits)
-        if known[level, i] == 0:
-            return False
-    return True
+        limits = limits_of_level(row, axis, level, ints)
+        fitting = count
+        if limits & uneven_risks(row, axis, level, ints) != 0:
+            bits |= 1 << level
+            for i in range(count):
+                known[level, i] = _size_fits(axis, level, sizes[start + i], limits, ints, scratch)
+            continue
+        low = 0
+        while limits != 0 and low < fitting:
+            middle = (low + fitting) // 2
+            if _size_fits(axis, level, sizes[start + middle], limits, ints, scratch):
+                low = middle + 1
+            else:
+                fitting = middle
+        for i in range(count):
+            known[level, i] = i < fitting
+    return bits
 
 
 @lean
-def _put(chain, axis, chains, start, sizes, scratch):  # noqa: ANN001, ANN202
-    """Write a chain of tiles."""
+def _size_fits(axis, level, size, limits, ints, scratch):  # noqa: ANN001, ANN202
+    """Whether a tile keeps some limits; levels outside it copy it."""
+    for outer in range(level, MAX_LEVELS):
+        scratch[TILE + outer * MAX_AXES + axis] = size
+    return within(scratch, ints, limits)
+
+
+@lean
+def _beyond(chain, kept, first, last, chains):  # noqa: ANN001, ANN202
+    """The next chain that does not share so many of its innermost tiles."""
+    if kept == 0:
+        return last
+    return chain + 1 if kept > 2 else first + chains[chain, NEXT + kept - 1]
+
+
+@lean
+def _too_many(axis, low, high, limits, chains, start, ints, sizes, scratch):  # noqa: ANN001, ANN202
+    """The first of chains low..high-1, which share a register tile, with too many threads; `high` where none has."""
+    while low < high:
+        middle = (low + high) // 2
+        if _keeps(axis, middle, limits, chains, start, ints, sizes, scratch):
+            low = middle + 1
+        else:
+            high = middle
+    return high
+
+
+@lean
+def _keeps(axis, chain, limits, chains, start, ints, sizes, scratch):  # noqa: ANN001, ANN202
+    """Whether the program with a chain of tiles keeps some limits."""
     for level in range(MAX_LEVELS):
         scratch[TILE + level * MAX_AXES + axis] = sizes[start + chains[chain, LADDER + level]]
+    return within(scratch, ints, limits)
 
 
 @lean
-def _fill_values(row, axis, low, high, at, values, scratch, mask):  # noqa: ANN001, ANN202
-    """All values low..high-1 of a legal chain are legal, but the present one; on tensor cores those without virtual threads."""
-    present = True
-    for level in range(MAX_LEVELS):
-        place = TILE + level * MAX_AXES + axis
-        present = present and scratch[place] == row[place]
-    for value in range(low, high):
-        virtual = values[value, MAX_LEVELS]
-        if row[TENSOR_CORE] == 0 or virtual == 1:
-            mask[at + value] = not (present and virtual == row[VTHREAD + axis])
+def _leave_out_present(row, axis, first, last, begin, at, values, chains, mask):  # noqa: ANN001, ANN202
+    """The value that the program has is none that changes it."""
+    chain = first
+    while chain < last:
+        low = begin if chain == first else begin + chains[chain - 1, END]
+        same = 0
+        while same < MAX_LEVELS and values[low, same] == row[TILE + same * MAX_AXES + axis]:
+            same += 1
+        if same == MAX_LEVELS:
+            for value in range(low, begin + chains[chain, END]):
+                if values[value, MAX_LEVELS] == row[VTHREAD + axis]:
+                    mask[at + value] = 0
+            return
+        chain = _beyond(chain, same + 1, first, last, chains)

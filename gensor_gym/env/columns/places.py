@@ -95,9 +95,21 @@ def chains_of(column: Column, ladder: Sequence[int]) -> np.ndarray:
     if column.is_knob:
         return np.zeros((0, CHAIN_FACTS), dtype=np.int32)
     tiles = column.values[:, :MAX_LEVELS]
-    begins = np.flatnonzero(np.concatenate([[True], (tiles[1:] != tiles[:-1]).any(axis=1)]))
-    ends = np.append(begins[1:], len(tiles))
-    return np.column_stack([ends, np.searchsorted(ladder, tiles[begins])]).astype(np.int32)
+    begins = _changes(tiles)
+    ends, tiles = np.append(begins[1:], len(tiles)), tiles[begins]
+    nexts = [_ends(_changes(tiles[:, :kept]), len(tiles)) for kept in (1, 2)]
+    return np.column_stack([ends, *nexts, np.searchsorted(ladder, tiles)]).astype(np.int32)
+
+
+def _changes(rows: np.ndarray) -> np.ndarray:
+    """Numbers of the rows that differ from the one before, the first among them."""
+    return np.flatnonzero(np.concatenate([[True], (rows[1:] != rows[:-1]).any(axis=1)]))
+
+
+def _ends(begins: np.ndarray, count: int) -> np.ndarray:
+    """Of `count` rows in runs that begin there, where the run of each ends."""
+    ends = np.append(begins[1:], count)
+    return np.repeat(ends, ends - begins)
 
 
 def _ladder(graph: ConstructionGraph, column: Column) -> list[int]:
