@@ -12,7 +12,7 @@ from gensor_gym.graph.compiled import lean, outlined
 from gensor_gym.graph.risks import setting_risks, uneven_risks
 from gensor_gym.graph.rules import within
 from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS, ROW, TENSOR_CORE, TILE, VTHREAD
-from gensor_gym.graph.tables.tables import NUM_LEVELS, SIZE_START
+from gensor_gym.graph.tables.tables import IS_CPU, NUM_LEVELS, SIZE_START
 
 END, NEXT, LADDER = 0, 1, 3
 """Places of what is known of a chain of tiles, all numbers within its column: where its values end; of the innermost tile and of
@@ -69,6 +69,9 @@ def _fill_axis(row, axis, first, last, begin, at, values, chains, ints, sizes, s
         if failing < levels:
             chain = _beyond(chain, failing + (uneven >> failing & 1), first, last, chains)
             continue
+        if ints[IS_CPU] == 1:
+            chain = _fill_run(chain, first, begin + at, chains, known[levels - 1], mask)
+            continue
         if threads != 0 and inner != chains[chain, LADDER]:
             inner = chains[chain, LADDER]
             full = _too_many(axis, chain, first + chains[chain, NEXT], threads, chains, start, ints, sizes, scratch)
@@ -83,6 +86,19 @@ def _fill_axis(row, axis, first, last, begin, at, values, chains, ints, sizes, s
     for level in range(MAX_LEVELS):
         scratch[TILE + level * MAX_AXES + axis] = row[TILE + level * MAX_AXES + axis]
     _leave_out_present(row, axis, first, last, begin, at, values, chains, mask)
+
+
+@lean
+def _fill_run(chain, first, at, chains, fitting, mask):  # noqa: ANN001, ANN202
+    """On a CPU, where a chain has one value and limits read one level each: all from a chain on that differ in the outermost tile.
+
+    `fitting` [sizes]: which of these fit. Returns the first chain that is none of them, or does not fit.
+    """
+    end = first + chains[chain, NEXT + 1]
+    while chain < end and fitting[chains[chain, LADDER + 2]] == 1:
+        mask[at + chains[chain, END] - 1] = 1
+        chain += 1
+    return chain
 
 
 @lean
