@@ -69,7 +69,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     own = [row for row in rows if row["kind"] == "uniform"]
     forms = list(dict.fromkeys((row["moves"], row["reward"]) for row in own))
     tries = own[0]["tries"] if own else 0
-    lines = [f"| moves | reward | steps of an episode | programs paid for | regret of one | of the best of {tries} |", f"|{'---|' * 6}"]
+    head = ("moves", "reward", "steps of an episode", "programs paid for", "regret of one", f"of the best of {tries}")
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for moves, reward in forms:
         these = [row for row in own if (row["moves"], row["reward"]) == (moves, reward)]
         steps, paid = (np.mean([row[name] for row in these]) for name in ("steps_of_an_episode", "programs_paid_for"))

@@ -19,11 +19,12 @@ class ConstructEnv(EpisodeEnv):
     complete program. The process is finite-horizon: see `docs/design.md`.
 
     ## Action Space
-    `moves="primitives"`: `Discrete(73)`: stop; tile and inverse_tile on eight axis slots; cache and inverse_cache; set_vthread and
-    inverse_vthread on eight slots; raise and lower of every knob. `moves="columns"`: stop, and one action for every value of every
-    column: the whole chain of tiles of an axis with its virtual threads, or a knob (`env/columns/places.py`); all levels are always
-    opened. `info["action_mask"]` (int8) and `action_masks()` (bool) say what is legal: what changes the program into one that fits.
-    An illegal action changes nothing and costs its step. `stop` is always legal. `meaning(action)` says what an action does.
+    `moves="primitives"`: `Discrete(73)`: stop; tile and inverse_tile on eight axis slots; cache and inverse_cache; set_vthread
+    and inverse_vthread on eight slots; raise and lower of every knob. `moves="columns"`: stop, and one action for every value of
+    every column: the whole chain of tiles of an axis with its virtual threads, or a knob (`env/columns/places.py`); all levels
+    are always opened. `info["action_mask"]` (int8) and `action_masks()` (bool) say what is legal: what changes the program into
+    one that fits. An illegal action changes nothing and costs its step. `stop` is always legal. `meaning(action)` says what an
+    action does.
 
     ## Observation Space
     `flat`: Box of float32, `dict`: its groups, `successors`: Box [actions, features] (see `env/views.py`; of primitives alone),

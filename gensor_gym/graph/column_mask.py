@@ -90,7 +90,7 @@ def _fill_axis(row, axis, first, last, begin, at, values, chains, ints, sizes, s
 
 @lean
 def _fill_run(chain, first, at, chains, fitting, mask):  # noqa: ANN001, ANN202
-    """On a CPU, where a chain has one value and limits read one level each: all from a chain on that differ in the outermost tile.
+    """On a CPU, where a chain has one value and limits read one level each: all from a chain on with other outermost tiles.
 
     `fitting` [sizes]: which of these fit. Returns the first chain that is none of them, or does not fit.
     """
@@ -103,7 +103,7 @@ def _fill_run(chain, first, at, chains, fitting, mask):  # noqa: ANN001, ANN202
 
 @lean
 def _look_at_levels(row, axis, start, ints, sizes, scratch, known):  # noqa: ANN001, ANN202
-    """Write into `known` of every level which sizes keep the limits that read its tile alone; the levels that are uneven, as bits.
+    """Write into `known` of every level which sizes keep the limits that read its tile alone; uneven levels, as bits.
 
     Where a larger size takes more of everything, the largest that fits is found by bisection.
     """

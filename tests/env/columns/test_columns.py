@@ -1,4 +1,4 @@
-"""`moves="columns"`: an action sets a whole column, masks are exact, single and vector agree, nothing else of the process differs."""
+"""`moves="columns"`: an action sets a whole column, masks are exact, single and vector agree, all else is as before."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_the_ways_of_the_test_meet_what_is_special() -> None:
 @pytest.mark.parametrize("machine", ["h200", "cascade_lake"])
 @pytest.mark.parametrize("operator", SMALL)
 def test_an_independent_oracle_agrees(operator: str, machine: str) -> None:
-    """From some programs of a small space, the mask has exactly the programs that differ in one column and that it finds legal."""
+    """From programs of a small space, the mask has exactly those that differ in one column and that the oracle finds legal."""
     env = ConstructEnv(operator, machine, space="compact", moves="columns")
     graph = env.graph
     oracle = Oracle(operators.resolve_one(operator), hardware.get(machine), "compact")
