@@ -12,7 +12,7 @@ import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.actions import STOP
-from gensor_gym.graph.column_mask import CHAIN_FACTS
+from gensor_gym.graph.columns.mask import CHAIN_FACTS
 from gensor_gym.graph.coordinates import CHAIN, Column, Coordinates
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.tables.layout import KNOB, MAX_LEVELS, NUM_KNOBS, TILE, VTHREAD
@@ -88,7 +88,7 @@ def packed(graphs: Sequence[ConstructionGraph], places: Places) -> tuple[np.ndar
 
 
 def chains_of(column: Column, ladder: Sequence[int]) -> np.ndarray:
-    """The different chains of tiles of a column, int32 [M, CHAIN_FACTS] as `graph.column_mask` reads them; none of a knob.
+    """The different chains of tiles of a column, int32 [M, CHAIN_FACTS] as `graph.columns.mask` reads them; none of a knob.
 
     Values with the same tiles stand side by side, ordered by tiles from the innermost outwards.
     """

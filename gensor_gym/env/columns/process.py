@@ -12,7 +12,7 @@ from gensor_gym.env.episodes.scalars import POTENTIAL, REMAINING, STEPS
 from gensor_gym.env.process import leave_stop, look, open_episode, pay, stand_still
 from gensor_gym.env.reward import step_reward
 from gensor_gym.graph.actions import STOP
-from gensor_gym.graph.column_mask import fill_column_mask
+from gensor_gym.graph.columns.mask import fill_column_mask
 from gensor_gym.graph.compiled import compiled, early, lean
 from gensor_gym.graph.coordinates import set_column
 from gensor_gym.graph.tables.layout import LEVEL, MAX_LEVELS, ROW
@@ -21,7 +21,7 @@ from gensor_gym.graph.tables.tables import NUM_LEVELS
 
 @lean
 def fill_mask(columns, task, row, scalars, ints, sizes, scratch, known, mask):  # noqa: ANN001, ANN201
-    """Legal actions of a state; `columns` as of `columns.tasks.Columns`, `known` as of `graph.column_mask`."""
+    """Legal actions of a state; `columns` as of `columns.tasks.Columns`, `known` as of `graph.columns.mask`."""
     if scalars[REMAINING] <= 1:
         leave_stop(mask)
     else:

@@ -1,13 +1,13 @@
 """Which values of a program's columns are legal: whole chains of axes, and knobs. Compiled, for one row.
 
 As of a primitive, a value is legal when it changes the program and the result fits; no second rulebook: every answer is one of
-`rules.within`, asked about the limits that a value may break (`column_limits`, `risks`), and of a size only once.
+`rules.within`, asked about the limits that a value may break (`columns.limits`, `risks`), and of a size only once.
 """
 
 from __future__ import annotations
 
 from gensor_gym.graph.actions import STOP
-from gensor_gym.graph.column_limits import limits_of_chain, limits_of_level, limits_of_threads
+from gensor_gym.graph.columns.limits import limits_of_chain, limits_of_level, limits_of_threads
 from gensor_gym.graph.compiled import lean, outlined
 from gensor_gym.graph.risks import setting_risks, uneven_risks
 from gensor_gym.graph.rules import within
@@ -21,9 +21,9 @@ CHAIN_FACTS = LADDER + MAX_LEVELS
 
 
 @outlined
-def fill_column_mask(  # noqa: ANN201, D417
+def fill_column_mask(
     row, count, places, offsets, actions, values, bounds, chains, ints, sizes, scratch, known, mask
-):  # noqa: ANN001
+):  # noqa: ANN001, ANN201
     """Write into `mask` int8 [N] which values of `count` columns are legal; `row` must be so, with all levels opened.
 
     Of columns: `places` int64 [C, CHAIN], `offsets` [C + 1] into `values` int32 [O, CHAIN] (`Coordinates.packed`), `actions` [C]
