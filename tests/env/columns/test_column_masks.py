@@ -10,6 +10,7 @@ from gensor_gym.env.construct import ConstructEnv
 from gensor_gym.env.vector import ConstructVectorEnv
 from gensor_gym.graph.actions import STOP
 from gensor_gym.graph.coordinates import opened
+from gensor_gym.graph.near_limits import DRAWS, near_limits
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.starts import starts
 from gensor_gym.graph.tables.layout import (
@@ -17,8 +18,10 @@ from gensor_gym.graph.tables.layout import (
     REDUCE_THREADS,
     SPATIAL_SLOTS,
     SPLIT_K,
+    STAGES,
     TENSOR_CORE,
     TILE,
+    VECTOR,
     WARP_TILE,
 )
 from tests.support.graph_walks import OPERATORS, TENSOR
@@ -27,6 +30,7 @@ from tests.support.thorough import thorough_but
 
 SMALL = ("gemm(m=16, n=20, k=4)", "reduce_sum(m=8, k=24)", "max_pool2d(n=1, c=4, h=8, w=8, r=2, s=2, stride=2, padding=0)")
 MANY = (*OPERATORS, *TENSOR)
+WINDOWS = ("conv2d(n=1, c=16, h=28, w=28, k=32, r=3, s=3, padding=1)", "max_pool2d(n=2, c=8, h=32, w=32, r=3, s=3)")
 
 
 def legal_by_definition(env: ConstructEnv | ConstructVectorEnv, graph: ConstructionGraph, row: np.ndarray) -> np.ndarray:
@@ -89,6 +93,26 @@ def test_masks_are_what_is_legal_value_by_value(operator: str, machine: str) -> 
                 wrong = np.flatnonzero(mask != legal_by_definition(envs, graph, row))
                 assert len(wrong) == 0, (Schedule(row), [envs.tasks.meaning(0, int(action)) for action in wrong[:3]])
             envs.step(drawn_by_column(envs, rng))
+
+
+@pytest.mark.parametrize("machine", ["h200", "t4", "cascade_lake"])
+@pytest.mark.parametrize("operator", WINDOWS)
+def test_masks_are_exact_at_the_edges_of_limits(operator: str, machine: str) -> None:
+    """Programs near the limits, with the widest loads and most buffers: where a smaller tile may take more than a larger one."""
+    envs = ConstructVectorEnv(400, operator, machine, space="extended", moves="columns", threads=1)
+    graph, rng = envs.graphs[0], np.random.default_rng(0)
+    tables, first = graph.tables, graph.initial().row.copy()
+    rows = near_limits(first, rng.random((4000, DRAWS)), tables.ints, tables.sizes)
+    rows = opened(rows, tables.ints)
+    for column in (column for column in graph.coordinates.movable() if column.first in (VECTOR, STAGES)):
+        rows[:, column.first] = column.values[-1, 0]
+    rows = rows[graph.fits(rows)][: envs.num_envs]
+    assert len(rows) > 50
+    envs.reset()
+    envs.rows[: len(rows)] = rows
+    envs._begin_part(np.arange(len(rows)))
+    for row, mask in zip(rows, envs.action_masks(), strict=False):
+        assert np.array_equal(mask, legal_by_definition(envs, graph, row)), Schedule(row)
 
 
 def test_the_ways_of_the_test_meet_what_is_special() -> None:
