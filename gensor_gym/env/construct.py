@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from gensor_gym.env import process
+from gensor_gym.env.columns.tasks import ColumnTasks
 from gensor_gym.env.episodes.single import EpisodeEnv
 from gensor_gym.env.measured import FinalReward
-from gensor_gym.env.settings import DEFAULT_OPERATOR, Settings, groups_of
+from gensor_gym.env.settings import DEFAULT_OPERATOR, Settings, check_moves, groups_of
 from gensor_gym.env.tasks import OperatorSpec, TaskSet
 from gensor_gym.env.views import ObservationView
 from gensor_gym.hardware.types import Hardware
 
 
 class ConstructEnv(EpisodeEnv):
-    """Construct a tensor program, primitive by primitive.
+    """Construct a tensor program, primitive by primitive, or column by column.
 
     ## Description
     A state is an operator with its partial schedule; levels not opened yet copy the one below, so every state is a
     complete program. The process is finite-horizon: see `docs/design.md`.
 
     ## Action Space
-    `Discrete(73)`: stop; tile and inverse_tile on eight axis slots; cache and inverse_cache; set_vthread and
-    inverse_vthread on eight slots; raise and lower of every knob. `info["action_mask"]` (int8) and `action_masks()`
-    (bool) say what is legal; an illegal action changes nothing and costs its step. `stop` is always legal.
+    `moves="primitives"`: `Discrete(73)`: stop; tile and inverse_tile on eight axis slots; cache and inverse_cache; set_vthread
+    and inverse_vthread on eight slots; raise and lower of every knob. `moves="columns"`: stop, and one action for every value of
+    every column: the whole chain of tiles of an axis with its virtual threads, or a knob (`env/columns/places.py`); all levels
+    are always opened. `info["action_mask"]` (int8) and `action_masks()` (bool) say what is legal: what changes the program into
+    one that fits. An illegal action changes nothing and costs its step. `stop` is always legal. `meaning(action)` says what an
+    action does.
 
     ## Observation Space
-    `flat`: Box of float32, `dict`: its groups, `successors`: Box [actions, features] (see `env/views.py`), `graph`:
-    `spaces.Graph` (see `env/graph_view.py`).
+    `flat`: Box of float32, `dict`: its groups, `successors`: Box [actions, features] (see `env/views.py`; of primitives alone),
+    `graph`: `spaces.Graph` (see `env/graph_view.py`).
 
     ## Rewards
     discount * Phi(s') - Phi(s) - step_cost for a step; R - Phi(s) for `stop`, R = max(0, log(T_cap / T)), T_cap 1000
@@ -33,15 +36,23 @@ class ConstructEnv(EpisodeEnv):
     recorded table, or a certified optimum of the model's tier, `info["regret"]` says at the end how far the program is from
     the best: log(T / T of the best).
 
+    `reward="best_so_far"`: `stop` pays for the program, and the episode goes on: the reward is by how much R is more than that of
+    the best program paid for before (of nothing it is 0), beside what a step pays that changes nothing. `info` has `paid_s` and
+    `paid_status` of each; at the end `runtime_s`, `status` and `regret` are those of the best, `best` is its row int32 [60]
+    (`env.graph.schedule(row)`), `paid` how many were paid for. With discount 1 an episode returns R of the best, less
+    step_cost * steps. What was paid for before is not observed.
+
     ## Starting State
     Every tile 1, the register level under construction. `reset(options={"operator": .., "schedule": ..})` starts anywhere.
 
     ## Episode End
-    Terminated by `stop`, or at the horizon, where whatever is chosen counts as `stop`. Never truncated.
+    Terminated by `stop`, or at the horizon, where whatever is chosen counts as `stop`; with `reward="best_so_far"` at the horizon
+    alone. With `moves="columns"` the horizon is 8 steps, and 4 for every column with a choice. Never truncated.
 
     ## Arguments
     operator (Operator, text, id, split or list of these: one is drawn at each reset), hardware, backend, space,
-    observation, observation_groups, discount, step_cost, shaping, timing, render_mode.
+    observation, observation_groups, discount, step_cost, shaping, timing, render_mode, moves, reward. Space `tree` has no
+    columns: its tiles only grow.
 
     ## Version History
     v0: first version.
@@ -60,12 +71,15 @@ class ConstructEnv(EpisodeEnv):
         observation_groups: list[str] | None = None,
         shaping: bool = True,
         render_mode: str | None = None,
+        moves: str = "primitives",
+        reward: str = "final",
     ) -> None:
         """Check the arguments and build the tasks; ValueError names a bad value."""
-        tasks = TaskSet(operator, hardware, space)
+        check_moves(moves)
+        tasks = (ColumnTasks if moves == "columns" else TaskSet)(operator, hardware, space)
         final = FinalReward(backend, tasks.hardware, timing)
         groups = groups_of(observation_groups)
-        settings = Settings(final.name, observation, groups, discount, step_cost, shaping, timing)
+        settings = Settings(final.name, observation, groups, discount, step_cost, shaping, timing, moves, reward)
         super().__init__(tasks, final, settings, ObservationView(settings), render_mode)
         self.tasks: TaskSet = tasks
         self._vector = settings.vector()
@@ -74,16 +88,23 @@ class ConstructEnv(EpisodeEnv):
     def _begin(self) -> None:
         """See `process.begin`."""
         tasks = self.tasks
-        process.begin_one(
-            self._task, self._row, self._scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static, tasks.initial,
+        tasks.process.begin_one(
+            *tasks.own, self._task, self._row, self._scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static, tasks.initial,
             tasks.starts, self._room, self._mask, self._obs,
         )  # fmt: skip
 
     def _advance(self, action: int) -> tuple[float, bool]:
         """See `process.advance`."""
         tasks = self.tasks
-        done: tuple[float, bool] = process.step_one(
-            self._task, self._row, self._scalars, action, tasks.ints, tasks.floats, tasks.sizes, self._vector,
+        done: tuple[float, bool] = tasks.process.step_one(
+            *tasks.own, self._task, self._row, self._scalars, action, tasks.ints, tasks.floats, tasks.sizes, self._vector,
             self._room, self._mask, self._obs,
         )  # fmt: skip
         return done
+
+    def meaning(self, action: int) -> str:
+        """What an action does to the current program, as text: `tile[4]`, or `axis 4 to 8x64x64x64 vthread 2`.
+
+        ValueError where it is none.
+        """
+        return self.tasks.meaning(self._task, action)

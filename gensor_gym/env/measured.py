@@ -59,20 +59,32 @@ class FinalReward:
             if modelled == math.inf:
                 found.append((0.0, ILLEGAL))
                 continue
-            schedule = graph.schedule(row)
-            measurement = self._measure(self.backend, graph, schedule)
-            regret = self.backend.regret(graph, schedule) if isinstance(self.backend, Replay) else None
-            found.append((reward(graph, measurement), facts(measurement, regret)))
+            measurement = self._measure(self.backend, graph, graph.schedule(row))
+            found.append((reward(graph, measurement), facts(measurement, self.regret(graph, row, modelled))))
         return found
+
+    def regret(self, graph: Graph, row: np.ndarray, modelled: float) -> float | None:
+        """Regret of a legal program in the reward tier: by a complete table, or with the model's tier by a certified optimum.
+
+        `modelled` in seconds; None where the optimum is not known.
+        """
+        if self.backend is not None:
+            return self.backend.regret(graph, graph.schedule(row)) if isinstance(self.backend, Replay) else None
+        optimum = self._optimum(graph)
+        return None if optimum is None else math.log(modelled / optimum)
+
+    def _optimum(self, graph: Graph) -> float | None:
+        """`optimum_of`, asked once for a graph."""
+        if id(graph) not in self._certified:
+            with at_once():
+                self._certified[id(graph)] = graph, optimum_of(graph)
+        return self._certified[id(graph)][1]
 
     def _modelled(self, graph: Graph, seconds: float) -> dict[str, Any]:
         """Facts of a program that takes so long by the model; `regret` where the task's optimum is certified."""
         if seconds == math.inf:
             return ILLEGAL
-        if id(graph) not in self._certified:
-            with at_once():
-                self._certified[id(graph)] = graph, optimum_of(graph)
-        optimum = self._certified[id(graph)][1]
+        optimum = self._optimum(graph)
         known = {} if optimum is None else {"regret": math.log(seconds / optimum)}
         return {"runtime_s": seconds, "status": "OK", **known}
 

@@ -1,7 +1,9 @@
 """The decision process, compiled: one step of every episode in a range, the same text for one environment and thousands.
 
 The finite-horizon process of `docs/design.md`: Phi(s) = log(T_model(s0) / T_model(s)); a step pays
-discount * Phi(s') - Phi(s) - step_cost; `stop` pays R - Phi(s). R is added by the caller where it is not the model's.
+discount * Phi(s') - Phi(s) - step_cost; `stop` pays R - Phi(s). R is added by the caller where it is not the model's. Where the
+best so far counts (`reward="best_so_far"`), `stop` pays what R is more than that of the best, as a step that changes nothing, and
+the episode goes on: its last step alone pays - Phi(s) beside.
 """
 
 from __future__ import annotations
@@ -12,10 +14,20 @@ import numpy as np
 
 from gensor_gym.cost.model import latency
 from gensor_gym.cost.terms import NUM_TERMS
-from gensor_gym.env.episodes.scalars import LATENCY, MODEL_REWARD, POTENTIAL, REMAINING, START_LATENCY, STEPS
+from gensor_gym.env.episodes.scalars import (
+    BEST,
+    GOES_ON,
+    LATENCY,
+    MODEL_REWARD,
+    PAID,
+    POTENTIAL,
+    REMAINING,
+    START_LATENCY,
+    STEPS,
+)
 from gensor_gym.env.observation import NUM_DYNAMIC, NUM_FEATURES, OFFSETS, fill_dynamic
-from gensor_gym.env.reward import final_reward, step_reward
-from gensor_gym.graph.actions import NUM_ACTIONS, STOP
+from gensor_gym.env.reward import improvement, step_reward
+from gensor_gym.graph.actions import STOP
 from gensor_gym.graph.compiled import compiled, early, lean
 from gensor_gym.graph.rules import apply, fill_mask
 from gensor_gym.graph.tables.layout import ROW
@@ -25,71 +37,107 @@ REMAINING_AT = OFFSETS["remaining"]
 
 
 @lean
-def observe(task, row, scalars, ints, floats, sizes, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
-    """Model, mask and dynamic features of a state; the model's latency and the potential are kept in `scalars`.
+def look(task, row, scalars, ints, floats, scratch, room, terms, obs):  # noqa: ANN001, ANN201
+    """Model and dynamic features of a state; the model's latency and the potential are kept in `scalars`.
 
     `scratch` int32 [ROW], `terms` float64 [NUM_TERMS] and `room` (`cost.model.room`) are there to work in.
     """
     seconds = latency(row, ints[task], floats[task], terms, scratch, room)
     scalars[LATENCY] = seconds
     scalars[POTENTIAL] = math.log(scalars[START_LATENCY] / seconds)
+    fill_dynamic(row, seconds, terms, scalars[REMAINING], ints[task], floats[task], obs)
+
+
+@lean
+def observe(task, row, scalars, ints, floats, sizes, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
+    """`look`, and the mask of a state."""
+    look(task, row, scalars, ints, floats, scratch, room, terms, obs)
     if scalars[REMAINING] <= 1:
         leave_stop(mask)
     else:
         fill_mask(row, ints[task], sizes[task], scratch, mask)
-    fill_dynamic(row, seconds, terms, scalars[REMAINING], ints[task], floats[task], obs)
 
 
 @lean
 def leave_stop(mask):  # noqa: ANN001, ANN201
     """Only `stop` is legal."""
-    for action in range(NUM_ACTIONS):
+    for action in range(mask.shape[0]):
         mask[action] = action == STOP
 
 
 @lean
-def begin(task, row, scalars, ints, floats, sizes, static, initial, starts, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
-    """Start an episode at `row`; potentials are relative to the latency of the task's unscheduled program, initial[task].
+def open_episode(task, scalars, ints, floats, static, initial, starts, scratch, room, terms, obs):  # noqa: ANN001, ANN201
+    """What an episode begins with, whatever its moves are: scalars, and features that stay as they are.
 
-    It is kept in `starts` [K], where 0 stands until it was asked for.
+    Potentials are relative to the latency of the task's unscheduled program, initial[task]. It is kept in `starts` [K], where 0
+    stands until it was asked for.
     """
     if starts[task] == 0.0:
         starts[task] = latency(initial[task], ints[task], floats[task], terms, scratch, room)
     scalars[START_LATENCY] = starts[task]
     scalars[REMAINING] = ints[task, HORIZON]
     scalars[STEPS] = 0
-    observe(task, row, scalars, ints, floats, sizes, scratch, room, terms, mask, obs)
+    scalars[BEST] = math.inf
+    scalars[PAID] = 0
     for i in range(NUM_DYNAMIC, NUM_FEATURES):
         obs[i] = static[task, i - NUM_DYNAMIC]
 
 
 @lean
-def advance(task, row, scalars, action, ints, floats, sizes, settings, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
-    """One step in place: (reward, terminated). settings = [discount, step_cost, shaping, reward tier is the model].
+def begin(task, row, scalars, ints, floats, sizes, static, initial, starts, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
+    """Start an episode at `row`."""
+    open_episode(task, scalars, ints, floats, static, initial, starts, scratch, room, terms, obs)
+    observe(task, row, scalars, ints, floats, sizes, scratch, room, terms, mask, obs)
 
-    `mask` is that of `row`, so what is legal is not worked out again. Where the tier is not the model, the reward of `stop`
-    lacks R. An illegal action is a no-op that costs its step; with one step left whatever is chosen counts as `stop`.
+
+@lean
+def pay(task, scalars, ints, floats, settings, mask, obs):  # noqa: ANN001, ANN201
+    """What `stop` pays: (reward, terminated). It ends the episode, or where the best so far counts it goes on to the horizon.
+
+    Where the tier is not the model, R, or what is more of it than of the best so far, is left to the caller.
     """
-    discount, step_cost, shaping = settings[0], settings[1], settings[2]
-    before = shaping * scalars[POTENTIAL]
-    if action == STOP or scalars[REMAINING] <= 1:
-        gain = 0.0
-        if settings[3] == MODEL_REWARD:
-            gain = final_reward(floats[task, FLOOR], scalars[LATENCY])
+    before, gain = settings[2] * scalars[POTENTIAL], 0.0
+    if settings[3] == MODEL_REWARD:
+        best = scalars[BEST] if settings[4] == GOES_ON else math.inf
+        gain = improvement(floats[task, FLOOR], best, scalars[LATENCY])
+    scalars[REMAINING] -= 1
+    ends = settings[4] != GOES_ON or scalars[REMAINING] <= 0
+    if ends or scalars[REMAINING] <= 1:
         leave_stop(mask)
-        scalars[REMAINING] -= 1
-        fill_remaining(scalars, ints[task], obs)
+    fill_remaining(scalars, ints[task], obs)
+    if ends:
         return gain - before, True
+    scalars[STEPS] += 1
+    return gain + step_reward(before, before, settings[0], settings[1]), False
+
+
+@lean
+def advance(task, row, scalars, action, ints, floats, sizes, settings, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
+    """One step in place: (reward, terminated).
+
+    settings = [discount, step_cost, shaping, reward tier is the model, `stop` goes on]. `mask` is that of `row`, so what is legal
+    is not worked out again. An illegal action is a no-op that costs its step; with one step left whatever is chosen counts as
+    `stop`.
+    """
+    if action == STOP or scalars[REMAINING] <= 1:
+        return pay(task, scalars, ints, floats, settings, mask, obs)
+    before = settings[2] * scalars[POTENTIAL]
     scalars[REMAINING] -= 1
     scalars[STEPS] += 1
-    if 0 <= action < NUM_ACTIONS and mask[action] == 1:
+    if 0 <= action < mask.shape[0] and mask[action] == 1:
         apply(row, action, ints[task], sizes[task])
         observe(task, row, scalars, ints, floats, sizes, scratch, room, terms, mask, obs)
     else:
-        fill_remaining(scalars, ints[task], obs)
-        if scalars[REMAINING] <= 1:
-            leave_stop(mask)
-    return step_reward(before, shaping * scalars[POTENTIAL], discount, step_cost), False
+        stand_still(task, scalars, ints, mask, obs)
+    return step_reward(before, settings[2] * scalars[POTENTIAL], settings[0], settings[1]), False
+
+
+@lean
+def stand_still(task, scalars, ints, mask, obs):  # noqa: ANN001, ANN201
+    """What an action that is not legal leaves: a step less."""
+    fill_remaining(scalars, ints[task], obs)
+    if scalars[REMAINING] <= 1:
+        leave_stop(mask)
 
 
 @lean

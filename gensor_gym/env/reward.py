@@ -18,6 +18,14 @@ def final_reward(floor, seconds):  # noqa: ANN001, ANN201
 
 
 @lean
+def improvement(floor, best, seconds):  # noqa: ANN001, ANN201
+    """R of a program of so many seconds less R of the best before it, infinite where there is none; 0 where it is no faster."""
+    if best == math.inf:
+        return final_reward(floor, seconds)
+    return max(0.0, final_reward(floor, seconds) - final_reward(floor, best))
+
+
+@lean
 def step_reward(before, after, discount, step_cost):  # noqa: ANN001, ANN201
     """Gamma * Phi(s') - Phi(s) - c, of the potentials before and after a step."""
     return discount * after - before - step_cost

@@ -25,7 +25,8 @@ class ConstructVecEnv(VecEnv):
 
     Ended episodes are reset within the step; their info holds `episode` {r, l, t, regret} (as from Monitor),
     `terminal_observation`, `TimeLimit.truncated` (always False), `runtime_s`, `status`, `steps` and `regret` (nan where
-    no optimum is known). Other infos are empty; masks come from `env_method("action_masks")`.
+    no optimum is known), with `reward="best_so_far"` also `paid` and `best`. Other infos are empty; masks come from
+    `env_method("action_masks")`. No monitor is needed around it: what one keeps of episodes, with `regret`, is there.
     """
 
     def __init__(self, envs: EpisodesVectorEnv) -> None:
@@ -91,6 +92,7 @@ class ConstructVecEnv(VecEnv):
                 "status": status,
                 "steps": steps,
                 "regret": gap,
+                **{name: facts[name][i] for name in ("paid", "best") if name in facts},
             }
             self.reset_infos[i] = {"action_mask": info["action_mask"][i]}
         self._returns[ended], self._lengths[ended] = 0.0, 0

@@ -14,13 +14,17 @@ from gymnasium.envs.registration import EnvSpec
 
 from gensor_gym import hardware as machines
 from gensor_gym.dataflow import Dataflow, text_of
-from gensor_gym.env.episodes.scalars import MODEL_REWARD
+from gensor_gym.env.episodes.scalars import GOES_ON, MODEL_REWARD
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 DEFAULT_OPERATOR = "gemm(m=512, n=512, k=512)"
 OBSERVATIONS = ("flat", "dict", "successors", "graph")
 TIMINGS = ("pooled", "fresh")
+MOVES = ("primitives", "columns")
+"""What an action does: one primitive of the graph, or a whole column of the program (`env/columns`)."""
+REWARDS = ("final", "best_so_far")
+"""What pays: the program that an episode ends with, or whatever program on the way is faster than those paid for before."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,8 @@ class Settings:
     step_cost: float
     shaping: bool
     timing: str
+    moves: str = "primitives"
+    reward: str = "final"
 
     def __post_init__(self) -> None:
         """Check; ValueError names the value and what is accepted."""
@@ -41,15 +47,33 @@ class Settings:
             raise ValueError(f"no observation {self.observation!r}; it is one of {OBSERVATIONS}")
         if self.timing not in TIMINGS:
             raise ValueError(f"no timing {self.timing!r}; it is one of {TIMINGS}")
+        check_moves(self.moves)
+        if self.reward not in REWARDS:
+            raise ValueError(f"no reward {self.reward!r}; it is one of {REWARDS}")
+        if self.moves == "columns" and self.observation == "successors":
+            others = tuple(name for name in OBSERVATIONS if name != "successors")
+            raise ValueError(
+                f"observation {self.observation!r} has a row for every primitive; with moves='columns' it is one of {others}"
+            )
         if self.shaping not in (True, False):
             raise ValueError(f"shaping {self.shaping!r}: expected True or False")
         check_process(self.discount, self.step_cost)
 
     def vector(self) -> np.ndarray:
-        """The form the compiled process takes: [discount, step_cost, shaping, reward tier is the model]."""
-        return np.array(
-            [self.discount, self.step_cost, float(self.shaping), MODEL_REWARD if self.backend == "analytic" else 0.0]
-        )
+        """The form the compiled process takes: [discount, step_cost, shaping, reward tier is the model, `stop` goes on]."""
+        tier = MODEL_REWARD if self.backend == "analytic" else 0.0
+        return np.array([self.discount, self.step_cost, float(self.shaping), tier, GOES_ON if self.goes_on else 0.0])
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether an episode goes on after a program is paid for."""
+        return self.reward == "best_so_far"
+
+
+def check_moves(moves: str) -> None:
+    """ValueError names the kinds of moves there are."""
+    if moves not in MOVES:
+        raise ValueError(f"no moves {moves!r}; it is one of {MOVES}")
 
 
 def groups_of(given: Collection[str] | None) -> tuple[str, ...] | None:

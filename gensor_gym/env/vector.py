@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from gensor_gym.env import process
 from gensor_gym.env.construct import ConstructEnv
 from gensor_gym.env.episodes.several import EpisodesVectorEnv
 from gensor_gym.env.settings import DEFAULT_OPERATOR
@@ -39,11 +38,13 @@ class ConstructVectorEnv(EpisodesVectorEnv):
         render_mode: str | None = None,
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         threads: int | None = None,
+        moves: str = "primitives",
+        reward: str = "final",
     ) -> None:
         """Check the arguments and build the tasks; ValueError names a bad value."""
         one = ConstructEnv(
             operator, hardware, backend, space, observation, discount, step_cost, timing, observation_groups, shaping,
-            render_mode,
+            render_mode, moves, reward,
         )  # fmt: skip
         super().__init__(one, num_envs, autoreset_mode, threads)
         self._vector = self.settings.vector()
@@ -51,15 +52,15 @@ class ConstructVectorEnv(EpisodesVectorEnv):
     def _begin_part(self, chosen: np.ndarray) -> None:
         """See `process.begin`."""
         tasks = self.tasks
-        process.begin_range(
-            chosen, self._task, self._rows, self._scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static, tasks.initial,
-            tasks.starts, tasks.room(), self._masks, self._obs,
+        tasks.process.begin_range(
+            *tasks.own, chosen, self._task, self._rows, self._scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static,
+            tasks.initial, tasks.starts, tasks.room(), self._masks, self._obs,
         )  # fmt: skip
 
     def _step_part(self, low: int, high: int, actions: np.ndarray, skip: np.ndarray) -> None:
         """See `process.advance`."""
         tasks = self.tasks
-        process.step_range(
-            low, high, self._task, self._rows, self._scalars, actions, skip, tasks.ints, tasks.floats, tasks.sizes,
+        tasks.process.step_range(
+            *tasks.own, low, high, self._task, self._rows, self._scalars, actions, skip, tasks.ints, tasks.floats, tasks.sizes,
             self._vector, tasks.room(), self._masks, self._obs, self._rewards, self._ended,
         )  # fmt: skip

@@ -55,6 +55,12 @@ def knob_risks(row, knob, upwards, ints):  # noqa: ANN001, ANN201
 
 
 @lean
+def setting_risks(row, place, value):  # noqa: ANN001, ANN201
+    """Limits that any other value of the knob at a place may break, several values away too; 0 is none."""
+    return _OF_RAISING[place - KNOB] if value > row[place] else _OF_LOWERING[place - KNOB]
+
+
+@lean
 def growth_risks(row, axis, ints):  # noqa: ANN001, ANN201
     """Limits that the next size of a tile may break.
 
@@ -74,16 +80,26 @@ def growth_risks(row, axis, ints):  # noqa: ANN001, ANN201
 def shrinking_risks(row, axis, ints):  # noqa: ANN001, ANN201
     """Limits that the previous size of a tile may break.
 
-    All it takes shrinks, but not the vectors of a register tile (8 may take 1, 7 takes 3), nor the rows of a window that
-    can then be copied in wider loads (3 columns of float32 under 3 taps take 5 elements, 2 take 6), nor may a block tile
-    leave too little to the threads that share its reduction.
+    All it takes shrinks, but for `uneven_risks`, nor may a block tile leave too little to the threads that share its reduction.
+    """
+    risks = uneven_risks(row, axis, row[LEVEL], ints)
+    if ints[IS_CPU] == 1:
+        return risks
+    shares = REDUCE_SHARES if row[LEVEL] == 1 and axis >= SPATIAL_SLOTS else 0
+    return shares | risks | _form_risks(row)
+
+
+@lean
+def uneven_risks(row, axis, level, ints):  # noqa: ANN001, ANN201
+    """Limits on what a smaller tile of a level may take more of.
+
+    The vectors of a register tile (8 may take 1, 7 takes 3), and the rows of a window that can then be copied in wider loads (3
+    columns of float32 under 3 taps take 5 elements, 2 take 6).
     """
     if ints[IS_CPU] == 1:
         vector = axis == ints[VECTOR_SLOT + row[CONVOLUTION]] or row[CONVOLUTION] == 2
-        return REGISTERS | CODE if row[LEVEL] == 0 and vector else 0
-    shares = REDUCE_SHARES if row[LEVEL] == 1 and axis >= SPATIAL_SLOTS else 0
-    rows = SHARED if row[VECTOR] > 0 and ints[WIDE_AXES] >> axis & 1 else 0
-    return shares | rows | _form_risks(row)
+        return REGISTERS | CODE if level == 0 and vector else 0
+    return SHARED if row[VECTOR] > 0 and ints[WIDE_AXES] >> axis & 1 else 0
 
 
 @lean

@@ -14,14 +14,16 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from gensor_gym.env.episodes.scalars import LATENCY, NUM_SCALARS, REMAINING, START_LATENCY, STEPS
+from gensor_gym.env.episodes import best
+from gensor_gym.env.episodes.scalars import LATENCY, NUM_SCALARS, PAID, REMAINING, START_LATENCY, STEPS
 from gensor_gym.env.episodes.single import EpisodeEnv, starting_state
 from gensor_gym.env.episodes.streams import Streams
 from gensor_gym.env.settings import TextSpec
+from gensor_gym.graph.actions import STOP
 from gensor_gym.hardware.cpuinfo import forced_threads
 
 ALL = slice(None)
-_EPISODES = ("_task", "_rows", "_scalars", "_masks", "_obs", "_over")
+_EPISODES = ("_task", "_rows", "_best", "_scalars", "_masks", "_obs", "_over")
 """Attributes that hold the running episodes."""
 FEWEST_PER_THREAD = 128
 """Environments below which handing a part to another thread costs more than it saves."""
@@ -67,6 +69,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         self._streams = Streams(count)
         self._task = np.zeros(count, dtype=np.int64)
         self._rows = np.repeat(self.tasks.initial[:1], count, axis=0)
+        self._best = self._rows.copy()
         self._scalars = np.zeros((count, NUM_SCALARS))
         self._masks = np.zeros((count, self.tasks.num_actions), dtype=np.int8)
         self._obs = np.zeros((count, self.tasks.num_features), dtype=np.float32)
@@ -170,11 +173,12 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         if skip.any():
             self._begin(np.flatnonzero(skip), None)
             observed[skip] = self._obs[skip]
-        info = self._final_facts(np.flatnonzero(self._ended))
+        told = self._paid(np.flatnonzero(~skip & ((actions == STOP) | self._ended))) if self.settings.goes_on else {}
+        info = told | self._final_facts(np.flatnonzero(self._ended), told)
         self._over = self._ended.copy()
         rewards, ended = self._rewards.copy(), self._ended.copy()
         if self.autoreset_mode is AutoresetMode.SAME_STEP and ended.any():
-            info = self._reset_in_step(ended, info)
+            info = told | self._reset_in_step(ended, info)
             observed[ended] = self._obs[ended]
         info |= self._masks_info(np.ones(self.num_envs, dtype=np.bool_))
         return self._view(ALL, observed), rewards, ended, np.zeros(self.num_envs, dtype=np.bool_), info
@@ -205,24 +209,48 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         for other in others:
             other.result()
 
-    def _final_facts(self, ended: np.ndarray) -> dict[str, Any]:
-        """Add R of measured tiers to the rewards; runtime, status and steps of the episodes that ended."""
+    def _paid(self, chosen: np.ndarray) -> dict[str, Any]:
+        """Pay for the programs of the chosen environments, whose episodes go on: times and statuses as an info dictionary."""
+        if len(chosen) == 0:
+            return {}
+        graphs = [self.tasks.graphs[task] for task in self._task[chosen]]
+        paid = best.pay(self.final, chosen, graphs, self._rows, self._scalars, self._best)
+        self._rewards[chosen] += paid.gains
+        return self._spread(chosen, {"paid_s": (paid.seconds, 0.0), "paid_status": (paid.statuses, None)})
+
+    def _final_facts(self, ended: np.ndarray, told: dict[str, Any]) -> dict[str, Any]:
+        """Add R of measured tiers to the rewards; runtime, status and steps of the episodes that ended.
+
+        `told`: what was paid for in this step, where the best so far counts.
+        """
         if len(ended) == 0:
             return {}
         graphs = [self.tasks.graphs[self._task[i]] for i in ended]
-        outcomes = self.final.of(graphs, [self._rows[i] for i in ended], self._scalars[ended, LATENCY].tolist())
-        gains, facts = zip(*outcomes, strict=True)
-        self._rewards[ended] += gains
-        present, steps = np.zeros(self.num_envs, dtype=np.bool_), np.zeros(self.num_envs, dtype=np.int64)
-        runtime, regret = np.zeros(self.num_envs), np.full(self.num_envs, np.nan)
-        status = np.full(self.num_envs, None, dtype=object)
-        present[ended], steps[ended] = True, self._scalars[ended, STEPS]
-        runtime[ended] = [fact["runtime_s"] for fact in facts]
-        status[ended] = [fact["status"] for fact in facts]
+        if self.settings.goes_on:
+            each = zip(graphs, self._scalars[ended], self._best[ended], told["paid_status"][ended], strict=True)
+            facts = [best.facts_of_best(self.final, *one) for one in each]
+        else:
+            outcomes = self.final.of(graphs, [self._rows[i] for i in ended], self._scalars[ended, LATENCY].tolist())
+            self._rewards[ended] += [gain for gain, _ in outcomes]
+            facts = [fact for _, fact in outcomes]
+        columns = {name: ([fact[name] for fact in facts], empty) for name, empty in (("runtime_s", 0.0), ("status", None))}
+        columns["steps"] = self._scalars[ended, STEPS].astype(np.int64), 0
+        if self.settings.goes_on:
+            columns |= {"paid": (self._scalars[ended, PAID].astype(np.int64), 0), "best": (self._best[ended], 0)}
+        named = self._spread(ended, columns)
+        regret = np.full(self.num_envs, np.nan)
         regret[ended] = [fact.get("regret", np.nan) for fact in facts]
-        named = {"runtime_s": runtime, "status": status, "steps": steps}
-        known = {} if np.isnan(regret).all() else {"regret": regret, "_regret": ~np.isnan(regret)}
-        return named | {f"_{key}": present.copy() for key in named} | known
+        return named | ({} if np.isnan(regret).all() else {"regret": regret, "_regret": ~np.isnan(regret)})
+
+    def _spread(self, chosen: np.ndarray, columns: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
+        """Info dictionary of facts (values [N, ..], what stands where there is none) of the chosen environments."""
+        present, found = np.zeros(self.num_envs, dtype=np.bool_), dict[str, Any]()
+        present[chosen] = True
+        for name, (values, empty) in columns.items():
+            values = np.array(values, dtype=object if empty is None else None)
+            found[name] = np.full((self.num_envs, *values.shape[1:]), empty, dtype=values.dtype)
+            found[name][chosen] = values
+        return found | {f"_{name}": present.copy() for name in columns}
 
     def _reset_in_step(self, ended: np.ndarray, facts: dict[str, Any]) -> dict[str, Any]:
         """SAME_STEP: move the last observation and info aside and begin the next episode."""

@@ -9,10 +9,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from gensor_gym.env.episodes import best
 from gensor_gym.env.episodes.scalars import LATENCY, NUM_SCALARS, REMAINING, STEPS
 from gensor_gym.env.measured import FinalReward
 from gensor_gym.env.settings import Settings, TextSpec
 from gensor_gym.env.tasks import Tasks
+from gensor_gym.graph.actions import STOP
 from gensor_gym.graph.compiling.early import at_once
 
 
@@ -30,6 +32,7 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
         self._running = False
         self._task = 0
         self._row = tasks.initial[0].copy()
+        self._best = tasks.initial[0].copy()
         self._scalars = np.zeros(NUM_SCALARS)
         self._mask = np.zeros(tasks.num_actions, dtype=np.int8)
         self._obs = np.zeros(tasks.num_features, dtype=np.float32)
@@ -80,13 +83,26 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
             raise gymnasium.error.ResetNeeded("no episode is running: call reset() first")
         reward, terminated = self._advance(int(action))
         info: dict[str, Any] = {"action_mask": self._mask.copy()}
-        if terminated:
-            self._running = False
-            gain, facts = self.final.of([self.graph], [self._row], [float(self._scalars[LATENCY])])[0]
+        self._running = not terminated
+        if terminated or (self.settings.goes_on and action == STOP):
+            gain, facts = self._paid(terminated)
             reward += gain
             info |= facts
-            info["steps"] = int(self._scalars[STEPS])
         return self._observation(), float(reward), bool(terminated), False, info
+
+    def _paid(self, terminated: bool) -> tuple[float, dict[str, Any]]:
+        """(What is to be added to the reward, facts) of the program, which is paid for."""
+        graph, row, scalars = self.graph, self._row, self._scalars
+        if not self.settings.goes_on:
+            gain, facts = self.final.of([graph], [row], [float(scalars[LATENCY])])[0]
+            return gain, facts | {"steps": int(scalars[STEPS])}
+        gains, seconds, statuses = best.pay(
+            self.final, np.zeros(1, np.int64), [graph], row[None], scalars[None], self._best[None]
+        )
+        facts = {"paid_s": float(seconds[0]), "paid_status": statuses[0]}
+        if terminated:
+            facts |= best.facts_of_best(self.final, graph, scalars, self._best, statuses[0])
+        return float(gains[0]), facts
 
     def action_masks(self) -> np.ndarray:
         """Legal actions, bool [N] (the name MaskablePPO looks for)."""

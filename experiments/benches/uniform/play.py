@@ -1,0 +1,79 @@
+"""What uniform play comes to in every form of `Construct-v0`: an action drawn evenly from the legal ones, `stop` among them.
+
+How many steps an episode lasts and how many programs it pays for say what a policy meets that has learned nothing; its regret, of
+one episode and of the best of several, is what learning has to beat. The model's tier, tasks with a certified optimum.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import gymnasium
+import numpy as np
+from omegaconf import DictConfig
+
+from experiments.benches.lines import Lines, machine
+from gensor_gym.env import CONSTRUCT
+
+
+def run(config: DictConfig, emit: Lines) -> None:
+    """One line for every operator and form; then all as a table. ValueError where an optimum is not known."""
+    settings = config.uniform
+    emit(kind="machine", **machine())
+    for operator in settings.operators:
+        for moves in settings.moves:
+            for reward in settings.rewards:
+                arguments = {"operator": operator, "hardware": settings.hardware, "space": settings.space}
+                found = played(arguments | {"moves": moves, "reward": reward}, settings.episodes, config.seed)
+                emit(kind="uniform", **arguments, moves=moves, reward=reward, **summary(found, settings.tries))
+    sys.stdout.write(table(emit.rows))
+
+
+def played(arguments: dict[str, Any], episodes: int, seed: int) -> dict[str, np.ndarray]:
+    """`regret`, actions chosen (`length`) and programs paid for of the first episode of so many environments, each [episodes]."""
+    envs = gymnasium.make_vec(CONSTRUCT, num_envs=episodes, autoreset_mode="Disabled", **arguments)
+    rng, inner = np.random.default_rng(seed), envs.unwrapped
+    _, info = envs.reset(seed=seed)
+    found = {name: np.full(episodes, np.nan) for name in ("regret", "length", "paid")}
+    over = np.zeros(episodes, dtype=np.bool_)
+    while not over.all():
+        masks = info["action_mask"]
+        actions = np.where(masks == 1, rng.random(masks.shape), -1.0).argmax(axis=1)
+        _, _, ended, _, info = envs.step(actions)
+        if ended.any():
+            if "regret" not in info:
+                raise ValueError(f"{arguments['operator']} has no certified optimum in {arguments}: expected one that has")
+            new = ended & ~over
+            found["regret"][new], found["length"][new] = info["regret"][new], info["steps"][new] + 1
+            found["paid"][new] = info["paid"][new] if "paid" in info else 1
+            over |= ended
+            _, again = envs.reset(options={"reset_mask": ended})
+            info = info | {"action_mask": again["action_mask"]}
+    inner.close()
+    return found
+
+
+def summary(found: dict[str, np.ndarray], tries: int) -> dict[str, Any]:
+    """Means of lengths and programs paid for; medians of the regret of an episode, and of the best of `tries` in a row."""
+    rounds = found["regret"][: len(found["regret"]) // tries * tries].reshape(-1, tries)
+    return {
+        "episodes": len(found["regret"]), "steps_of_an_episode": float(found["length"].mean()),
+        "programs_paid_for": float(found["paid"].mean()), "regret": float(np.median(found["regret"])),
+        "tries": tries, "regret_of_best": float(np.median(rounds.min(axis=1))),
+    }  # fmt: skip
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Of every form the means over operators, in Markdown; regrets as percent more than the optimum, medians over operators."""
+    own = [row for row in rows if row["kind"] == "uniform"]
+    forms = list(dict.fromkeys((row["moves"], row["reward"]) for row in own))
+    tries = own[0]["tries"] if own else 0
+    head = ("moves", "reward", "steps of an episode", "programs paid for", "regret of one", f"of the best of {tries}")
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    for moves, reward in forms:
+        these = [row for row in own if (row["moves"], row["reward"]) == (moves, reward)]
+        steps, paid = (np.mean([row[name] for row in these]) for name in ("steps_of_an_episode", "programs_paid_for"))
+        one, best = (100 * np.expm1(np.median([row[name] for row in these])) for name in ("regret", "regret_of_best"))
+        lines.append(f"| {moves} | {reward} | {steps:.1f} | {paid:.1f} | {one:,.0f} % | {best:,.0f} % |")
+    return "\n".join(lines) + "\n"

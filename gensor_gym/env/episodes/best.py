@@ -1,0 +1,74 @@
+"""`reward="best_so_far"`: the fastest program paid for in each of the running episodes, and what paying for another one brings.
+
+It is kept here and not by the compiled process, since of a measured tier only Python knows the times.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gensor_gym.env.episodes.scalars import BEST, LATENCY, PAID, STEPS
+from gensor_gym.env.measured import FinalReward, Graph
+from gensor_gym.env.reward import improvement
+from gensor_gym.graph.compiling.early import at_once
+from gensor_gym.measure.measurement import Status
+
+OK = Status.OK.value
+
+
+class Paid(NamedTuple):
+    """Programs that were paid for: what is to be added to rewards float64 [N], seconds float64 [N], and statuses."""
+
+    gains: np.ndarray
+    seconds: np.ndarray
+    statuses: list[str]
+
+
+def pay(
+    final: FinalReward, chosen: np.ndarray, graphs: list[Graph], rows: np.ndarray, scalars: np.ndarray, best: np.ndarray
+) -> Paid:
+    """Pay for the programs of the `chosen` [N] of B episodes, on N graphs; what they know of their best is brought up to date.
+
+    `rows` and `best` int32 [B, R], the programs now and the fastest paid for; `scalars` float64 [B, NUM_SCALARS].
+    """
+    before = scalars[chosen, BEST]
+    if final.backend is None:  # the process has paid already, and every program is legal
+        found = Paid(np.zeros(len(chosen)), scalars[chosen, LATENCY], [OK] * len(chosen))
+    else:
+        found = _measured(final, graphs, rows[chosen], scalars[chosen, LATENCY], before)
+    faster = found.seconds < before
+    scalars[chosen, BEST] = np.where(faster, found.seconds, before)
+    scalars[chosen, PAID] += 1
+    best[chosen[faster]] = rows[chosen[faster]]
+    return found
+
+
+def _measured(
+    final: FinalReward, graphs: list[Graph], rows: np.ndarray, latencies: np.ndarray, before: np.ndarray
+) -> Paid:
+    """Times of the reward tier, infinite of programs whose status is not OK."""
+    facts = [fact for _, fact in final.of(graphs, list(rows), latencies.tolist())]
+    statuses = [fact["status"] for fact in facts]
+    seconds = np.array([fact["runtime_s"] if fact["status"] == OK else math.inf for fact in facts])
+    with at_once():
+        gains = [
+            0.0 if now == math.inf else float(improvement(graph.floor, best, now))
+            for graph, best, now in zip(graphs, before.tolist(), seconds.tolist(), strict=True)
+        ]
+    return Paid(np.array(gains), seconds, statuses)
+
+
+def facts_of_best(final: FinalReward, graph: Graph, scalars: np.ndarray, best: np.ndarray, last: str) -> dict[str, Any]:
+    """What `info` says at the end of an episode: its fastest program paid for, and `regret` of that where the optimum is known.
+
+    `scalars` [NUM_SCALARS] and `best` [R] of the episode; the status is OK where one program's was, else that of the `last`.
+    """
+    seconds = float(scalars[BEST])
+    ok = seconds < math.inf
+    regret = final.regret(graph, best, seconds) if ok else None
+    facts = {"runtime_s": seconds, "status": OK if ok else last, "steps": int(scalars[STEPS])}
+    known = {} if regret is None else {"regret": regret}
+    return facts | known | {"paid": int(scalars[PAID]), "best": best.copy()}
