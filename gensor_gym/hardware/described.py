@@ -21,12 +21,16 @@ RATES = ("clock", "peak", "launch_overhead", "tensor_peak", "tensor_sustained", 
 """Figures that only the model reads, as it does bandwidths, latencies and transactions of memory levels."""
 _KINDS: dict[str, Any] = {"int": int, "float": (int, float), "str": str, "bool": bool}
 Described = TypeVar("Described", Hardware, MemoryLevel)
+_MEASURED = ("copied", "streamed")
+"""Of a level what is 0 where it was not measured."""
 _NO_FIGURES = ("name", "source", "compilable")
 
 
 def to_json(hw: Hardware) -> str:
-    """The machine as JSON text that `from_json` reads back."""
-    return json.dumps(dataclasses.asdict(hw), indent=1) + "\n"
+    """The machine as JSON text that `from_json` reads back; what was not measured of a level is not in it."""
+    value = dataclasses.asdict(hw)
+    value["memory"] = [{name: of for name, of in level.items() if of or name not in _MEASURED} for level in value["memory"]]
+    return json.dumps(value, indent=1) + "\n"
 
 
 def from_json(text: str) -> Hardware:
