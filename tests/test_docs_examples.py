@@ -74,6 +74,7 @@ def run_stock_script(folder: Path) -> dict[str, Any]:
     return script
 
 
+@pytest.mark.thorough
 def test_the_stock_script_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """With a fortieth of its steps of training."""
     from stable_baselines3 import PPO

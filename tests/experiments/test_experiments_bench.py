@@ -235,6 +235,7 @@ def test_static(tmp_path: Path) -> None:
         bench(config)
 
 
+@pytest.mark.thorough
 def test_replay(tmp_path: Path) -> None:
     search, whole = _run("replay", tmp_path)
     assert search["trials"] == search["recorded_trials"] == 3 and search["recorded_s"] < search["live_s"]

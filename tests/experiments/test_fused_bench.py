@@ -126,6 +126,7 @@ def lines(folder: Path, *more: str, shapes: list[str] | None = None) -> list[dic
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.thorough
 def test_a_run_says_what_was_timed_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = "fused.shapes=[softmax(m=4, n=16)]"
     head, row, whole = lines(tmp_path, chosen)

@@ -126,6 +126,7 @@ def test_hard_rows() -> None:
         assert np.isfinite(output[:4]).all() and np.isnan(output[4:7]).all() and np.isfinite(output[7:]).all()
 
 
+@pytest.mark.thorough
 @sanitizers
 def test_sanitizers_find_nothing(tmp_path: Path) -> None:
     assert gir_cases.sanitized(tmp_path, [kernel for graph in GRAPHS[1:] for kernel in online_kernels(graph, 1)]) == ""

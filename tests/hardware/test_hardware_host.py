@@ -18,6 +18,7 @@ from gensor_gym.cache.jsons import read_json, write_json
 from gensor_gym.codegen.runtime.compile import compile_text
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.hardware import compiler, cpuinfo, host, probe
+from gensor_gym.hardware.described import from_json, to_json
 from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.native import cpu_backend
 from gensor_gym.measure.stats.timing import TimingRules
@@ -208,6 +209,7 @@ def test_hardware_of_the_host_is_what_was_described_and_measured(counted: list[i
     assert hw.peak_of("float32") == FIGURES["float32"]
     assert "measured" in hw.source["peak"]
     assert hardware.get("host") == hw
+    assert from_json(to_json(hw)) == hw and "streamed" not in to_json(hardware.get("cascade_lake"))
 
 
 def test_the_probe_measures_plausible_figures(monkeypatch: pytest.MonkeyPatch) -> None:

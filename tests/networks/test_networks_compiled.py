@@ -122,6 +122,7 @@ def test_a_budget_that_is_too_short_says_so(cache: None) -> None:
             gensor_gym.compile(module_of(0), (X,), seconds=wrong)
 
 
+@pytest.mark.thorough
 def test_a_search_that_was_killed_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No trial is made twice, and a piece whose search did not end is searched on."""
     measured: list[str] = []
