@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 
+from gensor_gym.cost.gpu.direct import is_anything_staged
 from gensor_gym.cost.gpu.simt import simt_step
 from gensor_gym.cost.gpu.tensor import tensor_step
 from gensor_gym.cost.gpu.traffic import grid_blocks, traffic_of
@@ -51,6 +52,8 @@ blocks_per_unit = lean(occupancy.blocks_per_unit)
 
 OVERLAP = 0.25
 """Share of the smaller of arithmetic and memory that adds to the larger, with one stage; every stage more halves it."""
+DISPATCH = 1.2
+"""Cycles of the device to begin a block: 0.60 to 0.62 ns each in grids of 49 thousand to 3.1 million blocks of exp (train)."""
 BARRIER = 30.0
 """Cycles of a barrier of a block, at every step."""
 
@@ -73,9 +76,9 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     blocks, units, clock = grid_blocks(row, ints), ints[UNITS], floats[CLOCK]
     steps = math.ceil(reduce_steps(row, 1, ints) / power_value(row[SPLIT_K]))
     if row[TENSOR_CORE] == 0:
-        fma, issue, shared, chain = simt_step(row, resident, ints)
+        fma, issue, shared, chain, waits = simt_step(row, resident, ints)
     else:
-        fma, issue, shared, chain = tensor_step(row, ints, floats)
+        fma, issue, shared, chain, waits = tensor_step(row, ints, floats)
     fma *= floats[COEFFICIENT + ARITHMETIC]
     issue *= floats[COEFFICIENT + ISSUE]
     shared *= floats[COEFFICIENT + STAGING]
@@ -85,14 +88,16 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     latency = (floats[DRAM_LATENCY] if unique > 0.5 * ints[L2_BYTES] else floats[L2_LATENCY]) * clock
     busy = max(fma, max(issue, shared))
     burst = min(blocks, units * resident) / floats[L2_BW] * clock
-    alone, fill, drain = _block(row, max(chain, busy), latency, arriving * burst, ints, floats)
+    alone, fill, drain = _block(row, max(chain, busy), latency, waits, arriving * burst, ints, floats)
     drain += tile_bytes_out(row, ints) * burst
     cycles, ideal, uneven = _waves(blocks, units, resident, steps, busy, alone, fill + drain)
     if row[PERSISTENT] == 1:  # the next tile's loads run through the end of the last
         cycles -= fill * max(0, math.ceil(blocks / (units * resident)) - 1)
     flying = min(blocks, units * resident) * in_flight
     cache = traffic / min(floats[L2_BW], max(flying / floats[L2_LATENCY], 1.0)) * floats[COEFFICIENT + CACHE_TERM]
-    dram = unique / min(floats[DRAM_BW], max(flying / floats[DRAM_LATENCY], 1.0)) * floats[COEFFICIENT + DRAM]
+    cold = min(1.0, max(0.0, 2.0 * unique / ints[L2_BYTES] - 0.5))
+    dram = cold * unique / min(floats[DRAM_BW], max(flying / floats[DRAM_LATENCY], 1.0)) * floats[COEFFICIENT + DRAM]
+    begun = min(blocks, units * resident) if row[PERSISTENT] == 1 else blocks
     launch = floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM]
     launch += second_kernel(row, ints, floats) + _layout_kernel(row, ints, floats)
     terms[ARITHMETIC] = blocks * fma * steps / units / clock
@@ -101,7 +106,7 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     terms[TAIL] = uneven / clock
     terms[EXPOSED] = max(0.0, max(0.0, cycles / clock - ideal / clock) - uneven / clock)
     terms[CACHE_TERM], terms[DRAM], terms[LAUNCH_TERM] = cache, dram, launch
-    inside, outside = cycles / clock, max(dram, cache)
+    inside, outside = cycles / clock, max(max(dram, cache), begun * DISPATCH / clock)
     return max(inside, outside) + OVERLAP / power_value(row[STAGES]) * min(inside, outside) + launch
 
 
@@ -112,16 +117,20 @@ def tile_bytes_out(row, ints):  # noqa: ANN001, ANN201
 
 
 @lean
-def _block(row, work, latency, arrival, ints, floats):  # noqa: ANN001, ANN201
+def _block(row, work, latency, waits, arrival, ints, floats):  # noqa: ANN001, ANN201
     """Cycles of a block alone: (a step, its first loads, its last stores); a step's own work takes it `work` cycles.
 
     The first step's tiles arrive at all blocks of a wave at once, which takes `arrival` cycles. Loads take the latency of
     memory; with more stages they were sent off so many steps before. Fragments that are not loaded ahead wait for shared
     memory at every step.
     """
-    near = floats[SHARED_LATENCY] * floats[CLOCK]
+    clock = floats[CLOCK]
+    near = floats[SHARED_LATENCY] * clock
     wait = (latency + 3 * near) * floats[COEFFICIENT + EXPOSED]
-    step = work + max(0.0, wait - row[STAGES] * work)
+    step = work + waits * latency
+    if row[TENSOR_CORE] > 0 or is_anything_staged(ints):
+        ahead = min(wait, floats[L2_LATENCY] * clock + 3 * near) if waits > 0.0 else wait
+        step += max(0.0, ahead - row[STAGES] * work)
     if row[STAGES] > 0 and row[TENSOR_CORE] < 2:
         step += BARRIER
     if row[REGISTER_BUFFER] == 0 and row[STAGES] > 0 and row[TENSOR_CORE] < 2:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from gensor_gym.cost.gpu.direct import direct_loads
 from gensor_gym.cost.gpu.lanes import shared_wavefronts, word_run
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs.vector import copy_width
@@ -87,7 +88,7 @@ def simt_step(row, resident, ints):  # noqa: ANN001, ANN201
     points = math.ceil(reduce_product(row, 1, ints) / power_value(row[REDUCE_THREADS]))
     tile = spatial_product(row, 0, ints)
     maths = tile * points * 1.0
-    others, waves = STEP, 0.0
+    others, waves, waits = STEP, 0.0, 0.0
     for t in range(ints[NUM_READS]):
         part, staged = fragment(row, t, ints), ints[STAGED + t] == 1
         loads = math.ceil(part / word_run(row, t, ints)) * 1.0
@@ -96,12 +97,15 @@ def simt_step(row, resident, ints):  # noqa: ANN001, ANN201
             others += instructions
             waves += shared_wavefronts(row, t, ints) * points * warps + stored
             loads *= 1.25 if row[SHARED_LAYOUT] == 2 else 1.0
-        elif ints[PADDED + t] == 1:
-            loads *= 3.0
+        else:
+            lines, batches = direct_loads(row, t, ints)
+            waves, waits = waves + lines * warps, waits + batches
+            if ints[PADDED + t] == 1:
+                loads *= 3.0
         others += points * (loads + (part if ints[ITEM + t] == 2 else 0))
     turns = math.ceil(points / (reduce_product(row, 0, ints) * power_value(row[UNROLL])))
     others += LOOP * turns if turns > 1 else 0.0
     fma = maths * warps * 32.0 / ints[LANES]
     issue = (maths + others) * warps / SCHEDULERS * stalls(warps * resident, row[REGISTER_BUFFER])
     independent = min(1.0, warps / SCHEDULERS * tile / FMA_LATENCY)
-    return fma, issue, waves, max(fma, issue) / max(independent, 1e-3)
+    return fma, issue, waves, max(fma, issue) / max(independent, 1e-3), waits

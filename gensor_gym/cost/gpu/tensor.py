@@ -44,9 +44,9 @@ def tensor_step(row, ints, floats):  # noqa: ANN001, ANN201
     pipes = points / (rate / ints[UNITS] / floats[CLOCK])
     if row[TENSOR_CORE] == 1:
         issue, waves, alone = _mma(row, pipes, ints)
-        return pipes, issue, waves, alone
+        return pipes, issue, waves, alone, 0.0
     pipes /= narrow_share(columns_of(row, ints))
-    return pipes, STEP, _wgmma_wavefronts(row, ints), pipes
+    return pipes, STEP, _wgmma_wavefronts(row, ints), pipes, 0.0
 
 
 @lean

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from gensor_gym.cost.gpu.direct import direct_flying, direct_waste
 from gensor_gym.cost.gpu.lanes import contiguous_run, lanes_along
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs.vector import copy_width
@@ -86,7 +87,7 @@ def warp_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
 
 
 @lean
-def block_bytes(row, tensor, ints):  # noqa: ANN001, ANN201
+def block_bytes(row, tensor, resident, ints):  # noqa: ANN001, ANN201
     """Bytes that one block asks of L2 for one reduction step of a read, sector by sector.
 
     Blocks of a cluster read the tile of B once for all of them. Elements that a window takes twice come from L1. Operands
@@ -111,7 +112,8 @@ def block_bytes(row, tensor, ints):  # noqa: ANN001, ANN201
             else sectors(width, ints[ITEM + tensor], ints[PADDED + tensor] == 0)
         )
         return box / width * per_row
-    return footprint(row, tensor, 1, ints) * warp_sectors(row, tensor, ints)
+    each = direct_waste(row, tensor, resident, warp_sectors(row, tensor, ints), ints)
+    return footprint(row, tensor, 1, ints) * each
 
 
 @lean
@@ -160,7 +162,7 @@ def traffic_of(row, blocks, resident, steps, ints):  # noqa: ANN001, ANN201
     traffic, unique, in_flight, arriving = 0.0, 0.0, 0.0, 0.0
     waves = math.ceil(blocks / (ints[UNITS] * resident))
     for t in range(ints[NUM_READS]):
-        per_step = block_bytes(row, t, ints)
+        per_step = block_bytes(row, t, resident, ints)
         arriving += per_step
         asked = per_step * steps * blocks
         traffic += asked
@@ -187,10 +189,9 @@ def flying_bytes(row, tensor, per_step, ints):  # noqa: ANN001, ANN201
     staged = ints[STAGED + tensor] == 1 or row[TENSOR_CORE] > 0
     if staged and row[STAGES] > 0:
         return per_step * row[STAGES]
-    if row[TENSOR_CORE] > 0:
-        run = power_value(row[VECTOR])
-    else:
-        run = copy_width(row, tensor, ints) if staged else max(1, min(4, contiguous_run(row, tensor, ints)))
+    if not staged:
+        return threads_of(row, ints) * direct_flying(row, tensor, ints)
+    run = power_value(row[VECTOR]) if row[TENSOR_CORE] > 0 else copy_width(row, tensor, ints)
     return min(per_step, issued_bytes(row, tensor, run, ints))
 
 
