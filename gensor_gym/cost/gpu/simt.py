@@ -22,6 +22,7 @@ from gensor_gym.graph.tables.layout import (
     REGISTER_BUFFER,
     SHARED_LAYOUT,
     SPATIAL_SLOTS,
+    STAGES,
     UNROLL,
 )
 from gensor_gym.graph.tables.tables import ITEM, LANES, NUM_DIMS, NUM_READS, PADDED, SHARED_INNER, STAGED, STRIDE
@@ -35,6 +36,11 @@ STEP = 20.0
 """Instructions of a step beside its arithmetic, loads and copies: barriers, pointers, branch."""
 COPY = 5.0
 """Instructions of a copy to shared memory beside its stores: load, address, guard."""
+MASK_BITS = 32
+"""Copies of a thread that one register tells to be inside at most (`codegen.cuda.simt.copies`)."""
+UNMASKED = 30.0
+"""Instructions of a guarded copy beyond `MASK_BITS`, whose place is taken apart and compared anew at every step."""
+GUARDED_WAIT = 0.5
 GATHER = 4.0
 """Instructions for one element of an implicit matrix product: offset from a table, address, guard, copy."""
 STALL = 0.39
@@ -61,7 +67,7 @@ def is_window(tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
-    """(instructions of a thread, wavefronts of a block) to copy a staged tile into shared memory.
+    """(instructions of a thread, wavefronts of a block, waits one after the other) to copy a staged tile into shared memory.
 
     Rows that stand across the tensor's own (A of a product) are stored element by element; lanes that follow its rows then
     meet in one bank, unless rows are padded or swizzled.
@@ -69,7 +75,8 @@ def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
     count = staged_elements(row, tensor, ints)
     item = ints[ITEM + tensor]
     if row[CONVOLUTION] == 3 and is_window(tensor, ints):
-        return math.ceil(count / threads) * GATHER, count * item / 128.0
+        trips = math.ceil(count / threads)
+        return trips * GATHER, count * item / 128.0, waits_of(row, tensor, trips, ints)
     width = copy_width(row, tensor, ints)
     across = ints[SHARED_INNER + tensor] != ints[NUM_DIMS + tensor] - 1
     stores = width if across else 1
@@ -77,7 +84,18 @@ def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
     conflict = 1.0
     if across and row[SHARED_LAYOUT] == 0:
         conflict = min(8.0, max(1.0, box_width(row, tensor, 1, ints) / width))
-    return math.ceil(count / (threads * width)) * each, count * item / 128.0 * conflict
+    trips = math.ceil(count / (threads * width))
+    if ints[PADDED + tensor] == 1 and trips > MASK_BITS:
+        each += UNMASKED
+    return trips * each, count * item / 128.0 * conflict, waits_of(row, tensor, trips, ints)
+
+
+@lean
+def waits_of(row, tensor, trips, ints):  # noqa: ANN001, ANN201
+    """Times that a thread waits for memory to copy a tile through registers: for every guarded load, else for eight at a time."""
+    if row[STAGES] > 0:
+        return 0.0
+    return trips * (GUARDED_WAIT if ints[PADDED + tensor] == 1 else 0.125)
 
 
 @lean
@@ -93,8 +111,8 @@ def simt_step(row, resident, ints):  # noqa: ANN001, ANN201
         part, staged = fragment(row, t, ints), ints[STAGED + t] == 1
         loads = math.ceil(part / word_run(row, t, ints)) * 1.0
         if staged:
-            instructions, stored = copies(row, t, threads, ints)
-            others += instructions
+            instructions, stored, copied = copies(row, t, threads, ints)
+            others, waits = others + instructions, waits + copied
             waves += shared_wavefronts(row, t, ints) * points * warps + stored
             loads *= 1.25 if row[SHARED_LAYOUT] == 2 else 1.0
         else:
