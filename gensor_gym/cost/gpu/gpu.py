@@ -170,8 +170,8 @@ def _waves(blocks, units, resident, steps, busy, alone, ramp):  # noqa: ANN001, 
     full = blocks // (units * resident)
     rest = blocks - full * units * resident
     last = (rest + units - 1) // units
-    wave = max(resident * busy, alone) * steps
-    tail = max(last * busy, alone) * steps if last > 0 else 0.0
+    wave = max(resident * busy * steps, alone * steps + ramp)
+    tail = max(last * busy * steps, alone * steps + ramp) if last > 0 else 0.0
     ideal = blocks * busy * steps / units
-    cycles = full * (wave + ramp) + (tail + ramp if last > 0 else 0.0)
+    cycles = full * wave + tail + ramp
     return cycles, ideal, max(0.0, busy * steps * (full * resident + last) - ideal)

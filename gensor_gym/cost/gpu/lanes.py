@@ -6,6 +6,7 @@ import math
 
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs.lanes import warp_rows
+from gensor_gym.graph.knobs.vector import copied_length, copy_width
 from gensor_gym.graph.resources import staged_row
 from gensor_gym.graph.tables.geometry import fragment
 from gensor_gym.graph.tables.layout import (
@@ -100,6 +101,31 @@ def neighbours_share(row, tensor, ints):  # noqa: ANN001, ANN201
 
 
 @lean
+def padding(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Elements between rows of a staged tile: 4 where it is copied or read by several at a time, else 1 (shared_layout=1)."""
+    if row[SHARED_LAYOUT] != 1:
+        return 0
+    return 4 if copy_width(row, tensor, ints) > 1 or contiguous_run(row, tensor, ints) % 2 == 0 else 1
+
+
+@lean
+def store_conflicts(row, tensor, width, ints):  # noqa: ANN001, ANN201
+    """Wavefronts of a warp's store, element by element, into rows that stand across the tensor's own.
+
+    Lanes follow the tensor: those along its dimensions inside the row's store one pitch apart, the others side by side.
+    """
+    if row[SHARED_LAYOUT] == 2:
+        return 1.0
+    lanes = 1
+    for d in range(ints[SHARED_INNER + tensor] + 1, ints[NUM_DIMS + tensor]):
+        lanes *= copied_length(row, tensor, d, ints)
+    lanes = min(32, max(1, lanes // width))
+    apart = width * (staged_row(row, tensor, ints) + padding(row, tensor, ints))
+    apart = min(apart & -apart, 32)  # the greatest common divisor with 32 banks
+    return 32.0 / (min(lanes, 32 // apart) * min(apart, 32 // lanes))
+
+
+@lean
 def shared_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
     """Wavefronts of 128 bytes for one warp to load one thread fragment of a staged tensor from shared memory.
 
@@ -110,7 +136,7 @@ def shared_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
     run = word_run(row, tensor, ints)
     loads = math.ceil(fragment(row, tensor, ints) / run)
     distinct, stride_words = 1, 1
-    pitch = staged_row(row, tensor, ints) + (4 if row[SHARED_LAYOUT] == 1 else 0)
+    pitch = staged_row(row, tensor, ints) + padding(row, tensor, ints)
     last = COEF + (tensor * MAX_DIMS + ints[SHARED_INNER + tensor]) * MAX_AXES
     left = lanes_to_place(row)
     for axis in range(SPATIAL_SLOTS - 1, ints[FIRST_SPATIAL] - 1, -1):

@@ -10,22 +10,37 @@ from __future__ import annotations
 import math
 
 from gensor_gym.cost.gpu.direct import direct_loads
-from gensor_gym.cost.gpu.lanes import shared_wavefronts, word_run
+from gensor_gym.cost.gpu.lanes import shared_wavefronts, store_conflicts, word_run
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs.vector import copy_width
 from gensor_gym.graph.resources import staged_elements, threads_of
-from gensor_gym.graph.tables.geometry import box_width, fragment, power_value, reduce_product, spatial_product
+from gensor_gym.graph.tables.geometry import fragment, power_value, reduce_product, spatial_product
 from gensor_gym.graph.tables.layout import (
     CONVOLUTION,
     MAX_AXES,
+    MAX_DIMS,
     REDUCE_THREADS,
     REGISTER_BUFFER,
     SHARED_LAYOUT,
     SPATIAL_SLOTS,
     STAGES,
+    TILE,
     UNROLL,
 )
-from gensor_gym.graph.tables.tables import ITEM, LANES, NUM_DIMS, NUM_READS, PADDED, SHARED_INNER, STAGED, STRIDE
+from gensor_gym.graph.tables.tables import (
+    COEF,
+    END_REDUCE,
+    FIRST_SPATIAL,
+    ITEM,
+    LANES,
+    NUM_DIMS,
+    NUM_READS,
+    PADDED,
+    SHARED_INNER,
+    STAGED,
+    STRIDE,
+    WINDOW,
+)
 
 SCHEDULERS = 4
 FMA_LATENCY = 4.0
@@ -81,9 +96,7 @@ def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
     across = ints[SHARED_INNER + tensor] != ints[NUM_DIMS + tensor] - 1
     stores = width if across else 1
     each = COPY + stores + 4.0 * ints[PADDED + tensor]
-    conflict = 1.0
-    if across and row[SHARED_LAYOUT] == 0:
-        conflict = min(8.0, max(1.0, box_width(row, tensor, 1, ints) / width))
+    conflict = store_conflicts(row, tensor, width, ints) if across else 1.0
     trips = math.ceil(count / (threads * width))
     if ints[PADDED + tensor] == 1 and trips > MASK_BITS:
         each += UNMASKED
@@ -99,6 +112,39 @@ def waits_of(row, tensor, trips, ints):  # noqa: ANN001, ANN201
 
 
 @lean
+def window_share(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Elements of a staged window that a thread loads, over those that it uses: neighbouring points of the unrolled loop share.
+
+    Knob unroll is spent on the innermost loops first.
+    """
+    if ints[WINDOW + tensor] == 0 or row[REDUCE_THREADS] > 0:
+        return 1.0
+    budget, used, loaded = power_value(row[UNROLL]), fragment(row, tensor, ints) * 1.0, 1.0
+    for axis in range(ints[END_REDUCE] - 1, SPATIAL_SLOTS - 1, -1):
+        if ints[STRIDE + tensor * MAX_AXES + axis] != 0:
+            used *= unrolled_along(row, axis, budget)
+        budget = max(1, budget // (row[TILE + MAX_AXES + axis] // row[TILE + axis]))
+    for d in range(ints[NUM_DIMS + tensor]):
+        reach, budget = 1, power_value(row[UNROLL])
+        for axis in range(MAX_AXES - 1, ints[FIRST_SPATIAL] - 1, -1):
+            size = row[TILE + axis]
+            if axis >= ints[END_REDUCE]:
+                continue
+            if axis >= SPATIAL_SLOTS:
+                size = unrolled_along(row, axis, budget)
+                budget = max(1, budget // (row[TILE + MAX_AXES + axis] // row[TILE + axis]))
+            reach += ints[COEF + (tensor * MAX_DIMS + d) * MAX_AXES + axis] * (size - 1)
+        loaded *= reach
+    return min(1.0, loaded / used)
+
+
+@lean
+def unrolled_along(row, axis, budget):  # noqa: ANN001, ANN201
+    """Points of the unrolled loop along a reduce axis, where knob unroll has `budget` left."""
+    return row[TILE + axis] * min(budget, row[TILE + MAX_AXES + axis] // row[TILE + axis])
+
+
+@lean
 def simt_step(row, resident, ints):  # noqa: ANN001, ANN201
     """Cycles one block needs for one step on CUDA cores: (FMA pipes, issue slots, shared wavefronts, alone)."""
     threads = threads_of(row, ints)
@@ -111,10 +157,11 @@ def simt_step(row, resident, ints):  # noqa: ANN001, ANN201
         part, staged = fragment(row, t, ints), ints[STAGED + t] == 1
         loads = math.ceil(part / word_run(row, t, ints)) * 1.0
         if staged:
+            share = window_share(row, t, ints)
             instructions, stored, copied = copies(row, t, threads, ints)
             others, waits = others + instructions, waits + copied
-            waves += shared_wavefronts(row, t, ints) * points * warps + stored
-            loads *= 1.25 if row[SHARED_LAYOUT] == 2 else 1.0
+            waves += shared_wavefronts(row, t, ints) * points * share * warps + stored
+            loads *= share * (1.25 if row[SHARED_LAYOUT] == 2 else 1.0)
         else:
             lines, batches = direct_loads(row, t, ints)
             waves, waits = waves + lines * warps, waits + batches
