@@ -21,7 +21,7 @@ from gensor_gym.graph.tables.layout import (
     VTHREAD,
     WARP_TILE,
 )
-from gensor_gym.graph.tables.tables import COEF, EXTENT, FIRST_SPATIAL, NUM_DIMS, SHARED_INNER, STAGED, STRIDE
+from gensor_gym.graph.tables.tables import COEF, EXTENT, FIRST_SPATIAL, NUM_DIMS, SHARED_INNER, STAGED, STRIDE, WINDOW
 
 
 @lean
@@ -80,7 +80,9 @@ def contiguous_run(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def word_run(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements of one load of a thread: the largest power of two within its run, at most 4."""
+    """Elements of one load of a thread: the largest power of two within its run, at most 4; 1 of a window, whose rows shift."""
+    if ints[WINDOW + tensor] == 1 and row[CONVOLUTION] != 3:
+        return 1
     run = contiguous_run(row, tensor, ints)
     return 4 if run % 4 == 0 else 2 if run % 2 == 0 else 1
 

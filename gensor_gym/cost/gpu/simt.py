@@ -14,7 +14,7 @@ from gensor_gym.cost.gpu.lanes import shared_wavefronts, store_conflicts, word_r
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs.vector import copy_width
 from gensor_gym.graph.resources import staged_elements, threads_of
-from gensor_gym.graph.tables.geometry import fragment, power_value, reduce_product, spatial_product
+from gensor_gym.graph.tables.geometry import box_width, footprint, fragment, power_value, reduce_product, spatial_product
 from gensor_gym.graph.tables.layout import (
     CONVOLUTION,
     MAX_AXES,
@@ -39,6 +39,7 @@ from gensor_gym.graph.tables.tables import (
     SHARED_INNER,
     STAGED,
     STRIDE,
+    VIEW,
     WINDOW,
 )
 
@@ -100,7 +101,17 @@ def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
     trips = math.ceil(count / (threads * width))
     if ints[PADDED + tensor] == 1 and trips > MASK_BITS:
         each += UNMASKED
-    return trips * each, count * item / 128.0 * conflict, waits_of(row, tensor, trips, ints)
+    waves = count * item / 128.0 * conflict + row_lines(row, tensor, ints)
+    return trips * each, waves, waits_of(row, tensor, trips, ints)
+
+
+@lean
+def row_lines(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Look-ups in L1 to load a staged box: one for each line of its rows, several of which share a line where they are near."""
+    last, item = ints[NUM_DIMS + tensor] - 1, ints[ITEM + tensor]
+    length = box_width(row, tensor, 1, ints)
+    near = min(1.0, ints[VIEW + tensor * MAX_DIMS + last] * item / 128.0)
+    return footprint(row, tensor, 1, ints) // length * near * math.ceil(length * item / 128.0)
 
 
 @lean

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gensor_gym.cost.gpu.direct import direct_flying, direct_waste
+from gensor_gym.cost.gpu.direct import direct_flying, direct_waste, kept_by_l1
 from gensor_gym.cost.gpu.lanes import contiguous_run, lanes_along
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs.vector import copy_width
@@ -111,6 +111,10 @@ def block_bytes(row, tensor, resident, ints):  # noqa: ANN001, ANN201
             if whole_rows
             else sectors(width, ints[ITEM + tensor], ints[PADDED + tensor] == 0)
         )
+        item = ints[ITEM + tensor]
+        if row[TENSOR_CORE] < 2 and per_row > width * item:  # what a row's sectors hold beside it, a later step may find in L1
+            kept = kept_by_l1(row, resident, box / width * per_row, ints)
+            per_row = per_row + (width * item - per_row) * kept
         return box / width * per_row
     each = direct_waste(row, tensor, resident, warp_sectors(row, tensor, ints), ints)
     return footprint(row, tensor, 1, ints) * each
