@@ -37,6 +37,9 @@ UNMASKED = 45.0
 """The same where its place is taken apart anew at every step: 700 of 845 instructions of a loop with 16 such copies (SASS)."""
 SHIFTED = 40.0
 """Instructions of a copy of 16 bytes that is put together of two aligned loads."""
+ROUND_WAIT = 0.38
+"""Waits for L2 that rounding a copy to tf32 in shared memory takes: load, convert, store, one copy after the other. Chosen on
+the recorded products in tf32 (train, validation): about 100 cycles a copy of any width."""
 GUARDED_WAIT, FREE_WAIT = 1.0, 0.4
 """Waits for L2 of an element that is loaded under a branch, and of one that is not: it may be in L1. Chosen on the recorded
 convolutions in float16 and int8 (train): 200 to 300 cycles and 100 a copy."""
@@ -81,10 +84,11 @@ def matrix_copies(row, tensor, warps, ints):  # noqa: ANN001, ANN201
         return trips * SHIFTED, waves, 0.0 if row[STAGES] > 0 else trips * 0.125
     masked = trips <= MASK_BITS or ints[PADDED + tensor] == 0
     each = COPY if width * item == 16 else ELEMENT if masked else UNMASKED
+    rounded = 0.0
     if item == 4 and ints[PRODUCTS] == 1:
-        each += 2.0 + 2.0 * width
+        each, rounded = each + 2.0 + 2.0 * width, trips * ROUND_WAIT
     alone = row[STAGES] > 0 and ints[ASYNC] == 1 and width * item >= 4
     held = row[STAGES] > 0 and trips * max(1, width * item // 4) <= HELD_REGISTERS
     if alone or held:
-        return trips * each, waves, 0.0
-    return trips * each, waves, trips * (GUARDED_WAIT if ints[PADDED + tensor] == 1 else FREE_WAIT if width == 1 else 0.125)
+        return trips * each, waves, rounded
+    return trips * each, waves, rounded + trips * (GUARDED_WAIT if ints[PADDED + tensor] == 1 else FREE_WAIT if width == 1 else 0.125)

@@ -28,6 +28,7 @@ from gensor_gym.graph.tables.layout import (
     UNROLL,
 )
 from gensor_gym.graph.tables.tables import (
+    ASYNC,
     COEF,
     END_REDUCE,
     FIRST_SPATIAL,
@@ -97,7 +98,8 @@ def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
     across = ints[SHARED_INNER + tensor] != ints[NUM_DIMS + tensor] - 1
     stores = width if across else 1
     each = COPY + stores + 4.0 * ints[PADDED + tensor]
-    conflict = store_conflicts(row, tensor, width, ints) if across else 1.0
+    together = 1 if row[STAGES] > 0 and ints[ASYNC] == 1 else width  # copies of the hardware are then single elements
+    conflict = store_conflicts(row, tensor, together, ints) if across else 1.0
     trips = math.ceil(count / (threads * width))
     if ints[PADDED + tensor] == 1 and trips > MASK_BITS:
         each += UNMASKED
