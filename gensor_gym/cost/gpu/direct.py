@@ -13,8 +13,8 @@ from gensor_gym.cost.gpu.lanes import contiguous_run, lanes_to_place, placed_alo
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs.vector import widest_copy
 from gensor_gym.graph.resources import shared_bytes_of
-from gensor_gym.graph.tables.geometry import box_width, footprint, fragment, power_value, reduce_product
-from gensor_gym.graph.tables.layout import MAX_AXES, MAX_DIMS, REDUCE_THREADS, SPATIAL_SLOTS, TILE, UNROLL, VTHREAD
+from gensor_gym.graph.tables.geometry import box_width, footprint, fragment, power_value, reduce_product, spatial_product
+from gensor_gym.graph.tables.layout import MAX_AXES, MAX_DIMS, REDUCE_THREADS, SPATIAL_SLOTS, TILE, UNROLL, VECTOR, VTHREAD
 from gensor_gym.graph.tables.tables import COEF, END_REDUCE, FIRST_SPATIAL, ITEM, NUM_DIMS, NUM_READS, SHARED_UNIT, STAGED, STRIDE
 
 LINE = 128
@@ -86,9 +86,9 @@ def is_anything_staged(ints):  # noqa: ANN001, ANN201
 
 
 @lean
-def lines_of(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Lines of L1 that one load of a warp touches, and at least one for every 128 bytes."""
-    item, words, lines = ints[ITEM + tensor], load_words(row, tensor, ints), 1
+def lines_of(row, tensor, words, ints):  # noqa: ANN001, ANN201
+    """Lines of L1 that one load or store of `words` elements a thread touches in a warp, and at least one for every 128 bytes."""
+    item, lines = ints[ITEM + tensor], 1
     left, reach = lanes_to_place(row), words * item
     shared = min(32, power_value(row[REDUCE_THREADS]))
     axis = reduced_axis(tensor, ints)
@@ -105,11 +105,21 @@ def lines_of(row, tensor, ints):  # noqa: ANN001, ANN201
 
 
 @lean
+def store_lines(row, ints):  # noqa: ANN001, ANN201
+    """Cycles of L1 in which a warp stores its tiles of the output: its lines, store by store."""
+    out, words = ints[NUM_READS], power_value(row[VECTOR])
+    run = contiguous_run(row, out, ints)
+    while run % words != 0:
+        words //= 2
+    return spatial_product(row, 0, ints) / words * lines_of(row, out, words, ints)
+
+
+@lean
 def direct_loads(row, tensor, ints):  # noqa: ANN001, ANN201
     """(cycles of L1 of a warp, batches that wait for memory one after the other) for a step's loads of a direct read."""
     points, part = step_points(row, ints), fragment(row, tensor, ints)
     words, batch = load_words(row, tensor, ints), batch_points(row, ints)
-    cycles = math.ceil(part * points / words) * lines_of(row, tensor, ints) * 1.0
+    cycles = math.ceil(part * points / words) * lines_of(row, tensor, words, ints) * 1.0
     batches = points * max(1.0 / batch, part / UNDER_WAY)
     if reduced_axis(tensor, ints) < 0:
         return cycles, batches

@@ -76,7 +76,7 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     blocks, units, clock = grid_blocks(row, ints), ints[UNITS], floats[CLOCK]
     steps = math.ceil(reduce_steps(row, 1, ints) / power_value(row[SPLIT_K]))
     if row[TENSOR_CORE] == 0:
-        fma, issue, shared, chain, waits = simt_step(row, resident, ints)
+        fma, issue, shared, chain, waits = simt_step(row, resident, steps, ints)
     else:
         fma, issue, shared, chain, waits = tensor_step(row, ints, floats)
     fma *= floats[COEFFICIENT + ARITHMETIC]

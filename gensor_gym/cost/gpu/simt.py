@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from gensor_gym.cost.gpu.direct import direct_loads
+from gensor_gym.cost.gpu.direct import direct_loads, store_lines
 from gensor_gym.cost.gpu.lanes import shared_wavefronts, store_conflicts, word_run
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs.vector import copy_width
@@ -158,14 +158,14 @@ def unrolled_along(row, axis, budget):  # noqa: ANN001, ANN201
 
 
 @lean
-def simt_step(row, resident, ints):  # noqa: ANN001, ANN201
+def simt_step(row, resident, steps, ints):  # noqa: ANN001, ANN201
     """Cycles one block needs for one step on CUDA cores: (FMA pipes, issue slots, shared wavefronts, alone)."""
     threads = threads_of(row, ints)
     warps = (threads + 31) // 32
     points = math.ceil(reduce_product(row, 1, ints) / power_value(row[REDUCE_THREADS]))
     tile = spatial_product(row, 0, ints)
     maths = tile * points * 1.0
-    others, waves, waits = STEP, 0.0, 0.0
+    others, waves, waits = STEP, store_lines(row, ints) * warps / steps, 0.0
     for t in range(ints[NUM_READS]):
         part, staged = fragment(row, t, ints), ints[STAGED + t] == 1
         loads = math.ceil(part / word_run(row, t, ints)) * 1.0

@@ -57,6 +57,11 @@ from gensor_gym.graph.tables.tables import (
 SECTOR = 32
 """Bytes of the smallest global-memory transfer."""
 
+COMBINED = 2.0
+"""Tensor-map loads of B that one answer of L2 serves, whether or not their blocks are a cluster. Chosen on products of 4096 in
+bfloat16 (validation): clusters of two are no faster than blocks alone, and 128 x 256 tiles ran faster than all their bytes at
+the bandwidth of L2 would."""
+
 
 @lean
 def sectors(width, item, aligned):  # noqa: ANN001, ANN201
@@ -90,20 +95,20 @@ def warp_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
 def block_bytes(row, tensor, resident, ints):  # noqa: ANN001, ANN201
     """Bytes that one block asks of L2 for one reduction step of a read, sector by sector.
 
-    Blocks of a cluster read the tile of B once for all of them. Elements that a window takes twice come from L1. Operands
+    Of B by wgmma a share (`COMBINED`). Elements that a window takes twice come from L1. Operands
     that were laid out for wgmma are read as they come to shared memory, in rows of 128 bytes; so are neighbouring pixels of
     an image that is not, and those that a panel has beyond a consumer's columns.
     """
     if row[TENSOR_CORE] == 2 and (ints[COLUMNS_FROM] < ints[MATRIX_N] or ints[TRANSPOSED] == 1):
-        share = power_value(row[CLUSTER]) if tensor == ints[MATRIX_B] else 1
+        share = COMBINED if tensor == ints[MATRIX_B] else 1.0
         if ints[LAID_OUT] + ints[TRANSPOSED] == 0 and tensor == ints[MATRIX_B]:
             return panel_bytes_of(row, ints) / share
         return matrix_elements(row, tensor, 1, ints) * ints[ITEM + tensor] / share
     if ints[STAGED + tensor] == 1 or row[TENSOR_CORE] > 0:
         width = box_width(row, tensor, 1, ints)
         box = footprint(row, tensor, 1, ints) * 1.0
-        if tensor == ints[MATRIX_B]:
-            box /= power_value(row[CLUSTER])
+        if row[TENSOR_CORE] == 2 and tensor == ints[MATRIX_B]:
+            box /= COMBINED
         full = ints[VIEW + tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1]
         whole_rows = width >= full
         per_row = (
