@@ -157,4 +157,4 @@ def shared_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
     if row[SHARED_LAYOUT] == 2:
         conflict = 1.0
     phases = run / 2.0 if neighbours_share(row, tensor, ints) else run * 1.0
-    return loads * max(max(1.0, min(phases, words / 8.0)), max(1.0, words / 32.0) * min(conflict, 32.0))
+    return loads * max(max(1.0, phases), max(1.0, words / 32.0) * min(conflict, 32.0))
