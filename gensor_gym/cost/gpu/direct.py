@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 
-from gensor_gym.cost.gpu.lanes import contiguous_run, lanes_to_place, placed_along, threads_along
+from gensor_gym.cost.gpu.lanes import contiguous_run, inner_tile, lanes_to_place, place
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs.vector import widest_copy
 from gensor_gym.graph.resources import shared_bytes_of
 from gensor_gym.graph.tables.geometry import box_width, footprint, fragment, power_value, reduce_product, spatial_product
-from gensor_gym.graph.tables.layout import MAX_AXES, MAX_DIMS, REDUCE_THREADS, SPATIAL_SLOTS, TILE, UNROLL, VECTOR, VTHREAD
+from gensor_gym.graph.tables.layout import MAX_AXES, MAX_DIMS, REDUCE_THREADS, SPATIAL_SLOTS, TILE, UNROLL, VECTOR
 from gensor_gym.graph.tables.tables import COEF, END_REDUCE, FIRST_SPATIAL, ITEM, NUM_DIMS, NUM_READS, SHARED_UNIT, STAGED, STRIDE
 
 LINE = 128
@@ -32,10 +32,9 @@ HIT = 0.13
 
 
 @lean
-def kept_by_l1(row, resident, used, ints):  # noqa: ANN001, ANN201
-    """Share of what the resident blocks use again that L1 keeps: `used` bytes for each of them, shared memory left out."""
-    room = ints[SHARED_UNIT] + LEAST_L1 - resident * shared_bytes_of(row, ints)
-    return min(1.0, max(0.0, room) / max(1.0, resident * used))
+def l1_room(row, resident, ints):  # noqa: ANN001, ANN201
+    """Bytes of L1 for each resident block, what shared memory takes left out."""
+    return max(0.0, ints[SHARED_UNIT] + LEAST_L1 - resident * shared_bytes_of(row, ints)) / resident
 
 
 @lean
@@ -54,8 +53,8 @@ def load_words(row, tensor, ints):  # noqa: ANN001, ANN201
     axis = reduced_axis(tensor, ints)
     run = row[TILE + axis] if axis >= 0 else contiguous_run(row, tensor, ints)
     width = widest_copy(row, tensor, ints)
-    while run % width != 0:
-        width //= 2
+    while run & (width - 1) != 0:  # a power of two
+        width >>= 1
     return width
 
 
@@ -96,10 +95,9 @@ def lines_of(row, tensor, words, ints):  # noqa: ANN001, ANN201
         reach = shared * row[TILE + axis] * item
         lines = min(shared, max(1, reach // LINE))
     for axis in range(SPATIAL_SLOTS - 1, ints[FIRST_SPATIAL] - 1, -1):
-        lanes = placed_along(row, axis, left)
-        left //= threads_along(row, axis)
+        lanes, left = place(row, axis, left)
         if lanes > 1 and ints[STRIDE + tensor * MAX_AXES + axis] != 0:
-            step = row[TILE + axis] // row[VTHREAD + axis] * ints[STRIDE + tensor * MAX_AXES + axis] * item
+            step = inner_tile(row, axis) * ints[STRIDE + tensor * MAX_AXES + axis] * item
             lines *= min(lanes, max(1, (step * (lanes - 1) + reach) // LINE))
     return lines
 
@@ -109,8 +107,8 @@ def store_lines(row, ints):  # noqa: ANN001, ANN201
     """Cycles of L1 in which a warp stores its tiles of the output: its lines, store by store."""
     out, words = ints[NUM_READS], power_value(row[VECTOR])
     run = contiguous_run(row, out, ints)
-    while run % words != 0:
-        words //= 2
+    while run & (words - 1) != 0:  # a power of two
+        words >>= 1
     return spatial_product(row, 0, ints) / words * lines_of(row, out, words, ints)
 
 
@@ -128,12 +126,13 @@ def direct_loads(row, tensor, ints):  # noqa: ANN001, ANN201
 
 
 @lean
-def direct_waste(row, tensor, resident, each, ints):  # noqa: ANN001, ANN201
-    """Bytes asked of L2 for an element, where without L1 they would be `each`."""
+def direct_waste(row, tensor, room, each, ints):  # noqa: ANN001, ANN201
+    """Bytes asked of L2 for an element, where without L1 they would be `each`; `room` bytes of L1 are a block's."""
     item = ints[ITEM + tensor]
+    if each <= item:
+        return each
     rows = footprint(row, tensor, 1, ints) / box_width(row, tensor, 1, ints)
-    kept = kept_by_l1(row, resident, rows * LINE, ints)
-    return item + (each - item) * (1.0 - kept)
+    return item + (each - item) * (1.0 - min(1.0, room / (rows * LINE)))
 
 
 @lean

@@ -40,6 +40,15 @@ def lanes_to_place(row):  # noqa: ANN001, ANN201
 
 
 @lean
+def place(row, axis, left):  # noqa: ANN001, ANN201
+    """(`placed_along`, what is left for the axes outside)."""
+    threads = threads_along(row, axis)
+    if threads == 1 or (left <= 1 and row[WARP_TILE] == 0):
+        return 1, left if threads == 1 else 0
+    return placed_along(row, axis, left), left // threads
+
+
+@lean
 def placed_along(row, axis, left):  # noqa: ANN001, ANN201
     """`lanes_along`, with `left` lanes that axes inside this one have no place for."""
     rows = warp_rows(row[WARP_TILE])
@@ -51,7 +60,8 @@ def placed_along(row, axis, left):  # noqa: ANN001, ANN201
 @lean
 def threads_along(row, axis):  # noqa: ANN001, ANN201
     """Register tiles of a block tile along an axis."""
-    return max(1, row[TILE + MAX_AXES + axis] // row[TILE + axis])
+    inner, outer = row[TILE + axis], row[TILE + MAX_AXES + axis]
+    return 1 if inner == outer else outer if inner == 1 else max(1, outer // inner)
 
 
 @lean
@@ -75,7 +85,13 @@ def run_axis(row, tensor, ints):  # noqa: ANN001, ANN201
 def contiguous_run(row, tensor, ints):  # noqa: ANN001, ANN201
     """Elements next to each other that one thread reads of a tensor: the inner tile along its `run_axis`."""
     axis = run_axis(row, tensor, ints)
-    return row[TILE + axis] // row[VTHREAD + axis] if axis >= 0 else 1
+    return inner_tile(row, axis) if axis >= 0 else 1
+
+
+@lean
+def inner_tile(row, axis):  # noqa: ANN001, ANN201
+    """Neighbouring elements along an axis that one thread holds. Divisions take long, and most programs have no virtual threads."""
+    return row[TILE + axis] if row[VTHREAD + axis] == 1 else row[TILE + axis] // row[VTHREAD + axis]
 
 
 @lean
@@ -142,11 +158,10 @@ def shared_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
     last = COEF + (tensor * MAX_DIMS + ints[SHARED_INNER + tensor]) * MAX_AXES
     left = lanes_to_place(row)
     for axis in range(SPATIAL_SLOTS - 1, ints[FIRST_SPATIAL] - 1, -1):
-        lanes = placed_along(row, axis, left)
-        left //= threads_along(row, axis)
+        lanes, left = place(row, axis, left)
         if lanes > 1 and ints[STRIDE + tensor * MAX_AXES + axis] != 0:
             if distinct == 1:
-                inner = row[TILE + axis] // row[VTHREAD + axis]
+                inner = inner_tile(row, axis)
                 step = 1 if row[CONVOLUTION] == 3 else ints[last + axis]
                 stride_words = inner * (step if step > 0 else pitch)
             distinct *= lanes

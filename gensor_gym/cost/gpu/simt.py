@@ -14,7 +14,7 @@ from gensor_gym.cost.gpu.lanes import shared_wavefronts, store_conflicts, word_r
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs.vector import copy_width
 from gensor_gym.graph.resources import staged_elements, threads_of
-from gensor_gym.graph.tables.geometry import box_width, footprint, fragment, power_value, reduce_product, spatial_product
+from gensor_gym.graph.tables.geometry import box_length, fragment, power_value, reduce_product, spatial_product
 from gensor_gym.graph.tables.layout import (
     CONVOLUTION,
     MAX_AXES,
@@ -29,14 +29,13 @@ from gensor_gym.graph.tables.layout import (
 )
 from gensor_gym.graph.tables.tables import (
     ASYNC,
-    COEF,
-    END_REDUCE,
-    FIRST_SPATIAL,
     ITEM,
     LANES,
     NUM_DIMS,
     NUM_READS,
     PADDED,
+    PAIR_WIDTH,
+    PAIRS,
     SHARED_INNER,
     STAGED,
     STRIDE,
@@ -111,9 +110,11 @@ def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
 def row_lines(row, tensor, ints):  # noqa: ANN001, ANN201
     """Look-ups in L1 to load a staged box: one for each line of its rows, several of which share a line where they are near."""
     last, item = ints[NUM_DIMS + tensor] - 1, ints[ITEM + tensor]
-    length = box_width(row, tensor, 1, ints)
+    rows = 1
+    for d in range(last):
+        rows *= box_length(row, tensor, d, 1, ints)
     near = min(1.0, ints[VIEW + tensor * MAX_DIMS + last] * item / 128.0)
-    return footprint(row, tensor, 1, ints) // length * near * math.ceil(length * item / 128.0)
+    return rows * near * math.ceil(box_length(row, tensor, last, 1, ints) * item / 128.0)
 
 
 @lean
@@ -132,29 +133,31 @@ def window_share(row, tensor, ints):  # noqa: ANN001, ANN201
     """
     if ints[WINDOW + tensor] == 0 or row[REDUCE_THREADS] > 0:
         return 1.0
-    budget, used, loaded = power_value(row[UNROLL]), fragment(row, tensor, ints) * 1.0, 1.0
-    for axis in range(ints[END_REDUCE] - 1, SPATIAL_SLOTS - 1, -1):
-        if ints[STRIDE + tensor * MAX_AXES + axis] != 0:
-            used *= unrolled_along(row, axis, budget)
-        budget = max(1, budget // (row[TILE + MAX_AXES + axis] // row[TILE + axis]))
+    inner, left = unrolled_along(row, SPATIAL_SLOTS + 2, power_value(row[UNROLL]))
+    middle, left = unrolled_along(row, SPATIAL_SLOTS + 1, left)
+    outer, _ = unrolled_along(row, SPATIAL_SLOTS, left)
+    loaded, used = 1.0, fragment(row, tensor, ints) * 1.0
     for d in range(ints[NUM_DIMS + tensor]):
-        reach, budget = 1, power_value(row[UNROLL])
-        for axis in range(MAX_AXES - 1, ints[FIRST_SPATIAL] - 1, -1):
+        reach, at = 1, PAIRS + (tensor * MAX_DIMS + d) * PAIR_WIDTH
+        for pair in range(at + 1, at + 1 + 2 * ints[at], 2):
+            axis = ints[pair]
             size = row[TILE + axis]
-            if axis >= ints[END_REDUCE]:
-                continue
             if axis >= SPATIAL_SLOTS:
-                size = unrolled_along(row, axis, budget)
-                budget = max(1, budget // (row[TILE + MAX_AXES + axis] // row[TILE + axis]))
-            reach += ints[COEF + (tensor * MAX_DIMS + d) * MAX_AXES + axis] * (size - 1)
+                size = outer if axis == SPATIAL_SLOTS else middle if axis == SPATIAL_SLOTS + 1 else inner
+                used *= size
+            reach += ints[pair + 1] * (size - 1)
         loaded *= reach
     return min(1.0, loaded / used)
 
 
 @lean
 def unrolled_along(row, axis, budget):  # noqa: ANN001, ANN201
-    """Points of the unrolled loop along a reduce axis, where knob unroll has `budget` left."""
-    return row[TILE + axis] * min(budget, row[TILE + MAX_AXES + axis] // row[TILE + axis])
+    """(points of the unrolled loop along a reduce axis, what is left of knob unroll), of which `budget` is left before."""
+    inner, outer = row[TILE + axis], row[TILE + MAX_AXES + axis]
+    if budget == 1 or inner == outer:
+        return inner, budget
+    chunks = outer // inner
+    return inner * min(budget, chunks), max(1, budget // chunks)
 
 
 @lean

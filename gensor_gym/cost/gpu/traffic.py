@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from gensor_gym.cost.gpu.direct import direct_flying, direct_waste, kept_by_l1
-from gensor_gym.cost.gpu.lanes import contiguous_run, lanes_along
+from gensor_gym.cost.gpu.direct import direct_flying, direct_waste, l1_room
+from gensor_gym.cost.gpu.lanes import contiguous_run, inner_tile, lanes_along
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs.vector import copy_width
 from gensor_gym.graph.resources import panel_bytes_of, threads_of
@@ -31,7 +31,6 @@ from gensor_gym.graph.tables.layout import (
     TENSOR_CORE,
     TILE,
     VECTOR,
-    VTHREAD,
 )
 from gensor_gym.graph.tables.tables import (
     COLUMNS_FROM,
@@ -79,7 +78,7 @@ def warp_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
         fast = min(32, power_value(row[REDUCE_THREADS]))
     else:
         axis = SPATIAL_SLOTS - 1
-        stride = ints[STRIDE + tensor * MAX_AXES + axis] * (row[TILE + axis] // row[VTHREAD + axis])
+        stride = ints[STRIDE + tensor * MAX_AXES + axis] * inner_tile(row, axis)
         fast = lanes_along(row, axis, ints)
     item = ints[ITEM + tensor]
     run = max(1, contiguous_run(row, tensor, ints))
@@ -92,7 +91,7 @@ def warp_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
 
 
 @lean
-def block_bytes(row, tensor, resident, ints):  # noqa: ANN001, ANN201
+def block_bytes(row, tensor, room, ints):  # noqa: ANN001, ANN201
     """Bytes that one block asks of L2 for one reduction step of a read, sector by sector.
 
     Of B by wgmma a share (`COMBINED`). Elements that a window takes twice come from L1. Operands
@@ -118,10 +117,9 @@ def block_bytes(row, tensor, resident, ints):  # noqa: ANN001, ANN201
         )
         item = ints[ITEM + tensor]
         if row[TENSOR_CORE] < 2 and per_row > width * item:  # what a row's sectors hold beside it, a later step may find in L1
-            kept = kept_by_l1(row, resident, box / width * per_row, ints)
-            per_row = per_row + (width * item - per_row) * kept
+            per_row += (width * item - per_row) * min(1.0, room / (box / width * per_row))
         return box / width * per_row
-    each = direct_waste(row, tensor, resident, warp_sectors(row, tensor, ints), ints)
+    each = direct_waste(row, tensor, room, warp_sectors(row, tensor, ints), ints)
     return footprint(row, tensor, 1, ints) * each
 
 
@@ -169,9 +167,10 @@ def grid_blocks(row, ints):  # noqa: ANN001, ANN201
 def traffic_of(row, blocks, resident, steps, ints):  # noqa: ANN001, ANN201
     """(bytes asked of L2, bytes that must come from DRAM, bytes in flight per block, bytes of a block's step)."""
     traffic, unique, in_flight, arriving = 0.0, 0.0, 0.0, 0.0
+    room = l1_room(row, resident, ints) if row[TENSOR_CORE] < 2 else 0.0
     waves = math.ceil(blocks / (ints[UNITS] * resident))
     for t in range(ints[NUM_READS]):
-        per_step = block_bytes(row, t, resident, ints)
+        per_step = block_bytes(row, t, room, ints)
         arriving += per_step
         asked = per_step * steps * blocks
         traffic += asked
