@@ -12,7 +12,6 @@ import math
 from gensor_gym.cost.gpu.lanes import contiguous_run, inner_tile, lanes_to_place, place
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs.vector import widest_copy
-from gensor_gym.graph.resources import shared_bytes_of
 from gensor_gym.graph.tables.geometry import box_width, footprint, fragment, power_value, reduce_product, spatial_product
 from gensor_gym.graph.tables.layout import MAX_AXES, MAX_DIMS, REDUCE_THREADS, SPATIAL_SLOTS, TILE, UNROLL, VECTOR
 from gensor_gym.graph.tables.tables import COEF, END_REDUCE, FIRST_SPATIAL, ITEM, NUM_DIMS, NUM_READS, SHARED_UNIT, STAGED, STRIDE
@@ -32,9 +31,9 @@ HIT = 0.13
 
 
 @lean
-def l1_room(row, resident, ints):  # noqa: ANN001, ANN201
-    """Bytes of L1 for each resident block, what shared memory takes left out."""
-    return max(0.0, ints[SHARED_UNIT] + LEAST_L1 - resident * shared_bytes_of(row, ints)) / resident
+def l1_room(resident, shared, ints):  # noqa: ANN001, ANN201
+    """Bytes of L1 for each resident block, what their shared memory takes left out."""
+    return max(0.0, (ints[SHARED_UNIT] + LEAST_L1) / resident - shared)
 
 
 @lean
@@ -91,7 +90,7 @@ def lines_of(row, tensor, words, ints):  # noqa: ANN001, ANN201
     left, reach = lanes_to_place(row), words * item
     shared = min(32, power_value(row[REDUCE_THREADS]))
     axis = reduced_axis(tensor, ints)
-    if shared > 1 and axis >= 0:
+    if row[REDUCE_THREADS] > 0 and axis >= 0:
         reach = shared * row[TILE + axis] * item
         lines = min(shared, max(1, reach // LINE))
     for axis in range(SPATIAL_SLOTS - 1, ints[FIRST_SPATIAL] - 1, -1):

@@ -61,8 +61,14 @@ BARRIER = 30.0
 @lean
 def resident_blocks(row, ints):  # noqa: ANN001, ANN201
     """Blocks that one multiprocessor holds at once (exact occupancy rules)."""
+    return resident_with(row, shared_bytes_of(row, ints), ints)
+
+
+@lean
+def resident_with(row, shared, ints):  # noqa: ANN001, ANN201
+    """`resident_blocks` of a block with so many bytes of shared memory."""
     return blocks_per_unit(
-        threads_of(row, ints), registers_of(row, ints), shared_bytes_of(row, ints), ints[THREADS_UNIT],
+        threads_of(row, ints), registers_of(row, ints), shared, ints[THREADS_UNIT],
         ints[BLOCKS_UNIT], ints[REGS_UNIT], ints[SHARED_UNIT], ints[SHARED_GRAIN], ints[SHARED_RESERVED],
     )  # fmt: skip
 
@@ -70,7 +76,8 @@ def resident_blocks(row, ints):  # noqa: ANN001, ANN201
 @outlined
 def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     """Seconds of a legal program; fills `terms`. Infinite if no block can be resident."""
-    resident = resident_blocks(row, ints)
+    in_shared = shared_bytes_of(row, ints)
+    resident = resident_with(row, in_shared, ints)
     if resident <= 0:
         return math.inf
     blocks, units, clock = grid_blocks(row, ints), ints[UNITS], floats[CLOCK]
@@ -82,7 +89,7 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     fma *= floats[COEFFICIENT + ARITHMETIC]
     issue *= floats[COEFFICIENT + ISSUE]
     shared *= floats[COEFFICIENT + STAGING]
-    traffic, unique, in_flight, arriving = traffic_of(row, blocks, resident, steps, ints)
+    traffic, unique, in_flight, arriving = traffic_of(row, blocks, resident, in_shared, steps, ints)
     traffic += floats[EPILOGUE_BYTES]
     unique = max(unique + floats[EPILOGUE_BYTES], floats[BYTES])
     latency = (floats[DRAM_LATENCY] if unique > 0.5 * ints[L2_BYTES] else floats[L2_LATENCY]) * clock

@@ -6,9 +6,9 @@ import math
 
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs.lanes import warp_rows
-from gensor_gym.graph.knobs.vector import copied_length, copy_width
+from gensor_gym.graph.knobs.vector import copy_width
 from gensor_gym.graph.resources import staged_row
-from gensor_gym.graph.tables.geometry import fragment
+from gensor_gym.graph.tables.geometry import box_length, fragment
 from gensor_gym.graph.tables.layout import (
     CONVOLUTION,
     LANE_MAP,
@@ -134,13 +134,15 @@ def store_conflicts(row, tensor, width, ints):  # noqa: ANN001, ANN201
     """
     if row[SHARED_LAYOUT] == 2:
         return 1.0
-    lanes = 1
-    for d in range(ints[SHARED_INNER + tensor] + 1, ints[NUM_DIMS + tensor]):
-        lanes *= copied_length(row, tensor, d, ints)
-    lanes = min(32, max(1, lanes // width))
     apart = width * (staged_row(row, tensor, ints) + padding(row, tensor, ints))
     apart = min(apart & -apart, 32)  # the greatest common divisor with 32 banks
-    return 32.0 / (min(lanes, 32 // apart) * min(apart, 32 // lanes))
+    if apart == 1:
+        return 1.0
+    lanes = 1
+    for d in range(ints[SHARED_INNER + tensor] + 1, ints[NUM_DIMS + tensor]):
+        lanes *= box_length(row, tensor, d, 1, ints)
+    along = min(32.0, max(1.0, lanes / width))
+    return 32.0 / (min(along, 32.0 / apart) * min(apart * 1.0, 32.0 / along))
 
 
 @lean

@@ -164,10 +164,10 @@ def grid_blocks(row, ints):  # noqa: ANN001, ANN201
 
 
 @lean
-def traffic_of(row, blocks, resident, steps, ints):  # noqa: ANN001, ANN201
+def traffic_of(row, blocks, resident, shared, steps, ints):  # noqa: ANN001, ANN201
     """(bytes asked of L2, bytes that must come from DRAM, bytes in flight per block, bytes of a block's step)."""
     traffic, unique, in_flight, arriving = 0.0, 0.0, 0.0, 0.0
-    room = l1_room(row, resident, ints) if row[TENSOR_CORE] < 2 else 0.0
+    room = l1_room(resident, shared, ints)
     waves = math.ceil(blocks / (ints[UNITS] * resident))
     for t in range(ints[NUM_READS]):
         per_step = block_bytes(row, t, room, ints)
