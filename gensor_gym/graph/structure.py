@@ -176,7 +176,7 @@ def matrix_copy_width(op: Operator, read: int, inner: int) -> int:
 
 
 def shifting_axis(op: Operator, read: int, inner: int) -> int:
-    """The reduce axis that shifts rows along `inner` by single elements of under 4 bytes, where aligned loads can be put together.
+    """The reduce axis that shifts rows along `inner` by elements of under 4 bytes, where aligned loads can be put together.
 
     -1 where there is none. Kernels with mma.sync then load 16 bytes twice in place of 16 bytes element by element.
     """

@@ -1,4 +1,4 @@
-"""Reads that go straight from global memory to registers: sectors that L1 keeps, lines of a warp's load, loads under way. Compiled.
+"""Reads that go straight from global memory to registers: what L1 keeps, lines of a warp's load, loads under way. Compiled.
 
 A thread that walks along a row of its own touches a line of its own with every load. The sector that one load opens
 serves the next ones as long as L1 keeps it, so L2 is asked for every byte about once; what it costs is a look-up in L1
@@ -96,7 +96,9 @@ def lines_of(row, tensor, words, ints):  # noqa: ANN001, ANN201
     for axis in range(SPATIAL_SLOTS - 1, ints[FIRST_SPATIAL] - 1, -1):
         lanes, left = place(row, axis, left)
         if lanes > 1 and ints[STRIDE + tensor * MAX_AXES + axis] != 0:
-            step = inner_tile(row, axis) * ints[STRIDE + tensor * MAX_AXES + axis] * item
+            step = ints[STRIDE + tensor * MAX_AXES + axis] * item
+            if axis == SPATIAL_SLOTS - 1:  # further out lanes are rows apart, whatever each holds
+                step *= inner_tile(row, axis)
             lines *= min(lanes, max(1, (step * (lanes - 1) + reach) // LINE))
     return lines
 

@@ -97,13 +97,13 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     burst = min(blocks, units * resident) / floats[L2_BW] * clock
     alone, fill, drain = _block(row, max(chain, busy), latency, waits, arriving * burst, ints, floats)
     drain += tile_bytes_out(row, ints) * burst
-    cycles, ideal, uneven = _waves(blocks, units, resident, steps, busy, alone, fill + drain)
-    if row[PERSISTENT] == 1:  # the next tile's loads run through the end of the last
-        cycles -= fill * max(0, math.ceil(blocks / (units * resident)) - 1)
+    ramp = drain if row[PERSISTENT] == 1 else fill + drain  # the next tile's loads run through the end of the last
+    cycles, ideal, uneven = _waves(blocks, units, resident, steps, busy, alone, ramp)
+    cycles += fill + drain
     flying = min(blocks, units * resident) * in_flight
     cache = traffic / min(floats[L2_BW], max(flying / floats[L2_LATENCY], 1.0)) * floats[COEFFICIENT + CACHE_TERM]
-    cold = min(1.0, max(0.0, 2.0 * unique / ints[L2_BYTES] - 0.5))
-    dram = cold * unique / min(floats[DRAM_BW], max(flying / floats[DRAM_LATENCY], 1.0)) * floats[COEFFICIENT + DRAM]
+    moved = share_of_dram(unique, ints) * unique
+    dram = moved / min(floats[DRAM_BW], max(flying / floats[DRAM_LATENCY], 1.0)) * floats[COEFFICIENT + DRAM]
     begun = min(blocks, units * resident) if row[PERSISTENT] == 1 else blocks
     launch = floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM]
     launch += second_kernel(row, ints, floats) + _layout_kernel(row, ints, floats)
@@ -115,6 +115,12 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     terms[CACHE_TERM], terms[DRAM], terms[LAUNCH_TERM] = cache, dram, launch
     inside, outside = cycles / clock, max(max(dram, cache), begun * DISPATCH / clock)
     return max(inside, outside) + OVERLAP / power_value(row[STAGES]) * min(inside, outside) + launch
+
+
+@lean
+def share_of_dram(unique, ints):  # noqa: ANN001, ANN201
+    """Share of so many bytes that L2 does not keep from one run to the next: none up to a quarter of it, all from three on."""
+    return min(1.0, max(0.0, 2.0 * unique / ints[L2_BYTES] - 0.5))
 
 
 @lean
@@ -172,7 +178,8 @@ def _layout_kernel(row, ints, floats):  # noqa: ANN001, ANN201
 def _waves(blocks, units, resident, steps, busy, alone, ramp):  # noqa: ANN001, ANN201
     """Cycles of all blocks on the multiprocessors, (in waves, were they spread evenly, lost to an uneven last wave).
 
-    A step takes a block `busy` cycles beside others and `alone` by itself; a wave starts with `ramp` cycles.
+    A step takes a block `busy` cycles beside others and `alone` by itself, where it begins and ends with `ramp` cycles: others
+    work meanwhile.
     """
     full = blocks // (units * resident)
     rest = blocks - full * units * resident
@@ -180,5 +187,5 @@ def _waves(blocks, units, resident, steps, busy, alone, ramp):  # noqa: ANN001, 
     wave = max(resident * busy * steps, alone * steps + ramp)
     tail = max(last * busy * steps, alone * steps + ramp) if last > 0 else 0.0
     ideal = blocks * busy * steps / units
-    cycles = full * wave + tail + ramp
+    cycles = full * wave + tail
     return cycles, ideal, max(0.0, busy * steps * (full * resident + last) - ideal)

@@ -96,7 +96,7 @@ def inner_tile(row, axis):  # noqa: ANN001, ANN201
 
 @lean
 def word_run(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements of one load of a thread: the largest power of two within its run, at most 4; 1 of a window, whose rows shift."""
+    """Elements of one load of a thread: the largest power of two in its run, at most 4; of a window, whose rows shift, 1."""
     if ints[WINDOW + tensor] == 1 and row[CONVOLUTION] != 3:
         return 1
     run = contiguous_run(row, tensor, ints)

@@ -91,4 +91,5 @@ def matrix_copies(row, tensor, warps, ints):  # noqa: ANN001, ANN201
     held = row[STAGES] > 0 and trips * max(1, width * item // 4) <= HELD_REGISTERS
     if alone or held:
         return trips * each, waves, rounded
-    return trips * each, waves, rounded + trips * (GUARDED_WAIT if ints[PADDED + tensor] == 1 else FREE_WAIT if width == 1 else 0.125)
+    wait = GUARDED_WAIT if ints[PADDED + tensor] == 1 else FREE_WAIT if width == 1 else 0.125
+    return trips * each, waves, rounded + trips * wait
