@@ -90,7 +90,7 @@ def contiguous_run(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def inner_tile(row, axis):  # noqa: ANN001, ANN201
-    """Neighbouring elements along an axis that one thread holds. Divisions take long, and most programs have no virtual threads."""
+    """Neighbouring elements along an axis that one thread holds: most programs have no virtual threads to divide by."""
     return row[TILE + axis] if row[VTHREAD + axis] == 1 else row[TILE + axis] // row[VTHREAD + axis]
 
 
