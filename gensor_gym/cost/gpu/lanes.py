@@ -141,8 +141,11 @@ def store_conflicts(row, tensor, width, ints):  # noqa: ANN001, ANN201
     lanes = 1
     for d in range(ints[SHARED_INNER + tensor] + 1, ints[NUM_DIMS + tensor]):
         lanes *= box_length(row, tensor, d, 1, ints)
-    along = min(32.0, max(1.0, lanes / width))
-    return 32.0 / (min(along, 32.0 / apart) * min(apart * 1.0, 32.0 / along))
+    if lanes <= width:
+        return 1.0
+    along = min(32.0, lanes / width)
+    beside = 32.0 / along  # lanes side by side in one row, and the banks of each of so many rows that fall apart
+    return 32.0 / ((min(along, 32.0 / apart) - 1.0) * min(apart * 1.0, beside) + beside)
 
 
 @lean
