@@ -14,7 +14,19 @@ import math
 from gensor_gym.cost.gpu.direct import UNDER_WAY, is_anything_staged
 from gensor_gym.cost.gpu.gpu import BARRIER, DISPATCH, OVERLAP, blocks_per_unit, second_kernel, share_of_dram, tile_bytes_out
 from gensor_gym.cost.gpu.lanes import contiguous_run, lanes_along, word_run
-from gensor_gym.cost.gpu.simt import COPY, FMA_LATENCY, GATHER, LOOP, SCHEDULERS, STEP, copies, is_window, row_lines, stalls
+from gensor_gym.cost.gpu.simt import (
+    COPY,
+    FMA_LATENCY,
+    GATHER,
+    LOOP,
+    SCHEDULERS,
+    STEP,
+    copies,
+    is_window,
+    row_lines,
+    stalls,
+    waits_of,
+)
 from gensor_gym.cost.gpu.traffic import SECTOR, block_bytes, flying_bytes, grid_blocks, issued_bytes, wave_bytes
 from gensor_gym.cost.terms import ARITHMETIC, CACHE_TERM, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING
 from gensor_gym.graph.compiled import lean
@@ -164,17 +176,18 @@ def least_share(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
-    """(instructions of a thread, wavefronts of a block) of the copies of all steps, at least; the block tile is free."""
+    """(instructions of a thread, wavefronts of a block, waits) of the copies of all steps, at least; the block tile is free."""
     matrix = row[CONVOLUTION] == 3
     count = least_box(row, tensor, matrix, ints) / power_value(row[SPLIT_K])
     waves = count * ints[ITEM + tensor] / 128.0
     if matrix and is_window(tensor, ints):
-        return max(GATHER, count / threads * GATHER), waves
+        return max(GATHER, count / threads * GATHER), waves, waits_of(row, tensor, count / threads, ints)
     width = widest_copy(row, tensor, ints)
     across = ints[SHARED_INNER + tensor] != ints[NUM_DIMS + tensor] - 1
     alone = COPY + 4.0 * ints[PADDED + tensor]
     each = alone + (width if across else 1)
-    return max(alone + 1 if ints[WINDOW + tensor] == 1 else each, count / (threads * width) * each), waves
+    trips = count / (threads * width)
+    return max(alone + 1 if ints[WINDOW + tensor] == 1 else each, trips * each), waves, waits_of(row, tensor, trips, ints)
 
 
 @lean
@@ -224,7 +237,7 @@ def least_stored(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_work(row, fixed, inner, resident, threads, steps, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles of a block over all its steps, at least: (busiest pipe, by itself).
+    """Cycles of a block over all its steps, at least: (busiest pipe, by itself), and its waits one after the other.
 
     `inner` is the largest product of the reduction's register tiles, looked at where the block tile is fixed.
     """
@@ -232,17 +245,17 @@ def least_work(row, fixed, inner, resident, threads, steps, ints, floats):  # no
     parts = power_value(row[REDUCE_THREADS])
     each = math.ceil(reduce_product(row, 1, ints) / parts) * 1.0
     points = each * steps if fixed == 1 else max(1.0, reduction_points(ints) / parts / power_value(row[SPLIT_K]))
-    others, waves = STEP * steps, 0.0
+    others, waves, waits = STEP * steps, 0.0, 0.0
     for t in range(ints[NUM_READS]):
         part = fragment(row, t, ints)
         loads = math.ceil(part / word_run(row, t, ints)) * 1.0
         if ints[STAGED + t] == 1:
             if fixed == 1:
-                instructions, stored, _ = copies(row, t, threads, ints)
-                instructions, stored = instructions * steps, least_stored(row, t, ints) * steps
+                instructions, stored, copied = copies(row, t, threads, ints)
+                instructions, stored, copied = instructions * steps, least_stored(row, t, ints) * steps, copied * steps
             else:
-                instructions, stored = least_copies(row, t, threads, ints)
-            others += instructions
+                instructions, stored, copied = least_copies(row, t, threads, ints)
+            others, waits = others + instructions, waits + copied
             share = least_share(row, t, ints)
             waves += least_wavefronts(row, t, ints) * points * share * warps + stored
             loads *= share * (1.25 if row[SHARED_LAYOUT] == 2 else 1.0)
@@ -257,7 +270,7 @@ def least_work(row, fixed, inner, resident, threads, steps, ints, floats):  # no
     chain = max(fma, issue) / max(min(1.0, warps / SCHEDULERS * tile / FMA_LATENCY), 1e-3)
     fma, issue = fma * floats[COEFFICIENT + ARITHMETIC], issue * floats[COEFFICIENT + ISSUE]
     busy = max(fma, max(issue, waves * floats[COEFFICIENT + STAGING]))
-    return busy, max(chain, busy)
+    return busy, max(chain, busy), waits
 
 
 @lean
@@ -320,11 +333,12 @@ def floor_seconds(row, fixed, inner, ints, floats):  # noqa: ANN001, ANN201
         return math.inf
     blocks = grid_blocks(row, ints)
     steps = math.ceil(reduce_steps(row, 1, ints) / power_value(row[SPLIT_K])) * 1.0 if fixed == 1 else 1.0
-    busy, work = least_work(row, fixed, inner, resident, threads, steps, ints, floats)
+    busy, work, waits = least_work(row, fixed, inner, resident, threads, steps, ints, floats)
     cache, dram, unique, arriving = least_outside(row, fixed, blocks, resident, steps, ints, floats)
     far = floats[DRAM_LATENCY] if unique > 0.5 * ints[L2_BYTES] else min(floats[L2_LATENCY], floats[DRAM_LATENCY])
     near = floats[SHARED_LATENCY] * floats[CLOCK]
     wait = (far * floats[CLOCK] + 3 * near) * floats[COEFFICIENT + EXPOSED]
+    work += waits * far * floats[CLOCK]
     cycles = least_cycles(row, fixed, busy, work, wait, near, blocks, resident, steps, arriving, ints, floats)
     inside, outside = cycles / floats[CLOCK], max(max(dram, cache), blocks * DISPATCH / floats[CLOCK])
     share = OVERLAP / power_value(row[STAGES])

@@ -4,8 +4,8 @@ Waves of resident blocks run the reduction step by step. A step costs the busies
 shared-memory wavefronts, or the exposed latency of its loads where neither other blocks nor more stages hide it; the
 device as a whole is bounded by L2 and DRAM traffic. Structure and constants: occupancy rules of cuda_occupancy.h;
 instructions and wavefronts as derived from disassembled SGEMM kernels; Little's law for bytes in flight; tensor-core rates
-of microbenchmarks. The way they are put together is our own. Coefficients (one per term) can be fitted to
-measurements; no fit for a GPU ships.
+of microbenchmarks; what tables recorded on an H100 showed to be missing (`direct`, `matrix_copies`). The way they are put
+together is our own. Coefficients (one per term) can be fitted to measurements; no fit for a GPU ships.
 """
 
 from __future__ import annotations
@@ -104,7 +104,6 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     cache = traffic / min(floats[L2_BW], max(flying / floats[L2_LATENCY], 1.0)) * floats[COEFFICIENT + CACHE_TERM]
     moved = share_of_dram(unique, ints) * unique
     dram = moved / min(floats[DRAM_BW], max(flying / floats[DRAM_LATENCY], 1.0)) * floats[COEFFICIENT + DRAM]
-    begun = min(blocks, units * resident) if row[PERSISTENT] == 1 else blocks
     launch = floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM]
     launch += second_kernel(row, ints, floats) + _layout_kernel(row, ints, floats)
     terms[ARITHMETIC] = blocks * fma * steps / units / clock
@@ -113,8 +112,14 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     terms[TAIL] = uneven / clock
     terms[EXPOSED] = max(0.0, max(0.0, cycles / clock - ideal / clock) - uneven / clock)
     terms[CACHE_TERM], terms[DRAM], terms[LAUNCH_TERM] = cache, dram, launch
-    inside, outside = cycles / clock, max(max(dram, cache), begun * DISPATCH / clock)
+    inside, outside = cycles / clock, max(max(dram, cache), begun_blocks(row, blocks, units * resident) * DISPATCH / clock)
     return max(inside, outside) + OVERLAP / power_value(row[STAGES]) * min(inside, outside) + launch
+
+
+@lean
+def begun_blocks(row, blocks, places):  # noqa: ANN001, ANN201
+    """Blocks that the device begins, which has so many places for them: those of a persistent kernel stay."""
+    return min(blocks, places) if row[PERSISTENT] == 1 else blocks
 
 
 @lean
