@@ -57,7 +57,7 @@ MASK_BITS = 32
 UNMASKED = 30.0
 """Instructions of a guarded copy beyond `MASK_BITS`, whose place is taken apart and compared anew at every step."""
 GUARDED_WAIT = 0.5
-"""Waits for memory of a guarded copy through registers, which is loaded under a branch: the next one is sent off when it is there,
+"""Waits for memory of a guarded copy through registers, which is loaded under a branch: the next is sent off when it is there,
 but half of them hit L1. Chosen on the recorded poolings and convolutions (train)."""
 GATHER = 4.0
 """Instructions for one element of an implicit matrix product: offset from a table, address, guard, copy."""
