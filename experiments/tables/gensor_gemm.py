@@ -17,7 +17,7 @@ from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.gpu.gpu import resident_blocks
 from gensor_gym.cost.gpu.traffic import grid_blocks, traffic_of, warp_sectors
-from gensor_gym.graph.resources import threads_of
+from gensor_gym.graph.resources import shared_bytes_of, threads_of
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.geometry import power_value, reduce_steps, tensor_bytes
 from gensor_gym.graph.tables.layout import SPLIT_K, TENSOR_CORE
@@ -51,7 +51,7 @@ def profile(graph: ConstructionGraph, schedule: Schedule) -> Profile:
     seconds, terms = graph.latency(schedule), graph.terms(schedule)
     resident = int(resident_blocks(row, ints))
     steps = -(-int(reduce_steps(row, 1, ints)) // int(power_value(row[SPLIT_K])))
-    asked, unique, _, _ = traffic_of(row, int(grid_blocks(row, ints)), resident, steps, ints)
+    asked, unique, _, _ = traffic_of(row, int(grid_blocks(row, ints)), resident, int(shared_bytes_of(row, ints)), steps, ints)
     out, extra = int(ints[NUM_READS]), float(graph.tables.floats[EPILOGUE_BYTES])
     stretch = float(warp_sectors(row, out, ints)) / int(ints[ITEM + out]) if row[TENSOR_CORE] == 0 else 1.0
     read = unique - float(tensor_bytes(out, ints)) * min(stretch, 2.0)  # `traffic_of` adds the output like this

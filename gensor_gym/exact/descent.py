@@ -91,8 +91,12 @@ def is_longest_best(row, ints):  # noqa: ANN001, ANN201
     """Whether a longer register tile of the reduction never costs.
 
     No threads share it, no step is shortened by work, and no read's last dimension is a window: with more points of a
-    window under way the model counts more registers (`graph.resources.registers_of`).
+    window under way the model counts more registers (`graph.resources.registers_of`). Every read is staged: of one that is
+    not, what a tile divides into decides how wide loads are.
     """
+    for tensor in range(ints[NUM_READS]):
+        if ints[STAGED + tensor] == 0:
+            return False
     return row[REDUCE_THREADS] == 0 and row[STAGES] < 2 and not has_windows(ints)
 
 

@@ -11,17 +11,29 @@ from __future__ import annotations
 
 import math
 
-from gensor_gym.cost.gpu.gpu import BARRIER, OVERLAP, blocks_per_unit, second_kernel, tile_bytes_out
+from gensor_gym.cost.gpu.direct import UNDER_WAY, is_anything_staged
+from gensor_gym.cost.gpu.gpu import BARRIER, DISPATCH, OVERLAP, blocks_per_unit, second_kernel, share_of_dram, tile_bytes_out
 from gensor_gym.cost.gpu.lanes import contiguous_run, lanes_along, word_run
-from gensor_gym.cost.gpu.simt import COPY, FMA_LATENCY, GATHER, LOOP, SCHEDULERS, STEP, copies, is_window, stalls
-from gensor_gym.cost.gpu.traffic import SECTOR, block_bytes, flying_bytes, grid_blocks, issued_bytes, sectors, wave_bytes
+from gensor_gym.cost.gpu.simt import (
+    COPY,
+    FMA_LATENCY,
+    GATHER,
+    LOOP,
+    SCHEDULERS,
+    STEP,
+    copies,
+    is_window,
+    row_lines,
+    stalls,
+    waits_of,
+)
+from gensor_gym.cost.gpu.traffic import SECTOR, block_bytes, flying_bytes, grid_blocks, issued_bytes, wave_bytes
 from gensor_gym.cost.terms import ARITHMETIC, CACHE_TERM, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs.vector import widest_copy
 from gensor_gym.graph.resources import registers_of, shared_bytes_of, staged_elements, threads_of
 from gensor_gym.graph.tables.geometry import (
     box_length,
-    box_width,
     footprint,
     fragment,
     matrix_elements,
@@ -41,6 +53,7 @@ from gensor_gym.graph.tables.layout import (
     SPATIAL_SLOTS,
     SPLIT_K,
     STAGES,
+    TILE,
     UNROLL,
 )
 from gensor_gym.graph.tables.tables import (
@@ -76,7 +89,6 @@ from gensor_gym.graph.tables.tables import (
     STRIDE,
     THREADS_UNIT,
     UNITS,
-    VIEW,
     WINDOW,
 )
 
@@ -127,18 +139,8 @@ def least_box(row, tensor, matrix, ints):  # noqa: ANN001, ANN201
 
 
 @lean
-def is_row_chosen(tensor, ints):  # noqa: ANN001, ANN201
-    """Whether no reduce axis moves the innermost dimension of a tensor."""
-    at = PAIRS + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * PAIR_WIDTH
-    for pair in range(at + 1, at + 1 + 2 * ints[at], 2):
-        if ints[pair] >= SPATIAL_SLOTS:
-            return False
-    return True
-
-
-@lean
 def least_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
-    """`warp_sectors` is never less, whatever the virtual threads: a byte per byte, but for a lone lane of a row."""
+    """`warp_sectors` of the output is never less, whatever the virtual threads: a byte per byte, but for a lone lane of a row."""
     item = ints[ITEM + tensor] * 1.0
     axis = SPATIAL_SLOTS - 1
     if row[REDUCE_THREADS] > 0 or ints[STRIDE + tensor * MAX_AXES + axis] == 0 or lanes_along(row, axis, ints) > 1:
@@ -159,18 +161,33 @@ def least_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
 
 
 @lean
+def least_share(row, tensor, ints):  # noqa: ANN001, ANN201
+    """`window_share` is never less: along a dimension of several axes a thread loads as many as there are unrolled points."""
+    if ints[WINDOW + tensor] == 0:
+        return 1.0
+    share = 1.0
+    for d in range(ints[NUM_DIMS + tensor]):
+        at = PAIRS + (tensor * MAX_DIMS + d) * PAIR_WIDTH
+        for pair in range(at + 1, at + 1 + 2 * ints[at], 2):
+            if ints[at] > 1 and ints[pair] < SPATIAL_SLOTS:
+                share /= row[TILE + ints[pair]]
+    return share
+
+
+@lean
 def least_copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
-    """(instructions of a thread, wavefronts of a block) of the copies of all steps, at least; the block tile is free."""
+    """(instructions of a thread, wavefronts of a block, waits) of the copies of all steps, at least; the block tile is free."""
     matrix = row[CONVOLUTION] == 3
     count = least_box(row, tensor, matrix, ints) / power_value(row[SPLIT_K])
     waves = count * ints[ITEM + tensor] / 128.0
     if matrix and is_window(tensor, ints):
-        return max(GATHER, count / threads * GATHER), waves
+        return max(GATHER, count / threads * GATHER), waves, waits_of(row, tensor, count / threads, ints)
     width = widest_copy(row, tensor, ints)
     across = ints[SHARED_INNER + tensor] != ints[NUM_DIMS + tensor] - 1
     alone = COPY + 4.0 * ints[PADDED + tensor]
     each = alone + (width if across else 1)
-    return max(alone + 1 if ints[WINDOW + tensor] == 1 else each, count / (threads * width) * each), waves
+    trips = count / (threads * width)
+    return max(alone + 1 if ints[WINDOW + tensor] == 1 else each, trips * each), waves, waits_of(row, tensor, trips, ints)
 
 
 @lean
@@ -179,25 +196,17 @@ def least_traffic(row, fixed, tensor, steps, tiles, ints):  # noqa: ANN001, ANN2
     staged, parts = ints[STAGED + tensor] == 1, power_value(row[SPLIT_K])
     small = footprint(row, tensor, 1, ints) * ints[ITEM + tensor] * 1.0
     if not staged:
-        each = least_sectors(row, tensor, ints)
-        flying = flying_bytes(row, tensor, UNBOUNDED, ints)
+        flying = threads_of(row, ints) * UNDER_WAY * 4.0
         if fixed == 1:
-            per_step = footprint(row, tensor, 1, ints) * each
-            return per_step, per_step * steps * tiles * parts, flying
-        return small, least_box(row, tensor, False, ints) * each * tiles, flying
-    if fixed == 1:
-        per_step = block_bytes(row, tensor, ints)
-        return per_step, per_step * steps * tiles * parts, flying_bytes(row, tensor, per_step, ints)
-    ratio = 1.0
-    if is_row_chosen(tensor, ints):
-        width = box_width(row, tensor, 1, ints)
-        if width < ints[VIEW + tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1]:
-            item = ints[ITEM + tensor]
-            ratio = sectors(width, item, ints[PADDED + tensor] == 0) / (width * item)
-    asked = least_box(row, tensor, False, ints) * ints[ITEM + tensor] * ratio * tiles
+            return small, small * steps * tiles * parts, flying
+        return small, least_box(row, tensor, False, ints) * ints[ITEM + tensor] * tiles, flying
+    if fixed == 1:  # L1 keeps all that it could, or nothing
+        per_step, most = block_bytes(row, tensor, UNBOUNDED, ints), block_bytes(row, tensor, 0.0, ints)
+        return per_step, per_step * steps * tiles * parts, flying_bytes(row, tensor, most, ints)
+    asked = least_box(row, tensor, False, ints) * ints[ITEM + tensor] * tiles
     if row[STAGES] > 0:
-        return small * ratio, asked, UNBOUNDED
-    return small * ratio, asked, issued_bytes(row, tensor, widest_copy(row, tensor, ints), ints)
+        return small, asked, UNBOUNDED
+    return small, asked, issued_bytes(row, tensor, widest_copy(row, tensor, ints), ints)
 
 
 @lean
@@ -220,8 +229,15 @@ def most_resident(row, fixed, threads, ints):  # noqa: ANN001, ANN201
 
 
 @lean
+def least_stored(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Wavefronts of a block to copy a staged tile, without conflicts: virtual threads decide how its rows are padded."""
+    waves = staged_elements(row, tensor, ints) * ints[ITEM + tensor] / 128.0
+    return waves if row[CONVOLUTION] == 3 and is_window(tensor, ints) else waves + row_lines(row, tensor, ints)
+
+
+@lean
 def least_work(row, fixed, inner, resident, threads, steps, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles of a block over all its steps, at least: (busiest pipe, by itself).
+    """Cycles of a block over all its steps, at least: (busiest pipe, by itself), and its waits one after the other.
 
     `inner` is the largest product of the reduction's register tiles, looked at where the block tile is fixed.
     """
@@ -229,19 +245,20 @@ def least_work(row, fixed, inner, resident, threads, steps, ints, floats):  # no
     parts = power_value(row[REDUCE_THREADS])
     each = math.ceil(reduce_product(row, 1, ints) / parts) * 1.0
     points = each * steps if fixed == 1 else max(1.0, reduction_points(ints) / parts / power_value(row[SPLIT_K]))
-    others, waves = STEP * steps, 0.0
+    others, waves, waits = STEP * steps, 0.0, 0.0
     for t in range(ints[NUM_READS]):
         part = fragment(row, t, ints)
         loads = math.ceil(part / word_run(row, t, ints)) * 1.0
         if ints[STAGED + t] == 1:
             if fixed == 1:
-                instructions, stored = copies(row, t, threads, ints)
-                instructions, stored = instructions * steps, stored * steps
+                instructions, stored, copied = copies(row, t, threads, ints)
+                instructions, stored, copied = instructions * steps, least_stored(row, t, ints) * steps, copied * steps
             else:
-                instructions, stored = least_copies(row, t, threads, ints)
-            others += instructions
-            waves += least_wavefronts(row, t, ints) * points * warps + stored
-            loads *= 1.25 if row[SHARED_LAYOUT] == 2 else 1.0
+                instructions, stored, copied = least_copies(row, t, threads, ints)
+            others, waits = others + instructions, waits + copied
+            share = least_share(row, t, ints)
+            waves += least_wavefronts(row, t, ints) * points * share * warps + stored
+            loads *= share * (1.25 if row[SHARED_LAYOUT] == 2 else 1.0)
         elif ints[PADDED + t] == 1:
             loads *= 3.0
         others += points * (loads + (part if ints[ITEM + t] == 2 else 0))
@@ -253,7 +270,7 @@ def least_work(row, fixed, inner, resident, threads, steps, ints, floats):  # no
     chain = max(fma, issue) / max(min(1.0, warps / SCHEDULERS * tile / FMA_LATENCY), 1e-3)
     fma, issue = fma * floats[COEFFICIENT + ARITHMETIC], issue * floats[COEFFICIENT + ISSUE]
     busy = max(fma, max(issue, waves * floats[COEFFICIENT + STAGING]))
-    return busy, max(chain, busy)
+    return busy, max(chain, busy), waits
 
 
 @lean
@@ -261,18 +278,19 @@ def least_cycles(row, fixed, busy, work, wait, near, blocks, resident, steps, ar
     """Cycles of all waves, at least: the fullest multiprocessor's work, or every wave by itself, and ramps."""
     units = ints[UNITS]
     stages = row[STAGES]
-    alone = work + wait * steps if stages == 0 else max(work, wait * steps / stages)
+    ahead = min(wait, floats[L2_LATENCY] * floats[CLOCK] + 3 * near) if is_anything_staged(ints) else 0.0
+    alone = work + ahead * steps if stages == 0 else max(work, ahead * steps / stages)
     if stages > 0:
         alone += (BARRIER + (near if row[REGISTER_BUFFER] == 0 else 0.0)) * steps
     begin = wait + 40.0 + 8.0 * spatial_product(row, 0, ints)
     moved = (arriving + tile_bytes_out(row, ints)) / floats[L2_BW] * floats[CLOCK]
-    waves = math.ceil(blocks / (units * resident))
+    ramp = begin + min(blocks, units * (resident if fixed == 1 else 1)) * moved
     if fixed == 0:
-        return max(math.ceil(blocks / units) * busy, waves * alone) + waves * begin + blocks * moved
-    ramp = begin + min(blocks, units * resident) * moved
+        return max(math.ceil(blocks / units) * busy, math.ceil(blocks / (units * resident)) * (alone + ramp)) + ramp
     full = blocks // (units * resident)
     last = (blocks - full * units * resident + units - 1) // units
-    return full * (max(resident * busy, alone) + ramp) + (max(last * busy, alone) + ramp if last > 0 else 0.0)
+    tail = max(last * busy, alone + ramp) if last > 0 else 0.0
+    return full * max(resident * busy, alone + ramp) + tail + ramp
 
 
 @lean
@@ -298,7 +316,8 @@ def least_outside(row, fixed, blocks, resident, steps, ints, floats):  # noqa: A
     unique = max(unique + floats[EPILOGUE_BYTES], floats[BYTES])
     flying = min(blocks, units * resident) * max(flying, 32.0)
     cache = traffic / min(floats[L2_BW], max(flying / floats[L2_LATENCY], 1.0)) * floats[COEFFICIENT + CACHE_TERM]
-    dram = unique / min(floats[DRAM_BW], max(flying / floats[DRAM_LATENCY], 1.0)) * floats[COEFFICIENT + DRAM]
+    moved = share_of_dram(unique, ints) * unique
+    dram = moved / min(floats[DRAM_BW], max(flying / floats[DRAM_LATENCY], 1.0)) * floats[COEFFICIENT + DRAM]
     return cache, dram, unique, arriving
 
 
@@ -314,13 +333,14 @@ def floor_seconds(row, fixed, inner, ints, floats):  # noqa: ANN001, ANN201
         return math.inf
     blocks = grid_blocks(row, ints)
     steps = math.ceil(reduce_steps(row, 1, ints) / power_value(row[SPLIT_K])) * 1.0 if fixed == 1 else 1.0
-    busy, work = least_work(row, fixed, inner, resident, threads, steps, ints, floats)
+    busy, work, waits = least_work(row, fixed, inner, resident, threads, steps, ints, floats)
     cache, dram, unique, arriving = least_outside(row, fixed, blocks, resident, steps, ints, floats)
     far = floats[DRAM_LATENCY] if unique > 0.5 * ints[L2_BYTES] else min(floats[L2_LATENCY], floats[DRAM_LATENCY])
     near = floats[SHARED_LATENCY] * floats[CLOCK]
     wait = (far * floats[CLOCK] + 3 * near) * floats[COEFFICIENT + EXPOSED]
+    work += waits * far * floats[CLOCK]
     cycles = least_cycles(row, fixed, busy, work, wait, near, blocks, resident, steps, arriving, ints, floats)
-    inside, outside = cycles / floats[CLOCK], max(dram, cache)
+    inside, outside = cycles / floats[CLOCK], max(max(dram, cache), blocks * DISPATCH / floats[CLOCK])
     share = OVERLAP / power_value(row[STAGES])
     return max(inside, outside) + share * min(inside, outside) + launches(row, ints, floats)
 
@@ -336,7 +356,9 @@ def most_padding(row, best, ints, floats):  # noqa: ANN001, ANN201
     for t in range(ints[NUM_READS]):
         part = fragment(row, t, ints)
         loads = math.ceil(part / word_run(row, t, ints)) * 1.0
-        if ints[STAGED + t] == 0 and ints[PADDED + t] == 1:
+        if ints[STAGED + t] == 1:
+            loads *= least_share(row, t, ints)
+        elif ints[PADDED + t] == 1:
             loads *= 3.0
         others += loads + (part if ints[ITEM + t] == 2 else 0)
     per_warp = (32 * registers_of(row, ints) + 255) // 256 * 256
@@ -345,7 +367,7 @@ def most_padding(row, best, ints, floats):  # noqa: ANN001, ANN201
     rate = max(1.0 / ints[LANES] * floats[COEFFICIENT + ARITHMETIC], issue * floats[COEFFICIENT + ISSUE])
     rate *= reduction_points(ints) / ints[UNITS] / floats[CLOCK]
     left = best - launches(row, ints, floats)
-    outside = floats[BYTES] / floats[DRAM_BW] * floats[COEFFICIENT + DRAM]
+    outside = share_of_dram(floats[BYTES], ints) * floats[BYTES] / floats[DRAM_BW] * floats[COEFFICIENT + DRAM]
     share = OVERLAP / power_value(row[STAGES])
     inside = left - share * outside
     if inside < outside:

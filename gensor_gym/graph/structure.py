@@ -156,6 +156,38 @@ class MatrixAxes:
     """Indices of the operator's axes."""
 
 
+def matrix_copy_width(op: Operator, read: int, inner: int) -> int:
+    """Widest aligned copy in elements, of at most 16 bytes, of neighbours of a read along `inner`, for kernels with mma.sync.
+
+    A copy's elements are inside the tensor or outside together, at every place of the other axes.
+    """
+    access = op.reads[read]
+    strides = access.axis_strides()
+    moved = [d for d, row in enumerate(access.coefficients) if row[inner]]
+    if strides[inner] != 1 or len(moved) != 1:
+        return 1
+    row, live = access.coefficients[moved[0]], [a for a in range(len(op.axes)) if a != inner and op.extents[a] > 1]
+    base = sum(stride * offset for stride, offset in zip(access.strides(), access.offset, strict=True))
+    last = min(access.view[moved[0]], access.span(moved[0], op.extents)[1] + 1)
+    sizes = [last, access.offset[moved[0]], base, *(strides[a] for a in live), *(row[a] for a in live)]
+    sizes += [op.extents[inner]] if inner in op.reduce else []
+    item = ITEM_BYTES[access.tensor.dtype]
+    return next((w for w in (16 // item, 8 // item, 4 // item) if w > 1 and all(size % w == 0 for size in sizes)), 1)
+
+
+def shifting_axis(op: Operator, read: int, inner: int) -> int:
+    """The reduce axis that shifts rows along `inner` by elements of under 4 bytes, where aligned loads can be put together.
+
+    -1 where there is none. Kernels with mma.sync then load 16 bytes twice in place of 16 bytes element by element.
+    """
+    access = op.reads[read]
+    row, width = access.coefficients[-1], 16 // ITEM_BYTES[access.tensor.dtype]
+    others = [a for a in op.reduce[1:] if row[a] and op.extents[a] > 1]
+    moved = [d for d, coefficients in enumerate(access.coefficients) if coefficients[inner]]
+    alone = len(others) == 1 and moved == [len(access.view) - 1] and row[inner] == 1
+    return others[0] if width > 4 and alone and access.view[-1] % width == 0 else -1
+
+
 def matrix_axes(op: Operator) -> MatrixAxes | None:
     """Roles of reads and axes on tensor cores; None where the operator is no product of matrices.
 

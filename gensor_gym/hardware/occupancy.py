@@ -32,14 +32,14 @@ def blocks_per_unit(
     warps = (threads + 31) // 32
     if warps <= 0:
         return 0
-    blocks = min(max_blocks, threads_per_unit // 32 // warps)
+    blocks = min(max_blocks, int(threads_per_unit / (32 * warps)))  # exact, and faster than a division of integers
     if registers_per_thread > 0:
         per_warp = (32 * registers_per_thread + REGISTER_UNIT - 1) // REGISTER_UNIT * REGISTER_UNIT
         # A launch is checked as if the block's warps were spread evenly over the partitions.
         if per_warp * ((warps + PARTITIONS - 1) // PARTITIONS * PARTITIONS) > registers_per_unit:
             return 0
-        blocks = min(blocks, PARTITIONS * (registers_per_unit // PARTITIONS // per_warp) // warps)
-    shared = (shared_bytes + reserved + granularity - 1) // granularity * granularity
+        blocks = min(blocks, int(PARTITIONS * int(registers_per_unit / (PARTITIONS * per_warp)) / warps))
+    shared = int((shared_bytes + reserved + granularity - 1) / granularity) * granularity
     if shared > 0:
-        blocks = min(blocks, shared_per_unit // shared)
+        blocks = min(blocks, int(shared_per_unit / shared))
     return blocks

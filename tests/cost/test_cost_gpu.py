@@ -75,7 +75,7 @@ def test_wgmma_is_what_a_hopper_needs() -> None:
     assert seconds(on, MMA) > 1.3 * seconds(on, WGMMA)
     assert seconds(on, WGMMA, stages=1, **plain) > 1.1 * best
     assert seconds(on, WGMMA, persistent=0, **plain) > best
-    assert seconds(on, WGMMA) < best  # multicast halves what is asked of L2 for B
+    assert seconds(on, WGMMA) == best  # a cluster of two measured no faster
 
 
 def test_the_layout_of_a_convolution_is_charged() -> None:
@@ -153,7 +153,7 @@ def test_the_share_of_multiply_adds_is_that_of_machine_code(block: tuple, worker
     """Shares of FFMA in the main loop that were counted in NVRTC's machine code, `gpu_codegen.md` 1.3."""
     kernel = Kernel("", block, worker, (("vector", 4), ("unroll", unroll), ("stages", 2), ("shared_layout", 1)))
     on, row = graph(4096, "float32", "h100"), kernel.row()
-    fma, issue, _, _ = simt_step(row, 10**6, on.tables.ints)  # so many blocks that no slot is lost to stalls
+    fma, issue, _, _, _ = simt_step(row, 10**6, 512, on.tables.ints)  # so many blocks that no slot is lost to stalls
     assert fma / issue == pytest.approx(share, abs=0.025)
 
 

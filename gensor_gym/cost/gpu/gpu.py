@@ -4,14 +4,15 @@ Waves of resident blocks run the reduction step by step. A step costs the busies
 shared-memory wavefronts, or the exposed latency of its loads where neither other blocks nor more stages hide it; the
 device as a whole is bounded by L2 and DRAM traffic. Structure and constants: occupancy rules of cuda_occupancy.h;
 instructions and wavefronts as derived from disassembled SGEMM kernels; Little's law for bytes in flight; tensor-core rates
-of microbenchmarks. The way they are put together is our own. Coefficients (one per term) can be fitted to
-measurements; no fit for a GPU ships.
+of microbenchmarks; what tables recorded on an H100 showed to be missing (`direct`, `matrix_copies`). The way they are put
+together is our own. Coefficients (one per term) can be fitted to measurements; no fit for a GPU ships.
 """
 
 from __future__ import annotations
 
 import math
 
+from gensor_gym.cost.gpu.direct import is_anything_staged
 from gensor_gym.cost.gpu.simt import simt_step
 from gensor_gym.cost.gpu.tensor import tensor_step
 from gensor_gym.cost.gpu.traffic import grid_blocks, traffic_of
@@ -51,6 +52,8 @@ blocks_per_unit = lean(occupancy.blocks_per_unit)
 
 OVERLAP = 0.25
 """Share of the smaller of arithmetic and memory that adds to the larger, with one stage; every stage more halves it."""
+DISPATCH = 1.2
+"""Cycles of the device to begin a block: 0.60 to 0.62 ns each in grids of 49 thousand to 3.1 million blocks of exp (train)."""
 BARRIER = 30.0
 """Cycles of a barrier of a block, at every step."""
 
@@ -58,8 +61,14 @@ BARRIER = 30.0
 @lean
 def resident_blocks(row, ints):  # noqa: ANN001, ANN201
     """Blocks that one multiprocessor holds at once (exact occupancy rules)."""
+    return resident_with(row, shared_bytes_of(row, ints), ints)
+
+
+@lean
+def resident_with(row, shared, ints):  # noqa: ANN001, ANN201
+    """`resident_blocks` of a block with so many bytes of shared memory."""
     return blocks_per_unit(
-        threads_of(row, ints), registers_of(row, ints), shared_bytes_of(row, ints), ints[THREADS_UNIT],
+        threads_of(row, ints), registers_of(row, ints), shared, ints[THREADS_UNIT],
         ints[BLOCKS_UNIT], ints[REGS_UNIT], ints[SHARED_UNIT], ints[SHARED_GRAIN], ints[SHARED_RESERVED],
     )  # fmt: skip
 
@@ -67,32 +76,34 @@ def resident_blocks(row, ints):  # noqa: ANN001, ANN201
 @outlined
 def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     """Seconds of a legal program; fills `terms`. Infinite if no block can be resident."""
-    resident = resident_blocks(row, ints)
+    in_shared = shared_bytes_of(row, ints)
+    resident = resident_with(row, in_shared, ints)
     if resident <= 0:
         return math.inf
     blocks, units, clock = grid_blocks(row, ints), ints[UNITS], floats[CLOCK]
     steps = math.ceil(reduce_steps(row, 1, ints) / power_value(row[SPLIT_K]))
     if row[TENSOR_CORE] == 0:
-        fma, issue, shared, chain = simt_step(row, resident, ints)
+        fma, issue, shared, chain, waits = simt_step(row, resident, steps, ints)
     else:
-        fma, issue, shared, chain = tensor_step(row, ints, floats)
+        fma, issue, shared, chain, waits = tensor_step(row, ints, floats)
     fma *= floats[COEFFICIENT + ARITHMETIC]
     issue *= floats[COEFFICIENT + ISSUE]
     shared *= floats[COEFFICIENT + STAGING]
-    traffic, unique, in_flight, arriving = traffic_of(row, blocks, resident, steps, ints)
+    traffic, unique, in_flight, arriving = traffic_of(row, blocks, resident, in_shared, steps, ints)
     traffic += floats[EPILOGUE_BYTES]
     unique = max(unique + floats[EPILOGUE_BYTES], floats[BYTES])
     latency = (floats[DRAM_LATENCY] if unique > 0.5 * ints[L2_BYTES] else floats[L2_LATENCY]) * clock
     busy = max(fma, max(issue, shared))
     burst = min(blocks, units * resident) / floats[L2_BW] * clock
-    alone, fill, drain = _block(row, max(chain, busy), latency, arriving * burst, ints, floats)
+    alone, fill, drain = _block(row, max(chain, busy), latency, waits, arriving * burst, ints, floats)
     drain += tile_bytes_out(row, ints) * burst
-    cycles, ideal, uneven = _waves(blocks, units, resident, steps, busy, alone, fill + drain)
-    if row[PERSISTENT] == 1:  # the next tile's loads run through the end of the last
-        cycles -= fill * max(0, math.ceil(blocks / (units * resident)) - 1)
+    ramp = drain if row[PERSISTENT] == 1 else fill + drain  # the next tile's loads run through the end of the last
+    cycles, ideal, uneven = _waves(blocks, units, resident, steps, busy, alone, ramp)
+    cycles += fill + drain
     flying = min(blocks, units * resident) * in_flight
     cache = traffic / min(floats[L2_BW], max(flying / floats[L2_LATENCY], 1.0)) * floats[COEFFICIENT + CACHE_TERM]
-    dram = unique / min(floats[DRAM_BW], max(flying / floats[DRAM_LATENCY], 1.0)) * floats[COEFFICIENT + DRAM]
+    moved = share_of_dram(unique, ints) * unique
+    dram = moved / min(floats[DRAM_BW], max(flying / floats[DRAM_LATENCY], 1.0)) * floats[COEFFICIENT + DRAM]
     launch = floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM]
     launch += second_kernel(row, ints, floats) + _layout_kernel(row, ints, floats)
     terms[ARITHMETIC] = blocks * fma * steps / units / clock
@@ -101,8 +112,20 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     terms[TAIL] = uneven / clock
     terms[EXPOSED] = max(0.0, max(0.0, cycles / clock - ideal / clock) - uneven / clock)
     terms[CACHE_TERM], terms[DRAM], terms[LAUNCH_TERM] = cache, dram, launch
-    inside, outside = cycles / clock, max(dram, cache)
+    inside, outside = cycles / clock, max(max(dram, cache), begun_blocks(row, blocks, units * resident) * DISPATCH / clock)
     return max(inside, outside) + OVERLAP / power_value(row[STAGES]) * min(inside, outside) + launch
+
+
+@lean
+def begun_blocks(row, blocks, places):  # noqa: ANN001, ANN201
+    """Blocks that the device begins, which has so many places for them: those of a persistent kernel stay."""
+    return min(blocks, places) if row[PERSISTENT] == 1 else blocks
+
+
+@lean
+def share_of_dram(unique, ints):  # noqa: ANN001, ANN201
+    """Share of so many bytes that L2 does not keep from one run to the next: none up to a quarter of it, all from three on."""
+    return min(1.0, max(0.0, 2.0 * unique / ints[L2_BYTES] - 0.5))
 
 
 @lean
@@ -112,16 +135,20 @@ def tile_bytes_out(row, ints):  # noqa: ANN001, ANN201
 
 
 @lean
-def _block(row, work, latency, arrival, ints, floats):  # noqa: ANN001, ANN201
+def _block(row, work, latency, waits, arrival, ints, floats):  # noqa: ANN001, ANN201
     """Cycles of a block alone: (a step, its first loads, its last stores); a step's own work takes it `work` cycles.
 
     The first step's tiles arrive at all blocks of a wave at once, which takes `arrival` cycles. Loads take the latency of
     memory; with more stages they were sent off so many steps before. Fragments that are not loaded ahead wait for shared
     memory at every step.
     """
-    near = floats[SHARED_LATENCY] * floats[CLOCK]
+    clock = floats[CLOCK]
+    near = floats[SHARED_LATENCY] * clock
     wait = (latency + 3 * near) * floats[COEFFICIENT + EXPOSED]
-    step = work + max(0.0, wait - row[STAGES] * work)
+    step = work + waits * latency
+    if row[TENSOR_CORE] > 0 or is_anything_staged(ints):
+        ahead = min(wait, floats[L2_LATENCY] * clock + 3 * near) if waits > 0.0 else wait
+        step += max(0.0, ahead - row[STAGES] * work)
     if row[STAGES] > 0 and row[TENSOR_CORE] < 2:
         step += BARRIER
     if row[REGISTER_BUFFER] == 0 and row[STAGES] > 0 and row[TENSOR_CORE] < 2:
@@ -156,13 +183,14 @@ def _layout_kernel(row, ints, floats):  # noqa: ANN001, ANN201
 def _waves(blocks, units, resident, steps, busy, alone, ramp):  # noqa: ANN001, ANN201
     """Cycles of all blocks on the multiprocessors, (in waves, were they spread evenly, lost to an uneven last wave).
 
-    A step takes a block `busy` cycles beside others and `alone` by itself; a wave starts with `ramp` cycles.
+    A step takes a block `busy` cycles beside others and `alone` by itself, where it begins and ends with `ramp` cycles: others
+    work meanwhile.
     """
     full = blocks // (units * resident)
     rest = blocks - full * units * resident
     last = (rest + units - 1) // units
-    wave = max(resident * busy, alone) * steps
-    tail = max(last * busy, alone) * steps if last > 0 else 0.0
+    wave = max(resident * busy * steps, alone * steps + ramp)
+    tail = max(last * busy * steps, alone * steps + ramp) if last > 0 else 0.0
     ideal = blocks * busy * steps / units
-    cycles = full * (wave + ramp) + (tail + ramp if last > 0 else 0.0)
+    cycles = full * wave + tail
     return cycles, ideal, max(0.0, busy * steps * (full * resident + last) - ideal)

@@ -6,8 +6,9 @@ import math
 
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs.lanes import warp_rows
+from gensor_gym.graph.knobs.vector import copy_width
 from gensor_gym.graph.resources import staged_row
-from gensor_gym.graph.tables.geometry import fragment
+from gensor_gym.graph.tables.geometry import box_length, fragment
 from gensor_gym.graph.tables.layout import (
     CONVOLUTION,
     LANE_MAP,
@@ -20,7 +21,7 @@ from gensor_gym.graph.tables.layout import (
     VTHREAD,
     WARP_TILE,
 )
-from gensor_gym.graph.tables.tables import COEF, EXTENT, FIRST_SPATIAL, NUM_DIMS, SHARED_INNER, STAGED, STRIDE
+from gensor_gym.graph.tables.tables import COEF, EXTENT, FIRST_SPATIAL, NUM_DIMS, SHARED_INNER, STAGED, STRIDE, WINDOW
 
 
 @lean
@@ -39,6 +40,15 @@ def lanes_to_place(row):  # noqa: ANN001, ANN201
 
 
 @lean
+def place(row, axis, left):  # noqa: ANN001, ANN201
+    """(`placed_along`, what is left for the axes outside)."""
+    threads = threads_along(row, axis)
+    if threads == 1 or (left <= 1 and row[WARP_TILE] == 0):
+        return 1, left if threads == 1 else 0
+    return placed_along(row, axis, left), left // threads
+
+
+@lean
 def placed_along(row, axis, left):  # noqa: ANN001, ANN201
     """`lanes_along`, with `left` lanes that axes inside this one have no place for."""
     rows = warp_rows(row[WARP_TILE])
@@ -50,7 +60,8 @@ def placed_along(row, axis, left):  # noqa: ANN001, ANN201
 @lean
 def threads_along(row, axis):  # noqa: ANN001, ANN201
     """Register tiles of a block tile along an axis."""
-    return max(1, row[TILE + MAX_AXES + axis] // row[TILE + axis])
+    inner, outer = row[TILE + axis], row[TILE + MAX_AXES + axis]
+    return 1 if inner == outer else outer if inner == 1 else max(1, outer // inner)
 
 
 @lean
@@ -74,12 +85,20 @@ def run_axis(row, tensor, ints):  # noqa: ANN001, ANN201
 def contiguous_run(row, tensor, ints):  # noqa: ANN001, ANN201
     """Elements next to each other that one thread reads of a tensor: the inner tile along its `run_axis`."""
     axis = run_axis(row, tensor, ints)
-    return row[TILE + axis] // row[VTHREAD + axis] if axis >= 0 else 1
+    return inner_tile(row, axis) if axis >= 0 else 1
+
+
+@lean
+def inner_tile(row, axis):  # noqa: ANN001, ANN201
+    """Neighbouring elements along an axis that one thread holds: most programs have no virtual threads to divide by."""
+    return row[TILE + axis] if row[VTHREAD + axis] == 1 else row[TILE + axis] // row[VTHREAD + axis]
 
 
 @lean
 def word_run(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements of one load of a thread: the largest power of two within its run, at most 4."""
+    """Elements of one load of a thread: the largest power of two in its run, at most 4; of a window, whose rows shift, 1."""
+    if ints[WINDOW + tensor] == 1 and row[CONVOLUTION] != 3:
+        return 1
     run = contiguous_run(row, tensor, ints)
     return 4 if run % 4 == 0 else 2 if run % 2 == 0 else 1
 
@@ -100,6 +119,36 @@ def neighbours_share(row, tensor, ints):  # noqa: ANN001, ANN201
 
 
 @lean
+def padding(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Elements between rows of a staged tile: 4 where it is copied or read by several at a time, else 1 (shared_layout=1)."""
+    if row[SHARED_LAYOUT] != 1:
+        return 0
+    return 4 if copy_width(row, tensor, ints) > 1 or contiguous_run(row, tensor, ints) % 2 == 0 else 1
+
+
+@lean
+def store_conflicts(row, tensor, width, ints):  # noqa: ANN001, ANN201
+    """Wavefronts of a warp's store, element by element, into rows that stand across the tensor's own.
+
+    Lanes follow the tensor: those along its dimensions inside the row's store one pitch apart, the others side by side.
+    """
+    if row[SHARED_LAYOUT] == 2:
+        return 1.0
+    apart = width * (staged_row(row, tensor, ints) + padding(row, tensor, ints))
+    apart = min(apart & -apart, 32)  # the greatest common divisor with 32 banks
+    if apart == 1:
+        return 1.0
+    lanes = 1
+    for d in range(ints[SHARED_INNER + tensor] + 1, ints[NUM_DIMS + tensor]):
+        lanes *= box_length(row, tensor, d, 1, ints)
+    if lanes <= width:
+        return 1.0
+    along = min(32.0, lanes / width)
+    beside = 32.0 / along  # lanes side by side in one row, and the banks of each of so many rows that fall apart
+    return 32.0 / ((min(along, 32.0 / apart) - 1.0) * min(apart * 1.0, beside) + beside)
+
+
+@lean
 def shared_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
     """Wavefronts of 128 bytes for one warp to load one thread fragment of a staged tensor from shared memory.
 
@@ -110,15 +159,14 @@ def shared_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
     run = word_run(row, tensor, ints)
     loads = math.ceil(fragment(row, tensor, ints) / run)
     distinct, stride_words = 1, 1
-    pitch = staged_row(row, tensor, ints) + (4 if row[SHARED_LAYOUT] == 1 else 0)
+    pitch = staged_row(row, tensor, ints) + padding(row, tensor, ints)
     last = COEF + (tensor * MAX_DIMS + ints[SHARED_INNER + tensor]) * MAX_AXES
     left = lanes_to_place(row)
     for axis in range(SPATIAL_SLOTS - 1, ints[FIRST_SPATIAL] - 1, -1):
-        lanes = placed_along(row, axis, left)
-        left //= threads_along(row, axis)
+        lanes, left = place(row, axis, left)
         if lanes > 1 and ints[STRIDE + tensor * MAX_AXES + axis] != 0:
             if distinct == 1:
-                inner = row[TILE + axis] // row[VTHREAD + axis]
+                inner = inner_tile(row, axis)
                 step = 1 if row[CONVOLUTION] == 3 else ints[last + axis]
                 stride_words = inner * (step if step > 0 else pitch)
             distinct *= lanes
@@ -129,4 +177,4 @@ def shared_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
     if row[SHARED_LAYOUT] == 2:
         conflict = 1.0
     phases = run / 2.0 if neighbours_share(row, tensor, ints) else run * 1.0
-    return loads * max(max(1.0, min(phases, words / 8.0)), max(1.0, words / 32.0) * min(conflict, 32.0))
+    return loads * max(max(1.0, phases), max(1.0, words / 32.0) * min(conflict, 32.0))

@@ -9,21 +9,39 @@ from __future__ import annotations
 
 import math
 
-from gensor_gym.cost.gpu.lanes import shared_wavefronts, word_run
+from gensor_gym.cost.gpu.direct import direct_loads, store_lines
+from gensor_gym.cost.gpu.lanes import shared_wavefronts, store_conflicts, word_run
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs.vector import copy_width
 from gensor_gym.graph.resources import staged_elements, threads_of
-from gensor_gym.graph.tables.geometry import box_width, fragment, power_value, reduce_product, spatial_product
+from gensor_gym.graph.tables.geometry import box_length, fragment, power_value, reduce_product, spatial_product
 from gensor_gym.graph.tables.layout import (
     CONVOLUTION,
     MAX_AXES,
+    MAX_DIMS,
     REDUCE_THREADS,
     REGISTER_BUFFER,
     SHARED_LAYOUT,
     SPATIAL_SLOTS,
+    STAGES,
+    TILE,
     UNROLL,
 )
-from gensor_gym.graph.tables.tables import ITEM, LANES, NUM_DIMS, NUM_READS, PADDED, SHARED_INNER, STAGED, STRIDE
+from gensor_gym.graph.tables.tables import (
+    ASYNC,
+    ITEM,
+    LANES,
+    NUM_DIMS,
+    NUM_READS,
+    PADDED,
+    PAIR_WIDTH,
+    PAIRS,
+    SHARED_INNER,
+    STAGED,
+    STRIDE,
+    VIEW,
+    WINDOW,
+)
 
 SCHEDULERS = 4
 FMA_LATENCY = 4.0
@@ -34,6 +52,13 @@ STEP = 20.0
 """Instructions of a step beside its arithmetic, loads and copies: barriers, pointers, branch."""
 COPY = 5.0
 """Instructions of a copy to shared memory beside its stores: load, address, guard."""
+MASK_BITS = 32
+"""Copies of a thread that one register tells to be inside at most (`codegen.cuda.simt.copies`)."""
+UNMASKED = 30.0
+"""Instructions of a guarded copy beyond `MASK_BITS`, whose place is taken apart and compared anew at every step."""
+GUARDED_WAIT = 0.5
+"""Waits for memory of a guarded copy through registers, which is loaded under a branch: the next is sent off when it is there,
+but half of them hit L1. Chosen on the recorded poolings and convolutions (train)."""
 GATHER = 4.0
 """Instructions for one element of an implicit matrix product: offset from a table, address, guard, copy."""
 STALL = 0.39
@@ -60,7 +85,7 @@ def is_window(tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
-    """(instructions of a thread, wavefronts of a block) to copy a staged tile into shared memory.
+    """(instructions of a thread, wavefronts of a block, waits one after the other) to copy a staged tile into shared memory.
 
     Rows that stand across the tensor's own (A of a product) are stored element by element; lanes that follow its rows then
     meet in one bank, unless rows are padded or swizzled.
@@ -68,40 +93,102 @@ def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
     count = staged_elements(row, tensor, ints)
     item = ints[ITEM + tensor]
     if row[CONVOLUTION] == 3 and is_window(tensor, ints):
-        return math.ceil(count / threads) * GATHER, count * item / 128.0
+        trips = math.ceil(count / threads)
+        return trips * GATHER, count * item / 128.0, waits_of(row, tensor, trips, ints)
     width = copy_width(row, tensor, ints)
     across = ints[SHARED_INNER + tensor] != ints[NUM_DIMS + tensor] - 1
     stores = width if across else 1
     each = COPY + stores + 4.0 * ints[PADDED + tensor]
-    conflict = 1.0
-    if across and row[SHARED_LAYOUT] == 0:
-        conflict = min(8.0, max(1.0, box_width(row, tensor, 1, ints) / width))
-    return math.ceil(count / (threads * width)) * each, count * item / 128.0 * conflict
+    together = 1 if row[STAGES] > 0 and ints[ASYNC] == 1 else width  # copies of the hardware are then single elements
+    conflict = store_conflicts(row, tensor, together, ints) if across else 1.0
+    trips = math.ceil(count / (threads * width))
+    if ints[PADDED + tensor] == 1 and trips > MASK_BITS:
+        each += UNMASKED
+    waves = count * item / 128.0 * conflict + row_lines(row, tensor, ints)
+    return trips * each, waves, waits_of(row, tensor, trips, ints)
 
 
 @lean
-def simt_step(row, resident, ints):  # noqa: ANN001, ANN201
+def row_lines(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Look-ups in L1 to load a staged box: one for each line of its rows, several of which share a line where they are near."""
+    last, item = ints[NUM_DIMS + tensor] - 1, ints[ITEM + tensor]
+    rows = 1
+    for d in range(last):
+        rows *= box_length(row, tensor, d, 1, ints)
+    near = min(1.0, ints[VIEW + tensor * MAX_DIMS + last] * item / 128.0)
+    return rows * near * math.ceil(box_length(row, tensor, last, 1, ints) * item / 128.0)
+
+
+@lean
+def waits_of(row, tensor, trips, ints):  # noqa: ANN001, ANN201
+    """Times that a thread waits for memory to copy a tile through registers: for every guarded load, else for eight at a time."""
+    if row[STAGES] > 0:
+        return 0.0
+    return trips * (GUARDED_WAIT if ints[PADDED + tensor] == 1 else 0.125)
+
+
+@lean
+def window_share(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Elements of a staged window that a thread loads, over those that it uses: neighbouring points of the unrolled loop share.
+
+    Knob unroll is spent on the innermost loops first.
+    """
+    if ints[WINDOW + tensor] == 0 or row[REDUCE_THREADS] > 0:
+        return 1.0
+    inner, left = unrolled_along(row, SPATIAL_SLOTS + 2, power_value(row[UNROLL]))
+    middle, left = unrolled_along(row, SPATIAL_SLOTS + 1, left)
+    outer, _ = unrolled_along(row, SPATIAL_SLOTS, left)
+    loaded, used = 1.0, fragment(row, tensor, ints) * 1.0
+    for d in range(ints[NUM_DIMS + tensor]):
+        reach, at = 1, PAIRS + (tensor * MAX_DIMS + d) * PAIR_WIDTH
+        for pair in range(at + 1, at + 1 + 2 * ints[at], 2):
+            axis = ints[pair]
+            size = row[TILE + axis]
+            if axis >= SPATIAL_SLOTS:
+                size = outer if axis == SPATIAL_SLOTS else middle if axis == SPATIAL_SLOTS + 1 else inner
+                used *= size
+            reach += ints[pair + 1] * (size - 1)
+        loaded *= reach
+    return min(1.0, loaded / used)
+
+
+@lean
+def unrolled_along(row, axis, budget):  # noqa: ANN001, ANN201
+    """(points of the unrolled loop along a reduce axis, what is left of knob unroll), of which `budget` is left before."""
+    inner, outer = row[TILE + axis], row[TILE + MAX_AXES + axis]
+    if budget == 1 or inner == outer:
+        return inner, budget
+    chunks = outer // inner
+    return inner * min(budget, chunks), max(1, budget // chunks)
+
+
+@lean
+def simt_step(row, resident, steps, ints):  # noqa: ANN001, ANN201
     """Cycles one block needs for one step on CUDA cores: (FMA pipes, issue slots, shared wavefronts, alone)."""
     threads = threads_of(row, ints)
     warps = (threads + 31) // 32
     points = math.ceil(reduce_product(row, 1, ints) / power_value(row[REDUCE_THREADS]))
     tile = spatial_product(row, 0, ints)
     maths = tile * points * 1.0
-    others, waves = STEP, 0.0
+    others, waves, waits = STEP, store_lines(row, ints) * warps / steps, 0.0
     for t in range(ints[NUM_READS]):
         part, staged = fragment(row, t, ints), ints[STAGED + t] == 1
         loads = math.ceil(part / word_run(row, t, ints)) * 1.0
         if staged:
-            instructions, stored = copies(row, t, threads, ints)
-            others += instructions
-            waves += shared_wavefronts(row, t, ints) * points * warps + stored
-            loads *= 1.25 if row[SHARED_LAYOUT] == 2 else 1.0
-        elif ints[PADDED + t] == 1:
-            loads *= 3.0
+            share = window_share(row, t, ints)
+            instructions, stored, copied = copies(row, t, threads, ints)
+            others, waits = others + instructions, waits + copied
+            waves += shared_wavefronts(row, t, ints) * points * share * warps + stored
+            loads *= share * (1.25 if row[SHARED_LAYOUT] == 2 else 1.0)
+        else:
+            lines, batches = direct_loads(row, t, ints)
+            waves, waits = waves + lines * warps, waits + batches
+            if ints[PADDED + t] == 1:
+                loads *= 3.0
         others += points * (loads + (part if ints[ITEM + t] == 2 else 0))
     turns = math.ceil(points / (reduce_product(row, 0, ints) * power_value(row[UNROLL])))
     others += LOOP * turns if turns > 1 else 0.0
     fma = maths * warps * 32.0 / ints[LANES]
     issue = (maths + others) * warps / SCHEDULERS * stalls(warps * resident, row[REGISTER_BUFFER])
     independent = min(1.0, warps / SCHEDULERS * tile / FMA_LATENCY)
-    return fma, issue, waves, max(fma, issue) / max(independent, 1e-3)
+    return fma, issue, waves, max(fma, issue) / max(independent, 1e-3), waits

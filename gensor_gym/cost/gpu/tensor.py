@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
+from gensor_gym.cost.gpu.matrix_copies import matrix_copies
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.resources import staged_elements, staged_row
+from gensor_gym.graph.resources import staged_row
 from gensor_gym.graph.tables.geometry import (
     columns_of,
     fragment,
@@ -32,8 +33,8 @@ from gensor_gym.graph.tables.tables import (
 SCHEDULERS = 4
 MMA_LATENCY = 33.0
 """Cycles of a dependent mma.sync m16n8k16 (arXiv 2402.13499: about 32 on Hopper and Ampere, recalled)."""
-LOOP, STEP, COPY = 30.0, 20.0, 6.0
-"""Instructions of a turn of the loop, of a step, of a copy of 16 bytes: as counted on CUDA cores (`cost/gpu/simt.py`)."""
+LOOP, STEP = 30.0, 20.0
+"""Instructions of a turn of the loop and of a step: as counted on CUDA cores (`cost/gpu/simt.py`)."""
 
 
 @lean
@@ -43,10 +44,10 @@ def tensor_step(row, ints, floats):  # noqa: ANN001, ANN201
     rate = floats[MMA_PEAK] if row[TENSOR_CORE] == 1 else floats[WGMMA_PEAK]
     pipes = points / (rate / ints[UNITS] / floats[CLOCK])
     if row[TENSOR_CORE] == 1:
-        issue, waves, alone = _mma(row, pipes, ints)
-        return pipes, issue, waves, alone
+        issue, waves, alone, waits = _mma(row, pipes, ints)
+        return pipes, issue, waves, alone, waits
     pipes /= narrow_share(columns_of(row, ints))
-    return pipes, STEP, _wgmma_wavefronts(row, ints), pipes
+    return pipes, STEP, _wgmma_wavefronts(row, ints), pipes, 0.0
 
 
 @lean
@@ -68,22 +69,21 @@ def _mma(row, pipes, ints):  # noqa: ANN001, ANN201
     warps = workers_of(row, ints)
     turns = math.ceil(reduce_product(row, 1, ints) / ints[INSTRUCTION_K])
     parts = spatial_product(row, 0, ints) / 128.0 * ints[PRODUCTS]
-    loads, waves, others = 0.0, 0.0, STEP
+    loads, waves, waits, others = 0.0, 0.0, 0.0, STEP
     for t in range(ints[NUM_READS]):
         item = ints[ITEM + t]
         held = fragment(row, t, ints) * ints[INSTRUCTION_K] * item
         conflict = min(8.0, max(1.0, staged_row(row, t, ints) * item / 16.0)) if row[SHARED_LAYOUT] == 0 else 1.0
         loads += held / 512.0 * (16.0 if item == 1 and t == ints[MATRIX_B] else 4.0 if item == 4 else 1.0)
         waves += held / 128.0 * conflict * turns * warps
-        tile = staged_elements(row, t, ints) * item
-        waves += tile / 128.0
-        others += math.ceil(tile / (warps * 32 * 16.0)) * COPY
+        instructions, stored, copied = matrix_copies(row, t, warps, ints)
+        others, waves, waits = others + instructions, waves + stored, waits + copied
     rounds = math.ceil(turns * ints[INSTRUCTION_K] / (reduce_product(row, 0, ints) * power_value(row[UNROLL])))
     others += LOOP * rounds if rounds > 1 else 0.0
     issue = (turns * (parts + loads) + others) * warps / SCHEDULERS
     each = pipes / (turns * parts * warps) * SCHEDULERS
     busy = min(1.0, warps / SCHEDULERS) * min(1.0, parts * max(1.0, warps / SCHEDULERS) * each / MMA_LATENCY)
-    return issue, waves, pipes / max(busy, 1e-3)
+    return issue, waves, pipes / max(busy, 1e-3), waits
 
 
 @lean

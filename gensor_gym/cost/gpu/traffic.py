@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from gensor_gym.cost.gpu.lanes import contiguous_run, lanes_along
+from gensor_gym.cost.gpu.direct import direct_flying, direct_waste, l1_room
+from gensor_gym.cost.gpu.lanes import contiguous_run, inner_tile, lanes_along
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs.vector import copy_width
 from gensor_gym.graph.resources import panel_bytes_of, threads_of
@@ -30,7 +31,6 @@ from gensor_gym.graph.tables.layout import (
     TENSOR_CORE,
     TILE,
     VECTOR,
-    VTHREAD,
 )
 from gensor_gym.graph.tables.tables import (
     COLUMNS_FROM,
@@ -56,6 +56,11 @@ from gensor_gym.graph.tables.tables import (
 SECTOR = 32
 """Bytes of the smallest global-memory transfer."""
 
+COMBINED = 2.0
+"""Tensor-map loads of B that one answer of L2 serves, whether or not their blocks are a cluster. Chosen on products of 4096 in
+bfloat16 (validation): clusters of two are no faster than blocks alone, and 128 x 256 tiles ran faster than all their bytes at
+the bandwidth of L2 would."""
+
 
 @lean
 def sectors(width, item, aligned):  # noqa: ANN001, ANN201
@@ -73,7 +78,7 @@ def warp_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
         fast = min(32, power_value(row[REDUCE_THREADS]))
     else:
         axis = SPATIAL_SLOTS - 1
-        stride = ints[STRIDE + tensor * MAX_AXES + axis] * (row[TILE + axis] // row[VTHREAD + axis])
+        stride = ints[STRIDE + tensor * MAX_AXES + axis] * inner_tile(row, axis)
         fast = lanes_along(row, axis, ints)
     item = ints[ITEM + tensor]
     run = max(1, contiguous_run(row, tensor, ints))
@@ -86,23 +91,23 @@ def warp_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
 
 
 @lean
-def block_bytes(row, tensor, ints):  # noqa: ANN001, ANN201
+def block_bytes(row, tensor, room, ints):  # noqa: ANN001, ANN201
     """Bytes that one block asks of L2 for one reduction step of a read, sector by sector.
 
-    Blocks of a cluster read the tile of B once for all of them. Elements that a window takes twice come from L1. Operands
+    Of B by wgmma a share (`COMBINED`). Elements that a window takes twice come from L1. Operands
     that were laid out for wgmma are read as they come to shared memory, in rows of 128 bytes; so are neighbouring pixels of
     an image that is not, and those that a panel has beyond a consumer's columns.
     """
     if row[TENSOR_CORE] == 2 and (ints[COLUMNS_FROM] < ints[MATRIX_N] or ints[TRANSPOSED] == 1):
-        share = power_value(row[CLUSTER]) if tensor == ints[MATRIX_B] else 1
+        share = COMBINED if tensor == ints[MATRIX_B] else 1.0
         if ints[LAID_OUT] + ints[TRANSPOSED] == 0 and tensor == ints[MATRIX_B]:
             return panel_bytes_of(row, ints) / share
         return matrix_elements(row, tensor, 1, ints) * ints[ITEM + tensor] / share
     if ints[STAGED + tensor] == 1 or row[TENSOR_CORE] > 0:
         width = box_width(row, tensor, 1, ints)
         box = footprint(row, tensor, 1, ints) * 1.0
-        if tensor == ints[MATRIX_B]:
-            box /= power_value(row[CLUSTER])
+        if row[TENSOR_CORE] == 2 and tensor == ints[MATRIX_B]:
+            box /= COMBINED
         full = ints[VIEW + tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1]
         whole_rows = width >= full
         per_row = (
@@ -110,8 +115,12 @@ def block_bytes(row, tensor, ints):  # noqa: ANN001, ANN201
             if whole_rows
             else sectors(width, ints[ITEM + tensor], ints[PADDED + tensor] == 0)
         )
+        item = ints[ITEM + tensor]
+        if row[TENSOR_CORE] < 2 and per_row > width * item:  # what a row's sectors hold beside it, a later step may find in L1
+            per_row += (width * item - per_row) * min(1.0, room / (box / width * per_row))
         return box / width * per_row
-    return footprint(row, tensor, 1, ints) * warp_sectors(row, tensor, ints)
+    each = direct_waste(row, tensor, room, warp_sectors(row, tensor, ints), ints)
+    return footprint(row, tensor, 1, ints) * each
 
 
 @lean
@@ -155,12 +164,13 @@ def grid_blocks(row, ints):  # noqa: ANN001, ANN201
 
 
 @lean
-def traffic_of(row, blocks, resident, steps, ints):  # noqa: ANN001, ANN201
+def traffic_of(row, blocks, resident, shared, steps, ints):  # noqa: ANN001, ANN201
     """(bytes asked of L2, bytes that must come from DRAM, bytes in flight per block, bytes of a block's step)."""
     traffic, unique, in_flight, arriving = 0.0, 0.0, 0.0, 0.0
+    room = l1_room(resident, shared, ints)
     waves = math.ceil(blocks / (ints[UNITS] * resident))
     for t in range(ints[NUM_READS]):
-        per_step = block_bytes(row, t, ints)
+        per_step = block_bytes(row, t, room, ints)
         arriving += per_step
         asked = per_step * steps * blocks
         traffic += asked
@@ -187,10 +197,9 @@ def flying_bytes(row, tensor, per_step, ints):  # noqa: ANN001, ANN201
     staged = ints[STAGED + tensor] == 1 or row[TENSOR_CORE] > 0
     if staged and row[STAGES] > 0:
         return per_step * row[STAGES]
-    if row[TENSOR_CORE] > 0:
-        run = power_value(row[VECTOR])
-    else:
-        run = copy_width(row, tensor, ints) if staged else max(1, min(4, contiguous_run(row, tensor, ints)))
+    if not staged:
+        return threads_of(row, ints) * direct_flying(row, tensor, ints)
+    run = power_value(row[VECTOR]) if row[TENSOR_CORE] > 0 else copy_width(row, tensor, ints)
     return min(per_step, issued_bytes(row, tensor, run, ints))
 
 

@@ -22,8 +22,10 @@ from gensor_gym.graph.structure import (
     is_window_row,
     load_width,
     matrix_axes,
+    matrix_copy_width,
     needs_copy,
     shared_inner,
+    shifting_axis,
     tensor_core_choices,
     vector_axis,
     wgmma_columns,
@@ -42,6 +44,7 @@ from gensor_gym.graph.tables.tables import (
     COLUMNS_FROM,
     CONSTANT,
     COPIED,
+    COPY_WIDTH,
     DRAM_BW,
     DRAM_LATENCY,
     END_REDUCE,
@@ -83,6 +86,7 @@ from gensor_gym.graph.tables.tables import (
     SHARED_BLOCK,
     SHARED_INNER,
     SHARED_LATENCY,
+    SHIFTING,
     SIZE_START,
     STAGED,
     STRIDE,
@@ -190,6 +194,10 @@ def _fill_matrix(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
     ints[TRANSPOSED] = is_transposed(op)
     ints[COLUMN_STEP] = column_step(op)
     ints[PRODUCTS] = 3 if op.dtype == "tf32x3" else 1
+    for read, inner in ((roles.a, roles.k), (roles.b, roles.n)):
+        ints[COPY_WIDTH + read] = matrix_copy_width(op, read, inner)
+        shifting = shifting_axis(op, read, inner)
+        ints[SHIFTING + read] = slot_of(shifting, len(op.spatial)) if shifting >= 0 else 0
 
 
 def _fill_access(ints: np.ndarray, t: int, access: Access, slots: list[int], extents: tuple[int, ...]) -> None:

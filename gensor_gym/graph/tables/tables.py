@@ -54,7 +54,9 @@ WINDOW = LOAD_WIDTH + MAX_TENSORS  # [T] whether several axes longer than 1 move
 WHOLE_BOX = WINDOW + MAX_TENSORS  # [T] elements that the whole operator reads of a tensor, padding included
 WHOLE_ROW = WHOLE_BOX + MAX_TENSORS  # [T] length of that box along the tensor's innermost dimension
 FROZEN_READ = WHOLE_ROW + MAX_TENSORS  # [T] 1 where what packs a read does so once for all calls
-FREE_KNOBS = FROZEN_READ + MAX_TENSORS  # how many knobs have several usable values, then which they are [K]
+COPY_WIDTH = FROZEN_READ + MAX_TENSORS  # [T] elements of the widest copy of an operand by mma.sync; 0 where there is none
+SHIFTING = COPY_WIDTH + MAX_TENSORS  # [T] slot of the axis that shifts its rows so that copies are put together, 0 for none
+FREE_KNOBS = SHIFTING + MAX_TENSORS  # how many knobs have several usable values, then which they are [K]
 ALLOWED = FREE_KNOBS + 1 + NUM_KNOBS  # [N] actions of the space, up to the end
 
 # floats: rates of the hardware and volumes of the operator

@@ -1,0 +1,144 @@
+"""Reads that go straight from global memory to registers: what L1 keeps, lines of a warp's load, loads under way. Compiled.
+
+A thread that walks along a row of its own touches a line of its own with every load. The sector that one load opens
+serves the next ones as long as L1 keeps it, so L2 is asked for every byte about once; what it costs is a look-up in L1
+for each line of a load, and a wait for each batch of loads that the unrolled loop sends off together.
+"""
+
+from __future__ import annotations
+
+import math
+
+from gensor_gym.cost.gpu.lanes import contiguous_run, inner_tile, lanes_to_place, place
+from gensor_gym.graph.compiled import lean
+from gensor_gym.graph.knobs.vector import widest_copy
+from gensor_gym.graph.tables.geometry import box_width, footprint, fragment, power_value, reduce_product, spatial_product
+from gensor_gym.graph.tables.layout import MAX_AXES, MAX_DIMS, REDUCE_THREADS, SPATIAL_SLOTS, TILE, UNROLL, VECTOR
+from gensor_gym.graph.tables.tables import COEF, END_REDUCE, FIRST_SPATIAL, ITEM, NUM_DIMS, NUM_READS, SHARED_UNIT, STAGED, STRIDE
+
+LINE = 128
+"""Bytes of a line of L1: one look-up a cycle."""
+SECTOR = 32
+"""Bytes of the smallest global-memory transfer."""
+LEAST_L1 = 28 * 1024
+"""Bytes of L1 beyond the largest shared memory of a multiprocessor: 256 KB are shared out, 228 KB at most to shared memory."""
+UNDER_WAY = 32
+"""Words of a thread's loads under way at most: registers hold no more beside accumulators."""
+COMPILER_UNROLLS = 16
+"""Turns of a loop that the compiler unrolls of its own accord, chosen on the recorded row sums (train)."""
+HIT = 0.13
+"""Latency of L1 over that of L2: 33 of 263 cycles (arXiv 2402.13499)."""
+
+
+@lean
+def l1_room(resident, shared, ints):  # noqa: ANN001, ANN201
+    """Bytes of L1 for each resident block, what their shared memory takes left out."""
+    return max(0.0, (ints[SHARED_UNIT] + LEAST_L1) / resident - shared)
+
+
+@lean
+def reduced_axis(tensor, ints):  # noqa: ANN001, ANN201
+    """The reduce axis along which a tensor is contiguous, -1 where there is none."""
+    at = COEF + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * MAX_AXES
+    for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
+        if ints[at + axis] == 1:
+            return axis
+    return -1
+
+
+@lean
+def load_words(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Elements of one load of a thread: along its row of the reduction, or along the neighbours that it holds."""
+    axis = reduced_axis(tensor, ints)
+    run = row[TILE + axis] if axis >= 0 else contiguous_run(row, tensor, ints)
+    width = widest_copy(row, tensor, ints)
+    while run & (width - 1) != 0:  # a power of two
+        width >>= 1
+    return width
+
+
+@lean
+def step_points(row, ints):  # noqa: ANN001, ANN201
+    """Points of the reduction that a thread takes in one step."""
+    return math.ceil(reduce_product(row, 1, ints) / power_value(row[REDUCE_THREADS]))
+
+
+@lean
+def batch_points(row, ints):  # noqa: ANN001, ANN201
+    """Points of the reduction whose loads a thread sends off together: those of the unrolled loop.
+
+    Where that is the whole step and no barrier ends it, the compiler unrolls the loop over steps of its own accord.
+    """
+    points = step_points(row, ints)
+    batch = min(points, reduce_product(row, 0, ints) * power_value(row[UNROLL]))
+    return batch * COMPILER_UNROLLS if batch == points and not is_anything_staged(ints) else batch
+
+
+@lean
+def is_anything_staged(ints):  # noqa: ANN001, ANN201
+    """Whether some read goes through shared memory, so that barriers end every step."""
+    for t in range(ints[NUM_READS]):
+        if ints[STAGED + t] == 1:
+            return True
+    return False
+
+
+@lean
+def lines_of(row, tensor, words, ints):  # noqa: ANN001, ANN201
+    """Lines of L1 that one load or store of `words` elements a thread touches in a warp, and at least one for every 128 bytes."""
+    item, lines = ints[ITEM + tensor], 1
+    left, reach = lanes_to_place(row), words * item
+    shared = min(32, power_value(row[REDUCE_THREADS]))
+    axis = reduced_axis(tensor, ints)
+    if row[REDUCE_THREADS] > 0 and axis >= 0:
+        reach = shared * row[TILE + axis] * item
+        lines = min(shared, max(1, reach // LINE))
+    for axis in range(SPATIAL_SLOTS - 1, ints[FIRST_SPATIAL] - 1, -1):
+        lanes, left = place(row, axis, left)
+        if lanes > 1 and ints[STRIDE + tensor * MAX_AXES + axis] != 0:
+            step = ints[STRIDE + tensor * MAX_AXES + axis] * item
+            if axis == SPATIAL_SLOTS - 1:  # further out lanes are rows apart, whatever each holds
+                step *= inner_tile(row, axis)
+            lines *= min(lanes, max(1, (step * (lanes - 1) + reach) // LINE))
+    return lines
+
+
+@lean
+def store_lines(row, ints):  # noqa: ANN001, ANN201
+    """Cycles of L1 in which a warp stores its tiles of the output: its lines, store by store."""
+    out, words = ints[NUM_READS], power_value(row[VECTOR])
+    run = contiguous_run(row, out, ints)
+    while run & (words - 1) != 0:  # a power of two
+        words >>= 1
+    return spatial_product(row, 0, ints) / words * lines_of(row, out, words, ints)
+
+
+@lean
+def direct_loads(row, tensor, ints):  # noqa: ANN001, ANN201
+    """(cycles of L1 of a warp, batches that wait for memory one after the other) for a step's loads of a direct read."""
+    points, part = step_points(row, ints), fragment(row, tensor, ints)
+    words, batch = load_words(row, tensor, ints), batch_points(row, ints)
+    cycles = math.ceil(part * points / words) * lines_of(row, tensor, words, ints) * 1.0
+    batches = points * max(1.0 / batch, part / UNDER_WAY)
+    if reduced_axis(tensor, ints) < 0:
+        return cycles, batches
+    opened = min(1.0, batch * ints[ITEM + tensor] / SECTOR)  # share of the batches that open a sector: the others hit
+    return cycles, batches * (opened + (1.0 - opened) * HIT)
+
+
+@lean
+def direct_waste(row, tensor, room, each, ints):  # noqa: ANN001, ANN201
+    """Bytes asked of L2 for an element, where without L1 they would be `each`; `room` bytes of L1 are a block's."""
+    item = ints[ITEM + tensor]
+    if each <= item:
+        return each
+    rows = footprint(row, tensor, 1, ints) / box_width(row, tensor, 1, ints)
+    return item + (each - item) * (1.0 - min(1.0, room / (rows * LINE)))
+
+
+@lean
+def direct_flying(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Bytes of a direct read that a thread has under way: a batch of the unrolled loop, in whole sectors along a row."""
+    item = ints[ITEM + tensor]
+    along = batch_points(row, ints) * item if reduced_axis(tensor, ints) < 0 else max(batch_points(row, ints) * item, SECTOR)
+    return min(UNDER_WAY * 4.0, fragment(row, tensor, ints) * along * 1.0)
