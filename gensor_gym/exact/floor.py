@@ -274,8 +274,12 @@ def least_work(row, fixed, inner, resident, threads, steps, ints, floats):  # no
 
 
 @lean
-def least_cycles(row, fixed, busy, work, wait, near, blocks, resident, steps, arriving, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles of all waves, at least: the fullest multiprocessor's work, or every wave by itself, and ramps."""
+def least_cycles(row, busy, work, wait, near, blocks, resident, steps, arriving, ints, floats):  # noqa: ANN001, ANN201
+    """Cycles of all waves, at least: the fullest multiprocessor's work, or every wave by itself, and ramps.
+
+    Not the model's waves of `resident` blocks: a completion may have fewer, and fewer may end sooner (four blocks to a
+    multiprocessor, that take a cycle together and 2.5 by themselves, are over after 5 by twos, after 5.5 by three and one).
+    """
     units = ints[UNITS]
     stages = row[STAGES]
     ahead = min(wait, floats[L2_LATENCY] * floats[CLOCK] + 3 * near) if is_anything_staged(ints) else 0.0
@@ -284,13 +288,8 @@ def least_cycles(row, fixed, busy, work, wait, near, blocks, resident, steps, ar
         alone += (BARRIER + (near if row[REGISTER_BUFFER] == 0 else 0.0)) * steps
     begin = wait + 40.0 + 8.0 * spatial_product(row, 0, ints)
     moved = (arriving + tile_bytes_out(row, ints)) / floats[L2_BW] * floats[CLOCK]
-    ramp = begin + min(blocks, units * (resident if fixed == 1 else 1)) * moved
-    if fixed == 0:
-        return max(math.ceil(blocks / units) * busy, math.ceil(blocks / (units * resident)) * (alone + ramp)) + ramp
-    full = blocks // (units * resident)
-    last = (blocks - full * units * resident + units - 1) // units
-    tail = max(last * busy, alone + ramp) if last > 0 else 0.0
-    return full * max(resident * busy, alone + ramp) + tail + ramp
+    ramp = begin + min(blocks, units) * moved
+    return max(math.ceil(blocks / units) * busy, math.ceil(blocks / (units * resident)) * (alone + ramp)) + ramp
 
 
 @lean
@@ -339,7 +338,7 @@ def floor_seconds(row, fixed, inner, ints, floats):  # noqa: ANN001, ANN201
     near = floats[SHARED_LATENCY] * floats[CLOCK]
     wait = (far * floats[CLOCK] + 3 * near) * floats[COEFFICIENT + EXPOSED]
     work += waits * far * floats[CLOCK]
-    cycles = least_cycles(row, fixed, busy, work, wait, near, blocks, resident, steps, arriving, ints, floats)
+    cycles = least_cycles(row, busy, work, wait, near, blocks, resident, steps, arriving, ints, floats)
     inside, outside = cycles / floats[CLOCK], max(max(dram, cache), blocks * DISPATCH / floats[CLOCK])
     share = OVERLAP / power_value(row[STAGES])
     return max(inside, outside) + share * min(inside, outside) + launches(row, ints, floats)
