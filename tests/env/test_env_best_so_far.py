@@ -76,7 +76,7 @@ def test_the_return_is_that_of_the_best_program(moves: str, backend: str, shapin
         assert last["status"] == ("OK" if best < math.inf else last["paid_status"])
         of_best = [program for _, info, program in steps if info.get("paid_s") == best]
         assert best == math.inf or env.graph.schedule(last["best"]) in of_best
-    assert improved > 2 or backend == "analytic"  # by the model of a GPU few programs of so short a play are worth anything
+    assert improved > 2 or backend == "analytic"  # few programs of so short a play are worth anything by the model
 
 
 def test_potentials_of_a_step_that_pays_stand_still() -> None:
