@@ -89,7 +89,8 @@ MODEL = (
              "imbalance = math.ceil(tasks / units) * units / tasks", "imbalance = 1.0",
              ("test_cost_cpu", "test_golden::test_dynamics_are_those_of_the_version")),
     Mutation("registers without partitions", "model", "occupancy hands out registers over the whole multiprocessor",
-             "int(PARTITIONS * int(registers_per_unit / (PARTITIONS * per_warp)) / warps))", "registers_per_unit // per_warp // warps)",
+             "int(PARTITIONS * int(registers_per_unit / (PARTITIONS * per_warp)) / warps))",
+             "registers_per_unit // per_warp // warps)",
              ("test_hardware_occupancy", "test_hardware", "test_graph_schedule::test_resident_blocks_by_hand")),
 )  # fmt: skip
 
