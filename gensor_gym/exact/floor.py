@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 
-from gensor_gym.cost.gpu.direct import UNDER_WAY, is_anything_staged
+from gensor_gym.cost.gpu.direct import SECTOR, UNDER_WAY, is_anything_staged
 from gensor_gym.cost.gpu.gpu import BARRIER, DISPATCH, OVERLAP, blocks_per_unit, second_kernel, share_of_dram, tile_bytes_out
 from gensor_gym.cost.gpu.lanes import contiguous_run, lanes_along, word_run
 from gensor_gym.cost.gpu.simt import (
@@ -27,7 +27,7 @@ from gensor_gym.cost.gpu.simt import (
     stalls,
     waits_of,
 )
-from gensor_gym.cost.gpu.traffic import SECTOR, block_bytes, flying_bytes, grid_blocks, issued_bytes, wave_bytes
+from gensor_gym.cost.gpu.traffic import block_bytes, flying_bytes, grid_blocks, issued_bytes, wave_bytes
 from gensor_gym.cost.terms import ARITHMETIC, CACHE_TERM, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs.vector import widest_copy

@@ -21,7 +21,7 @@ RATES = ("clock", "peak", "launch_overhead", "tensor_peak", "tensor_sustained", 
 """Figures that only the model reads, as it does bandwidths, latencies and transactions of memory levels."""
 _KINDS: dict[str, Any] = {"int": int, "float": (int, float), "str": str, "bool": bool}
 Described = TypeVar("Described", Hardware, MemoryLevel)
-_MEASURED = ("copied", "streamed")
+_MEASURED = {field.name for field in dataclasses.fields(MemoryLevel) if field.default is not dataclasses.MISSING}
 """Of a level what is 0 where it was not measured."""
 _NO_FIGURES = ("name", "source", "compilable")
 

@@ -10,8 +10,9 @@ import pytest
 
 from experiments.certification.check_certificates import check
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.cost.gpu.gpu import _waves
 from gensor_gym.exact import Certificate, append_certificate, certify, read_certificates
-from gensor_gym.exact.floor import floor_seconds, most_padding
+from gensor_gym.exact.floor import floor_seconds, least_cycles, most_padding
 from gensor_gym.exact.optimum import branch_and_bound, enumerated
 from gensor_gym.exact.reduction import reduction_tiles
 from gensor_gym.exact.sampling import sample_evenly
@@ -19,6 +20,7 @@ from gensor_gym.graph.enumeration import count_schedules
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.resources import CODE_LIMIT_GPU
 from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, SPATIAL_SLOTS, TENSOR_CORE, TILE, UNROLL, VTHREAD
+from gensor_gym.graph.tables.tables import UNITS
 from tests.support.graph_walks import OPERATORS, graph_of
 from tests.support.oracle import Oracle
 from tests.support.thorough import thorough_but
@@ -47,6 +49,23 @@ SMALL = [
     ("reduce_sum(m=12, k=17)", "h200", "extended"),
     ("conv2d(n=1, c=2, h=3, w=3, k=2, r=2, s=2)", "t4", "gensor"),
 ]
+
+
+def test_the_floor_of_waves_holds_however_few_blocks_reside() -> None:
+    """Four blocks to a multiprocessor are over sooner by twos than as three and one: more that may reside is not less time."""
+    graph = ConstructionGraph("gemm(m=512, n=512, k=512)", "h200")
+    ints, floats, row = graph.tables.ints, graph.tables.floats, graph.initial().row
+    units, rng, tighter = int(ints[UNITS]), np.random.default_rng(0), 0
+    for _ in range(400):
+        blocks, most, busy = int(rng.integers(1, 9)) * units, int(rng.integers(1, 9)), float(rng.uniform(1e4, 1e6))
+        work = busy * float(rng.uniform(1.0, 4.0))
+        ramp = least_cycles(row, 0.0, 0.0, 0.0, 0.0, blocks, blocks, 1.0, 0.0, ints, floats) / 2  # one wave, and one beside
+        floor = least_cycles(row, busy, work, 0.0, 0.0, blocks, most, 1.0, 0.0, ints, floats)
+        times = [_waves(blocks, units, resident, 1.0, busy, work, ramp)[0] for resident in range(1, most + 1)]
+        assert floor <= (min(times) + ramp) * (1 + 1e-9)
+        tighter += times[-1] > min(times) * (1 + 1e-9)
+    assert tighter > 20  # as many as may reside are not always the fastest
+
 
 
 @pytest.mark.parametrize(("operator", "machine", "space"), thorough_but(TINY, *TINY[1:]))

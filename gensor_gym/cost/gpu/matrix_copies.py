@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from gensor_gym.cost.gpu.simt import MASK_BITS
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.resources import staged_elements
 from gensor_gym.graph.tables.geometry import power_value
@@ -27,10 +28,8 @@ from gensor_gym.graph.tables.tables import (
 
 HELD_REGISTERS = 32
 """Registers of a thread that may hold elements on their way (`codegen.cuda.mma.plan`)."""
-MASK_BITS = 32
-"""Copies of a thread that one register tells to be inside at most (`codegen.cuda.simt.copies`)."""
 COPY = 6.0
-"""Instructions of a copy of 16 bytes: as counted on CUDA cores (`cost/gpu/simt.py`)."""
+"""Instructions of a copy of 16 bytes: five as counted on CUDA cores (`cost/gpu/simt.py`), and its store."""
 ELEMENT = 12.0
 """Instructions of a copy of one element: address, guard, load, store."""
 UNMASKED = 45.0

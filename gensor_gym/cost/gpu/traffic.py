@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gensor_gym.cost.gpu.direct import direct_flying, direct_waste, l1_room
+from gensor_gym.cost.gpu.direct import SECTOR, direct_flying, direct_waste, l1_room
 from gensor_gym.cost.gpu.lanes import contiguous_run, inner_tile, lanes_along
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs.vector import copy_width
@@ -52,9 +52,6 @@ from gensor_gym.graph.tables.tables import (
     UNITS,
     VIEW,
 )
-
-SECTOR = 32
-"""Bytes of the smallest global-memory transfer."""
 
 COMBINED = 2.0
 """Tensor-map loads of B that one answer of L2 serves, whether or not their blocks are a cluster. Chosen on products of 4096 in
