@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-_GPU, _SIMT, _TRAFFIC = (f"cost/gpu/{name}.py" for name in ("gpu", "simt", "traffic"))
+_DIRECT, _GPU, _SIMT = (f"cost/gpu/{name}.py" for name in ("direct", "gpu", "simt"))
 _RESOURCES, _LIMITS, _STRUCTURE = "graph/resources.py", "graph/limits.py", "graph/structure.py"
 _NVIDIA, _LINEAR, _TEXT = "hardware/nvidia.py", "operators/kinds/linear.py", "operators/text.py"
 
@@ -55,7 +55,7 @@ BEHAVIOUR: tuple[Change, ...] = (
     _change("stalls", _SIMT, "STALL = 0.39", "STALL = 0.391"),
     _change("a loop's instructions", _SIMT, "LOOP = 30.0", "LOOP = 30.1"),
     _change("latency of an FFMA", _SIMT, "FMA_LATENCY = 4.0", "FMA_LATENCY = 4.5"),
-    _change("sectors of 64 bytes", _TRAFFIC, "SECTOR = 32", "SECTOR = 64"),
+    _change("sectors of 64 bytes", _DIRECT, "SECTOR = 32", "SECTOR = 64"),
     _change("clock of an H200", _NVIDIA, '"h200",\n    "sm_90",\n    132,\n    1.98e9',
             '"h200",\n    "sm_90",\n    132,\n    1.97e9'),
 )

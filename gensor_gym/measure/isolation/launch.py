@@ -1,7 +1,8 @@
 """The way into a worker: `python -P launch.py RULES WORKER_ARGUMENTS..` gives up rights, then becomes the worker.
 
 Run as a file and not as a module: importing the package starts threads (NumPy's), and Landlock does not bind those that are
-there already. RULES is JSON: `{}` for a worker that is not shut in, else `{"readable": [..], "writable": [..]}`.
+there already. RULES is empty for a worker that is not shut in, else a file of JSON, `{"readable": [..], "writable": [..]}`, that
+is read and removed: an argument of a process has room for the libraries of a thousand kernels, and a process may have loaded more.
 """
 
 from __future__ import annotations
@@ -39,6 +40,13 @@ def limit(which: int, most: int) -> None:
     resource.setrlimit(which, (most, most))
 
 
+def _taken(file: Path) -> dict[str, list[str]]:
+    """What a file says, which is removed."""
+    rules: dict[str, list[str]] = json.loads(file.read_text(encoding="utf-8"))
+    file.unlink()
+    return rules
+
+
 def _neighbour(name: str) -> ModuleType:
     """A module of this folder without the package around it."""
     spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
@@ -49,12 +57,12 @@ def _neighbour(name: str) -> ModuleType:
     return module
 
 
-def main(rules: dict[str, list[str]], arguments: list[str]) -> None:
-    """Shut this process in, if rules say so, and run the worker in it."""
-    os.environ[ISOLATED_BY] = shut_in(**rules) if rules else ""
+def main(rules: str, arguments: list[str]) -> None:
+    """Shut this process in, if there is a file of rules, and run the worker in it."""
+    os.environ[ISOLATED_BY] = shut_in(**_taken(Path(rules))) if rules else ""
     sys.argv = [WORKER, *arguments]
     runpy.run_module(WORKER, run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]), sys.argv[2:])
+    main(sys.argv[1], sys.argv[2:])

@@ -58,7 +58,7 @@ def start_of(device: str, shut_in: bool | None = None) -> Start:
     """
     opened = None if device == COMPILER else opened_by(device)
     if opened is None or not opened.shut_in or not (_wanted() if shut_in is None else shut_in):
-        return Start(_command({}), _variables(passed_on(os.environ, OF_USER)))
+        return Start(_command(""), _variables(passed_on(os.environ, OF_USER)))
     return _shut_in(opened)
 
 
@@ -69,8 +69,10 @@ def _shut_in(opened: Opened) -> Start:
     _remove_unused(base)
     scratch = Path(tempfile.mkdtemp(prefix="worker-", dir=base))
     rules = {"readable": [*readable(), *libraries.values(), str(lock_path())], "writable": [*WRITTEN, str(scratch)]}
+    file = scratch / "rules.json"
+    file.write_text(json.dumps(rules), encoding="utf-8")
     own = {"HOME": str(scratch), "TMPDIR": str(scratch), CACHE: str(cache_dir())}
-    return Start(_command(rules), _variables({**passed_on(os.environ), **own}), libraries, scratch)
+    return Start(_command(str(file)), _variables({**passed_on(os.environ), **own}), libraries, scratch)
 
 
 def _remove_unused(base: Path) -> None:
@@ -82,9 +84,9 @@ def _remove_unused(base: Path) -> None:
                 shutil.rmtree(old, ignore_errors=True)
 
 
-def _command(rules: dict[str, list[str]]) -> list[str]:
-    """Python on the file that gives up rights; see `isolation/launch.py`."""
-    return [sys.executable, "-P", str(Path(launch.__file__).resolve()), json.dumps(rules)]
+def _command(rules: str) -> list[str]:
+    """Python on the file that gives up rights, with its file of rules; see `isolation/launch.py`."""
+    return [sys.executable, "-P", str(Path(launch.__file__).resolve()), rules]
 
 
 def _variables(given: dict[str, str]) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import struct
 import subprocess
@@ -143,14 +142,14 @@ def test_limits_are_lowered_and_never_raised() -> None:
 
 
 STAND_IN = """
-import json, sys
+import sys
 from types import SimpleNamespace
 sys.path.insert(0, {folder!r})
 import launch
 landlock = SimpleNamespace(no_new_privileges=lambda: True, restrict=lambda *paths: False)
 launch._neighbour = lambda name: landlock if name == "landlock" else SimpleNamespace(restrict=lambda: {seccomp})
 del sys.path[0]
-launch.main(json.loads(sys.argv[1]), sys.argv[2:])
+launch.main(sys.argv[1], sys.argv[2:])
 """
 
 
@@ -160,7 +159,7 @@ def test_a_system_without_landlock_is_named_and_kernels_run(
 ) -> None:
     script = tmp_path / "launch.py"
     script.write_text(STAND_IN.format(folder=str(Path(launch.__file__).parent), seccomp=has_filter))
-    monkeypatch.setattr(start, "_command", lambda rules: [sys.executable, "-P", str(script), json.dumps(rules)])
+    monkeypatch.setattr(start, "_command", lambda rules: [sys.executable, "-P", str(script), rules])
     worker = WorkerProcess("cpu")
     rules = TimingRules(budget=0.01, sample=5e-4, warmup=1e-3)
     try:
@@ -169,6 +168,21 @@ def test_a_system_without_landlock_is_named_and_kernels_run(
     finally:
         worker.close()
     assert result.status is Status.OK and result.conditions["isolation"] == bound
+
+
+def test_a_worker_may_read_more_than_an_argument_has_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a process has it that loaded thousands of kernels of its own, or of torch.compile."""
+    many = [str(tmp_path / f"{number:0100}.so") for number in range(3000)]
+    for name in many:
+        Path(name).touch()
+    own = readable()
+    monkeypatch.setattr(start, "readable", lambda: [*own, *many])
+    worker = WorkerProcess("cpu")
+    try:
+        result = worker.ask(TrialRequest(build(kernel("right"), tmp_path), 1, 0.0, rules=TimingRules(budget=0.01, sample=5e-4)))
+    finally:
+        worker.close()
+    assert result.status is Status.OK and result.conditions["isolation"] == launch.WHOLE
 
 
 def test_a_library_that_others_may_write_to_is_no_trial(tmp_path: Path) -> None:

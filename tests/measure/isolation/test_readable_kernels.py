@@ -1,4 +1,4 @@
-"""What a worker may read stays short enough for a command line, however many kernels a process has loaded."""
+"""What a worker may read is a short list, however many kernels a process has loaded."""
 
 from __future__ import annotations
 
