@@ -2,7 +2,7 @@
 
 Run as a file and not as a module: importing the package starts threads (NumPy's), and Landlock does not bind those that are
 there already. RULES is empty for a worker that is not shut in, else a file of JSON, `{"readable": [..], "writable": [..]}`, that
-is read and removed: an argument of a process has room for the libraries of a thousand kernels, and a process may have loaded more.
+is read and removed: an argument of a process has room for the libraries of a thousand kernels, and a process may load more.
 """
 
 from __future__ import annotations
