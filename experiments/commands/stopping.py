@@ -4,7 +4,8 @@ Either way the exit code is 130; after the first a line says how to go on.
 
 Almost any point is safe, since what is found is written as it is found: the main thread gets a KeyboardInterrupt. Two are not:
 code that says so (`at_safe_points`: a training asks `asked` where it can save), and callbacks of LLVM and finalizers, which
-would swallow the exception; there it comes a moment later.
+would swallow the exception; there it comes a moment later. Where other code swallowed it all the same (some of Numba's does, at
+times), it comes again: a stop that nobody handles any more, and that has not ended the command, was lost.
 
 Signals are taken by a thread of its own, as the main thread may be in compiled code for seconds. SIGINT is blocked everywhere
 else, so that the processes that a command starts are deaf to the terminal's Ctrl-C from their first instruction: they end when
@@ -13,10 +14,12 @@ the command says so, or with it.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,13 +30,17 @@ CODE = 130
 _POKE = signal.SIGUSR2
 """Wakes the main thread, which raises in its handler."""
 _EVERY = 0.05
-"""Seconds between two of them, as long as the main thread is where nothing may be raised."""
+"""Seconds between two of them."""
+_LOST = 1.0
+"""Seconds after which a stop that nobody is handling is taken for swallowed: code that catches one may end in its own way."""
 _LLVM, _WEAKREF = f"{os.sep}llvmlite{os.sep}", f"{os.sep}weakref.py"
 _FINALIZERS = ("__call__", "remove", "_exitfunc")
 """Functions of weakref.py that Python calls for what goes. Its others run all the time where many functions are compiled."""
 
 _asked = threading.Event()
-_raised = threading.Event()
+_over = threading.Event()
+_raised_at = -math.inf
+"""When the main thread raised last, by the monotonic clock."""
 _held = 0
 
 
@@ -93,8 +100,10 @@ def _leave() -> None:
 @contextmanager
 def _listening() -> Iterator[None]:
     """Handlers and the thread that listens; afterwards all is as before."""
+    global _raised_at
     _asked.clear()
-    _raised.clear()
+    _over.clear()
+    _raised_at = -math.inf
     # One that began in the background with SIGINT ignored goes on to ignore it.
     numbers = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) is not signal.SIG_IGN]
     before = {number: signal.signal(number, lambda *_: None) for number in numbers}
@@ -128,24 +137,26 @@ def _listen(read: int, numbers: list[signal.Signals]) -> None:
             _say("Stopping at the next safe point; a second signal (Ctrl-C) stops at once.")
             poking = threading.Thread(target=_poke, daemon=True)
             poking.start()
-    _raised.set()
+    _over.set()
     if poking is not None:
         poking.join()
     os.close(read)
 
 
 def _poke() -> None:
-    """Wake the main thread until it has raised."""
+    """Wake the main thread until the command is over."""
     main = threading.main_thread().ident or 0
-    while not _raised.is_set():
+    while not _over.is_set():
         signal.pthread_kill(main, _POKE)
-        _raised.wait(_EVERY)
+        _over.wait(_EVERY)
 
 
 def _in_main(_number: int, frame: FrameType | None) -> None:
-    """Raise, where that is seen."""
-    if asked() and not _raised.is_set() and not _held and not _swallowed(frame):
-        _raised.set()
+    """Raise, where that is seen; again where it was not."""
+    global _raised_at
+    lost = time.monotonic() - _raised_at > _LOST and not of_a_stop(sys.exc_info()[1])
+    if asked() and lost and not _over.is_set() and not _held and not _swallowed(frame):
+        _raised_at = time.monotonic()
         raise Stopped
 
 

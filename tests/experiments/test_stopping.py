@@ -96,6 +96,29 @@ def test_an_error_that_a_stop_causes_is_the_stop(
     assert ended.value.code == CODE and said.endswith("Stopped. again\n") and "half made" not in said
 
 
+def test_a_stop_that_was_swallowed_comes_again() -> None:
+    """And one that somebody handles, or that ended a search whose results are still written, does not."""
+    begin, seen = time.monotonic(), list[str]()
+    with pytest.raises(SystemExit) as ended, stoppable(""), signalled(0.1):
+        try:
+            time.sleep(20)
+        except BaseException:
+            time.sleep(1.5)  # while it is handled nothing comes
+            seen.append("handled")
+        time.sleep(20)
+        seen.append("lost")
+    assert ended.value.code == CODE and seen == ["handled"] and 1.5 < time.monotonic() - begin < 6
+    with pytest.raises(SystemExit), stoppable(""), signalled(0.1):
+        try:
+            time.sleep(20)
+        except KeyboardInterrupt:
+            seen.append("caught")
+        time.sleep(0.5)  # there is time to end in its own way
+        seen.append("written")
+        time.sleep(20)
+    assert seen == ["handled", "caught", "written"]
+
+
 def squares(n: int) -> int:
     total = 0
     for i in range(n):
