@@ -106,11 +106,11 @@ def _listening() -> Iterator[None]:
     _raised_at = -math.inf
     # One that began in the background with SIGINT ignored goes on to ignore it.
     numbers = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, lambda *_: None) for number in numbers}
-    before[_POKE] = signal.signal(_POKE, _in_main)
     read, write = os.pipe()
     os.set_blocking(write, False)
-    woken = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    woken = signal.set_wakeup_fd(write, warn_on_full_buffer=False)  # before the handlers, or a signal between is lost
+    before = {number: signal.signal(number, lambda *_: None) for number in numbers}
+    before[_POKE] = signal.signal(_POKE, _in_main)
     thread = threading.Thread(target=_listen, args=(read, numbers), name="stopping", daemon=True)
     thread.start()  # before the mask, which it would inherit
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
