@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
@@ -21,7 +21,7 @@ from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph import rules
-from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS, STOP, Action
+from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS, STOP
 from gensor_gym.graph.compiled import compiled, plain
 from gensor_gym.graph.compiling.plain import interpreted
 from gensor_gym.graph.coordinates import Coordinates, columns_of, opened
@@ -36,21 +36,20 @@ from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_LEVELS, ROW
 from gensor_gym.graph.tables.tables import HORIZON
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
+from gensor_gym.rows.graph import RowGraph
 
 _WEIGHTS = np.array([1.0 if a.primitive.startswith("inverse") else 0.5 if a.primitive == "cache" else 2.0 for a in ACTIONS])
 """How often a random walk takes an action relative to others, float64 [N]."""
 
 
-class ConstructionGraph:
+class ConstructionGraph(RowGraph[Schedule]):
     """Nodes are schedules of `operator` for `hardware`; edges are the primitives of `space`.
 
     Single schedules go in and out as `Schedule`; batches as int32 arrays [B, ROW]. `calibrated=False` leaves the model
     as it stands in the text, without fitted coefficients.
     """
 
-    actions: tuple[Action, ...] = ACTIONS
-    meter: Callable[[int], None] | None = None
-    """Told of every evaluation of the model before it is made, by a session that pays for them."""
+    actions, kind = ACTIONS, Schedule
 
     def __init__(
         self,
@@ -67,7 +66,6 @@ class ConstructionGraph:
         self.floor = roofline_floor(self.operator, self.hardware)
         self.tables = make_tables(self.operator, self.hardware, space, self.floor, fit, constant_values(self.hardware.name))
         self._initial = Schedule(initial_row(self.operator, self.hardware, self.tables.ints))
-        self.evaluations = 0
 
     @property
     def horizon(self) -> int:
@@ -85,14 +83,6 @@ class ConstructionGraph:
     def initial(self) -> Schedule:
         """The unscheduled program: every tile 1, registers under construction, knobs by the rule of `graph.defaults`."""
         return self._initial
-
-    def schedule(self, row: np.ndarray) -> Schedule:
-        """The schedule of a row int32 [ROW]."""
-        return Schedule(row)
-
-    def parse(self, text: str) -> Schedule:
-        """The schedule of a text; ValueError where it does not read."""
-        return Schedule.parse(text)
 
     def is_legal(self, schedule: Schedule) -> bool:
         """Whether the schedule is a node of this graph within the hardware's limits."""
@@ -112,7 +102,7 @@ class ConstructionGraph:
         """Legal actions, bool [N]: of what is no schedule of this operator and hardware only `stop`."""
         if not self._is_well_formed(schedule):
             return np.arange(NUM_ACTIONS) == STOP
-        return self.action_masks(schedule.row[None])[0]
+        return super().action_mask(schedule)
 
     def action_masks(self, rows: np.ndarray) -> np.ndarray:
         """Legal actions of every row, bool [B, N]. Rows must be legal."""
@@ -133,8 +123,7 @@ class ConstructionGraph:
         """The successor; an illegal action, or `stop`, returns the schedule unchanged."""
         if action == STOP or not self._is_well_formed(schedule):
             return schedule
-        results, legal = self.transitions(schedule.row[None], np.array([action]))
-        return Schedule(results[0]) if legal[0] else schedule
+        return super().transition(schedule, action)
 
     def transitions(self, rows: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(successors int32 [B, ROW], legal bool [B]) of one action per row. Rows must be well formed."""
@@ -145,22 +134,6 @@ class ConstructionGraph:
         )
         return results, legal
 
-    def successors(self, schedule: Schedule) -> dict[int, Schedule]:
-        """Legal actions except `stop`, each with the schedule it leads to."""
-        legal = np.flatnonzero(self.action_mask(schedule))
-        return {int(a): self.transition(schedule, int(a)) for a in legal if a != 0}
-
-    def charge(self, evaluations: int, improvements: np.ndarray | None = None) -> None:
-        """Count evaluations of the model.
-
-        `latency`, `latencies` and `terms` do so themselves; who runs compiled code that evaluates on `tables` charges for it.
-        For those who watch a search (`agents.core.watched`) it may say which of the evaluations, counted from 1, were the fastest
-        of them so far, and their seconds: `improvements` float64 [N, 2].
-        """
-        if self.meter is not None:
-            self.meter(evaluations)
-        self.evaluations += evaluations
-
     def room(self) -> np.ndarray:
         """What compiled code that evaluates on `tables` works in, one for each thread (`cost.model.room`)."""
         return model.room(self.tables.ints)
@@ -169,7 +142,7 @@ class ConstructionGraph:
         """Seconds by the analytic model; infinite for an illegal schedule."""
         if not self.is_legal(schedule):
             return float("inf")
-        return float(self.latencies(schedule.row[None])[0])
+        return super().latency(schedule)
 
     def latencies(self, rows: np.ndarray) -> np.ndarray:
         """Seconds of every row, float64 [B]; infinite where resources exceed the limits. Rows must be well formed."""
@@ -223,10 +196,6 @@ class ConstructionGraph:
         if batch < 1:
             raise ValueError(f"batch is {batch!r}: expected at least one row")
         return enumerate_rows(self.coordinates, self.tables.ints, batch)
-
-    def stack(self, schedules: list[Schedule]) -> np.ndarray:
-        """Schedules as rows int32 [B, ROW]."""
-        return np.stack([s.row for s in schedules]) if schedules else np.empty((0, ROW), dtype=np.int32)
 
 
 def graph_of(

@@ -15,14 +15,13 @@ import numpy as np
 
 from gensor_gym.chains.chain import Chain, Matrix, Product
 from gensor_gym.chains.room import LINE, Room, is_copied, pitch_of, placement
-from gensor_gym.chains.schedule import FIELD_INDEX, FIELDS
+from gensor_gym.chains.schedule import ChainSchedule
 from gensor_gym.gir.model import GirModel
 from gensor_gym.gir.schedule import make_schedule
 from gensor_gym.hardware.types import Hardware
 
 TERMS = ("launch", "first", "nest", "second", "copies", "memory")
 """Parts of the latency in seconds."""
-_VALUES = {field.name: np.array(field.values) for field in FIELDS}
 _LATENCY, _STORE, _CALL, _STEP, _NEAR, _FAR, _COPY, _TURN = 4.0, 1.0, 12.0, 1.0, 24.0, 26.0, 0.12, 0.15
 """Cycles of a multiply-add's result, of a store, of a register tile's call, of a step of a sum beside its multiply-adds; bytes a
 cycle from the second-level cache; cycles until a row comes from beyond; those of an element that is copied, and of one turned."""
@@ -34,11 +33,6 @@ _SPARE = 1
 Columns = dict[str, np.ndarray]
 
 
-def columns_of(rows: np.ndarray) -> Columns:
-    """Values of every field of rows int32 [B, ROW], int64 [B] each."""
-    return {name: _VALUES[name][rows[:, place]] for name, place in FIELD_INDEX.items()}
-
-
 @dataclass(frozen=True)
 class ChainModel:
     """The limits and the model of one chain on one machine."""
@@ -48,15 +42,15 @@ class ChainModel:
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
         """Which rows int32 [B, ROW] are legal, bool [B]: registers, a thread's caches, no value larger than of use."""
-        header, chain = columns_of(rows), self.chain
+        header, chain = ChainSchedule.columns(rows), self.chain
         fitting = header["vector"] <= self.hardware.lanes
         for name, product in zip(("first", "second"), chain.products, strict=True):
             vectors = header[name]
             fitting &= header["height"] * vectors + vectors + _SPARE <= self.hardware.vector_registers
             fitting &= (vectors == 1) | ((vectors - 1) * header["vector"] < product.columns)
         fitting &= (header["height"] == 1) | (header["height"] <= header["block"])
-        fitting &= (header["block"] == 1) | (_below("block", header["block"]) < chain.rows)
-        fitting &= (header["loop"] == 1) | (_below("loop", header["loop"]) * header["block"] < chain.rows)
+        fitting &= (header["block"] == 1) | (ChainSchedule.next_below("block", header["block"]) < chain.rows)
+        fitting &= (header["loop"] == 1) | (ChainSchedule.next_below("loop", header["loop"]) * header["block"] < chain.rows)
         fitting &= (header["depth"] == 0) | (header["depth"] < max(one.inner for one in chain.products))
         fitting &= (header["rows"] <= header["block"]) & ((header["copy"] == 0) | (not self._always))
         wide = header["tile"] * header["vector"]
@@ -91,7 +85,7 @@ class ChainModel:
 
     def terms(self, rows: np.ndarray) -> np.ndarray:
         """Seconds of every term of rows int32 [B, ROW], float64 [B, 1 + len(TERMS)], their total first."""
-        header, chain = columns_of(rows), self.chain
+        header, chain = ChainSchedule.columns(rows), self.chain
         block = np.minimum(header["block"], chain.rows)
         of_task = np.minimum(block * header["loop"], chain.rows)
         tasks = chain.elements * -(-chain.rows // of_task)
@@ -166,10 +160,3 @@ class ChainModel:
 
 def _copied(matrix: Matrix, header: Columns) -> np.ndarray:
     return (header["copy"] == 1) | is_copied(matrix, False)
-
-
-def _below(name: str, values: np.ndarray) -> np.ndarray:
-    """The value before each one of a field."""
-    known = _VALUES[name]
-    found: np.ndarray = known[np.maximum(np.searchsorted(known, values) - 1, 0)]
-    return found

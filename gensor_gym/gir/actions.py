@@ -7,15 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from gensor_gym.gir.placement import Level
-from gensor_gym.gir.schedule import FIELDS, HEADER, MOST_PLACED
+from gensor_gym.gir.schedule import FIELDS, HEADER, MOST_PLACED, GirSchedule
+from gensor_gym.rows.fields import FieldAction, names_of_moves, step_fields
 
 
 @dataclass(frozen=True)
-class GirAction:
+class GirAction(FieldAction):
     """`stop`, `raise` or `lower` of a field of the header, or `place` of a crossing cell at a level."""
 
-    primitive: str
-    target: str = ""
     cell: int = -1
     level: Level = Level.DRAM
 
@@ -23,13 +22,13 @@ class GirAction:
         """As `raise rows`, `place 1 at sram`."""
         if self.primitive == "place":
             return f"place {self.cell} at {self.level.name.lower()}"
-        return f"{self.primitive} {self.target}".strip()
+        return super().__str__()
 
 
 STOP = 0
 ACTIONS = (
     GirAction("stop"),
-    *(GirAction(word, field.name) for field in FIELDS for word in ("raise", "lower")),
+    *(GirAction(*move) for move in names_of_moves(FIELDS)),
     *(GirAction("place", cell=cell, level=level) for cell in range(MOST_PLACED) for level in Level),
 )
 NUM_ACTIONS = len(ACTIONS)
@@ -52,17 +51,10 @@ def primitives_of(space: str) -> np.ndarray:
     return np.array([str(one) in kept or (one.primitive == "place" and one.level in placed) for one in ACTIONS])
 
 
-_TOPS = np.array([*(len(field.values) - 1 for field in FIELDS), *(len(Level) - 1 for _ in range(MOST_PLACED))], np.int32)
-"""The last index of every element of a row."""
-
-
 def applied(rows: np.ndarray) -> np.ndarray:
     """Rows int32 [B, ROW] after each of all actions, int32 [B, NUM_ACTIONS, ROW]; an index that leaves its range stays."""
     found = np.repeat(rows[:, None, :], NUM_ACTIONS, axis=1)
     for number, action in enumerate(ACTIONS[1:], 1):
         if action.primitive == "place":
             found[:, number, HEADER + action.cell] = action.level
-    for place in range(HEADER):
-        found[:, 1 + 2 * place, place] = np.minimum(rows[:, place] + 1, _TOPS[place])
-        found[:, 2 + 2 * place, place] = np.maximum(rows[:, place] - 1, 0)
-    return found
+    return step_fields(found, GirSchedule.tops[:HEADER])

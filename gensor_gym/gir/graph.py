@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
 
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.gir.actions import ACTIONS, SPACES, STOP, GirAction, applied, primitives_of
+from gensor_gym.gir.actions import ACTIONS, SPACES, applied, primitives_of
 from gensor_gym.gir.gpu.model import GpuModel
 from gensor_gym.gir.gpu.rules import GpuRules
 from gensor_gym.gir.gpu.teams import WARP
@@ -23,17 +23,17 @@ from gensor_gym.gir.schedule import FIELDS, HEADER, ROW, GirSchedule
 from gensor_gym.gir.space.numbering import Numbering
 from gensor_gym.gir.space.table import LARGEST, GirTable
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.rows.steps import StepGraph
 
 MOST_ENUMERATED = 1 << 24
 """Schedules, legal or not, of a space that is enumerated: some minutes."""
 
 
-class GirGraph:
+class GirGraph(StepGraph[GirSchedule]):
     """Nodes are schedules of `operator` for `hardware`; edges are the primitives of `space`."""
 
-    actions: tuple[GirAction, ...] = ACTIONS
-    meter: Callable[[int], None] | None = None
-    """Told of every evaluation of the model before it is made, by a session that pays for them."""
+    actions, kind, parts = ACTIONS, GirSchedule, TERMS
+    model: GirModel | GpuModel
 
     def __init__(self, operator: Dataflow, hardware: Hardware, space: str = "gir") -> None:
         """ValueError for a graph that is no row nest, a GPU of wider warps, an unknown space."""
@@ -45,7 +45,6 @@ class GirGraph:
         self.nest, self.primitives = row_nest(operator), primitives_of(space)
         rules, model = (GirRules, GirModel) if hardware.kind == "cpu" else (GpuRules, GpuModel)
         self.rules, self.model = rules(self.nest, hardware), model(self.nest, hardware)
-        self.evaluations = 0
 
     @property
     def horizon(self) -> int:
@@ -57,44 +56,22 @@ class GirGraph:
         """The unscheduled program: numbers one at a time, what is computed kept in DRAM between kernels."""
         return GirSchedule(np.zeros(ROW, np.int32))
 
-    def schedule(self, row: np.ndarray) -> GirSchedule:
-        """The schedule of a row int32 [ROW]."""
-        return GirSchedule(row)
-
-    def parse(self, text: str) -> GirSchedule:
-        """The schedule of a text; ValueError where it does not read."""
-        return GirSchedule.parse(text)
-
-    def stack(self, schedules: list[GirSchedule]) -> np.ndarray:
-        """Schedules as rows int32 [B, ROW]."""
-        return np.stack([s.row for s in schedules]) if schedules else np.empty((0, ROW), np.int32)
-
-    def is_legal_once(self, schedule: GirSchedule) -> bool:
-        """`is_legal`, which compiles nothing."""
-        return self.is_legal(schedule)
-
-    def is_legal(self, schedule: GirSchedule) -> bool:
-        """Whether the schedule is a node of this graph within the machine's limits."""
-        return bool(self.fits(schedule.row[None])[0])
-
     def fits(self, rows: np.ndarray) -> np.ndarray:
         """Which rows int32 [B, ROW] are within the limits, bool [B]."""
         return self.rules.fits(rows)
 
-    def action_mask(self, schedule: GirSchedule) -> np.ndarray:
-        """Legal actions, bool [N]."""
-        return self.action_masks(schedule.row[None])[0]
-
-    def action_masks(self, rows: np.ndarray) -> np.ndarray:
-        """Legal actions of every row, bool [B, N]: those that change it to a legal row, and `stop`."""
+    def applied(self, rows: np.ndarray) -> np.ndarray:
+        """Rows int32 [B, ROW] after each of all actions, int32 [B, N, ROW]; after what the space does not know unchanged."""
         after = applied(rows)
-        legal = np.any(after != rows[:, None, :], axis=2) & self.primitives
-        places = np.nonzero(legal)
-        legal[places] = self.fits(after[places])
+        after[:, ~self.primitives] = rows[:, None, :]
+        return after
+
+    def may_follow(self, rows: np.ndarray, after: np.ndarray) -> np.ndarray:
+        """Which rows int32 [B, ROW] may become `after`, int32 [B, ROW]: bool [B]."""
+        found = self.fits(after)
         if self.space == "monotone":
-            legal[places] &= self.moved_bytes(after[places]) <= self.moved_bytes(rows)[places[0]]
-        legal[:, STOP] = True
-        return legal
+            found &= self.moved_bytes(after) <= self.moved_bytes(rows)
+        return found
 
     def moved_bytes(self, rows: np.ndarray) -> np.ndarray:
         """Bytes to and from DRAM's tensors and buffers of rows, of rows int32 [B, ROW], int64 [B]."""
@@ -105,60 +82,15 @@ class GirGraph:
             found[chosen] = 4 * round(moves * self.nest.columns * self.nest.rows)
         return found
 
-    def transition(self, schedule: GirSchedule, action: int) -> GirSchedule:
-        """The successor; an illegal action, or `stop`, returns the schedule unchanged."""
-        after, legal = self.transitions(schedule.row[None], np.array([action]))
-        return GirSchedule(after[0]) if legal[0] else schedule
-
-    def transitions(self, rows: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(successors int32 [B, ROW], legal bool [B]) of one action for each row, which must be legal."""
-        after = applied(rows)[np.arange(len(rows)), actions]
-        legal = np.any(after != rows, axis=1) & self.primitives[actions]
-        legal[legal] = self.fits(after[legal])
-        if self.space == "monotone":
-            legal[legal] = self.moved_bytes(after[legal]) <= self.moved_bytes(rows[legal])
-        return np.where(legal[:, None], after, rows), legal
-
-    def successors(self, schedule: GirSchedule) -> dict[int, GirSchedule]:
-        """Legal actions except `stop`, each with the schedule it leads to."""
-        after = applied(schedule.row[None])[0]
-        return {int(a): GirSchedule(after[a]) for a in np.flatnonzero(self.action_mask(schedule)) if a != STOP}
-
-    def charge(self, evaluations: int, improvements: np.ndarray | None = None) -> None:
-        """Count evaluations of the model; see `ConstructionGraph.charge`."""
-        if self.meter is not None:
-            self.meter(evaluations)
-        self.evaluations += evaluations
-
-    def latency(self, schedule: GirSchedule) -> float:
-        """Seconds by the model; infinite for an illegal schedule."""
-        return float(self.latencies(schedule.row[None])[0])
-
-    def latencies(self, rows: np.ndarray) -> np.ndarray:
-        """Seconds of every row, float64 [B]; infinite for illegal ones."""
-        self.charge(len(rows))
-        seconds = np.full(len(rows), np.inf)
-        legal = self.fits(rows)
-        seconds[legal] = self.model.terms(rows[legal])[:, 0]
-        return seconds
-
-    def terms(self, schedule: GirSchedule) -> dict[str, float]:
-        """The parts of the latency in seconds, by name."""
-        self.charge(1)
-        return dict(zip(TERMS, self.model.terms(schedule.row[None])[0, 1:].tolist(), strict=True))
-
     def random_schedule(
         self, rng: np.random.Generator, steps: int | None = None, start: GirSchedule | None = None
     ) -> GirSchedule:
         """A legal schedule: any of the whole space where neither is given, else the end of a walk over random legal actions."""
         if steps is None and start is None and len(self._all):
             return GirSchedule(self._all[rng.integers(len(self._all))])
-        found = start or self.initial()
-        for _ in range(steps if steps is not None else int(rng.integers(self.horizon // 2, self.horizon))):
-            legal = np.flatnonzero(self.action_mask(found))[1:]
-            if len(legal):
-                found = self.transition(found, int(rng.choice(legal)))
-        return found
+        if steps is None:
+            steps = int(rng.integers(self.horizon // 2, self.horizon))
+        return self.walk(rng, start or self.initial(), steps)
 
     @property
     def size(self) -> int:

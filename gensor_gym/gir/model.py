@@ -16,8 +16,8 @@ import numpy as np
 from gensor_gym.gir.nest import RowNest
 from gensor_gym.gir.placement import Level
 from gensor_gym.gir.profile import KINDS, KernelProfile, PassProfile, Profile, profile_of
-from gensor_gym.gir.rules import by_placement, columns_of
-from gensor_gym.gir.schedule import FIELDS
+from gensor_gym.gir.rules import by_placement
+from gensor_gym.gir.schedule import FIELDS, GirSchedule
 from gensor_gym.hardware.types import Hardware, MemoryLevel
 
 TERMS = ("launch", "arithmetic", "chains", "rows", "spilling", "cache", "memory")
@@ -67,7 +67,7 @@ class GirModel:
         """Seconds of every term of rows int32 [B, ROW], float64 [B, 1 + len(TERMS)], their total first."""
         found = np.zeros((len(rows), 1 + len(TERMS)))
         for placement, chosen in by_placement(rows, len(self.nest.crossing)):
-            found[chosen] = self._terms(self.profile(placement), columns_of(rows[chosen]))
+            found[chosen] = self._terms(self.profile(placement), GirSchedule.columns(rows[chosen]))
         return found
 
     def _terms(self, profile: Profile, header: Header) -> np.ndarray:

@@ -12,17 +12,11 @@ from gensor_gym.gir.lowering import PAD
 from gensor_gym.gir.nest import RowNest
 from gensor_gym.gir.online import LEAST_SIDE
 from gensor_gym.gir.placement import Level, Placement, levels_of, passes_of
-from gensor_gym.gir.schedule import FIELD_INDEX, FIELDS, HEADER, MOST_PLACED
+from gensor_gym.gir.schedule import HEADER, MOST_PLACED, GirSchedule
 from gensor_gym.hardware.types import Hardware
 
 MOST_VECTORS = 32
 """Vectors of a step in all its rows: text grows with them, and no machine has more registers."""
-_VALUES = {field.name: np.array(field.values) for field in FIELDS}
-
-
-def columns_of(rows: np.ndarray) -> dict[str, np.ndarray]:
-    """Values of every field of the header of rows int32 [B, ROW], int64 [B] each."""
-    return {name: _VALUES[name][rows[:, FIELD_INDEX[name]]] for name in FIELD_INDEX}
 
 
 @dataclass(frozen=True)
@@ -73,19 +67,18 @@ class GirRules:
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
         """Which rows int32 [B, ROW] are legal, bool [B]."""
-        header = columns_of(rows)
+        header = GirSchedule.columns(rows)
         return self._header_fits(header) & self._placement_fits(rows, header)
 
     def _header_fits(self, header: dict[str, np.ndarray]) -> np.ndarray:
         """Nothing is larger than what it divides: each value is 1 or the one below it would not do the whole."""
         nest, vector, tile, rows, loop = self.nest, *(header[name] for name in ("vector", "tile", "rows", "loop"))
         steps = -(-nest.rows // rows)
-        below = _VALUES["loop"][np.maximum(np.searchsorted(_VALUES["loop"], loop) - 1, 0)]
         wide = (vector <= self.hardware.lanes) & ((vector == 1) | (vector // 2 < nest.columns))
         tiled = (tile == 1) | (tile // 2 * vector < nest.columns)
         return (
             wide & tiled & (rows <= nest.rows) & (rows * tile <= MOST_VECTORS)
-            & ((loop == 1) | (below < steps))
+            & ((loop == 1) | (GirSchedule.next_below("loop", loop) < steps))
             & ((header["streaming"] == 0) | (self._streams & (vector > 1)))
         )  # fmt: skip
 

@@ -4,35 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Self
 
 import numpy as np
 
 from gensor_gym.foreign import parse_object
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
 from gensor_gym.graph.tables.layout import KNOB, LAYOUT_VERSION, LEVEL, MAX_AXES, MAX_LEVELS, ROW, TILE, VTHREAD
+from gensor_gym.rows.schedule import RowSchedule
 
 
-class Schedule:
-    """An immutable row. Equal when the rows are equal; hashable by `key`."""
+class Schedule(RowSchedule):
+    """An immutable row, laid out as in `graph/tables/layout.py`. Equal when the rows are equal; hashable by `key`."""
 
-    __slots__ = ("row",)
-    row: np.ndarray
-
-    def __init__(self, row: np.ndarray) -> None:
-        """Copy `row`: ROW int32 values laid out as in `graph/tables/layout.py`."""
-        row = np.array(row, dtype=np.int32)
-        if row.shape != (ROW,):
-            raise ValueError(f"a schedule is a row of {ROW} int32 values, got shape {row.shape}")
-        row.setflags(write=False)
-        object.__setattr__(self, "row", row)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        """Refuse: schedules are values."""
-        raise AttributeError("a schedule cannot be changed; a primitive returns a new one")
-
-    def __reduce__(self) -> tuple[type[Schedule], tuple[np.ndarray]]:
-        """Pickle as the row."""
-        return Schedule, (np.array(self.row),)
+    __slots__ = ()
+    length = ROW
 
     @property
     def tile(self) -> np.ndarray:
@@ -57,19 +43,6 @@ class Schedule:
             raise ValueError(f"knob {name!r} has index {index}: expected 0 to {len(values) - 1}, one of its {values}")
         return values[index]
 
-    @property
-    def key(self) -> bytes:
-        """Identity of the schedule."""
-        return self.row.tobytes()
-
-    def __eq__(self, other: object) -> bool:
-        """Rows are equal."""
-        return isinstance(other, Schedule) and self.key == other.key
-
-    def __hash__(self) -> int:
-        """Hash of the key."""
-        return hash(self.key)
-
     def __str__(self) -> str:
         """One line that `parse` reads back; knobs that stand at their default are left out.
 
@@ -82,12 +55,12 @@ class Schedule:
     def __repr__(self) -> str:
         """`Schedule.parse('...')`, or `Schedule([...])` where the row has no text: messages show illegal rows too."""
         try:
-            return f"Schedule.parse({str(self)!r})"
+            return super().__repr__()
         except ValueError:
             return f"Schedule({self.row.tolist()})"
 
     @classmethod
-    def parse(cls, text: str) -> Schedule:
+    def parse(cls, text: str) -> Self:
         """Read `str(schedule)`; ValueError says what did not read."""
         match = re.fullmatch(r"tile\[([\dx ]+)\] vthread\[([\dx]+)\] level=(\d+)((?: \w+=-?\d+)*)", text.strip())
         if match is None:

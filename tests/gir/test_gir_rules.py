@@ -12,7 +12,7 @@ from gensor_gym.dataflow.suite import make
 from gensor_gym.gir.actions import ACTIONS, NUM_ACTIONS, STOP
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.placement import Level
-from gensor_gym.gir.schedule import FIELD_INDEX, FIELDS, HEADER, MOST_PLACED, ROW, GirSchedule
+from gensor_gym.gir.schedule import FIELDS, HEADER, MOST_PLACED, ROW, GirSchedule
 from tests.support import oracle_gir
 from tests.support.gir_cases import SUITE, machine, of_suite, random_rows, random_schedule
 from tests.support.row_dataflows import random_rows_dataflow
@@ -71,7 +71,7 @@ def test_masks_are_the_actions_that_change_a_schedule_to_a_legal_one(space: str)
                 if action.primitive == "place":
                     row[HEADER + action.cell] = action.level
                 else:
-                    place = FIELD_INDEX[action.target]
+                    place = GirSchedule.places[action.target]
                     row[place] += 1 if action.primitive == "raise" else -1
                     if not 0 <= row[place] < len(FIELDS[place].values):
                         continue

@@ -28,7 +28,6 @@ from gensor_gym.codegen.runtime.memory import aligned
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.table import fused_operator, source, stand_in
 from gensor_gym.gir.graph import GirGraph
-from gensor_gym.gir.rules import columns_of
 from gensor_gym.gir.schedule import HEADER, GirSchedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, get_backend
@@ -55,7 +54,7 @@ def _in_dram(rows: np.ndarray) -> np.ndarray:
 
 def _as_template(rows: np.ndarray) -> np.ndarray:
     """One row at a time, one vector at a time, as wide as there are; plain stores."""
-    header = columns_of(rows)
+    header = GirSchedule.columns(rows)
     vector, loop = header["vector"], header["loop"]
     plain = (header["tile"] == 1) & (header["rows"] == 1) & (header["streaming"] == 0)
     plain &= vector == vector[plain].max()

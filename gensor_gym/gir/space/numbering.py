@@ -10,7 +10,7 @@ import numpy as np
 from gensor_gym.gir.actions import ACTIONS, NUM_ACTIONS
 from gensor_gym.gir.nest import RowNest
 from gensor_gym.gir.placement import Level, levels_of
-from gensor_gym.gir.schedule import FIELD_INDEX, FIELDS, HEADER, ROW
+from gensor_gym.gir.schedule import FIELDS, HEADER, ROW, GirSchedule
 
 
 def _moves() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -21,7 +21,7 @@ def _moves() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if action.primitive == "place":
             digit[number], to[number] = HEADER + action.cell, action.level
         else:
-            digit[number], by[number] = FIELD_INDEX[action.target], 1 if action.primitive == "raise" else -1
+            digit[number], by[number] = GirSchedule.places[action.target], 1 if action.primitive == "raise" else -1
     return digit, by, to
 
 

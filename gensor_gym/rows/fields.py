@@ -1,0 +1,120 @@
+"""Schedules that begin with indices of named values, and the actions that raise and lower these."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from gensor_gym.registry import near
+from gensor_gym.rows.schedule import RowSchedule
+
+
+@dataclass(frozen=True)
+class Field:
+    """One number of a schedule: its name, its values in order of growth, and what it is."""
+
+    name: str
+    values: tuple[int, ...]
+    meaning: str
+
+
+@dataclass(frozen=True)
+class FieldAction:
+    """`stop`, or `raise` or `lower` of a field."""
+
+    primitive: str
+    target: str = ""
+
+    def __str__(self) -> str:
+        """As `raise block`."""
+        return f"{self.primitive} {self.target}".strip()
+
+
+def names_of_moves(fields: Sequence[Field]) -> list[tuple[str, str]]:
+    """(primitive, field) of the actions that `step_fields` makes, which stand behind `stop` in this order."""
+    return [(word, field.name) for field in fields for word in ("raise", "lower")]
+
+
+def step_fields(found: np.ndarray, tops: np.ndarray) -> np.ndarray:
+    """Raise and lower the first fields of rows int32 [B, N, ROW], in place: the next [2 * fields] of N behind `stop`.
+
+    `tops` int32 [fields] are their last indices; an index that would leave its range stays.
+    """
+    for place, top in enumerate(tops):
+        found[:, 1 + 2 * place, place] = np.minimum(found[:, 0, place] + 1, top)
+        found[:, 2 + 2 * place, place] = np.maximum(found[:, 0, place] - 1, 0)
+    return found
+
+
+class FieldSchedule(RowSchedule):
+    """An immutable row that begins with an index of each field's values."""
+
+    __slots__ = ()
+    fields: ClassVar[tuple[Field, ...]]
+    tops: ClassVar[np.ndarray]
+    """The last index of every number of a row, int32 [length]."""
+    places: ClassVar[dict[str, int]]
+    """Where each field stands, by name."""
+    known: ClassVar[dict[str, np.ndarray]]
+    """Values of each field, int64 [values]."""
+
+    def __init_subclass__(cls) -> None:
+        """Look-ups by the names of `fields`."""
+        cls.places = {field.name: place for place, field in enumerate(cls.fields)}
+        cls.known = {field.name: np.array(field.values) for field in cls.fields}
+
+    def __init__(self, row: np.ndarray) -> None:
+        """Copy `row`, int32 [length]; ValueError for another shape, what is no whole number or an index that is none."""
+        row = np.asarray(row)
+        if row.shape != (self.length,) or row.dtype.kind not in "iu":
+            raise ValueError(f"a schedule is a row of {self.length} int32 values, got {row.dtype} of shape {row.shape}")
+        if ((row < 0) | (row > self.tops)).any():
+            raise ValueError(f"row {row.tolist()}: expected indices from 0 to below {(self.tops + 1).tolist()}")
+        super().__init__(row)
+
+    def value(self, name: str) -> int:
+        """Value of a field."""
+        place = self.places[name]
+        return self.fields[place].values[int(self.row[place])]
+
+    def __str__(self) -> str:
+        """One line of names and values."""
+        return " ".join(f"{field.name}={self.value(field.name)}" for field in self.fields)
+
+    @classmethod
+    def columns(cls, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Values of every field of rows int32 [B, ROW], int64 [B] each."""
+        return {name: cls.known[name][rows[:, place]] for name, place in cls.places.items()}
+
+    @classmethod
+    def next_below(cls, name: str, values: np.ndarray) -> np.ndarray:
+        """The value of a field before each of `values`; the first has none below and stays."""
+        found: np.ndarray = cls.known[name][np.maximum(np.searchsorted(cls.known[name], values) - 1, 0)]
+        return found
+
+    @classmethod
+    def words(cls, text: str, more: str = "(?!)", example: str = "") -> dict[str, str]:
+        """Values by name of a text `name=value ..`, numbers or what the pattern `more` fits; ValueError shows an example."""
+        pairs = [word.partition("=")[::2] for word in text.split()] if isinstance(text, str) else [("", "")]
+        if any(not re.fullmatch(f"[0-9]{{1,9}}|{more}", value) for _, value in pairs) or len(dict(pairs)) != len(pairs):
+            first = " ".join(f"{field.name}={field.values[0]}" for field in cls.fields)
+            shown = str(text) if len(str(text)) <= 200 else f"{str(text)[:200]}.."
+            raise ValueError(f"not a schedule: {shown!r}; expected each name once, such as '{first}{example}'")
+        return dict(pairs)
+
+    @classmethod
+    def row_of(cls, values: Mapping[str, int | str]) -> np.ndarray:
+        """A row int32 [length] of values by name, all else 0. ValueError names what there is not."""
+        row = np.zeros(cls.length, np.int32)
+        for name, value in values.items():
+            if name not in cls.places:
+                raise ValueError(f"no field {name!r}; fields are {', '.join(cls.places)}{near(name, cls.places)}")
+            known = cls.fields[cls.places[name]].values
+            if not str(value).isdigit() or int(value) not in known:
+                raise ValueError(f"{name}={value}: expected one of {', '.join(map(str, known))}")
+            row[cls.places[name]] = known.index(int(value))
+        return row
