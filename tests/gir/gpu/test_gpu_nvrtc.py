@@ -9,7 +9,6 @@ from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.dataflow.table import fused_operator, stand_in
 from gensor_gym.gir.gpu.teams import teams_of
 from gensor_gym.gir.placement import Level
-from gensor_gym.gir.rules import columns_of
 from gensor_gym.gir.schedule import HEADER, GirSchedule
 from tests.support.gir_cases import random_schedule
 from tests.support.gir_gpu_cases import gpu, graph_of, kernel_of
@@ -24,7 +23,7 @@ def check(text: str, schedule: GirSchedule, arch: str) -> None:
     """Compiles, spills nothing, warns of nothing, takes about as many registers and no more shared memory than reckoned."""
     operator = fused_operator(text)
     graph, kernel = graph_of(operator), kernel_of(operator, schedule)
-    header, row = columns_of(schedule.row[None]), schedule.row[HEADER:]
+    header, row = schedule.columns(schedule.row[None]), schedule.row[HEADER:]
     teams = teams_of(graph.nest, header, graph.hardware)
     made = nvrtc.compile_cubin(kernel, arch)
     whole, buffers = (np.array([(row == level).sum()]) for level in (Level.REG, Level.SRAM))
