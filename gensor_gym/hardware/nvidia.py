@@ -114,7 +114,7 @@ def _source(own: dict[str, str]) -> dict[str, str]:
         "launch_overhead": "about 2 us between dependent launches, rule of thumb; calibrate on the device",
         "banks": "32 banks of 4 bytes, CUDA programming guide (recalled)",
         "compilable": "CUDA 13 compiles for sm_75 and newer",
-        "tensor_peak": f"dense rates with 32-bit accumulation, {_DATASHEET}; tf32x3 a third of tf32; floats of 8 bits from sm_89 on",
+        "tensor_peak": f"dense rates with 32-bit accumulation, {_DATASHEET}; tf32x3 a third of tf32; 8-bit floats from sm_89 on",
         "tensor_sustained": "1: no figure under power known",
         "mma_share": "1: the instruction reaches the tensor cores' peak before Hopper, arXiv 2402.13499",
         "memory.register.bandwidth": "derived: three 4-byte operands per lane and clock",

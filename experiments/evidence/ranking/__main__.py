@@ -68,7 +68,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--parts", nargs="+", choices=EVERY, default=list(FITTED), help="parts of the split that are scored")
     parser.add_argument("--title", default="How the model ranks", help="the page's title")
     parser.add_argument("--left-out", action="store_true", help="fit the coefficients of the terms without each class as well")
-    parser.add_argument("--choices", action="store_true", help=f"write {FIRST_CHOICES.name} instead, which stage `operators` tries first")
+    words = f"write {FIRST_CHOICES.name} instead, which stage `operators` tries first"
+    parser.add_argument("--choices", action="store_true", help=words)
     return parser
 
 
