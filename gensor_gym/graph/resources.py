@@ -92,9 +92,9 @@ def registers_of(row, ints):  # noqa: ANN001, ANN201
             total += 2 * part
             if has_window_rows(t, ints) and reduce_product(row, 0, ints) * power_value(row[UNROLL]) >= WINDOW_POINTS:
                 total += WINDOW_REGISTERS
-        else:  # 4-byte registers of 32 lanes; beside them high and low parts where a product is made of three
+        else:  # 4-byte registers of 32 lanes; beside them parts where a product is of several
             held = (part * ints[INSTRUCTION_K] * ints[ITEM + t] + 127) // 128
-            total += power_value(row[REGISTER_BUFFER]) * held * (3 if ints[PRODUCTS] == 3 else 1)
+            total += power_value(row[REGISTER_BUFFER]) * held * (3 if ints[PRODUCTS] > 1 else 1)
     return total
 
 

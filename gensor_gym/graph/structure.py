@@ -209,10 +209,11 @@ def matrix_axes(op: Operator) -> MatrixAxes | None:
 TENSOR_TYPES = {
     "sm_75": {"float16": 8, "int8": 16},
     "sm_80": {"float16": 16, "bfloat16": 16, "tf32": 8, "tf32x3": 8, "int8": 32},
+    "sm_89": {"float16": 16, "bfloat16": 16, "tf32": 8, "tf32x3": 8, "int8": 32, "float8_e4m3fn": 32},
 }
-"""Elements of the k axis that one mma.sync takes, by data type: Turing, and Ampere and newer (PTX ISA, mma shapes
+"""Elements of the k axis that one mma.sync takes, by data type: Turing, Ampere, Ada and newer (PTX ISA, mma shapes
 m16n8k8 and m8n8k16; m16n8k16, m16n8k8 and m16n8k32)."""
-WGMMA_TYPES = ("float16", "bfloat16", "tf32", "int8")
+WGMMA_TYPES = ("float16", "bfloat16", "tf32", "int8", "float8_e4m3fn")
 """Data types that a wgmma multiplies."""
 AS_IT_LIES = ("float16", "bfloat16")
 """Of these wgmma reads B[k, n] with n contiguous; of others rows of k alone (PTX ISA, matrix layouts of wgmma)."""
@@ -233,7 +234,12 @@ FIRST_ASYNC = 80
 
 def has_async_copies(hardware: Hardware) -> bool:
     """Whether the GPU copies from global to shared memory by itself, as text of this project asks for it: by cp.async."""
-    return hardware.arch.startswith("sm_") and int(hardware.arch.removeprefix("sm_").rstrip("af")) >= FIRST_ASYNC
+    return hardware.arch.startswith("sm_") and _capability(hardware) >= FIRST_ASYNC
+
+
+def _capability(hardware: Hardware) -> int:
+    """Compute capability of an NVIDIA GPU, times ten."""
+    return int(hardware.arch.removeprefix("sm_").rstrip("af"))
 
 
 def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
@@ -244,7 +250,7 @@ def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
     lies as a product; B of a type that wgmma does not read as it lies is transposed (`is_transposed`).
     """
     roles = matrix_axes(op)
-    step = _mma_types(hardware).get(op.dtype)
+    step = mma_types(hardware).get(op.dtype)
     if roles is None or step is None or not _fills(op, roles, (16, 8, step)):
         return (0,)
     if hardware.arch != "sm_90" or op.dtype not in WGMMA_TYPES or not _has_maps(op, roles):
@@ -343,14 +349,16 @@ def instruction_k(op: Operator, hardware: Hardware, tensor_core: int) -> int:
     """Elements of the k axis that one tensor-core instruction takes; ValueError where there is no such instruction."""
     if tensor_core not in tensor_core_choices(op, hardware) or tensor_core == 0:
         raise ValueError(f"tensor_core={tensor_core}: {op} on {hardware.name} has {tensor_core_choices(op, hardware)}")
-    return _mma_types(hardware)[op.dtype]
+    return mma_types(hardware)[op.dtype]
 
 
-def _mma_types(hardware: Hardware) -> dict[str, int]:
+def mma_types(hardware: Hardware) -> dict[str, int]:
     """Row of `TENSOR_TYPES` for a machine; empty before Turing, for a CPU, and for GPUs that have no mma.sync."""
-    if not hardware.arch.startswith("sm_") or hardware.arch == "sm_70":
+    if not hardware.arch.startswith("sm_"):
         return {}
-    return TENSOR_TYPES["sm_75" if hardware.arch == "sm_75" else "sm_80"]
+    number = _capability(hardware)
+    found = [types for arch, types in TENSOR_TYPES.items() if int(arch.removeprefix("sm_")) <= number]
+    return found[-1] if found else {}
 
 
 def _fills(op: Operator, roles: MatrixAxes, tile: tuple[int, int, int]) -> bool:

@@ -68,7 +68,7 @@ class _Outer:
 
 @dataclass(frozen=True)
 class _Tensor:
-    """Tensor cores: operations per second in float16 (bfloat16 alike), tf32 and int8, dense, accumulating in 32 bits.
+    """Tensor cores: operations per second in float16 (bfloat16 alike), tf32, int8 and floats of 8 bits, dense, adding in 32 bits.
 
     `sustained` and `mma_share` as in `Hardware`.
     """
@@ -76,6 +76,7 @@ class _Tensor:
     half: float = 0.0
     tf32: float = 0.0
     int8: float = 0.0
+    float8: float = 0.0
     sustained: float = 1.0
     mma_share: float = 1.0
 
@@ -84,6 +85,7 @@ class _Tensor:
         types = {"float16": self.half, "tf32": self.tf32, "tf32x3": self.tf32 / 3, "int8": self.int8}
         if self.tf32 > 0:
             types["bfloat16"] = self.half
+        types["float8_e4m3fn"] = self.float8
         return tuple((dtype, rate) for dtype, rate in types.items() if rate > 0)
 
 
@@ -112,7 +114,7 @@ def _source(own: dict[str, str]) -> dict[str, str]:
         "launch_overhead": "about 2 us between dependent launches, rule of thumb; calibrate on the device",
         "banks": "32 banks of 4 bytes, CUDA programming guide (recalled)",
         "compilable": "CUDA 13 compiles for sm_75 and newer",
-        "tensor_peak": f"dense rates with 32-bit accumulation, {_DATASHEET}; tf32x3 a third of tf32",
+        "tensor_peak": f"dense rates with 32-bit accumulation, {_DATASHEET}; tf32x3 a third of tf32; 8-bit floats from sm_89 on",
         "tensor_sustained": "1: no figure under power known",
         "mma_share": "1: the instruction reaches the tensor cores' peak before Hopper, arXiv 2402.13499",
         "memory.register.bandwidth": "derived: three 4-byte operands per lane and clock",
@@ -172,7 +174,7 @@ _AS_H800 = "H800 in arXiv 2402.13499, taken for this card of the same architectu
 _AS_A100 = "A100 in arXiv 2402.13499, taken for this card of a near architecture"
 _AS_4090 = "RTX 4090 in arXiv 2402.13499, taken for this card of a near architecture"
 
-_HOPPER = _Tensor(989.4e12, 494.7e12, 1979e12, sustained=788 / 894, mma_share=490.7 / 756.5)
+_HOPPER = _Tensor(989.4e12, 494.7e12, 1979e12, 1979e12, sustained=788 / 894, mma_share=490.7 / 756.5)
 _HOPPER_SOURCE = {
     "tensor_sustained": "bfloat16 products of random data ran at 788, of zeros at 894 TFLOP/s on one H200: the power limit; "
     "the H100 is the same chip with the same 700 W",
@@ -241,7 +243,7 @@ RTX4090 = _gpu(
         "memory.l2.bandwidth": f"1622 to 1708 bytes per clock, {_ARXIV}",
         "memory.dram.bandwidth": f"{_DATASHEET}; 0.93 TB/s seen",
     },
-    _Tensor(165.2e12, 82.6e12, 660.6e12),
+    _Tensor(165.2e12, 82.6e12, 660.6e12, 330.3e12),
 )
 
 RTX3090 = _gpu(

@@ -94,7 +94,16 @@ class Hardware:
             raise KeyError(f"{self.name} has no peak for {dtype!r}; it has {sorted(table)}")
         return table[dtype]
 
+    def widens(self, dtype: str) -> bool:
+        """Whether mma.sync of a data type is that of float16 in machine code, with operands converted before.
+
+        So for floats of 8 bits on sm_90, which multiplies them by wgmma alone (SASS of ptxas 13.0: F2FP.F16.E4M3.UNPACK_B, HMMA).
+        """
+        return self.arch == "sm_90" and dtype == "float8_e4m3fn"
+
     def tensor_rate(self, dtype: str, tensor_core: int) -> float:
         """Operations per second that tensor cores sustain by mma.sync (1) or wgmma (2); 0 where they lack the type."""
+        if tensor_core == 1 and self.widens(dtype):
+            dtype = "float16"
         share = min(self.mma_share, self.tensor_sustained) if tensor_core == 1 else self.tensor_sustained
         return dict(self.tensor_peak).get(dtype, 0.0) * share

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gensor_gym.operators.computation import Computation
+from gensor_gym.operators.float8 import from_float8_e4m3fn, to_float8_e4m3fn
 
 ARRAY_OFFSET = 16
 """Bytes past a cache line at which NumPy's larger arrays begin: behind the header of glibc's malloc."""
@@ -14,7 +15,7 @@ def random_inputs(op: Computation, rng: np.random.Generator) -> tuple[np.ndarray
     """One array for each of `op.inputs`: standard normal cast to the dtype, or integers uniform in -128..127.
 
     Ids are uniform among the rows that there are; bools and other numbers of 64 bits are 0 or 1, as masks are.
-    bfloat16, which NumPy lacks, comes as uint16 arrays of its bits.
+    bfloat16 and float8_e4m3fn, which NumPy lacks, come as uint16 and uint8 arrays of their bits.
     """
     return tuple(_random(tensor.shape, tensor.dtype, rng, op.id_limits.get(tensor.name)) for tensor in op.inputs)
 
@@ -26,6 +27,8 @@ def _random(shape: tuple[int, ...], dtype: str, rng: np.random.Generator, rows: 
     if dtype in ("int8", "int32"):
         return rng.integers(-128, 128, shape, dtype=dtype)
     values = rng.standard_normal(shape, dtype=np.float32)
+    if dtype == "float8_e4m3fn":
+        return to_float8_e4m3fn(values)
     return to_bfloat16(values) if dtype == "bfloat16" else values.astype(dtype, copy=False)
 
 
@@ -41,5 +44,7 @@ def from_bfloat16(bits: np.ndarray) -> np.ndarray:
 
 
 def decode(array: np.ndarray, dtype: str) -> np.ndarray:
-    """The values of an array as kernels hold it: bfloat16 bits become float32, all else stays."""
+    """The values of an array as kernels hold it: bits of bfloat16 and float8_e4m3fn become float32, all else stays."""
+    if dtype == "float8_e4m3fn" and array.dtype == np.uint8:
+        return from_float8_e4m3fn(array)
     return from_bfloat16(array) if dtype == "bfloat16" and array.dtype == np.uint16 else array

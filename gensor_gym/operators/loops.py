@@ -13,27 +13,32 @@ from gensor_gym.operators.bodies import BODIES, Reduction
 
 AxisKind = Literal["spatial", "reduce"]
 
-ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "int32": 4, "int64": 8, "bool": 1}
+ITEM_BYTES = {
+    "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "int32": 4, "int64": 8, "bool": 1, "float8_e4m3fn": 1,
+}  # fmt: skip
 """Bytes of an element, by data type of a tensor."""
 ARRAY_DTYPE = {
     "float32": "float32", "float16": "float16", "bfloat16": "uint16", "int8": "int8", "int32": "int32", "int64": "int64",
-    "bool": "bool",
+    "bool": "bool", "float8_e4m3fn": "uint8",
 }  # fmt: skip
-"""NumPy dtype that holds each data type of a tensor; bfloat16 travels as its bits."""
+"""NumPy dtype that holds each data type of a tensor; bfloat16 and float8_e4m3fn travel as their bits."""
 
 INPUT = {
     "float32": "float32", "float16": "float16", "bfloat16": "bfloat16", "int8": "int8", "tf32": "float32", "tf32x3": "float32",
+    "float8_e4m3fn": "float8_e4m3fn",
 }  # fmt: skip
 """Data type of the tensors that an operator of each data type reads. tf32 rounds them to 10 bits of mantissa before it
 multiplies; tf32x3 multiplies each as a sum of two such numbers, which is as exact as float32."""
 ACCUMULATOR = {dtype: "int32" if dtype == "int8" else "float32" for dtype in INPUT}
 """Data type that an operator of each data type adds up in."""
-OUTPUT = {dtype: "int32" if dtype == "int8" else read for dtype, read in INPUT.items()}
-"""Data type of the tensor that an operator of each data type writes, and of its epilogue's operands."""
+OUTPUT = INPUT | {"int8": "int32", "float8_e4m3fn": "bfloat16"}
+"""Data type of the tensor that an operator of each data type writes, and of its epilogue's operands. Sums of products of 8-bit
+floats are wider than these; bfloat16 has the range of what they are added up in (float16 has not: 448 * 448 is beyond it) and is
+what such layers write."""
 FROZEN = "frozen "
 """What the text of an operator with constant weights begins with."""
-PRODUCT_TYPES = ("tf32", "tf32x3")
-"""Data types that only say how a product is rounded: they mean nothing without one."""
+PRODUCT_TYPES = ("tf32", "tf32x3", "float8_e4m3fn")
+"""Data types that operators without a product do not have: the first two only say how one is rounded, of 8 bits are operands."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 from gensor_gym.operators.bodies import BODIES
-from gensor_gym.operators.inputs import from_bfloat16
+from gensor_gym.operators.inputs import decode
 from gensor_gym.operators.loops import Access, Loops
 from gensor_gym.operators.traits import has_window, is_product
 
@@ -27,8 +27,8 @@ REFERENCES: dict[str, Reference] = {}
 def evaluate(op: Loops, inputs: Sequence[Array]) -> Array:
     """The output [op.output.shape] in float64 for arrays shaped as `op.inputs`, not rounded to the output's dtype.
 
-    Arrays may have any real dtype. Those of a bfloat16 operator are either uint16, taken as the bits of bfloat16, or
-    any floating type, taken as the values. Raises ValueError for a wrong number of arrays, shape or dtype.
+    Arrays may have any real dtype. Those of a bfloat16 or float8_e4m3fn tensor are either uint16 or uint8, taken as its bits,
+    or any floating type, taken as the values. Raises ValueError for a wrong number of arrays, shape or dtype.
     """
     arrays = _checked(op, inputs)
     body = arrays[: len(op.reads)]
@@ -58,9 +58,7 @@ def _checked(op: Loops, inputs: Sequence[Array]) -> list[Array]:
             raise ValueError(f"{op}: input {want.name} has shape {array.shape}, expected {want.shape}")
         if array.dtype.kind not in "fiu":
             raise ValueError(f"{op}: input {want.name} has dtype {array.dtype}, expected real numbers ({want.dtype})")
-        if want.dtype == "bfloat16" and array.dtype == np.uint16:
-            array = from_bfloat16(array)
-        arrays.append(array.astype(np.float64, copy=False))
+        arrays.append(decode(array, want.dtype).astype(np.float64, copy=False))
     return arrays
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments.device.stages import candidates, first_choices
 from experiments.evidence.ranking import __main__ as command
-from experiments.evidence.ranking.measured import FITTED, TENSOR, TEST, Measured, raced, recorded
+from experiments.evidence.ranking.measured import EVERY, FITTED, TENSOR, TEST, Measured, raced, recorded
 from experiments.evidence.ranking.scores import scored, thinned, worst_tied
-from gensor_gym import ConstructionGraph, operators
+from gensor_gym import ConstructionGraph, hardware, operators
 
 SHIPPED = command.FOLDER
 TEST_OPERATOR = "gemm(m=2048, n=2048, k=2048)"
@@ -77,3 +78,18 @@ def test_the_page_is_that_of_the_model(tmp_path: Path) -> None:
     text = page.read_text()
     assert text.count(" | train |") + text.count(" | validation |") == 41 and "| test |" not in text
     assert command.main([str(page), "--folder", str(tmp_path)]) == 2
+
+
+def test_first_choices_are_written_and_tried_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of every operator that was raced; illegal ones are passed over, and without a file there are none."""
+    op, hw = operators.parse('gemm(m=128, n=3072, k=768, dtype="float16")'), hardware.get("h100")
+    chosen = first_choices.first_choices(op, hw)
+    assert len(chosen) == 10 and chosen[0] == first_choices.top(op, hw, 1)[0]
+    assert first_choices.first_choices(op, hw, tmp_path / "none.json") == []
+    shipped = json.loads(first_choices.FIRST_CHOICES.read_text())["h100"]
+    assert set(shipped) == {one.operator for one in raced(SHIPPED, "h100", EVERY)} and len(shipped) == 20
+    file = tmp_path / "some.json"
+    unfit = str(chosen[0]).replace("128", "100")  # tiles that no instruction takes
+    file.write_text(json.dumps({"h100": {str(op): [unfit, *(str(s) for s in reversed(chosen))]}}))
+    monkeypatch.setattr(candidates, "first_choices", lambda op, hw: first_choices.first_choices(op, hw, file))
+    assert candidates.candidates(op, hw, 0)[:10] == chosen[::-1]

@@ -51,6 +51,7 @@ def test_roles_of_axes(operator: str, roles: MatrixAxes | None) -> None:
         ('batched_gemm(b=3, m=64, n=9, k=36, dtype="tf32")', {"h200": (0, 1, 2)}),
         ('conv2d(n=2, c=64, h=14, w=14, k=64, r=3, s=3, dtype="tf32")', {"h200": (0, 1)}),
         ('conv2d(n=2, c=128, h=14, w=14, k=64, r=3, s=3, dtype="int8")', {"h200": (0, 1)}),
+        ('gemm(m=64, n=61, k=128, dtype="float8_e4m3fn")', {"h200": (0, 1, 2), "rtx4090": (0, 1), "a100": (0,), "host": (0,)}),
         ('gemm(m=64, n=60, k=64, dtype="float16")', {"h200": (0, 1)}),  # rows of B of 120 bytes have no tensor map
         ('gemm(m=8, n=64, k=64, dtype="float16")', {"h200": (0,)}),
         ('gemm(m=64, n=64, k=24, dtype="int8")', {"h200": (0,), "t4": (0, 1)}),

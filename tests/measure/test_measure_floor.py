@@ -11,7 +11,7 @@ from gensor_gym.measure.stats.floor import warm_floor
 from gensor_gym.operators.types import Operator
 
 HALVES = ("float16", "bfloat16")
-PRODUCTS = ("float32", *HALVES, "tf32", "tf32x3", "int8")
+PRODUCTS = ("float32", *HALVES, "float8_e4m3fn", "tf32", "tf32x3", "int8")
 
 
 def spread() -> list[Operator]:

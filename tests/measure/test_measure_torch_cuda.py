@@ -8,7 +8,7 @@ import pytest
 from gensor_gym import operators
 from gensor_gym.measure.answers.expectation import make_draws
 from gensor_gym.measure.baselines.torch import tensors_of, torch_function
-from gensor_gym.measure.baselines.torch_cuda import LAYOUTS, TOLERANCE, check_integers, distance_fault, laid_out
+from gensor_gym.measure.baselines.torch_cuda import TOLERANCE, check_bytes, distance_fault, laid_out, layouts
 from gensor_gym.measure.devices.cpu import CpuDevice
 
 OP = operators.gemm(24, 20, 48)
@@ -52,6 +52,7 @@ def test_baselines_for_gpus(kind: str) -> None:
         ("conv2d(n=2, c=6, h=9, w=8, k=4, r=3, s=2, stride=2, padding=1, groups=2)+bias+residual+relu", "torch.nhwc"),
         ("depthwise_conv2d(n=2, c=5, h=9, w=9, r=3, s=3, padding=1)+scale", "torch.nhwc"),
         ('gemm(m=24, n=16, k=32, dtype="int8")+bias', "torch.b_transposed"),
+        ('gemm(m=32, n=16, k=48, dtype="float8_e4m3fn")+bias', "torch.b_transposed"),
     ],
 )
 def test_layouts_change_memory_and_no_value(text: str, kind: str) -> None:
@@ -61,22 +62,24 @@ def test_layouts_change_memory_and_no_value(text: str, kind: str) -> None:
     draw = make_draws(op, 0)[0]
     plain = tensors_of(op, draw.inputs)
     other = laid_out(plain, kind)
-    assert all(torch.equal(a, b) for a, b in zip(plain, other, strict=True))
+    assert all(torch.equal(a.float(), b.float()) for a, b in zip(plain, other, strict=True))
     moved = [i for i, (a, b) in enumerate(zip(plain, other, strict=True)) if a.stride() != b.stride()]
     images = [i for i, x in enumerate(plain) if x.dim() == 4 and x.shape[1] > 1]  # one channel: both layouts are the same
     assert moved == (images if kind == "torch.nhwc" else [1])
-    assert kind in LAYOUTS[op.name, op.dtype == "int8"]
+    assert kind in layouts(op)
     result = torch_function(op, other)()
     assert kind != "torch.nhwc" or result.is_contiguous(memory_format=torch.channels_last)
-    assert distance_fault(result.contiguous().numpy(), op.output.shape, draw, TOLERANCE[op.dtype]) == ""
+    assert distance_fault(result.contiguous().float().numpy(), op.output.shape, draw, TOLERANCE[op.dtype]) == ""
 
 
 def test_int8_products_that_torch_has_on_no_gpu() -> None:
     for sizes in ((16, 16, 16), (32, 12, 16), (32, 16, 20)):
         with pytest.raises(ValueError, match="torch._int_mm takes m above 16, n and k in multiples of 8"):
-            check_integers(operators.gemm(*sizes, dtype="int8"))
-    check_integers(operators.gemm(32, 16, 24, dtype="int8"))
-    check_integers(operators.gemm(3, 3, 3))
+            check_bytes(operators.gemm(*sizes, dtype="int8"))
+    check_bytes(operators.gemm(32, 16, 24, dtype="int8"))
+    check_bytes(operators.gemm(3, 3, 3))
+    with pytest.raises(ValueError, match="torch._scaled_mm takes n and k in multiples of 16"):
+        check_bytes(operators.gemm(32, 16, 24, dtype="float8_e4m3fn"))
 
 
 @pytest.mark.cuda

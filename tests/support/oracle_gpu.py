@@ -33,7 +33,7 @@ class Gpu:
             points = math.prod(state.tiles[0][a] for a in self.reduce) * state.knob("unroll")
             windows = sum(1 for read in self.op.reads if sum(1 for c in read.coefficients[-1] if c) > 1)
             return 32 + outputs + 2 * sum(parts) + (16 * windows if points >= 16 else 0)
-        step = matrix.instruction(self.op, self.hw) * (3 if self.op.dtype == "tf32x3" else 1)
+        step = matrix.instruction(self.op, self.hw) * (3 if self.op.dtype == "tf32x3" or matrix.widened(self.op, self.hw) else 1)
         bytes_ = [ITEM[read.tensor.dtype] for read in self.op.reads]
         held = [math.ceil(n * step * size / 128) for n, size in zip(parts, bytes_, strict=True)]
         return 40 + outputs // 32 + state.knob("register_buffer") * sum(held)

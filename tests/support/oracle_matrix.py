@@ -11,7 +11,7 @@ from gensor_gym.operators.types import Operator
 if TYPE_CHECKING:
     from tests.support.oracle import Oracle, State
 
-ITEM = {"float16": 2, "bfloat16": 2, "int8": 1, "tf32": 4, "tf32x3": 4}
+ITEM = {"float16": 2, "bfloat16": 2, "int8": 1, "float8_e4m3fn": 1, "tf32": 4, "tf32x3": 4}
 
 
 def roles(op: Operator) -> tuple[int, int, int, int, int] | None:
@@ -35,7 +35,14 @@ def instruction(op: Operator, hw: Hardware) -> int:
         return 0
     if hw.arch == "sm_75":
         return {"float16": 8, "int8": 16}.get(op.dtype, 0)
+    if op.dtype == "float8_e4m3fn":
+        return 32 if hw.arch in ("sm_89", "sm_90") else 0
     return {"float16": 16, "bfloat16": 16, "tf32": 8, "tf32x3": 8, "int8": 32}.get(op.dtype, 0)
+
+
+def widened(op: Operator, hw: Hardware) -> bool:
+    """Whether mma.sync multiplies float16 made of operands of 8 bits: two instructions, and registers for what they become."""
+    return op.dtype == "float8_e4m3fn" and hw.arch == "sm_90"
 
 
 def choices(op: Operator, hw: Hardware) -> tuple[int, ...]:
@@ -57,7 +64,7 @@ def choices(op: Operator, hw: Hardware) -> tuple[int, ...]:
     if op.name == "conv2d":
         stride = dict(op.arguments).get("stride", 1)
         rows = size == 2 and "g" not in names_of(op) and max(stride if isinstance(stride, tuple) else (stride,)) <= 8
-    else:  # B of tf32 and int8 is transposed first, so its own rows may have any length
+    else:  # B of tf32, int8 and floats of 8 bits is transposed first, so its own rows may have any length
         rows = op.axes[k].extent * size % 16 == 0 and (size != 2 or op.axes[n].extent * size % 16 == 0)
     return (0, 1, 2) if rows and longest(m) >= 64 and longest(n) >= across(op) and longest(k) >= 128 // size else (0, 1)
 
@@ -106,7 +113,8 @@ def instructions(oracle: Oracle, state: State) -> int:
     steps = tile[k] // instruction(oracle.op, oracle.hw)
     if state.knob("tensor_core") == 2:
         return repeats * steps * (tile[m] // 64)
-    return repeats * steps * (tile[m] // 16) * (tile[n] // 8) * (3 if oracle.op.dtype == "tf32x3" else 1)
+    each = 3 if oracle.op.dtype == "tf32x3" else 2 if widened(oracle.op, oracle.hw) else 1
+    return repeats * steps * (tile[m] // 16) * (tile[n] // 8) * each
 
 
 def shared_bytes(oracle: Oracle, state: State) -> int:

@@ -29,7 +29,9 @@ TINY = replace(H200, name="tiny", units=1)
 """So few multiprocessors that persistent blocks have several tiles each."""
 
 
-DEPTHS = {"float32": (8, 32), "float16": (16, 64), "bfloat16": (16, 64), "tf32": (8, 32), "int8": (32, 128)}
+DEPTHS = {
+    "float32": (8, 32), "float16": (16, 64), "bfloat16": (16, 64), "tf32": (8, 32), "int8": (32, 128), "float8_e4m3fn": (32, 128),
+}  # fmt: skip
 """Elements of the reduction in one instruction and in a step of 128 bytes, by data type (of float32 there is none)."""
 
 

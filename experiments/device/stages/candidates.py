@@ -6,6 +6,7 @@ import numpy as np
 
 from agents.core.ranking import best_of_each, diverse
 from agents.gensor.markov import Markov, MarkovExtended
+from experiments.device.stages.first_choices import first_choices
 from experiments.device.work.makers import Programs, kernels
 from gensor_gym import hardware
 from gensor_gym.construction import ConstructionGraph
@@ -24,7 +25,8 @@ _KIND = [KNOB + KNOB_INDEX[name] for name in ("tensor_core", "convolution")]
 
 
 def candidates(op: Operator, hw: Hardware, seed: int) -> list[Schedule]:
-    """Each once, the most promising first; both spaces are represented in any beginning, since the time may run out."""
+    """Each once, those that were written down beforehand, then the most promising; both spaces are represented in any beginning
+    of these, since the time may run out."""
     ranked = []
     for strategy, count in COUNTS.items():
         chosen = strategy()
@@ -35,7 +37,7 @@ def candidates(op: Operator, hw: Hardware, seed: int) -> list[Schedule]:
         order = dict.fromkeys([*ranking[:FIRST], *map(Schedule, kinds), *ranking])
         ranked += [((place + 0.5) / count, schedule) for place, schedule in enumerate(list(order)[:count])]
     ranked.sort(key=lambda pair: pair[0])
-    return list(dict.fromkeys(schedule for _, schedule in ranked))
+    return list(dict.fromkeys([*first_choices(op, hw), *(schedule for _, schedule in ranked)]))
 
 
 def made(op: Operator, machine: str, seed: int) -> Programs:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from experiments.common.journal import read_rows
 from experiments.device.context import Context, StageJournal
-from experiments.device.stages.families import BYTES, FAMILIES, drawn, features
+from experiments.device.stages.families import BYTES, FAMILIES, FLOAT8, drawn, features
 from experiments.device.work.makers import Job, Programs, open_makers
 from experiments.device.work.pipeline import Pipeline, Work
 from experiments.device.work.progress import Progress
@@ -21,7 +21,7 @@ from gensor_gym.measure.measurement import Status
 FILE = "correctness.jsonl"
 PER_OPERATOR = 14
 EACH = 4
-"""Kernels of an operator in a round over all of them; those of int8 have all of theirs in the first."""
+"""Kernels of an operator in a round over all of them; those of 8 bits have all of theirs in the first."""
 ANSWERED = (Status.OK.value, Status.IMPLAUSIBLE.value)
 """The answer was right; times mean nothing in this stage."""
 
@@ -57,7 +57,7 @@ def cases(jobs: Mapping[str, Job[Programs]], journal: StageJournal) -> Iterator[
             whole = slice(0, PER_OPERATOR if begin == 0 else 0)
             while not job.done():
                 yield None
-            for schedule, made in job.result()[whole if text in BYTES else slice(begin, begin + EACH)]:
+            for schedule, made in job.result()[whole if text in (*BYTES, *FLOAT8) else slice(begin, begin + EACH)]:
                 op = operators.parse(text)
                 if journal.pending(f"{op} {schedule}"):
                     source = made.source if isinstance(made, Kernel) else ""

@@ -33,6 +33,14 @@ BYTES = (
 )  # fmt: skip
 """Operators of int8, one at least of every class that has it. They are checked first: what reads bytes was mended last."""
 
+FLOAT8 = (
+    "gemm(m=200, n=133, k=400, dtype='float8_e4m3fn')+bias+relu", "gemm(m=1024, n=512, k=1040, dtype='float8_e4m3fn')+residual",
+    "batched_gemm(b=5, m=72, n=134, k=272, dtype='float8_e4m3fn')+bias", "gemm(m=67, n=45, k=131, dtype='float8_e4m3fn')+gelu",
+    "conv2d(n=2, c=64, h=14, w=14, k=64, r=3, s=3, padding=1, dtype='float8_e4m3fn')+bias",
+    "gemm(m=256, n=256, k=16384, dtype='float8_e4m3fn')",
+)  # fmt: skip
+"""Products of floats of 8 bits, which no device has run yet; the last asks how far sums of a long reduction are off."""
+
 WARP_GROUPS = (
     "gemm(m=384, n=512, k=2048, dtype='bfloat16')", "gemm(m=256, n=1024, k=4096, dtype='float16')+bias",
     "batched_gemm(b=4, m=256, n=256, k=1024, dtype='float16')", "gemm(m=256, n=256, k=512, dtype='tf32')",
@@ -48,7 +56,7 @@ WARP_GROUPS = (
 """Operators whose rows TMA can copy and whose reductions are long: programs by wgmma, in clusters and with split_k."""
 
 FAMILIES = (
-    *BYTES, *WARP_GROUPS,
+    *BYTES, *FLOAT8, *WARP_GROUPS,
     "gemm(m=257, n=129, k=65)", "gemm(m=13, n=11, k=7)", "gemm(m=1, n=300, k=77)", "gemm(m=512, n=384, k=1000)",
     "gemm(m=100, n=200, k=120)+bias+gelu+residual",
     "gemm(m=64, n=80, k=5)+scale+relu", "batched_gemm(b=3, m=65, n=40, k=33)", "batched_gemm(b=12, m=128, n=64, k=128)",

@@ -6,6 +6,7 @@ The test part is scored only where it is named: a model that is still worked on 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +15,12 @@ from experiments.commands.parser import Parser
 from experiments.commands.refusal import exit_code
 from experiments.common.results import write_text
 from experiments.common.settings import ROOT
+from experiments.device.stages.first_choices import FIRST_CHOICES, top
 from experiments.evidence.facts import read_facts
 from experiments.evidence.ranking.measured import EVERY, FITTED, raced, recorded
 from experiments.evidence.ranking.page import COMMAND, markdown
-from experiments.evidence.ranking.scores import by_class, left_out, scored
+from experiments.evidence.ranking.scores import FIRST, by_class, left_out, scored
+from gensor_gym import hardware
 
 FOLDER = ROOT / "results" / "h100"
 
@@ -25,7 +28,16 @@ FOLDER = ROOT / "results" / "h100"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status: 2 where there is nothing to score."""
     args = _parser().parse_args(arguments)
+    if args.choices:
+        return exit_code(lambda: choose(args.folder))
+    if args.page is None:
+        return exit_code(_no_page)
     return exit_code(lambda: write(args.page, args.folder, args.parts, args.title, args.left_out))
+
+
+def _no_page() -> None:
+    """Why there is nothing to do."""
+    raise ValueError("page: expected a file to write, or --choices")
 
 
 def write(page: Path, folder: Path, parts: Sequence[str], title: str, with_left_out: bool) -> None:
@@ -34,19 +46,30 @@ def write(page: Path, folder: Path, parts: Sequence[str], title: str, with_left_
     tables, candidates = recorded(folder, machine, parts), raced(folder, machine, parts)
     left = left_out([table for table in tables if table.part in FITTED]) if with_left_out else {}
     on_tables, on_candidates = ([scored(one) for one in them] for them in (tables, candidates))
-    text = markdown(title, on_tables, on_candidates, by_class(on_tables), left)
+    fitted = [one for one in on_tables if one.measured.part in FITTED]
+    text = markdown(title, on_tables, on_candidates, by_class(fitted), left)
     write_text(page, text)
     print(text.partition("## Recorded")[0])
+
+
+def choose(folder: Path) -> None:
+    """Write the model's own first choices of every operator that was raced with libraries, for a device to try."""
+    machine = read_facts(folder).machine
+    texts = [one.operator for one in raced(folder, machine, EVERY)]
+    found = {text: list(map(str, top(text, hardware.get(machine), FIRST))) for text in texts}
+    write_text(FIRST_CHOICES, json.dumps({machine: found}, indent=1) + "\n")
 
 
 def _parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = Parser(prog=COMMAND, description=__doc__)
-    parser.add_argument("page", type=Path, help="where the page is written")
+    parser.add_argument("page", type=Path, nargs="?", help="where the page is written")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="default: results/h100")
     parser.add_argument("--parts", nargs="+", choices=EVERY, default=list(FITTED), help="parts of the split that are scored")
     parser.add_argument("--title", default="How the model ranks", help="the page's title")
     parser.add_argument("--left-out", action="store_true", help="fit the coefficients of the terms without each class as well")
+    words = f"write {FIRST_CHOICES.name} instead, which stage `operators` tries first"
+    parser.add_argument("--choices", action="store_true", help=words)
     return parser
 
 

@@ -155,7 +155,7 @@ def _outside(plan: BlockPlan, padded: bool) -> str:
     """What stands in memory for an element outside: the operator's pad value, or else what contributes nothing."""
     value = plan.op.pad_value if padded else limited(plan.op.reduction.identity, plan.op.dtype)
     dtype = plan.op.reads[0].tensor.dtype
-    if dtype == "int8":
+    if dtype in ("int8", "float8_e4m3fn"):  # of floats of 8 bits products alone read outside: zeros
         return str(int(value))
     if dtype == "float16":
         return hex(int(np.float16(value).view(np.uint16)))

@@ -75,6 +75,7 @@ FUNCTIONS: dict[str, str] = {
     "mma_16x8x16_bfloat16": _multiply_add("mma_16x8x16_bfloat16", "m16n8k16.row.col.f32.bf16.bf16.f32", 4, 4, 2),
     "mma_16x8x8_tf32": _multiply_add("mma_16x8x8_tf32", "m16n8k8.row.col.f32.tf32.tf32.f32", 4, 4, 2),
     "mma_16x8x32_int8": _multiply_add("mma_16x8x32_int8", "m16n8k32.row.col.s32.s8.s8.s32", 4, 4, 2),
+    "mma_16x8x32_float8_e4m3fn": _multiply_add("mma_16x8x32_float8_e4m3fn", "m16n8k32.row.col.f32.e4m3.e4m3.f32", 4, 4, 2),
     "mma_8x8x16_int8": _multiply_add("mma_8x8x16_int8", "m8n8k16.row.col.s32.s8.s8.s32", 2, 1, 1),
     "round_tf32": f"""\
 {_HEAD} unsigned round_tf32(float value) {{
@@ -116,6 +117,12 @@ FUNCTIONS: dict[str, str] = {
   unsigned short bits;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
   return bits;
+}}
+""",
+    "from_float8_e4m3fn": f"""\
+{_HEAD} float from_float8_e4m3fn(unsigned char bits) {{  // no cvt before sm_89; 2^120 is the difference of the biases
+  const int size = bits & 0x7f;
+  return __int_as_float((bits & 0x80) << 24 | (size == 0x7f ? 0x7fffffff : size << 20)) * 0x1p120f;
 }}
 """,
     "from_bfloat16": f"""\

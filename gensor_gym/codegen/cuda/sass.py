@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGE = "nvidia-cuda-nvdisasm"
-MULTIPLY_ADDS = ("FFMA", "HMMA", "HGMMA", "IMMA", "IGMMA")
-"""Operations that do an operator's multiply-adds: CUDA cores, mma.sync and wgmma, floats and integers."""
+MULTIPLY_ADDS = ("FFMA", "HMMA", "HGMMA", "IMMA", "IGMMA", "QMMA", "QGMMA")
+"""Operations that do an operator's multiply-adds: CUDA cores, mma.sync and wgmma, floats, integers and floats of 8 bits."""
 
 _LABEL = re.compile(r"^(\.L_\w+):")
 _INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9]*)((?:\.\w+)*)([^;]*);")

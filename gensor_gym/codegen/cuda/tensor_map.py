@@ -26,6 +26,7 @@ UNIT = 16
 
 _TYPES = {
     "float32": "FLOAT32", "float16": "FLOAT16", "bfloat16": "BFLOAT16", "int8": "UINT8", "int32": "INT32", "tf32": "TFLOAT32",
+    "float8_e4m3fn": "UINT8",
 }  # fmt: skip
 
 

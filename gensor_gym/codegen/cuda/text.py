@@ -22,19 +22,22 @@ SCALARS = {
     "bfloat16": Scalar("unsigned short", "ushort"),
     "int8": Scalar("signed char", "char"),
     "int32": Scalar("int", "int"),
+    "float8_e4m3fn": Scalar("unsigned char", "uchar"),
 }
-"""By data type; 16-bit floating types are kept as their bits and computed with as float."""
+"""By data type; floating types of 8 and 16 bits are kept as their bits and computed with as float."""
 HALVES = ("float16", "bfloat16")
+BITS = (*HALVES, "float8_e4m3fn")
+"""Types that are kept as their bits; those of 8 bits are never written."""
 
 
 def computed(dtype: str) -> str:
     """C type of a register that holds an element to compute with."""
-    return "float" if dtype in HALVES else SCALARS[dtype].name
+    return "float" if dtype in BITS else SCALARS[dtype].name
 
 
 def widened(dtype: str, value: str) -> str:
     """A stored element as C text of the type that is computed with."""
-    return f"from_{dtype}({value})" if dtype in HALVES else value
+    return f"from_{dtype}({value})" if dtype in BITS else value
 
 
 def narrowed(dtype: str, value: str) -> str:

@@ -154,6 +154,17 @@ struct bfloat16 {
 """
 
 
+_FLOAT8 = """\
+struct float8_e4m3fn {
+    static std::uint8_t made(int n) {
+        static const std::uint8_t bits[] = {0, 0x38, 0x40, 0x44};
+        return static_cast<std::uint8_t>(bits[std::abs(n)] | (n < 0 ? 0x80 : 0));
+    }
+};
+"""
+"""The helper of the only type that is read and never written."""
+
+
 def example(exports: Sequence[Exports], library: str) -> str:
     """A program that launches every kernel on arrays of small whole numbers, and prints sums and times; 0 where all went well."""
     functions = "\n".join(_run(one, library) for one in exports)
@@ -169,7 +180,7 @@ def example(exports: Sequence[Exports], library: str) -> str:
 #include <string>
 #include <vector>
 
-{_HELPERS}
+{_HELPERS}{_FLOAT8 if any(tensor.dtype == "float8_e4m3fn" for one in exports for _, tensor in one.inputs) else ""}
 {functions}
 int main(int count, char **words) {{
     const std::string folder = count > 1 ? words[1] : ".";
@@ -227,4 +238,4 @@ def _run(one: Exports, library: str) -> str:
 
 def _elements(dtype: str) -> str:
     """The helper of the example for elements of a data type."""
-    return dtype if C_TYPES[dtype] == "uint16_t" else f"plain<{C_TYPES[dtype]}>"
+    return dtype if C_TYPES[dtype] == "uint16_t" or dtype == "float8_e4m3fn" else f"plain<{C_TYPES[dtype]}>"

@@ -12,9 +12,9 @@ from gensor_gym.operators.types import Tensor
 
 C_TYPES = {
     "float32": "float", "int8": "int8_t", "int32": "int32_t", "int64": "int64_t", "bool": "uint8_t", "float16": "uint16_t",
-    "bfloat16": "uint16_t",
+    "bfloat16": "uint16_t", "float8_e4m3fn": "uint8_t",
 }  # fmt: skip
-"""Element of each data type; 16-bit floating numbers, which GPUs alone compute with, are their bits."""
+"""Element of each data type; floating numbers of 8 and 16 bits, which GPUs alone compute with, are their bits."""
 
 _TAKEN = frozenset(
     "auto bool break case catch char class const continue default delete do double else enum explicit export extern false float "

@@ -30,7 +30,7 @@ class HipDialect(Dialect):
     language, title = "hip", "HIP"
     head = "#ifndef EMULATOR  // which has its own\n#include <hip/hip_runtime.h>\n#endif\n\n"
     shared_memory = "extern __shared__ __attribute__((aligned(16))) unsigned char shared_memory[];"
-    functions = _CONVERSIONS | {name: FUNCTIONS[name] for name in ("from_bfloat16", "to_bfloat16")}
+    functions = _CONVERSIONS | {name: FUNCTIONS[name] for name in ("from_bfloat16", "to_bfloat16", "from_float8_e4m3fn")}
     mistakes_bytes = False
     names_lanes = False
 

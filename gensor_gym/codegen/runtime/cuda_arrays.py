@@ -105,7 +105,8 @@ class DeviceArrays:
         if first is None:
             return self._cupy.asnumpy(output)
         found = in_library_of(first, output)
-        return found.view(sys.modules["torch"].bfloat16) if _is_torch_bfloat16(first) else found
+        typed = _torch_bits(first) and self._op.outputs[place].dtype == "bfloat16"
+        return found.view(sys.modules["torch"].bfloat16) if typed else found
 
     def _input(self, place: int, value: Any, copy: bool) -> Any:
         """One input."""
@@ -119,8 +120,8 @@ class DeviceArrays:
 
     def _viewed(self, value: Any, tensor: Tensor, name: str) -> Any:
         """An array of the device as one of CuPy's, on the same memory."""
-        if _is_torch_bfloat16(value):
-            value = value.view(sys.modules["torch"].uint16)  # which CuPy has no type for
+        if bits := _torch_bits(value):
+            value = value.view(getattr(sys.modules["torch"], bits))
         if isinstance(value, self._cupy.ndarray):
             array = value
         elif hasattr(value, "__dlpack_device__"):
@@ -147,6 +148,12 @@ def _library(value: Any) -> str:
     return type(value).__module__.partition(".")[0]
 
 
-def _is_torch_bfloat16(value: Any) -> bool:
-    """Whether it is an array of torch whose elements CuPy and NumPy have as their bits alone."""
-    return _library(value) == "torch" and value.dtype is sys.modules["torch"].bfloat16
+_BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8"}
+"""Types of torch that CuPy and NumPy have none for, and those that hold their bits."""
+
+
+def _torch_bits(value: Any) -> str:
+    """Type of torch that an array's elements are read as bits by; empty where CuPy has their own, or it is not torch's."""
+    if _library(value) != "torch":
+        return ""
+    return next((bits for name, bits in _BITS.items() if value.dtype is getattr(sys.modules["torch"], name, None)), "")

@@ -64,17 +64,20 @@ def _mma(row, pipes, ints):  # noqa: ANN001, ANN201
     """(issue slots, wavefronts, cycles of a block alone) of mma.sync.
 
     Every warp loads its fragments of A and B anew for each k of an instruction (ldmatrix: 512 bytes each; without padding
-    or swizzle rows of a power of two meet in few banks). Single bytes of B are put together one by one.
+    or swizzle rows of a power of two meet in few banks). Single bytes of B are put together one by one. Floats of 8 bits
+    that are widened take two conversions a register, and four sums are added outside for each product (SASS of sm_90).
     """
     warps = workers_of(row, ints)
+    widened = 1.0 if ints[PRODUCTS] == 2 else 0.0
     turns = math.ceil(reduce_product(row, 1, ints) / ints[INSTRUCTION_K])
     parts = spatial_product(row, 0, ints) / 128.0 * ints[PRODUCTS]
-    loads, waves, waits, others = 0.0, 0.0, 0.0, STEP
+    loads, waves, waits, others = widened * 2.0 * parts, 0.0, 0.0, STEP
     for t in range(ints[NUM_READS]):
         item = ints[ITEM + t]
         held = fragment(row, t, ints) * ints[INSTRUCTION_K] * item
         conflict = min(8.0, max(1.0, staged_row(row, t, ints) * item / 16.0)) if row[SHARED_LAYOUT] == 0 else 1.0
         loads += held / 512.0 * (16.0 if item == 1 and t == ints[MATRIX_B] else 4.0 if item == 4 else 1.0)
+        loads += widened * held / 64.0
         waves += held / 128.0 * conflict * turns * warps
         instructions, stored, copied = matrix_copies(row, t, warps, ints)
         others, waves, waits = others + instructions, waves + stored, waits + copied

@@ -193,7 +193,7 @@ def _fill_matrix(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
         ints[COLUMNS_FROM] = slot_of(wgmma_columns(op)[0], len(op.spatial))
     ints[TRANSPOSED] = is_transposed(op)
     ints[COLUMN_STEP] = column_step(op)
-    ints[PRODUCTS] = 3 if op.dtype == "tf32x3" else 1
+    ints[PRODUCTS] = 2 if hardware.widens(op.dtype) else 3 if op.dtype == "tf32x3" else 1
     for read, inner in ((roles.a, roles.k), (roles.b, roles.n)):
         ints[COPY_WIDTH + read] = matrix_copy_width(op, read, inner)
         shifting = shifting_axis(op, read, inner)

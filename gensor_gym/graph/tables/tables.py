@@ -42,7 +42,7 @@ COPIED = HORIZON + 1  # 1 where a shifted matrix product needs its input copied
 # ints: what tensor cores make of the operator (`structure.MatrixAxes`), all 0 where they cannot
 MATRIX_M, MATRIX_N, MATRIX_K, MATRIX_A, MATRIX_B = range(COPIED + 1, COPIED + 6)  # slots of axes, indices of reads
 INSTRUCTION_K = MATRIX_B + 1  # elements of axis k in one instruction
-PRODUCTS = INSTRUCTION_K + 1  # instructions for each of them: 3 for tf32x3
+PRODUCTS = INSTRUCTION_K + 1  # instructions for each of them: 3 for tf32x3, 2 where mma.sync widens operands
 ASYNC = PRODUCTS + 1  # 1 where copies to shared memory run by themselves (cp.async)
 LAID_OUT = ASYNC + 1  # 1 where a kernel before a wgmma program lays out its operands, and columns are pixels
 TRANSPOSED = LAID_OUT + 1  # 1 where a kernel before a wgmma program transposes B, which it reads in rows of k

@@ -34,6 +34,12 @@ static __device__ __forceinline__ double half_value(unsigned bits) {
   return as_float(sign | rest << 13) * 5192296858534827628530496329220096.0;         // 2^112: the biases' difference
 }
 
+static __device__ __forceinline__ double float8_value(unsigned bits) {
+  const unsigned sign = (bits & 0x80u) << 24, rest = bits & 0x7fu;
+  if (rest == 0x7fu) return as_float(sign | 0x7fffffffu);
+  return as_float(sign | rest << 20) * 1329227995784915872903807060280344576.0;  // 2^120: the biases' difference
+}
+
 // Element of an array as `reference_plan.CODES` names its type.
 static __device__ __forceinline__ double element(const void *array, long long place, int type) {
   switch (type) {
@@ -41,6 +47,7 @@ static __device__ __forceinline__ double element(const void *array, long long pl
     case 1: return half_value(static_cast<const unsigned short *>(array)[place]);
     case 2: return as_float(static_cast<unsigned>(static_cast<const unsigned short *>(array)[place]) << 16);
     case 3: return static_cast<const signed char *>(array)[place];
+    case 5: return float8_value(static_cast<const unsigned char *>(array)[place]);
     default: return static_cast<const int *>(array)[place];
   }
 }

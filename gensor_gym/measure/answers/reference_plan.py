@@ -18,7 +18,7 @@ from gensor_gym.operators.types import Access, Operator
 
 PLACE = np.dtype([("flat", np.int64), ("u", np.int32), ("v", np.int32)])
 """As `Place` of the text."""
-CODES = {"float32": 0, "float16": 1, "bfloat16": 2, "int8": 3, "int32": 4}
+CODES = {"float32": 0, "float16": 1, "bfloat16": 2, "int8": 3, "int32": 4, "float8_e4m3fn": 5}
 """Number of each data type of a tensor in the text."""
 FUNCTIONS = ("relu", "gelu", "sigmoid", "tanh", "exp", "copy", "add", "mul", "relu6")
 """Functions of the text, by number."""

@@ -6,8 +6,8 @@ all its algorithms and take the fastest.
 
 Generated kernels work on NCHW and row-major matrices. The libraries have fast kernels for other layouts too, so each of
 `LAYOUTS` is timed beside: `torch.nhwc` gets images, weights and residuals as NHWC in memory and leaves its result so;
-`torch.b_transposed` gets the second matrix of an int8 product transposed, as cuBLAS wants it. What laying out costs is
-not timed.
+`torch.b_transposed` gets the second matrix of a product of 8 bits transposed, as cuBLAS wants it. What laying out costs is
+not timed; of floats of 8 bits cuBLAS takes nothing else, so `torch` transposes at every call, as a generated kernel does.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gensor_gym.operators.types import Operator
 GRAPH_CALLS = 128
 """Calls in one graph, as in `devices/cuda.py`."""
 _WARM_CALLS = 3
-TOLERANCE = {"float32": 5e-5, "tf32x3": 5e-5, "tf32": 1e-3, "float16": 5e-3, "bfloat16": 3e-2, "int8": 0.0}
+TOLERANCE = {"float32": 5e-5, "tf32x3": 5e-5, "tf32": 1e-3, "float16": 5e-3, "bfloat16": 3e-2, "int8": 0.0, "float8_e4m3fn": 3e-2}
 """Accepted ||out - reference|| / ||reference||, by the operator's data type. Winograd and FFT convolutions are within
 2e-5 and would fail the bound of single elements that generated kernels must meet; TF32 errs by 3e-4, which is too much
 for float32."""
@@ -34,8 +34,8 @@ LAYOUTS: dict[tuple[str, bool], tuple[BaselineKind, ...]] = {
     ("depthwise_conv2d", False): ("torch.nhwc",),
     ("gemm", True): ("torch.b_transposed",),
 }
-"""Kinds beside `torch` that are the same call on another layout, by the operator's name and whether it is of int8."""
-_INTEGER_STEP = 8
+"""Kinds beside `torch` that are the same call on another layout, by the operator's name and whether it is of 8 bits."""
+_INTEGER_STEP, _FLOAT8_STEP = 8, 16
 
 
 class Replayed:
@@ -98,7 +98,7 @@ class TorchCudaBaseline(Replayed):
         torch.backends.cuda.matmul.allow_tf32 = op.dtype == "tf32"
         torch.backends.cudnn.allow_tf32 = op.dtype == "tf32"
         torch.backends.cudnn.benchmark = True
-        check_integers(op)
+        check_bytes(op)
         self._shape = op.output.shape
         self._tolerance = TOLERANCE[op.dtype]
         self._wrap = wrap or _on_host
@@ -152,6 +152,8 @@ def _tensors(op: Operator, inputs: Sequence[Any]) -> list[Any]:
     for tensor, array in zip(op.inputs, inputs, strict=True):
         if tensor.dtype == "bfloat16":
             tensors.append(torch.as_tensor(array.view(np.int16), device="cuda").clone().view(torch.bfloat16))
+        elif tensor.dtype == "float8_e4m3fn":
+            tensors.append(torch.as_tensor(array, device="cuda").clone().view(torch.float8_e4m3fn))
         else:
             tensors.append(torch.as_tensor(array, device="cuda").clone())
     return tensors
@@ -163,12 +165,21 @@ def _on_host(tensor: Any) -> np.ndarray:
     return array.view(np.uint16) if array.dtype == np.int16 else array
 
 
-def check_integers(op: Operator) -> None:
-    """ValueError for an int8 product that `torch._int_mm` refuses on a GPU; at other places it is an error of cuBLAS's."""
-    if op.dtype != "int8" or op.name not in ("gemm", "batched_gemm", "gemv"):
+def layouts(op: Operator) -> tuple[BaselineKind, ...]:
+    """Those of `LAYOUTS` that an operator has."""
+    return LAYOUTS.get((op.name, op.dtype in ("int8", "float8_e4m3fn")), ())
+
+
+def check_bytes(op: Operator) -> None:
+    """ValueError for a product of 8 bits that torch refuses on a GPU; at other places it is an error of cuBLAS's."""
+    if op.dtype not in ("int8", "float8_e4m3fn") or op.name not in ("gemm", "batched_gemm", "gemv"):
         return
     sizes: dict[str, Any] = dict(op.arguments)
     n = sizes.get("n", 1)
+    if op.dtype == "float8_e4m3fn":
+        if n % _FLOAT8_STEP or sizes["k"] % _FLOAT8_STEP:
+            raise ValueError(f"no torch baseline for {op} on a GPU: torch._scaled_mm takes n and k in multiples of 16")
+        return
     if sizes["m"] <= 16 or n % _INTEGER_STEP or sizes["k"] % _INTEGER_STEP:
         raise ValueError(f"no torch baseline for {op} on a GPU: torch._int_mm takes m above 16, n and k in multiples of 8")
 

@@ -154,11 +154,11 @@ class CudaDevice:
 
     def kinds(self, op: Computation) -> tuple[BaselineKind, ...]:
         """Torch in each layout of the operator that there is."""
-        from gensor_gym.measure.baselines.torch_cuda import LAYOUTS
+        from gensor_gym.measure.baselines.torch_cuda import layouts
 
         if not isinstance(op, Operator):
             return ("torch",)
-        return ("torch", *LAYOUTS.get((op.name, op.dtype == "int8"), ()))
+        return ("torch", *layouts(op))
 
     def load(self, built: Built, threads: int) -> LoadedCubin:
         """Load a cubin; LaunchError when the driver refuses it. `threads` means nothing here."""

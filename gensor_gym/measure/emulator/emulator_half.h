@@ -1,4 +1,4 @@
-// Elements of 16 bits as floats, and pairs of floats rounded to them (to the nearest, ties to even).
+// Elements of 8 and 16 bits as floats, and pairs of floats rounded to those of 16 (to the nearest, ties to even).
 #pragma once
 
 #include <math.h>
@@ -17,6 +17,13 @@ static inline float from_float16(uint16_t bits) {
   const float sign = bits >> 15 ? -1.0f : 1.0f;
   if (exponent == 31) return mantissa ? NAN : sign * INFINITY;
   return sign * (exponent ? ldexpf(1024.0f + mantissa, exponent - 25) : ldexpf(static_cast<float>(mantissa), -24));
+}
+
+static inline float from_float8_e4m3fn(uint8_t bits) {
+  const int exponent = bits >> 3 & 15, mantissa = bits & 7;
+  const float sign = bits >> 7 ? -1.0f : 1.0f;
+  if ((bits & 127) == 127) return NAN;
+  return sign * (exponent ? ldexpf(8.0f + mantissa, exponent - 10) : ldexpf(static_cast<float>(mantissa), -9));
 }
 
 static inline uint32_t bits_of_float(float value) {

@@ -2,7 +2,7 @@
 //
 // mma and ldmatrix are executed for the whole warp by the lane that arrives last, with the layouts of the PTX ISA. Sums
 // are exact within one instruction and then rounded towards zero, which is the least accurate that has been seen of
-// tensor cores (Fasi et al. 2021).
+// tensor cores (Fasi et al. 2021); of floats of 8 bits they are cut off much earlier.
 #pragma once
 
 #include <math.h>
@@ -96,6 +96,10 @@ struct Tf32 {  // the low 13 bits are ignored
   static constexpr int BITS = 32;
   static double value(unsigned bits) { return __int_as_float(bits & 0xffffe000u); }
 };
+struct Float8 {
+  static constexpr int BITS = 8;
+  static double value(unsigned bits) { return from_float8_e4m3fn(bits); }
+};
 struct Int8 {
   static constexpr int BITS = 8;
   static double value(unsigned bits) { return static_cast<signed char>(bits); }
@@ -108,6 +112,31 @@ static double element(const unsigned *(*registers)(void *), void **lanes, int ro
   const int lane = row % 8 * 4 + k % (4 * EACH) / EACH;
   const unsigned word = registers(lanes[lane])[row / 8 + rows / 8 * (k / (4 * EACH))];
   return Element::value(EACH == 1 ? word : word >> Element::BITS * (k % EACH) & ((1u << Element::BITS % 32) - 1));
+}
+
+template <typename Element>
+constexpr bool is_float8 = false;
+template <>
+constexpr bool is_float8<Float8> = true;
+constexpr int FLOAT8_KEPT = 13;  // bits below the largest exponent
+
+static double cut_off(double value, double largest) {
+  const double unit = ldexp(1.0, ilogb(largest) - FLOAT8_KEPT);
+  return trunc(value / unit) * unit;
+}
+
+// A sum and products of floats of 8 bits, as the tensor cores of Ada and Hopper add them: all aligned to the largest of them
+// and cut off 13 bits below it, and so is the result (accumulators of 22 bits, arXiv 2411.10958; 2412.19437, section 3.3.2).
+static float added_float8(float sum, const double *products, int count) {
+  double largest = fabs(sum), plain = sum;
+  for (int i = 0; i < count; ++i) {
+    largest = fmax(largest, fabs(products[i]));
+    plain += products[i];
+  }
+  if (largest == 0 || !isfinite(plain)) return static_cast<float>(plain);
+  double total = cut_off(sum, largest);
+  for (int i = 0; i < count; ++i) total += cut_off(products[i], largest);
+  return static_cast<float>(total == 0 ? 0.0 : cut_off(total, total));
 }
 
 static float toward_zero(double exact) {
@@ -134,11 +163,17 @@ static void multiply_add(int line, Sum *sums, const unsigned *a, const unsigned 
     void **all = reinterpret_cast<void **>(lanes);
     for (int m = 0; m < M; ++m)
       for (int n = 0; n < 8; ++n) {
-        double products = 0;
-        for (int k = 0; k < K; ++k)
-          products += element<Element>([](void *p) { return static_cast<WarpProduct<Sum> *>(p)->a; }, all, m, k, M) *
-                      element<Element>([](void *p) { return static_cast<WarpProduct<Sum> *>(p)->b; }, all, n, k, 8);
-        add(lanes[m % 8 * 4 + n / 2]->sums[m / 8 * 2 + n % 2], products);
+        double products[K], all_products = 0;
+        for (int k = 0; k < K; ++k) {
+          products[k] = element<Element>([](void *p) { return static_cast<WarpProduct<Sum> *>(p)->a; }, all, m, k, M) *
+                        element<Element>([](void *p) { return static_cast<WarpProduct<Sum> *>(p)->b; }, all, n, k, 8);
+          all_products += products[k];
+        }
+        Sum &sum = lanes[m % 8 * 4 + n / 2]->sums[m / 8 * 2 + n % 2];
+        if constexpr (is_float8<Element>)
+          sum = added_float8(sum, products, K);
+        else
+          add(sum, all_products);
       }
   });
 }
@@ -165,4 +200,5 @@ MULTIPLY_ADD(mma_16x8x16_float16, float, Float16, 16, 16)
 MULTIPLY_ADD(mma_16x8x16_bfloat16, float, BFloat16, 16, 16)
 MULTIPLY_ADD(mma_16x8x8_tf32, float, Tf32, 16, 8)
 MULTIPLY_ADD(mma_16x8x32_int8, int, Int8, 16, 32)
+MULTIPLY_ADD(mma_16x8x32_float8_e4m3fn, float, Float8, 16, 32)
 MULTIPLY_ADD(mma_8x8x16_int8, int, Int8, 8, 16)

@@ -4,6 +4,8 @@
 // missing wait, and a stage that is given back too early, give a wrong answer.
 #pragma once
 
+#include <type_traits>
+
 #include "emulator_half.h"
 #include "emulator_mma.h"
 #include "emulator_tma.h"
@@ -128,11 +130,18 @@ static void compute(Fragment &fragment, const Issued &product) {
   for (int i = 0; i < fragment.columns / 2; i += 4)
     for (unsigned side = 0; side < 2; ++side) {
       Sum sums[2] = {product.add ? kept[i + side] : 0, product.add ? kept[i + 2 + side] : 0};
+      double products[2][depth];
       for (unsigned k = 0; k < depth; ++k) {
         const unsigned at = i * 2 + column + side;
         const Sum right = static_cast<Sum>(matrix_element<Element>(b, product.transposed, at, k, product.line));
-        for (unsigned half = 0; half < 2; ++half) sums[half] += left[half][k] * right;
+        for (unsigned half = 0; half < 2; ++half)
+          if constexpr (is_float8<Element>)
+            products[half][k] = static_cast<double>(left[half][k]) * right;
+          else
+            sums[half] += left[half][k] * right;
       }
+      if constexpr (is_float8<Element>)
+        for (unsigned half = 0; half < 2; ++half) sums[half] = added_float8(sums[half], products[half], depth);
       for (unsigned half = 0; half < 2; ++half) kept[i + 2 * half + side] = sums[half];
     }
 }
@@ -151,7 +160,7 @@ static int fragment_of(Multiplier &self, void *registers, int columns, int line)
 template <typename Element, typename Sum, int ELEMENTS>
 static void wgmma(int line, bool transposed, Sum (&registers)[ELEMENTS], uint64_t a, uint64_t b, int add) {
   constexpr int columns = ELEMENTS * 2;
-  constexpr bool integers = Element::BITS == 8;
+  constexpr bool integers = std::is_same<Sum, int>::value;
   static_assert(columns % 8 == 0 && columns <= MAX_COLUMNS, "wgmma has 8 to 256 columns, in eights");
   static_assert(!integers || columns <= 32 || columns % 16 == 0, "wgmma of integers has more than 32 columns in sixteens");
   Multiplier &self = multiplier();
@@ -233,6 +242,11 @@ static inline void wgmma_rows_tf32(float (&sums)[ELEMENTS], uint64_t a, uint64_t
 template <int ELEMENTS>
 static inline void wgmma_rows_int8(int (&sums)[ELEMENTS], uint64_t a, uint64_t b, int add, int line = __builtin_LINE()) {
   emulator::wgmma<emulator::Int8>(line, false, sums, a, b, add);
+}
+template <int ELEMENTS>
+static inline void wgmma_rows_float8_e4m3fn(
+    float (&sums)[ELEMENTS], uint64_t a, uint64_t b, int add, int line = __builtin_LINE()) {
+  emulator::wgmma<emulator::Float8>(line, false, sums, a, b, add);
 }
 static inline void wgmma_fence() { emulator::wgmma_fence(); }
 static inline void wgmma_commit() { emulator::wgmma_commit(); }

@@ -38,7 +38,9 @@ def generate_mma(program: Program) -> Kernel:
         _write_pipeline(out, plan)
     out.line()
     write_results(out, plan)
-    bounds = f"{plan.threads}, {plan.resident}" if plan.resident > 1 else str(plan.threads)
+    # Without a number of blocks the assembler spills some registers of widened operands to hold two.
+    named = plan.resident > 1 or plan.program.hardware.widens(plan.op.dtype)
+    bounds = f"{plan.threads}, {plan.resident}" if named else str(plan.threads)
     return assemble(plan, entry, kernel_text(plan, entry, out, bounds, _constants(plan)))
 
 

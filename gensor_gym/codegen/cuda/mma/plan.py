@@ -17,7 +17,7 @@ from gensor_gym.codegen.cuda.plan import WARP, ProductPlan, check_program
 from gensor_gym.codegen.cuda.text import total
 from gensor_gym.codegen.cuda.tiles.tiling import upper_bound
 from gensor_gym.codegen.program import Program
-from gensor_gym.graph.structure import TENSOR_TYPES, matrix_axes
+from gensor_gym.graph.structure import matrix_axes, mma_types
 
 UNIT = 16
 """Bytes of a row that one matrix of `ldmatrix` takes, of the widest copy, and of the swizzle."""
@@ -80,7 +80,7 @@ class MatrixPlan(ProductPlan):
     @cached_property
     def depth(self) -> int:
         """Elements along k of one instruction."""
-        return TENSOR_TYPES["sm_75" if self.turing else "sm_80"][self.op.dtype]
+        return mma_types(self.program.hardware)[self.op.dtype]
 
     @cached_property
     def units(self) -> int:
@@ -132,7 +132,8 @@ class MatrixPlan(ProductPlan):
     def products(self) -> int:
         """Instructions of a warp at one point."""
         repeats = math.prod(self.register[a] for a in self.repeats)
-        return repeats * self.m_tiles * self.n_tiles * (3 if self.op.dtype == "tf32x3" else 1)
+        each = 2 if self.program.hardware.widens(self.op.dtype) else 3 if self.op.dtype == "tf32x3" else 1
+        return repeats * self.m_tiles * self.n_tiles * each
 
     @cached_property
     def buffered(self) -> bool:
@@ -273,7 +274,7 @@ def make_matrix_plan(program: Program) -> MatrixPlan:
     """The plan of a program with tensor_core=1; ValueError names what cannot be generated."""
     check_program(program, 1)
     op, hw = program.operator, program.hardware
-    types = TENSOR_TYPES["sm_75" if hw.arch == "sm_75" else "sm_80"] if hw.arch != "sm_70" else {}
+    types = mma_types(hw)
     roles = matrix_axes(op)
     if roles is None or op.dtype not in types:
         raise ValueError(f"knob tensor_core=1: {op} is no product of matrices of {', '.join(types) or 'any type'} on {hw.arch}")

@@ -1,8 +1,8 @@
-"""What a wgmma kernel of a product does whose B[k, n] wgmma does not read as it lies: tf32 and int8.
+"""What a wgmma kernel of a product does whose B[k, n] wgmma does not read as it lies: tf32, and types of 8 bits.
 
 wgmma turns operands of 16 bits alone. So a first kernel of the same program (`cuda/wgmma/transpose.py`) writes B into the
 workspace as [n, k], and both operands lie in shared memory as rows of k. A step of the reduction is 128 bytes of them: 32
-elements of tf32, 128 of int8.
+elements of tf32, 128 of 8 bits.
 
 Elements of tf32 are float32 in memory. wgmma ignores their lower 13 bits, which would round towards zero; they are rounded to
 the nearest by the copies to shared memory, whose tensor maps are of that type.
@@ -66,7 +66,7 @@ class RowsPlan(ColumnRowsPlan):
 
 
 def make_rows_plan(program: Program) -> RowsPlan:
-    """The plan of a product of tf32 or int8 with tensor_core=2; ValueError names what cannot be generated."""
+    """The plan of a product of tf32 or of 8 bits with tensor_core=2; ValueError names what cannot be generated."""
     plan = RowsPlan(program)
     check_wgmma(plan)
     check_batch(plan)

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-_SHAPES = {"float16": "k16.f32.f16.f16", "bfloat16": "k16.f32.bf16.bf16", "tf32": "k8.f32.tf32.tf32", "int8": "k32.s32.s8.s8"}
+_SHAPES = {
+    "float16": "k16.f32.f16.f16", "bfloat16": "k16.f32.bf16.bf16", "tf32": "k8.f32.tf32.tf32", "int8": "k32.s32.s8.s8",
+    "float8_e4m3fn": "k32.f32.e4m3.e4m3",
+}  # fmt: skip
 """Depth and types of the instruction, by the operator's data type."""
 _HEAD = "__device__ __forceinline__"
 
@@ -164,7 +167,7 @@ def multiply_add(dtype: str, columns: int, b_in_rows: bool) -> str:
     outputs = ",\n        ".join(", ".join(f'"+{"r" if kind == "int" else "f"}"(sums[{i}])' for i in row) for row in rows)
     rows_of, transposed = ("k", 0) if b_in_rows else ("n", 1)
     shapes = f"sums[64, {columns}] (+)= A[64, {depth}] * B[{depth}, {columns}]"
-    signs = "" if dtype == "int8" else ", 1, 1" if dtype == "tf32" else f", 1, 1, 0, {transposed}"
+    signs = "" if dtype == "int8" else ", 1, 1" if dtype in ("tf32", "float8_e4m3fn") else f", 1, 1, 0, {transposed}"
     return f"""\
 // {shapes} of a warpgroup, by descriptors: A in rows of k, B in rows of {rows_of}.
 {_HEAD} void {multiply_name(dtype, b_in_rows)}({kind} (&sums)[{elements}], unsigned long long a, unsigned long long b, int add) {{
