@@ -38,7 +38,8 @@ _TORN = 70e-9
 """Seconds of a row's end in a line that is stored past the caches in part."""
 _FENCE = 100e-9
 """Seconds in which a task waits at its end for what it stored past the caches."""
-_FULL, _WRITTEN, _OPEN, _HALF, _BEGUN = 0.5, 1.0, 4, 20e-9, (0.0, 0.0, 0.5, 1.0)
+_FULL, _WRITTEN, _OPEN, _HALF, _BEGUN = 0.75, 1.0, 4, 20e-9, (0.0, 0.0, 0.5, 1.0)
+_KEPT, _BESIDE, _ACROSS, _WAIT = 1.5, 0.03, 0.2, 30.0
 _LINE = 16
 """Elements of a line of the cache."""
 _OVERLAP = 0.3
@@ -98,7 +99,7 @@ class GirModel:
             found["spilling"] += second * vectors * spilled
         once = float(np.dot(kernel.numbers, [_CYCLES[kind][0] for kind in KINDS]))
         folds = kernel.folds * np.array(_FOLD)[width]
-        step = _ROW if kernel.folds else _ROW_ONCE
+        step = (_ROW if kernel.folds else _ROW_ONCE) + (_WAIT * kernel.folds if self._is_measured else 0.0)
         found["rows"] += second * (once + folds + kernel.pointers * _NUMBER + step / header["rows"])
         found["launch"] += np.where(tasks > 1, self.hardware.launch_overhead, 0.0)
         found["cache"], found["memory"] = np.zeros((2, len(width)))
@@ -125,7 +126,8 @@ class GirModel:
         work = np.asarray(one.counts) @ cost + online + 0.5 * one.reductions
         split, stores = self._split(header), one.outputs + one.spills
         begin = self._begin(header)
-        moves = _LOAD * (one.inputs + one.again) * (1.0 + np.maximum(split, begin)) + _STORE * stores + (_LOAD + _STORE) * one.scratch / 2
+        moves = _LOAD * (one.inputs + one.again) * (1.0 + np.maximum(split, begin)) + _STORE * stores
+        moves += (_KEPT if self._is_measured else (_LOAD + _STORE) / 2) * one.scratch
         moves += _ALONE * stores * split * self._alone(header)
         moves += one.gathers * _GATHER * header["vector"]
         moves += sum(self._turned(stride, header) for stride in one.turned)
@@ -184,7 +186,8 @@ class GirModel:
         torn = torn + self._partial(kernel, header) / threads
         past = (written / (home.streamed * share) if whole else plain) + torn
         stored = np.where(streams, past, plain) + home.stored * kept / rates
-        return cache, self.nest.rows * (read / rates + stored)
+        streams_of = 1.0 + (_BESIDE * (header["rows"] - 1) + _ACROSS * self._begin(header) if self._is_measured else 0.0)
+        return cache, self.nest.rows * (read / rates + stored) * streams_of
 
     @cached_property
     def _is_measured(self) -> bool:
