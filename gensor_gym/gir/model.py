@@ -38,12 +38,23 @@ _TORN = 70e-9
 """Seconds of a row's end in a line that is stored past the caches in part."""
 _FENCE = 100e-9
 """Seconds in which a task waits at its end for what it stored past the caches."""
-_FULL, _WRITTEN, _OPEN, _HALF, _BEGUN = 0.75, 1.0, 4, 20e-9, (0.0, 0.0, 0.5, 1.0)
-_KEPT, _BESIDE, _ACROSS, _WAIT = 1.5, 0.03, 0.2, 30.0
 _LINE = 16
 """Elements of a line of the cache."""
 _OVERLAP = 0.3
 """Of the smaller of arithmetic and bytes so much is not hidden behind the larger."""
+
+_FULL = 0.75
+"""Share of the cores' own caches from which on a call's bytes do not all stay there: pages lie anywhere."""
+_WRITTEN = 1.0
+"""Bytes that could be read while one is stored in the second cache, beyond one: its line is read before."""
+_OPEN, _HALF = 4, 20e-9
+"""Lines that a step stores parts of past the caches, from which on they leave before they are whole, and seconds of each then."""
+_BEGUN = (0.0, 0.0, 0.5, 1.0)
+"""Share of the loads of each width that lie across two lines: NumPy's arrays begin a quarter of a line past one."""
+_KEPT, _WAIT = 1.5, 30.0
+"""Cycles of a load or store of a row's buffer, and of waiting for a reduction at a step's end."""
+_BESIDE, _ACROSS = 0.03, 0.2
+"""So much longer bytes take for every further row of a step, and where loads lie across two lines."""
 
 Header = dict[str, np.ndarray]
 
@@ -125,8 +136,7 @@ class GirModel:
         online = one.online * (exponentials * cost[KINDS.index("exp")] + 2 * cost[KINDS.index("simple")])
         work = np.asarray(one.counts) @ cost + online + 0.5 * one.reductions
         split, stores = self._split(header), one.outputs + one.spills
-        begin = self._begin(header)
-        moves = _LOAD * (one.inputs + one.again) * (1.0 + np.maximum(split, begin)) + _STORE * stores
+        moves = _LOAD * (one.inputs + one.again) * (1.0 + np.maximum(split, self._begin(header))) + _STORE * stores
         moves += (_KEPT if self._is_measured else (_LOAD + _STORE) / 2) * one.scratch
         moves += _ALONE * stores * split * self._alone(header)
         moves += one.gathers * _GATHER * header["vector"]
@@ -186,12 +196,15 @@ class GirModel:
         torn = torn + self._partial(kernel, header) / threads
         past = (written / (home.streamed * share) if whole else plain) + torn
         stored = np.where(streams, past, plain) + home.stored * kept / rates
-        streams_of = 1.0 + (_BESIDE * (header["rows"] - 1) + _ACROSS * self._begin(header) if self._is_measured else 0.0)
-        return cache, self.nest.rows * (read / rates + stored) * streams_of
+        slower = _BESIDE * (header["rows"] - 1) + _ACROSS * self._begin(header) if self._is_measured else 0.0
+        return cache, self.nest.rows * (read / rates + stored) * (1.0 + slower)
 
     @cached_property
     def _is_measured(self) -> bool:
-        """Whether it was measured what stores take: then this is the machine that kernels run on."""
+        """Whether it was measured what stores take: of the host. For it the constants `_FULL` to `_ACROSS` were chosen.
+
+        Machines that are known by name keep the model that policies and certificates were made with.
+        """
         return any(level.copied for level in self.hardware.memory)
 
     def _partial(self, kernel: KernelProfile, header: Header) -> np.ndarray:
@@ -202,7 +215,7 @@ class GirModel:
         return np.where(self._is_measured & (open_lines >= _OPEN), lines * _HALF, 0.0)
 
     def _home(self, footprint: int, threads: int) -> _Home:
-        """Where that many bytes lie that are touched again and again.
+        """Where that many bytes lie that so many threads touch again and again.
 
         What is a little larger than a level still finds most of itself there; twice its capacity finds nothing. Beyond the
         cores' own caches a line is read before it is stored to, unless it was measured what copying costs there.
