@@ -37,7 +37,7 @@ CPU implementer : 0x41
 CPU part : 0xd0c
 """
 FIGURES = {"clock": 2e9, "float32": 1e11, "l1": 4e11, "l2": 2e11, "l3": 1e11, "dram": 2e10}
-FIGURES |= {"l3_copied": 4e10, "l3_streamed": 1e10, "dram_copied": 7e9, "dram_streamed": 9e9}
+FIGURES |= {"l3_copied": 4e10, "l3_streamed": 1e10, "dram_copied": 7e9, "dram_streamed": 9e9, "l3_past": 4e11, "dram_past": 4e11}
 QUIET = probe.Reading(FIGURES, 1.0)
 
 
@@ -223,7 +223,7 @@ def test_the_probe_measures_plausible_figures(monkeypatch: pytest.MonkeyPatch) -
     per_clock = figures["float32"] / figures["clock"] / (2 * info.lanes)
     assert 0.4 < per_clock < 4.1
     assert figures["l1"] > figures["dram"] > 1e8
-    assert all(1e8 < figures[f"{level}_{how}"] < figures["l1"] for level in ("l3", "dram") for how in ("copied", "streamed"))
+    assert all(1e8 < figures[f"{level}_{how}"] < figures["l1"] for level in ("l3", "dram") for how in ("copied", "streamed", "past"))
 
 
 class Loaded:
