@@ -212,6 +212,13 @@ def test_hardware_of_the_host_is_what_was_described_and_measured(counted: list[i
     assert from_json(to_json(hw)) == hw and "streamed" not in to_json(hardware.get("cascade_lake"))
 
 
+@pytest.mark.parametrize(("alone", "expected"), [(4e11, 1e10), (1e10, 8e9), (2e9, 1 / (1 / 4e10 + 1 / 2e9))])
+def test_what_is_stored_past_the_caches_is_no_faster_than_reading_and_storing_apart(alone: float, expected: float) -> None:
+    figures = FIGURES | {"l3": 4e10, "l3_streamed": 1e10, "l3_past": alone}
+    hw = host.build(cpuinfo.cpu_info(), figures, "measured")
+    assert hw.level("l3").streamed == pytest.approx(expected)
+
+
 def test_the_probe_measures_plausible_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "_WINDOW", 0.05)
     info = replace(cpuinfo.cpu_info(), cores=1)
