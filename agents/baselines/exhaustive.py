@@ -13,7 +13,6 @@ from gensor_gym.gir.schedule import FIELD_INDEX
 from gensor_gym.measure.search import Node
 from gensor_gym.measure.session import SearchSession, Session
 
-
 FAMILY = [FIELD_INDEX[name] for name in ("vector", "rows", "streaming")]
 """Places of a fused operator's row that a family's programs share."""
 
@@ -22,8 +21,8 @@ FAMILY = [FIELD_INDEX[name] for name in ("vector", "rows", "streaming")]
 class Exhaustive:
     """Rank every legal schedule by the model, then measure in that order until the budget is spent.
 
-    Of a fused operator the families (vector, rows, streaming) whose best is near the best of all take turns, each with its own next
-    one: where the model errs, it errs alike on a family, and trials that differ in its loops alone are nearly one program.
+    Of a fused operator the families (vector, rows, streaming) whose best is near the best of all take turns, each with its
+    next one: where the model errs, it errs alike on a family, and programs that differ in loops alone are nearly one.
 
     In space `compact` and without a limit on trials this measures the whole space: its optimum is the tier's. No model ranks
     a recorded space: there the order is that of the file.

@@ -119,7 +119,9 @@ def _source(info: CpuInfo, origin: str) -> dict[str, str]:
         source[f"memory.{name}.transaction"] = "cache line"
     for name in COPIED:
         source[f"memory.{name}.copied"] = f"{origin}: half of a buffer stored into the other, all cores at once"
-        source[f"memory.{name}.streamed"] = f"{origin}: the same, stored past the caches, at most what reading and such stores by themselves take"
+        source[f"memory.{name}.streamed"] = (
+            f"{origin}: the same, stored past the caches; at most what reading and such stores by themselves take"
+        )
     for name, clocks in _LATENCY_CLOCKS.items():
         source[f"memory.{name}.latency"] = f"estimate, not measured: {clocks} clocks"
     source["memory.register.transaction"] = "one vector register"

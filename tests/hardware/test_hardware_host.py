@@ -230,7 +230,8 @@ def test_the_probe_measures_plausible_figures(monkeypatch: pytest.MonkeyPatch) -
     per_clock = figures["float32"] / figures["clock"] / (2 * info.lanes)
     assert 0.4 < per_clock < 4.1
     assert figures["l1"] > figures["dram"] > 1e8
-    assert all(1e8 < figures[f"{level}_{how}"] < figures["l1"] for level in ("l3", "dram") for how in ("copied", "streamed", "past"))
+    stores = [f"{level}_{how}" for level in ("l3", "dram") for how in ("copied", "streamed", "past")]
+    assert all(1e8 < figures[name] < figures["l1"] for name in stores)
 
 
 class Loaded:
