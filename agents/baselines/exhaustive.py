@@ -8,13 +8,21 @@ from itertools import chain
 
 import numpy as np
 
+from gensor_gym.gir.graph import GirGraph
+from gensor_gym.gir.schedule import FIELD_INDEX
 from gensor_gym.measure.search import Node
 from gensor_gym.measure.session import SearchSession, Session
+
+FAMILY = [FIELD_INDEX[name] for name in ("vector", "rows", "streaming")]
+"""Places of a fused operator's row that a family's programs share."""
 
 
 @dataclass(frozen=True)
 class Exhaustive:
     """Rank every legal schedule by the model, then measure in that order until the budget is spent.
+
+    Of a fused operator the families (vector, rows, streaming) whose best is near the best of all take turns, each with its
+    next one: where the model errs, it errs alike on a family, and programs that differ in loops alone are nearly one.
 
     In space `compact` and without a limit on trials this measures the whole space: its optimum is the tier's. No model ranks
     a recorded space: there the order is that of the file.
@@ -23,6 +31,8 @@ class Exhaustive:
     space: str = "compact"
     keep: int = 4096
     """Programs kept for measuring, or as many as the budget has trials; all of them where the space has no more."""
+    near: float = 1.2
+    """Of a fused operator's programs those that are predicted to take up to so many times the best are measured in turns."""
 
     def search(self, session: SearchSession[Node], rng: np.random.Generator) -> None:
         """Measure one after the other."""
@@ -39,4 +49,21 @@ class Exhaustive:
             seconds = np.concatenate([seconds, session.predict(batch)])
             order = np.argsort(seconds, kind="stable")[:keep]
             rows, seconds = rows[order], seconds[order]
+        if isinstance(session.graph, GirGraph) and len(rows):
+            return rows[in_turns(rows[:, FAMILY], seconds, self.near * seconds[0])]
         return rows
+
+
+def in_turns(families: np.ndarray, seconds: np.ndarray, limit: float) -> np.ndarray:
+    """The order, int64 [B], of programs that are sorted by their seconds float64 [B]: the next of each family in turns.
+
+    `families` [B, K]: those with the same line are one. What takes more than `limit` seconds comes last, as it is sorted.
+    """
+    met: dict[bytes, int] = {}
+    turns = []
+    for family, late in zip(np.ascontiguousarray(families), seconds > limit, strict=True):
+        key = family.tobytes()
+        turns.append(len(seconds) if late else met.setdefault(key, 0))
+        met[key] = met.get(key, 0) + 1
+    found: np.ndarray = np.argsort(np.array(turns), kind="stable")
+    return found

@@ -43,6 +43,19 @@ _LINE = 16
 _OVERLAP = 0.3
 """Of the smaller of arithmetic and bytes so much is not hidden behind the larger."""
 
+_FULL = 0.75
+"""Share of the cores' own caches from which on a call's bytes do not all stay there: pages lie anywhere."""
+_WRITTEN = 1.0
+"""Bytes that could be read while one is stored in the second cache, beyond one: its line is read before."""
+_OPEN, _HALF = 4, 20e-9
+"""Lines that a step stores parts of past the caches, from which on they leave before they are whole, and seconds of each then."""
+_BEGUN = (0.0, 0.0, 0.5, 1.0)
+"""Share of the loads of each width that lie across two lines: NumPy's arrays begin a quarter of a line past one."""
+_KEPT, _WAIT = 1.5, 30.0
+"""Cycles of a load or store of a row's buffer, and of waiting for a reduction at a step's end."""
+_BESIDE, _ACROSS = 0.03, 0.2
+"""So much longer bytes take for every further row of a step, and where loads lie across two lines."""
+
 Header = dict[str, np.ndarray]
 
 
@@ -97,10 +110,14 @@ class GirModel:
             found["spilling"] += second * vectors * spilled
         once = float(np.dot(kernel.numbers, [_CYCLES[kind][0] for kind in KINDS]))
         folds = kernel.folds * np.array(_FOLD)[width]
-        step = _ROW if kernel.folds else _ROW_ONCE
+        step = (_ROW if kernel.folds else _ROW_ONCE) + (_WAIT * kernel.folds if self._is_measured else 0.0)
         found["rows"] += second * (once + folds + kernel.pointers * _NUMBER + step / header["rows"])
         found["launch"] += np.where(tasks > 1, self.hardware.launch_overhead, 0.0)
-        found["cache"], found["memory"] = self._bytes(kernel, header, rows, threads, footprint)
+        found["cache"], found["memory"] = np.zeros((2, len(width)))
+        for some in np.unique(threads):
+            here = threads == some
+            part = {name: values[here] for name, values in header.items()}
+            found["cache"][here], found["memory"][here] = self._bytes(kernel, part, rows[here], int(some), footprint)
         fences = _FENCE * (header["streaming"] == 1) * any(one.outputs for one in kernel.passes)
         found["memory"] += fences * np.ceil(tasks / threads)
         return found
@@ -119,7 +136,8 @@ class GirModel:
         online = one.online * (exponentials * cost[KINDS.index("exp")] + 2 * cost[KINDS.index("simple")])
         work = np.asarray(one.counts) @ cost + online + 0.5 * one.reductions
         split, stores = self._split(header), one.outputs + one.spills
-        moves = _LOAD * (one.inputs + one.again) * (1.0 + split) + _STORE * stores + (_LOAD + _STORE) * one.scratch / 2
+        moves = _LOAD * (one.inputs + one.again) * (1.0 + np.maximum(split, self._begin(header))) + _STORE * stores
+        moves += (_KEPT if self._is_measured else (_LOAD + _STORE) / 2) * one.scratch
         moves += _ALONE * stores * split * self._alone(header)
         moves += one.gathers * _GATHER * header["vector"]
         moves += sum(self._turned(stride, header) for stride in one.turned)
@@ -133,6 +151,10 @@ class GirModel:
     def _split(self, header: Header) -> np.ndarray:
         """Share of the vectors that lie across two lines of the cache: rows that are no whole lines begin anywhere in one."""
         return (header["vector"] - 1) / _LINE * (self.nest.columns % _LINE > 0)
+
+    def _begin(self, header: Header) -> np.ndarray:
+        """Share of the loads across two lines since arrays of NumPy begin a quarter of a line past one."""
+        return np.where(self._is_measured, np.array(_BEGUN)[np.searchsorted(_WIDTHS, header["vector"])], 0.0)
 
     def _alone(self, header: Header) -> np.ndarray:
         """Share of the vectors whose neighbour is not stored next: the first of a row's tile, where rows are stored in turns."""
@@ -150,7 +172,7 @@ class GirModel:
         return np.where(block > 1, joined + np.log2(block), _GATHER * header["vector"])
 
     def _bytes(
-        self, kernel: KernelProfile, header: Header, rows: np.ndarray, threads: np.ndarray, footprint: int
+        self, kernel: KernelProfile, header: Header, rows: np.ndarray, threads: int, footprint: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Seconds for what is read again, and for what comes from where the tensors lie and goes there."""
         row = 4 * self.nest.columns
@@ -163,7 +185,7 @@ class GirModel:
             rate = level.bandwidth / self.hardware.units
             cache = np.where(here & (level.name != "l1"), rows * again / rate, cache)
             inside = level.capacity
-        home = self._home(footprint)
+        home = self._home(footprint, threads)
         share = threads / self.hardware.units
         rates = share / home.pace
         read = sum(one.inputs for one in kernel.passes) * row
@@ -171,12 +193,29 @@ class GirModel:
         plain = home.stored * written / rates
         streams, whole = header["streaming"] == 1, self.nest.columns % _LINE == 0
         torn = 0.0 if whole else _TORN * sum(one.outputs for one in kernel.passes) / threads
+        torn = torn + self._partial(kernel, header) / threads
         past = (written / (home.streamed * share) if whole else plain) + torn
         stored = np.where(streams, past, plain) + home.stored * kept / rates
-        return cache, self.nest.rows * (read / rates + stored)
+        slower = _BESIDE * (header["rows"] - 1) + _ACROSS * self._begin(header) if self._is_measured else 0.0
+        return cache, self.nest.rows * (read / rates + stored) * (1.0 + slower)
 
-    def _home(self, footprint: int) -> _Home:
-        """Where that many bytes lie that are touched again and again.
+    @cached_property
+    def _is_measured(self) -> bool:
+        """Whether it was measured what stores take: of the host. For it the constants `_FULL` to `_ACROSS` were chosen.
+
+        Machines that are known by name keep the model that policies and certificates were made with.
+        """
+        return any(level.copied for level in self.hardware.memory)
+
+    def _partial(self, kernel: KernelProfile, header: Header) -> np.ndarray:
+        """Seconds of a row for lines that leave half written: a step stores parts of more lines than there are buffers."""
+        outputs = sum(one.outputs for one in kernel.passes)
+        open_lines = outputs * header["rows"] * (header["tile"] * header["vector"] < _LINE)
+        lines = outputs * self.nest.columns / _LINE
+        return np.where(self._is_measured & (open_lines >= _OPEN), lines * _HALF, 0.0)
+
+    def _home(self, footprint: int, threads: int) -> _Home:
+        """Where that many bytes lie that so many threads touch again and again.
 
         What is a little larger than a level still finds most of itself there; twice its capacity finds nothing. Beyond the
         cores' own caches a line is read before it is stored to, unless it was measured what copying costs there.
@@ -186,11 +225,15 @@ class GirModel:
         levels = self.hardware.memory[1:]
         for level in levels:
             private = level.name in ("l1", "l2")
-            capacity = level.capacity * (self.hardware.units if private else 1)
-            missed = 0.0 if level is levels[-1] else min(max(footprint / capacity - 1.0, 0.0), 1.0)
+            sharing = threads if self._is_measured else self.hardware.units
+            capacity = level.capacity * (sharing if private else 1)
+            full = _FULL if private and self._is_measured else 1.0
+            missed = 0.0 if level is levels[-1] else min(max(footprint / capacity - full, 0.0), 1.0)
             shares.append(beyond * (1.0 - missed))
             pace += shares[-1] / level.bandwidth
-            if not private:
+            if private:
+                stored += shares[-1] * (_WRITTEN if self._is_measured and level.name != "l1" else 0.0)
+            else:
                 stored += shares[-1] * (level.bandwidth / level.copied - 2.0 if level.copied else 1.0)
             beyond *= missed
         return _Home(pace, stored, _past(levels[int(np.argmax(shares)) :]))

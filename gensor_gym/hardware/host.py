@@ -7,7 +7,7 @@ import functools
 from gensor_gym.cache.folders import cache_dir
 from gensor_gym.hardware import probe
 from gensor_gym.hardware.cpuinfo import CpuInfo, cpu_info
-from gensor_gym.hardware.probe import COPIED, FIGURES, HOW, measured
+from gensor_gym.hardware.probe import COPIED, FIGURES, measured
 from gensor_gym.hardware.types import Hardware, MemoryLevel
 
 _LATENCY_CLOCKS = {"register": 4, "l1": 5, "l2": 14, "l3": 50}
@@ -48,7 +48,7 @@ def estimates(info: CpuInfo) -> dict[str, float]:
     l3, dram = 10 * per_core, 10e9 * info.cores
     values = (
         _ESTIMATED_CLOCK, 4 * info.lanes * per_core, 8 * info.lanes * per_core, 4 * info.lanes * per_core, l3, dram,
-        l3 / 3, 1 / (1 / l3 + 1 / dram), dram / 3, dram / 2,
+        l3 / 3, 1 / (1 / l3 + 1 / dram), dram, dram / 3, dram / 2, dram,
     )  # fmt: skip
     return dict(zip(FIGURES, values, strict=True))
 
@@ -84,8 +84,17 @@ def _memory(info: CpuInfo, figures: dict[str, float]) -> tuple[MemoryLevel, ...]
         "dram": (info.memory, figures["dram"], info.line),
     }
     latency = {name: clocks / clock for name, clocks in _LATENCY_CLOCKS.items()} | {"dram": _DRAM_LATENCY}
-    stores = {name: {how: figures[f"{name}_{how}"] for how in HOW} for name in COPIED}
+    stores = {name: {"copied": figures[f"{name}_copied"], "streamed": _streamed(name, figures)} for name in COPIED}
     return tuple(MemoryLevel(n, size, speed, latency[n], unit, **stores.get(n, {})) for n, (size, speed, unit) in sizes.items())
+
+
+def _streamed(name: str, figures: dict[str, float]) -> float:
+    """Bytes a second that are read and stored past the caches: what copying them so took, or reading and storing by themselves.
+
+    A copy of one line after another hides more of a store than a kernel does that stores in pieces.
+    """
+    apart = 1.0 / figures[name] + 1.0 / figures[f"{name}_past"]
+    return min(figures[f"{name}_streamed"], 1.0 / apart)
 
 
 def _source(info: CpuInfo, origin: str) -> dict[str, str]:
@@ -110,7 +119,9 @@ def _source(info: CpuInfo, origin: str) -> dict[str, str]:
         source[f"memory.{name}.transaction"] = "cache line"
     for name in COPIED:
         source[f"memory.{name}.copied"] = f"{origin}: half of a buffer stored into the other, all cores at once"
-        source[f"memory.{name}.streamed"] = f"{origin}: the same, stored past the caches"
+        source[f"memory.{name}.streamed"] = (
+            f"{origin}: the same, stored past the caches; at most what reading and such stores by themselves take"
+        )
     for name, clocks in _LATENCY_CLOCKS.items():
         source[f"memory.{name}.latency"] = f"estimate, not measured: {clocks} clocks"
     source["memory.register.transaction"] = "one vector register"

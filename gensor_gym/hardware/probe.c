@@ -4,7 +4,7 @@
  *
  * prints the clock, then the arithmetic rate, then one line for each (NAME, WHAT, BYTES, SHARED). WHAT is done over and over
  * with a buffer of BYTES per thread: `read` sums it, `copy` stores its first half into its second, `stream` stores that past
- * the caches; bytes that are copied count once. Every figure comes from many short windows in which all threads run, because the
+ * the caches, `past` stores a number into its second half past the caches; bytes that are copied count once. Every figure comes from many short windows in which all threads run, because the
  * machine may be shared. What each core has for itself is the sum of the threads' own best windows (one disturbed
  * thread does not spoil the others); what they share is the best common window.
  * The last line is the share of the cores that the threads had: they never sleep, so whatever lacks to 1 went to others,
@@ -36,6 +36,8 @@ static double started[MAX_THREADS], ended[MAX_THREADS];
 static atomic_int arrived, generation, last;
 static volatile float sink;
 static volatile uint64_t integer_sink;
+
+typedef void work_function(int thread, long count);
 
 static double clock_of(clockid_t id) {
     struct timespec t;
@@ -129,6 +131,23 @@ static void stream_all(int thread, long count) {
 #endif
 }
 
+static void past_all(int thread, long count) {
+    vec *to = buffers[thread] + vectors / 2, value = (vec){0} + nothing;
+    for (long i = 0; i < count; i++) {
+        for (size_t j = 0; j < vectors / 2; j++) store_past(to + j, value);
+        __asm__ volatile("" ::: "memory");
+    }
+#if defined(__SSE__)
+    _mm_sfence();
+#endif
+}
+
+static work_function *function_of(const char *what) {
+    if (strcmp(what, "read") == 0) return read_all;
+    if (strcmp(what, "copy") == 0) return copy_all;
+    return strcmp(what, "past") == 0 ? past_all : stream_all;
+}
+
 /* A chain of dependent additions takes one clock each. */
 static void add_chain(int thread, long count) {
     uint64_t x = (uint64_t)thread, y = integer_sink | 1;
@@ -140,7 +159,6 @@ static void add_chain(int thread, long count) {
     integer_sink = x;
 }
 
-typedef void work_function(int thread, long count);
 static work_function *work;
 static double best_each[MAX_THREADS], best_common;
 static double used[MAX_THREADS], passed[MAX_THREADS]; /* seconds of processor and of clock, of all figures together */
@@ -210,15 +228,14 @@ int main(int count, char **words) {
     printf("float32 %.6e\n", rate(multiply_add, 2.0 * LANES * ACCUMULATORS, 0));
     for (int i = 3; i < count; i += 4) {
         size_t bytes = strtoull(words[i + 2], NULL, 10) / (8 * sizeof(vec)) * (8 * sizeof(vec));
-        int reads = strcmp(words[i + 1], "read") == 0, copies = strcmp(words[i + 1], "copy") == 0;
-        work_function *function = reads ? read_all : copies ? copy_all : stream_all;
+        work_function *function = function_of(words[i + 1]);
         vectors = bytes / sizeof(vec);
         for (int t = 0; t < threads; t++) {
             buffers[t] = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
             if (vectors == 0 || buffers[t] == NULL) return 3;
             memset(buffers[t], 0, bytes);
         }
-        printf("%s %.6e\n", words[i], rate(function, reads ? (double)bytes : bytes / 2.0, atoi(words[i + 3])));
+        printf("%s %.6e\n", words[i], rate(function, function == read_all ? (double)bytes : bytes / 2.0, atoi(words[i + 3])));
         for (int t = 0; t < threads; t++) free(buffers[t]);
     }
     printf("share %.6e\n", share_had());

@@ -24,16 +24,17 @@ from gensor_gym.cache.jsons import read_kept, write_json
 from gensor_gym.hardware.compiler import Compiler, find_compiler
 from gensor_gym.hardware.cpuinfo import CpuInfo, usable_time
 
-PROBE_VERSION = 3
+PROBE_VERSION = 4
 """Raised when the program or the meaning of its figures changes; older cache files are then measured again."""
 COPIED = ("l3", "dram")
 """Levels of which it is measured how fast what lies in them is copied, by way of the caches and past them."""
-HOW = {"copied": "copy", "streamed": "stream"}
+HOW = {"copied": "copy", "streamed": "stream", "past": "past"}
 """Of a figure -> what the program does for it."""
 PRIVATE = ("l1", "l2")
 """Levels that each core has for itself."""
 FIGURES = ("clock", "float32", "l1", "l2", "l3", "dram", *(f"{level}_{how}" for level in COPIED for how in HOW))
-"""Hertz, operations per second, bytes per second of each level (all cores together): read; copied, each byte counted once."""
+"""Hertz, operations per second, bytes per second of each level (all cores together): read; copied, each byte counted once; stored
+past the caches."""
 QUIET = 0.9
 """Share of the cores' time that the program must have had for its figures to be kept for good."""
 TRIES = 3

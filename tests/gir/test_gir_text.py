@@ -137,7 +137,8 @@ def test_optimize_says_what_there_is(text: str, words: str) -> None:
 @pytest.mark.parametrize("options, words", [
     ({"strategy": "ansor"}, "strategy 'ansor' does not search fused operators; these do: ["),
     ({"strategy": "exhaustve"}, "no strategy 'exhaustve'; strategies are ["),
-    ({"strategy": "exhaustive", "kep": 4}, "strategy 'exhaustive' has no hyperparameters ['kep']; it has ['space', 'keep']"),
+    ({"strategy": "exhaustive", "kep": 4},
+     "strategy 'exhaustive' has no hyperparameters ['kep']; it has ['space', 'keep', 'near']"),
     ({"space": "gensor"}, "space 'gensor' of softmax(m=4, n=4): expected one of gir, monotone"),
     ({"hardware": "mi300x"}, "softmax(m=4, n=4) on mi300x: fused operators have code for CPUs and GPUs of 32 lanes a warp"),
     ({"hardware": "pentium"}, "pentium"),

@@ -37,7 +37,7 @@ CPU implementer : 0x41
 CPU part : 0xd0c
 """
 FIGURES = {"clock": 2e9, "float32": 1e11, "l1": 4e11, "l2": 2e11, "l3": 1e11, "dram": 2e10}
-FIGURES |= {"l3_copied": 4e10, "l3_streamed": 1e10, "dram_copied": 7e9, "dram_streamed": 9e9}
+FIGURES |= {"l3_copied": 4e10, "l3_streamed": 1e10, "dram_copied": 7e9, "dram_streamed": 9e9, "l3_past": 4e11, "dram_past": 4e11}
 QUIET = probe.Reading(FIGURES, 1.0)
 
 
@@ -212,6 +212,13 @@ def test_hardware_of_the_host_is_what_was_described_and_measured(counted: list[i
     assert from_json(to_json(hw)) == hw and "streamed" not in to_json(hardware.get("cascade_lake"))
 
 
+@pytest.mark.parametrize(("alone", "expected"), [(4e11, 1e10), (1e10, 8e9), (2e9, 1 / (1 / 4e10 + 1 / 2e9))])
+def test_what_is_stored_past_the_caches_is_no_faster_than_reading_and_storing_apart(alone: float, expected: float) -> None:
+    figures = FIGURES | {"l3": 4e10, "l3_streamed": 1e10, "l3_past": alone}
+    hw = host.build(cpuinfo.cpu_info(), figures, "measured")
+    assert hw.level("l3").streamed == pytest.approx(expected)
+
+
 def test_the_probe_measures_plausible_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "_WINDOW", 0.05)
     info = replace(cpuinfo.cpu_info(), cores=1)
@@ -223,7 +230,8 @@ def test_the_probe_measures_plausible_figures(monkeypatch: pytest.MonkeyPatch) -
     per_clock = figures["float32"] / figures["clock"] / (2 * info.lanes)
     assert 0.4 < per_clock < 4.1
     assert figures["l1"] > figures["dram"] > 1e8
-    assert all(1e8 < figures[f"{level}_{how}"] < figures["l1"] for level in ("l3", "dram") for how in ("copied", "streamed"))
+    stores = [f"{level}_{how}" for level in ("l3", "dram") for how in ("copied", "streamed", "past")]
+    assert all(1e8 < figures[name] < figures["l1"] for name in stores)
 
 
 class Loaded:

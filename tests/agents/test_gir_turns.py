@@ -1,0 +1,27 @@
+"""Trials of fused operators go through families in turns."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agents.baselines.exhaustive import FAMILY, Exhaustive, in_turns
+from gensor_gym.measure.session import Budget, Session, Task
+
+
+def test_families_take_turns_and_what_is_far_from_the_best_comes_last() -> None:
+    families = np.array([[1], [1], [2], [1], [2], [3], [3]], np.int32)
+    seconds = np.array([1.0, 1.0, 1.1, 1.1, 1.2, 1.2, 1.5])
+    assert in_turns(families, seconds, 1.2).tolist() == [0, 2, 5, 1, 4, 3, 6]
+    assert in_turns(families, seconds, 1.1).tolist() == [0, 2, 1, 3, 4, 5, 6]
+    assert in_turns(families, seconds, 0.0).tolist() == list(range(7))
+
+
+def test_the_first_trials_of_a_fused_operator_are_of_different_families() -> None:
+    session = Session(Task.of("kv_concat(h=32, t=127, d=128)", "cascade_lake", "analytic", "gir"), Budget(trials=8))
+    search = Exhaustive("gir")
+    rows = np.stack(list(search._ranked(session)))
+    seconds = session.graph.latencies(rows)
+    near = seconds <= search.near * seconds.min()
+    families = len(np.unique(rows[near][:, FAMILY], axis=0))
+    assert families > 1 and len(np.unique(rows[:families, FAMILY], axis=0)) == families
+    assert seconds[0] == seconds.min() and near[: near.sum()].all() and (np.diff(seconds[near.sum() :]) >= 0).all()
