@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.graph import VIEWS, Dataflow
 from gensor_gym.dataflow.nodes import Broadcast, Contract, Node, Reshape, Value
-from gensor_gym.networks.network import VIEWS, Network
-from gensor_gym.networks.postops import post_op
+from gensor_gym.dataflow.postops import post_op
+from gensor_gym.networks.network import Network
 from gensor_gym.operators.traits import weights
 from gensor_gym.operators.types import Operator
 
@@ -36,7 +36,7 @@ def _of_contract(network: Network, contract: Contract, piece: Sequence[str]) -> 
     for name in piece[1:]:
         if visible(network, last, piece):
             raise ValueError(f"{last} is read outside of its piece: expected {name} in another")
-        found = post_op(network, network.nodes[name], last, contract.operator)
+        found = post_op(network.graph, network.nodes[name], last, contract.operator)
         if found is None:
             raise ValueError(f"{name} = {network.nodes[name]} is no post-op of {last}: expected it in another piece")
         op = op.with_epilogue(found.stage)
