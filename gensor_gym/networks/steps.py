@@ -27,7 +27,7 @@ def step_of(network: Network, piece: Sequence[str]) -> Step:
     """The computation of a piece's values; ValueError names a node that cannot be computed with the others."""
     products = [node for name in piece if isinstance(node := network.nodes[name], Contract)]
     alone = len(products) == 1 and network.nodes[piece[0]] == products[0]
-    return _of_contract(network, products[0], piece) if alone else _of_fused(network, piece)
+    return _of_contract(network, products[0], piece) if alone else fused_step(network, piece)
 
 
 def _of_contract(network: Network, contract: Contract, piece: Sequence[str]) -> Step:
@@ -47,7 +47,7 @@ def _of_contract(network: Network, contract: Contract, piece: Sequence[str]) -> 
     return Step(op, tuple(network.root_of(name) for name in reads), (last,))
 
 
-def _of_fused(network: Network, piece: Sequence[str]) -> Step:
+def fused_step(network: Network, piece: Sequence[str]) -> Step:
     """Maps, reductions and moves as one graph, whose names are numbers: equal pieces are one computation."""
     inside = set(piece)
     nodes: dict[str, Node] = {}
