@@ -15,6 +15,7 @@ from agents.strategy import CONSTRUCTIONS, DEFAULTS, FUSED, Search, Searched, St
 from gensor_gym import codegen
 from gensor_gym.codegen.build import BuiltKernel
 from gensor_gym.codegen.export import Exported
+from gensor_gym.construction import kind_of
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.resolve import resolve_computation
 from gensor_gym.gir.schedule import GirSchedule
@@ -133,7 +134,7 @@ class Asked:
     ) -> Asked:  # fmt: skip
         """ValueError names what is unknown."""
         computation = resolve_computation(operator)
-        searched = FUSED if isinstance(computation, Dataflow) else CONSTRUCTIONS
+        searched = CONSTRUCTIONS if kind_of(computation) is Schedule else FUSED
         search: Strategy = resolve(DEFAULTS[searched] if strategy is None else strategy, searched, hyperparameters)
         task = Task.of(computation, hardware, backend, search.space)
         return cls(task, search, (store or str(tuned_path())) if reuse else store, reuse, on_trial)

@@ -11,6 +11,7 @@ from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.chains.chain import is_chain
 from gensor_gym.chains.graph import ChainGraph
+from gensor_gym.chains.panel import is_panel, panel_of
 from gensor_gym.chains.schedule import ChainSchedule
 from gensor_gym.cost import model
 from gensor_gym.cost.calibration import coefficients_of
@@ -201,7 +202,12 @@ class ConstructionGraph(RowGraph[Schedule]):
 def graph_of(
     computation: Operator | Dataflow, hardware: Hardware, space: str | None = None
 ) -> ConstructionGraph | GirGraph | ChainGraph:
-    """The graph of an operator's schedules, or of a fused operator's; by default of the space that contains every other."""
+    """The graph of an operator's schedules, or of a fused operator's; by default of the space that contains every other.
+
+    A product with rows after it is scheduled as the product is.
+    """
+    if isinstance(computation, Dataflow) and is_panel(computation):
+        computation = panel_of(computation).product
     if isinstance(computation, Dataflow):
         graph = ChainGraph if is_chain(computation) else GirGraph
         return graph(computation, hardware, space or "gir")
@@ -210,7 +216,7 @@ def graph_of(
 
 def kind_of(computation: Operator | Dataflow) -> type[Schedule | GirSchedule | ChainSchedule]:
     """What schedules of a computation are."""
-    if isinstance(computation, Dataflow):
+    if isinstance(computation, Dataflow) and not is_panel(computation):
         return ChainSchedule if is_chain(computation) else GirSchedule
     return Schedule
 

@@ -115,7 +115,7 @@ def chain_of(graph: Dataflow) -> Chain:
         if name not in views:
             raise ValueError(f"{graph.name}: a product reads {name}, expected an input or what strides say of one")
     _check_all_used(graph, nodes, [*inside, scores, result], [*one.sources, *other.sources[1:]], result)
-    shapes = _shape_of(one.operator), _shape_of(other.operator)
+    shapes = shape_of(one.operator), shape_of(other.operator)
     if shapes[0].rows != shapes[1].rows or shapes[0].columns != shapes[1].inner:
         raise ValueError(f"{graph.name}: {result} does not add up along columns of {scores}")
     read = [views[name] for name in (*one.sources, other.sources[1])]
@@ -156,7 +156,7 @@ class _Batched:
         return Matrix(self.view.tensor, self.view.offset, batch, self.row, self.column)
 
 
-def _shape_of(op: Operator) -> Product:
+def shape_of(op: Operator) -> Product:
     """Extents of a plain product [batch,] rows x columns; ValueError for any other operator."""
     plain = op.body == "multiply_add" and op.divisor == 1 and len(op.reads) == 2 and len(op.reduce) == 1
     accesses = (*op.reads, op.write)
@@ -234,17 +234,20 @@ def _check_nest(chain: Chain) -> None:
         raise ValueError(
             f"{name}: rows of {nest.columns} between the products, expected {chain.elements * chain.rows} of {chain.columns}"
         )
-    steps: list[int] = []
-    step = nest.columns
-    for extent in reversed(nest.row_extents):
-        steps.insert(0, step)
-        step *= extent
     loads = [cell.made for cell in nest.cells if isinstance(cell.made, Access) and cell.made.tensor == chain.scores]
     stores = [access for _, access in nest.stores]
     for access in (*loads, *stores):
-        beside = access.column == 1 or chain.columns == 1
-        rows = zip(nest.row_extents, access.rows, steps, strict=True)
-        if access.offset or not beside or any(extent > 1 and found != wanted for extent, found, wanted in rows):
+        if not goes_row_by_row(nest, access):
             raise ValueError(f"{name}: {access.tensor} is not gone through row by row between the products")
     if len(loads) != 1 or len(stores) != 1:
         raise ValueError(f"{name}: scores are read as {len(loads)} values, weights written in {len(stores)} parts, expected one")
+
+
+def goes_row_by_row(nest: RowNest, access: Access) -> bool:
+    """Whether the nest's rows lie one after another in a tensor, as the rows of a product's value do."""
+    step = nest.columns
+    for extent, found in zip(reversed(nest.row_extents), reversed(access.rows), strict=True):
+        if extent > 1 and found != step:
+            return False
+        step *= extent
+    return access.offset == 0 and access.chosen is None and (access.column == 1 or nest.columns == 1)

@@ -8,9 +8,11 @@ from functools import cached_property
 from typing import Any
 
 from gensor_gym.chains.chain import chain_of
+from gensor_gym.chains.panel import panel_of
 from gensor_gym.chains.schedule import ChainSchedule
 from gensor_gym.codegen import targets
 from gensor_gym.codegen.chains.generate import ChainProgram
+from gensor_gym.codegen.chains.panel import PanelProgram
 from gensor_gym.codegen.gir.generate import GirProgram
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
@@ -76,7 +78,7 @@ def generate(op: Operator | Dataflow | str, schedule: AnySchedule, hw: str | Har
     """The source of a schedule on `hw` (a name or a Hardware), in the language of its target. Compiles nothing.
 
     A fused operator (`dataflow.Dataflow`, or the text of one) takes a `gir.GirSchedule`, a chain of products a
-    `chains.ChainSchedule`.
+    `chains.ChainSchedule`, a product with rows after it the `Schedule` of the product.
 
     On a CPU the kernel of a frozen operator whose schedule packs weights reads what an earlier call packed (`Kernel.prepares`).
     They stay packed as they were then: whoever changes them calls that entry again.
@@ -87,6 +89,8 @@ def generate(op: Operator | Dataflow | str, schedule: AnySchedule, hw: str | Har
     check_kind(op, schedule)
     if isinstance(op, Dataflow) and isinstance(schedule, ChainSchedule):
         return targets.target_of(machine).generate_chain(ChainProgram(chain_of(op), schedule, machine))
+    if isinstance(op, Dataflow) and isinstance(schedule, Schedule):
+        return targets.target_of(machine).generate_panel(PanelProgram(panel_of(op), schedule, machine))
     if isinstance(op, Dataflow):
         assert isinstance(schedule, GirSchedule)
         return targets.target_of(machine).generate_fused(GirProgram(row_nest(op), schedule, machine))

@@ -14,6 +14,8 @@ from gensor_gym.dataflow.nodes import DTYPES, Broadcast, Contract, Gather, Map, 
 
 MOST_NODES, MOST_AXES, MOST_ELEMENTS = 4096, 8, 1 << 34
 """Limits on what is accepted: of a graph, of a value, of a value."""
+VIEWS = (Broadcast, Reshape)
+"""Nodes that belong to whoever reads them: nothing is computed, and no kernel of their own is needed."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,22 @@ class Dataflow:
         return found
 
     @cached_property
+    def makers(self) -> Mapping[str, Node]:
+        """What makes each value that is no input."""
+        return dict(self.nodes)
+
+    def behind(self, name: str, views: tuple[type, ...] = VIEWS) -> list[str]:
+        """The value, what it is a view of, what that is a view of, and so on; the last is no such view."""
+        found = [name]
+        while (node := self.makers.get(found[-1])) is not None and isinstance(node, views):
+            found += node.inputs
+        return found
+
+    def is_repeated(self, name: str) -> bool:
+        """Whether it lies in memory as a smaller value that is read several times."""
+        return self.behind(name, (Reshape,))[-1] != self.behind(name)[-1]
+
+    @cached_property
     def readers(self) -> Mapping[str, tuple[str, ...]]:
         """Of every value the names of those that are made of it."""
         found: dict[str, list[str]] = {name: [] for name in self.values}
@@ -81,7 +99,7 @@ class Dataflow:
     @cached_property
     def id_limits(self) -> Mapping[str, int]:
         """Of every input that has ids of rows how many rows there are to choose from, at least."""
-        made, found = dict(self.nodes), dict[str, int]()
+        made, found = self.makers, dict[str, int]()
         for _, node in self.nodes:
             if isinstance(node, Gather):
                 ids = node.ids

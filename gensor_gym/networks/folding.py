@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from gensor_gym.dataflow.bounds import exact
+from gensor_gym.dataflow.channels import channel_axes, channel_vector
 from gensor_gym.dataflow.evaluate import evaluate_node
 from gensor_gym.dataflow.expressions import Call, Operand
 from gensor_gym.dataflow.nodes import Broadcast, Contract, Map, Node, Reshape, Transpose, Value
-from gensor_gym.networks.channels import channel_axes, channel_vector
 from gensor_gym.networks.network import Network, needed
 from gensor_gym.operators.types import Operator
 
@@ -131,7 +131,7 @@ def _of_channel(network: Network, node: Node, element: str, op: Operator) -> tup
     names = [part.name for part in node.expression.arguments if isinstance(part, Operand)]
     if len(names) != 2 or element not in names or names[0] == names[1]:
         return None
-    vector = channel_vector(network, names[1 - names.index(element)], op)
+    vector = channel_vector(network.graph, names[1 - names.index(element)], op)
     if vector is None or vector not in network.constants:
         return None
     return node.expression.function, network.constants[vector].astype(np.float64).reshape(-1)

@@ -142,10 +142,11 @@ def _prepare(plan: Plan, kernels: Sequence[Kernel], layout: Layout, fixed: np.nd
         if not kernel.prepacked:
             continue
         inputs = [
-            _dense(constants[name]) if name in constants else np.zeros(tensor.shape, np.float32)
+            _dense(constants[name]) if name in constants else np.zeros(tensor.shape, tensor.dtype)
             for name, tensor in zip(step.reads, kernel.operator.inputs, strict=True)
         ]
-        (output,) = (np.zeros(tensor.shape, np.float32) for tensor in kernel.operator.outputs)
-        addresses = (ctypes.c_void_p * len(inputs))(*map(address_of, inputs))
+        outputs = [np.zeros(tensor.shape, np.float32) for tensor in kernel.operator.outputs]
+        addresses, written = ((ctypes.c_void_p * len(some))(*map(address_of, some)) for some in (inputs, outputs))
         workspace = address_of(fixed) + place.at
-        entry_of(kernel, kernel.prepares)(addresses, address_of(output), workspace, ctypes.byref(runtime(threads)))
+        output = address_of(outputs[0]) if len(outputs) == 1 else ctypes.addressof(written)
+        entry_of(kernel, kernel.prepares)(addresses, output, workspace, ctypes.byref(runtime(threads)))

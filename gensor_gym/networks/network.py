@@ -12,10 +12,7 @@ import numpy as np
 from gensor_gym.dataflow.bounds import Bounded
 from gensor_gym.dataflow.evaluate import evaluate
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.dataflow.nodes import Broadcast, Node, Reshape, Value
-
-VIEWS = (Broadcast, Reshape)
-"""Nodes that belong to whoever reads them: nothing is computed, and no kernel of their own is needed."""
+from gensor_gym.dataflow.nodes import Node, Reshape, Value
 
 
 @dataclass(frozen=True)
@@ -113,22 +110,15 @@ class Network:
     @cached_property
     def nodes(self) -> Mapping[str, Node]:
         """What makes each value that is no input."""
-        return dict(self.graph.nodes)
-
-    def behind(self, name: str, views: tuple[type, ...] = VIEWS) -> list[str]:
-        """The value, what it is a view of, what that is a view of, and so on; the last is no such view."""
-        found = [name]
-        while (node := self.nodes.get(found[-1])) is not None and isinstance(node, views):
-            found += node.inputs
-        return found
+        return self.graph.makers
 
     def source_of(self, name: str) -> str:
         """The value that a view, or a view of a view, is one of; itself where it is none."""
-        return self.behind(name)[-1]
+        return self.graph.behind(name)[-1]
 
     def root_of(self, name: str) -> str:
         """The value in whose memory a value lies: its own, or that of what it is a reshape of."""
-        return self.behind(name, (Reshape,))[-1]
+        return self.graph.behind(name, (Reshape,))[-1]
 
     @cached_property
     def known(self) -> dict[object, Any]:
@@ -150,10 +140,6 @@ class Network:
             seen.update(fresh)
             waiting += fresh
         return False
-
-    def is_repeated(self, name: str) -> bool:
-        """Whether it lies in memory as a smaller value that is read several times."""
-        return self.root_of(name) != self.source_of(name)
 
     def reference(self, *inputs: np.ndarray) -> tuple[Bounded, ...]:
         """The outputs in float64, each with the bound that is propagated node by node."""

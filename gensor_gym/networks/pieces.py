@@ -6,19 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gensor_gym.chains.chain import chain_of, is_chain
+from gensor_gym.chains.panel import panel_of
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import Contract
 from gensor_gym.gir.nest import row_nest
 from gensor_gym.networks.network import Network
-from gensor_gym.networks.steps import Step, step_of
+from gensor_gym.networks.steps import Step, fused_step, step_of
 
 ANCHORS = {
     "tile": "on each finished register tile of a product",
     "row": "on each row, of what is bound by memory",
+    "panel": "on whole rows of a product, where a task has finished all columns of them",
     "block": "on each block of rows of a product, which a thread keeps until a second product has added them up",
 }
 """Anchor -> where in the host's loops the other nodes of a piece are computed."""
-_NAMED = ("block",)
+_NAMED = ("panel", "block")
 """Anchors that a text names; which of the others it is follows from the host."""
 
 
@@ -60,7 +62,11 @@ class Piece:
                 f"{self.nodes[0]} at anchor {self.anchor!r}: {len(products)} products, of which block has two and others one: "
                 "expected what is over in another piece"
             )
-        step = step_of(network, self.nodes)
+        step = (fused_step if self.anchor == "panel" else step_of)(network, self.nodes)
+        if self.anchor == "panel":
+            assert isinstance(step.computation, Dataflow)
+            panel_of(step.computation)
+            return step
         if isinstance(step.computation, Dataflow):
             (chain_of if is_chain(step.computation) else row_nest)(step.computation)
         if self.anchor != "block" and self.anchor != implied(network, self.nodes):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.graph import VIEWS, Dataflow
 from gensor_gym.dataflow.nodes import Broadcast, Contract, Node, Reshape, Value
-from gensor_gym.networks.network import VIEWS, Network
-from gensor_gym.networks.postops import post_op
+from gensor_gym.dataflow.postops import post_op
+from gensor_gym.networks.network import Network
 from gensor_gym.operators.traits import weights
 from gensor_gym.operators.types import Operator
 
@@ -27,7 +27,7 @@ def step_of(network: Network, piece: Sequence[str]) -> Step:
     """The computation of a piece's values; ValueError names a node that cannot be computed with the others."""
     products = [node for name in piece if isinstance(node := network.nodes[name], Contract)]
     alone = len(products) == 1 and network.nodes[piece[0]] == products[0]
-    return _of_contract(network, products[0], piece) if alone else _of_fused(network, piece)
+    return _of_contract(network, products[0], piece) if alone else fused_step(network, piece)
 
 
 def _of_contract(network: Network, contract: Contract, piece: Sequence[str]) -> Step:
@@ -36,7 +36,7 @@ def _of_contract(network: Network, contract: Contract, piece: Sequence[str]) -> 
     for name in piece[1:]:
         if visible(network, last, piece):
             raise ValueError(f"{last} is read outside of its piece: expected {name} in another")
-        found = post_op(network, network.nodes[name], last, contract.operator)
+        found = post_op(network.graph, network.nodes[name], last, contract.operator)
         if found is None:
             raise ValueError(f"{name} = {network.nodes[name]} is no post-op of {last}: expected it in another piece")
         op = op.with_epilogue(found.stage)
@@ -47,7 +47,7 @@ def _of_contract(network: Network, contract: Contract, piece: Sequence[str]) -> 
     return Step(op, tuple(network.root_of(name) for name in reads), (last,))
 
 
-def _of_fused(network: Network, piece: Sequence[str]) -> Step:
+def fused_step(network: Network, piece: Sequence[str]) -> Step:
     """Maps, reductions and moves as one graph, whose names are numbers: equal pieces are one computation."""
     inside = set(piece)
     nodes: dict[str, Node] = {}

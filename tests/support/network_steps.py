@@ -10,7 +10,7 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.runtime.c import load
 from gensor_gym.dataflow.bounds import Bounded, exact
 from gensor_gym.dataflow.evaluate import evaluate_node
-from gensor_gym.networks.network import VIEWS
+from gensor_gym.dataflow.graph import VIEWS
 from gensor_gym.networks.plan import Plan
 
 

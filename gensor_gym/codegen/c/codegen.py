@@ -20,6 +20,7 @@ from gensor_gym.codegen.c.shared import has_prepacked, shared_call, shared_funct
 from gensor_gym.codegen.c.split import finish_call, finish_function
 from gensor_gym.codegen.c.text import Lines, add, linear, round_up
 from gensor_gym.codegen.c.variants import Variant, variants
+from gensor_gym.codegen.c.whole_rows import WholeRows, at_end, loop_call, loop_function, task_lines
 from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.codegen.program import Program
 from gensor_gym.operators.types import ITEM_BYTES
@@ -43,34 +44,39 @@ _UNROLL = """#ifdef __clang__
 """
 
 
-def generate_c(program: Program) -> Kernel:
+def generate_c(program: Program, rows: WholeRows | None = None) -> Kernel:
     """The C kernel of a program, for any structurally valid schedule; ValueError for an unknown data type.
 
-    Where weights are constant (`Operator.frozen`) and packed, a second entry uses what a call of the plain one packed.
+    Where weights are constant (`Operator.frozen`) and packed, a second entry uses what a call of the plain one packed. `rows`
+    says what is done with whole rows of the output.
     """
     plan = make_plan(program)
     prepacked = plan.op.frozen and has_prepacked(plan)
     kinds = variants(plan)
-    parts = [_structs(plan)]
+    parts = [_structs(plan, rows)]
     parts += _fill_arrays(plan, kernels := [micro_kernel(kind) for kind in kinds])
     parts += [*filter(None, [shift_constants(plan)])]
     parts += [_pack_function(plan, read) for read in plan.reads if read.packing and not read.packing.shared]
-    parts += [*shared_functions(plan), *kernels, _task_function(plan, kinds)]
+    parts += [*shared_functions(plan), *kernels]
+    parts += list(rows.functions) if rows else []
+    parts += [_task_function(plan, kinds, rows)]
     parts += [finish_function(plan)] if plan.splits > 1 else []
-    parts += [_entry(plan), *([_entry(plan, True)] if prepacked else [])]
+    parts += loop_function(plan, rows) if rows else []
+    parts += [_entry(plan, rows), *([_entry(plan, rows, True)] if prepacked else [])]
     body = "\n".join(parts)
     item = plan.reads[0].c_type
     copy = [COPY_LINE.replace("{item}", item)] if "copy_line(" in "".join(parts) else []
     copy += [copy_row(plan, item)] if plan.shift is not None else []
     copy += _group_helpers(plan)
     head = (Path(__file__).parents[1] / "runtime" / "runtime.h").read_text()
-    title = f"/* {program.operator} on {program.hardware.name}. */\n"
+    computed = rows.computation if rows else program.operator
+    title = f"/* {computed} on {program.hardware.name}. */\n"
     helpers = prelude("".join([*copy, body]), plan.accumulator, item)
     text = "\n".join([helpers, *copy, body])
     source = "\n".join([title + headers(text) + head, text])
     entries = (Launch(PREPACKED if prepacked else ENTRY),)
     prepares = ENTRY if prepacked else ""
-    return Kernel(program.operator, "c", program.hardware.arch, source, entries, workspace_bytes(plan), prepares)
+    return Kernel(computed, "c", program.hardware.arch, source, entries, workspace_bytes(plan, rows), prepares)
 
 
 def _group_helpers(plan: LoopPlan) -> list[str]:
@@ -109,7 +115,7 @@ def _operands(plan: LoopPlan) -> list[Operand]:
     return [*plan.reads, *(operand for operand in plan.stages if operand is not None)]
 
 
-def _structs(plan: LoopPlan) -> str:
+def _structs(plan: LoopPlan, rows: WholeRows | None) -> str:
     """`struct call`, what all tasks share, and `struct task`, what the tiles of one task share."""
     lines = Lines()
     output = plan.output
@@ -120,6 +126,7 @@ def _structs(plan: LoopPlan) -> str:
         lines.add(*([f"{output.c_type} *partial;"] if plan.splits > 1 else []))
         lines.add(*(f"{read.c_type} *shared_{read.name};" for read in shared_reads(plan)))
         lines.add(*(["char *workspace;"] if _buffer_bytes(plan) else []))
+        lines.add(*([*rows.fields, "float *rows_scratch;"] if rows else []))
     text = str(lines).rstrip("\n") + ";\n\n"
     lines = Lines()
     lines.add("/* A task tile: where it starts in every tensor, and how much of it lies inside the extents. */")
@@ -161,13 +168,20 @@ def _shared_bytes(plan: LoopPlan) -> int:
     return sum(_packed_bytes(read) for read in shared_reads(plan))
 
 
-def workspace_bytes(plan: LoopPlan) -> int:
-    """Bytes of workspace: partial outputs, shared copies, the packing buffers of every thread, and room to align them."""
+def _product_bytes(plan: LoopPlan) -> int:
+    """Bytes of the product's own workspace: partial outputs, shared copies, the packing buffers of every thread."""
+    return round_up(_partial_bytes(plan) + _shared_bytes(plan) + plan.threads * _buffer_bytes(plan), LINE)
+
+
+def workspace_bytes(plan: LoopPlan, rows: WholeRows | None = None) -> int:
+    """Bytes of workspace: the product's, what whole rows need, and room to align them."""
     total = _partial_bytes(plan) + _shared_bytes(plan) + plan.threads * _buffer_bytes(plan)
+    if rows:
+        total = _product_bytes(plan) + rows.value_bytes + plan.threads * rows.thread_bytes
     return total + LINE if total else 0
 
 
-def _task_function(plan: LoopPlan, kinds: list[Variant]) -> str:
+def _task_function(plan: LoopPlan, kinds: list[Variant], rows: WholeRows | None) -> str:
     """`run_task`: one task tile, all its reduce blocks (or those of one chunk)."""
     lines = Lines()
     what = " x ".join(f"{plan.axes[a]} {plan.tiles[2][a]}" for a in range(len(plan.axes)))
@@ -188,6 +202,8 @@ def _task_function(plan: LoopPlan, kinds: list[Variant]) -> str:
             lines.add(f"const long first_block = {first}, end_block = {last};")
             with lines.block("for (long block = first_block; block < end_block; block++)"):
                 _reduce_block(lines, plan, kinds)
+        if rows and at_end(plan):
+            task_lines(lines, plan)
     return str(lines)
 
 
@@ -283,14 +299,17 @@ def _plus(pointer: str, offset: str) -> str:
     return pointer if offset == "0" else f"{pointer} + {offset}"
 
 
-def _entry(plan: LoopPlan, prepacked: bool = False) -> str:
+def _entry(plan: LoopPlan, rows: WholeRows | None, prepacked: bool = False) -> str:
     """The function that is called from outside; `prepacked`: one that finds the weights' copy in the workspace."""
     lines = Lines()
     arguments = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"
     with lines.block(f"void {PREPACKED if prepacked else ENTRY}({arguments})"):
-        fields = [f".{operand.name} = inputs[{i}]" for i, operand in enumerate(_operands(plan))]
-        lines.add(f"struct call call = {{{', '.join([*fields, f'.{plan.output.name} = output'])}}};")
-        if workspace_bytes(plan):
+        order = rows.order if rows else range(len(_operands(plan)))
+        fields = [f".{operand.name} = inputs[{i}]" for i, operand in zip(order, _operands(plan), strict=True)]
+        made = "output" if rows is None else rows.output or "0"
+        fields += [f".{plan.output.name} = {made}", *(rows.given if rows else ())]
+        lines.add(f"struct call call = {{{', '.join(fields)}}};")
+        if workspace_bytes(plan, rows):
             lines.add(f"char *const aligned = (char *)(((uintptr_t)workspace + {LINE - 1}) & ~(uintptr_t){LINE - 1});")
         else:
             lines.add("(void)workspace;")
@@ -302,9 +321,22 @@ def _entry(plan: LoopPlan, prepacked: bool = False) -> str:
             offset += _packed_bytes(read)
         if _buffer_bytes(plan):
             lines.add(f"call.workspace = {add('aligned', str(offset))};")
+        if rows:
+            _place_rows(lines, plan, rows)
         lines.add("/* The workspace holds buffers for so many threads. */", "struct gg_runtime team = *runtime;")
         lines.add(f"team.threads = (int)least(team.threads, {plan.threads});")
         lines.add(*shared_call(plan, prepacked))
         lines.add(f"team.parallel(&team, run_task, &call, {plan.tasks});")
         lines.add(*finish_call(plan))
+        lines.add(*(loop_call(plan, rows) if rows else []))
     return str(lines)
+
+
+def _place_rows(lines: Lines, plan: LoopPlan, rows: WholeRows) -> None:
+    """Where what whole rows need lies in the workspace, behind all of the product's."""
+    place = _product_bytes(plan)
+    if rows.value_bytes:
+        names = " = ".join(f"call.{name}" for name in (plan.output.name, *rows.value_names))
+        lines.add(f"{names} = (float *)({add('aligned', str(place))});")
+    if rows.thread_bytes:
+        lines.add(f"call.rows_scratch = (float *)({add('aligned', str(place + rows.value_bytes))});")

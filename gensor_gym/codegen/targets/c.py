@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gensor_gym.codegen.chains.generate import ChainProgram
+from gensor_gym.codegen.chains.panel import PanelProgram
 from gensor_gym.codegen.gir.generate import GirProgram
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
@@ -37,6 +38,12 @@ class CTarget(Target):
         from gensor_gym.codegen.chains.generate import generate_chain
 
         return generate_chain(program)
+
+    def generate_panel(self, program: PanelProgram) -> Kernel:
+        """See `chains/panel.py`."""
+        from gensor_gym.codegen.chains.panel import generate_panel
+
+        return generate_panel(program)
 
     def prepare(self, kernel: Kernel) -> None:
         """Compile now: CompileError with the compiler's message."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from gensor_gym.codegen.chains.generate import ChainProgram
+from gensor_gym.codegen.chains.panel import PanelProgram
 from gensor_gym.codegen.gir.generate import GirProgram
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
@@ -40,6 +41,10 @@ class Target(ABC):
     def generate_chain(self, program: ChainProgram) -> Kernel:
         """The source of a chain of products; ValueError names what cannot be generated."""
         raise ValueError(f"{program.chain.graph} on {program.hardware.name}: {self.name} has no generator of chains of products")
+
+    def generate_panel(self, program: PanelProgram) -> Kernel:
+        """The source of a product with rows after it; ValueError names what cannot be generated."""
+        raise ValueError(f"{program.panel.graph} on {program.hardware.name}: {self.name} has no generator of products with rows")
 
     @abstractmethod
     def prepare(self, kernel: Kernel) -> None:

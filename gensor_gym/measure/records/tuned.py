@@ -44,7 +44,7 @@ def programs(
     Programs that searches ended with come before: nearly as fast ones were timed with them in turns.
 
     What another compiler, protocol or machine timed does not count, nor a time that no kernel can have, nor a program that is
-    legal no longer or whose kernel is wrong, nor a kernel that reads weights packed before unless the operator is frozen.
+    legal no longer or whose kernel is wrong, nor a kernel that reads weights packed before unless the computation has constant weights.
     """
     kept = Store(store) if isinstance(store, (str, Path)) else store
     selection = Selection(str(op), backend.device(hw), PROTOCOL, Status.OK)
@@ -55,13 +55,18 @@ def programs(
         conditions, seconds = record.measurement.conditions, record.measurement.seconds
         if conditions.get("compiler") != compiler or not least <= seconds < below:
             continue
-        if conditions.get("prepacked") and not (isinstance(op, Operator) and op.frozen):
+        if conditions.get("prepacked") and not _is_frozen(op):
             continue
         if bool(conditions.get(IMPORTED)) != imported or fault(record, False, op):
             continue
         schedule = graph_of(op, hw).parse(record.schedule)
         if graph_of(op, hw).is_legal_once(schedule) and verified(op, schedule, hw):
             yield schedule, record.measurement
+
+
+def _is_frozen(op: Operator | Dataflow) -> bool:
+    """Whether it has weights that kernels may keep packed."""
+    return op.frozen if isinstance(op, Operator) else any(value.constant for value in op.inputs)
 
 
 def tuned(op: Operator | Dataflow | str, hw: Hardware | str = "host", store: Store | str | Path | None = None) -> BuiltKernel:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gensor_gym.dataflow.graph import VIEWS
 from gensor_gym.dataflow.nodes import Contract, Reshape, Slice, Transpose
-from gensor_gym.networks.network import VIEWS, Network
+from gensor_gym.networks.network import Network
 from gensor_gym.networks.pieces import Piece
 from gensor_gym.networks.steps import readers_of
 

@@ -1,4 +1,4 @@
-"""What may be changed of a plan by one decision: cut a piece, join two, or have a host take a second product."""
+"""What may be changed of a plan by one decision: cut a piece, join two, have a product take rows, or a second product."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gensor_gym.networks.plan import Plan, cut_all
 
 def decisions(plan: Plan) -> Iterator[tuple[str, Plan]]:
     """(what is decided, the plan after it) of all that is legal."""
-    for decision, pieces in (*_cuts(plan), *_joins(plan), *_blocks(plan)):
+    for decision, pieces in (*_cuts(plan), *_joins(plan), *_panels(plan), *_blocks(plan)):
         changed = ordered(plan.network, pieces)
         if changed is not None and not changed.fault:
             yield decision, changed
@@ -48,17 +48,37 @@ def _cuts(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
             yield f"cut {piece.nodes[0]}", [*others, *(one for one in cut_all(plan.network).pieces if own.issuperset(one.nodes))]
             continue
         for place in range(1, len(piece.nodes)):
-            parts = [piece_of(plan.network, nodes) for nodes in (piece.nodes[:place], piece.nodes[place:])]
-            yield f"cut {piece.nodes[place]}", [*others, *parts]
+            first, rest = piece.nodes[:place], piece_of(plan.network, piece.nodes[place:])
+            heads = [piece_of(plan.network, first), *([Piece(first, "panel")] if piece.anchor == "panel" else [])]
+            for head in heads:
+                yield f"cut {rest.nodes[0]}", [*others, head, rest]
 
 
 def _joins(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
     """Two pieces, one of which reads the other, at the anchor of the first."""
     for one in plan.pieces:
         for other in plan.pieces:
-            if one is not other and "block" not in (one.anchor, other.anchor) and _reads(plan.network, other) & set(one.nodes):
+            inner = {one.anchor, other.anchor} <= {"tile", "row"}
+            if one is not other and inner and _reads(plan.network, other) & set(one.nodes):
                 joined = piece_of(plan.network, (*one.nodes, *other.nodes))
                 yield f"join {other.nodes[0]} to {one.nodes[0]}", [*(p for p in plan.pieces if p not in (one, other)), joined]
+
+
+def _panels(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
+    """A product with rows that read it, or that read rows of its already."""
+    for one in plan.pieces:
+        for other in plan.pieces:
+            panel = panel_of_both(plan.network, one, other)
+            if panel is not None:
+                yield f"take rows of {other.nodes[0]} to {one.nodes[0]}", [*(p for p in plan.pieces if p not in (one, other)), panel]
+
+
+def panel_of_both(network: Network, host: Piece, rows: Piece) -> Piece | None:
+    """The panel of a product and rows that read it; None where they are of other kinds."""
+    hosts = host.anchor in ("tile", "panel") and isinstance(network.nodes[host.nodes[0]], Contract)
+    if hosts and rows.anchor == "row" and _reads(network, rows) & set(host.nodes):
+        return Piece((*host.nodes, *rows.nodes), "panel")
+    return None
 
 
 def _blocks(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:

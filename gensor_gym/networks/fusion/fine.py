@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gensor_gym.chains.chain import chain_of
+from gensor_gym.chains.panel import panel_of
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import Contract
 from gensor_gym.networks.fusion.blocks import block_of
-from gensor_gym.networks.fusion.decisions import ordered, with_piece
+from gensor_gym.networks.fusion.decisions import ordered, panel_of_both, with_piece
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.pieces import Piece
 from gensor_gym.networks.plan import Plan, cut_all
@@ -24,14 +25,47 @@ _ROWS = 16
 
 
 def fine(network: Network) -> Plan:
-    """`cut_all`, but that two products with a row nest between them are one piece where a chain can be made of them."""
+    """`cut_all`, but that two products with a row nest between them are one piece where a chain can be made of them.
+
+    Of what is left, rows that read a product are computed with it where a panel can be made of them.
+    """
     plan = cut_all(network)
     for name, node in network.graph.nodes:
         if isinstance(node, Contract) and (block := block_of(network, name)) is not None and is_worth_while(network, block):
             pieces = with_piece(plan.pieces, block)
             joined = None if pieces is None else ordered(network, pieces)
             plan = plan if joined is None or joined.fault else joined
+    return _with_panels(plan)
+
+
+def _with_panels(plan: Plan) -> Plan:
+    """Each product takes the rows that read it, where these are whole rows of its and there are enough of them for threads."""
+    for name, node in plan.network.graph.nodes:
+        while isinstance(node, Contract) and (taken := _taken(plan, name)) is not None:
+            plan = taken
     return plan
+
+
+def _taken(plan: Plan, product: str) -> Plan | None:
+    """The plan where a product has taken rows; None where there are none left."""
+    host = next(piece for piece in plan.pieces if product in piece.nodes)
+    for rows in plan.pieces if host.nodes[0] == product else ():
+        panel = panel_of_both(plan.network, host, rows)
+        if panel is not None and _has_rows(plan.network, panel):
+            joined = ordered(plan.network, [*(piece for piece in plan.pieces if piece not in (host, rows)), panel])
+            if joined is not None and not joined.fault:
+                return joined
+    return None
+
+
+def _has_rows(network: Network, piece: Piece) -> bool:
+    """Whether a panel is made of it that has rows for threads."""
+    try:
+        step = piece.step(network)
+        assert isinstance(step.computation, Dataflow)
+        return panel_of(step.computation).nest.rows >= LEAST_TASKS
+    except ValueError:
+        return False
 
 
 def is_worth_while(network: Network, piece: Piece) -> bool:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 
+from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import Broadcast, Reshape
-from gensor_gym.networks.network import Network
 from gensor_gym.operators.types import Operator
 
 
-def channel_vector(network: Network, name: str, op: Operator) -> str | None:
+def channel_vector(graph: Dataflow, name: str, op: Operator) -> str | None:
     """The value [channels] that `name`, of the output's shape, repeats along all other axes of `op`'s output; None for others."""
-    shapes = {value.name: value.shape for value in network.graph.values.values()}
-    node, extent = network.nodes.get(name), op.output.shape[op.channel_dimension]
+    shapes = {value.name: value.shape for value in graph.values.values()}
+    node, extent = graph.makers.get(name), op.output.shape[op.channel_dimension]
     if not isinstance(node, Broadcast) or shapes[name] != op.output.shape:
         return None
     source = node.source
     given = (1,) * (len(op.output.shape) - len(shapes[source])) + shapes[source]
     if math.prod(given) != extent or given[op.channel_dimension] != extent:
         return None
-    while isinstance(made := network.nodes.get(source), Reshape) and shapes[source] != (extent,):
+    while isinstance(made := graph.makers.get(source), Reshape) and shapes[source] != (extent,):
         source = made.source
     return source if math.prod(shapes[source]) == extent else None
 

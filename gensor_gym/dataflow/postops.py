@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from gensor_gym.dataflow.channels import channel_vector
 from gensor_gym.dataflow.expressions import Call, Expression, Operand, operands, renamed
+from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import Map, Node, Reshape
-from gensor_gym.networks.channels import channel_vector
-from gensor_gym.networks.network import Network
 from gensor_gym.operators.types import Operator
 
 _OF_ONE = {
@@ -29,26 +29,26 @@ class PostOp:
     reads: tuple[str, ...] = ()
 
 
-def post_op(network: Network, node: Node, element: str, op: Operator) -> PostOp | None:
+def post_op(graph: Dataflow, node: Node, element: str, op: Operator) -> PostOp | None:
     """The stage that makes `node` of the value `element` of an operator without stages; None where there is none."""
     if not isinstance(node, Map):
         return None
-    own = [name for name in operands(node.expression) if element in network.behind(name, (Reshape,))]
+    own = [name for name in operands(node.expression) if element in graph.behind(name, (Reshape,))]
     others = [name for name in operands(node.expression) if name not in own]
     if len(own) != 1 or len(others) > 1:
         return None
     if not others:
         stage = _OF_ONE.get(str(renamed(node.expression, {own[0]: "y"})))
         return None if stage is None else PostOp(stage)
-    return _with_operand(network, node.expression, own[0], others[0], op)
+    return _with_operand(graph, node.expression, own[0], others[0], op)
 
 
-def _with_operand(network: Network, expression: Expression, own: str, other: str, op: Operator) -> PostOp | None:
+def _with_operand(graph: Dataflow, expression: Expression, own: str, other: str, op: Operator) -> PostOp | None:
     if not (isinstance(expression, Call) and all(isinstance(part, Operand) for part in expression.arguments)):
         return None
-    if expression.function in _WITH_CHANNEL and (vector := channel_vector(network, other, op)) is not None:
+    if expression.function in _WITH_CHANNEL and (vector := channel_vector(graph, other, op)) is not None:
         return PostOp(_WITH_CHANNEL[expression.function], (vector,))
-    same = math.prod(network.graph.values[other].shape) == op.output.size == math.prod(network.graph.values[own].shape)
-    if expression.function in _WITH_ELEMENT and same and not network.is_repeated(other):
+    same = math.prod(graph.values[other].shape) == op.output.size == math.prod(graph.values[own].shape)
+    if expression.function in _WITH_ELEMENT and same and not graph.is_repeated(other):
         return PostOp(_WITH_ELEMENT[expression.function], (other,))
     return None

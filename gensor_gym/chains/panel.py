@@ -1,0 +1,136 @@
+"""The structure of a panel: a product with post-ops, and a row nest that goes through its value row by row.
+
+A product followed by a layer norm is one. Found by axes alone, as a chain is; a graph has several outputs where the product's own
+value, or more than one of the nest, is read elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from gensor_gym.chains.chain import goes_row_by_row, shape_of
+from gensor_gym.chains.room import placement
+from gensor_gym.dataflow.graph import VIEWS, Dataflow
+from gensor_gym.dataflow.nodes import Contract, Reshape
+from gensor_gym.dataflow.postops import post_op
+from gensor_gym.gir.lowering import Lowered, lower
+from gensor_gym.gir.nest import Access, RowNest, row_nest
+from gensor_gym.operators.traits import weights
+from gensor_gym.operators.types import Operator
+
+
+@dataclass(frozen=True)
+class Panel:
+    """`made` = product(reads), and the nest's outputs of it."""
+
+    graph: Dataflow
+    product: Operator
+    """With its post-ops; frozen where its weights are constant."""
+    reads: tuple[str, ...]
+    """Inputs of the graph, in the order of the product's."""
+    made: str
+    """The product's value, [.., columns], which the nest reads; an output of the graph where somebody else does too."""
+    nest: RowNest
+
+    @property
+    def columns(self) -> int:
+        """The product's axis that its value's rows lie along."""
+        return self.product.spatial[-1]
+
+    @cached_property
+    def lowered(self) -> Lowered:
+        """The instructions of the nest."""
+        return lower(self.nest, placement(self.nest))
+
+    @cached_property
+    def home(self) -> str | None:
+        """The output in whose memory the product's value lies until the nest has read it; None where that is nobody's.
+
+        Its own, or that of an output of the same layout which no element of the value is read after.
+        """
+        if self.made in self.graph.returns:
+            return self.made
+        (read,) = (cell.made for cell in self.nest.cells if isinstance(cell.made, Access) and cell.made.tensor == self.made)
+        for name, access in self.nest.stores:
+            here = (access.offset, access.rows, access.column) == (read.offset, read.rows, read.column)
+            if here and self._is_last(name, access.tensor):
+                return access.tensor
+        return None
+
+    def _is_last(self, cell: str, output: str) -> bool:
+        """Whether a tile of the product's value is loaded no more when a cell's is stored."""
+        stored = False
+        for instruction in (one for kernel in self.lowered.kernels for part in kernel.passes for one in part.along):
+            read, target = [part.access for _, part in instruction.sources if part.access is not None], instruction.target.access
+            if stored and self.made in [access.tensor for access in read]:
+                return False
+            stored |= target is not None and target.tensor == output and instruction.cell == cell
+        return stored
+
+
+def is_panel(graph: Dataflow) -> bool:
+    """Whether a graph has the one product of a panel; `panel_of` says what else it takes."""
+    return sum(isinstance(node, Contract) for _, node in graph.nodes) == 1
+
+
+def panel_of(graph: Dataflow) -> Panel:
+    """The panel that a graph is; ValueError says what of it is none."""
+    products = [(name, node) for name, node in graph.nodes if isinstance(node, Contract)]
+    if len(products) != 1:
+        raise ValueError(f"{graph.name}: {len(products)} products, expected one with rows after it")
+    ((first, contract),) = products
+    shape_of(contract.operator)
+    op, reads, made = contract.operator, list(contract.sources), first
+    while (name := _only_reader(graph, made)) is not None:
+        found = post_op(graph, graph.makers[name], made, contract.operator)
+        if found is None or not all(_is_input(graph, one) for one in found.reads):
+            break
+        op, made = op.with_epilogue(found.stage), name
+        reads += found.reads
+    roots = tuple(graph.behind(name, (Reshape,))[-1] for name in reads)
+    if strangers := [name for name in roots if name in graph.makers]:
+        raise ValueError(f"{graph.name}: {first} reads {strangers[0]}, expected inputs of the graph")
+    constant = weights(op)
+    if constant is not None and graph.values[roots[op.reads.index(constant)]].constant:
+        op = op.freeze()
+    return Panel(graph, op, roots, made, _nest(graph, made, op))
+
+
+def _only_reader(graph: Dataflow, name: str) -> str | None:
+    """The one node that reads a value, through views or not; None where it is an output or there are several."""
+    waiting, found = [name], []
+    while waiting:
+        one = waiting.pop()
+        if one in graph.returns:
+            return None
+        for reader in graph.readers[one]:
+            (waiting if isinstance(graph.makers[reader], VIEWS) else found).append(reader)
+    return found[0] if len(set(found)) == 1 else None
+
+
+def _is_input(graph: Dataflow, name: str) -> bool:
+    return graph.behind(name, (Reshape,))[-1] not in graph.makers
+
+
+def _nest(graph: Dataflow, made: str, op: Operator) -> RowNest:
+    """What is done with the rows, as a graph of its own."""
+    returns = tuple(name for name in graph.returns if name != made)
+    wanted = set(returns)
+    for name, node in reversed(graph.nodes):
+        wanted.update(node.inputs if name in wanted and name != made else ())
+    if made not in wanted:
+        raise ValueError(f"{graph.name}: nothing is made of rows of {made}")
+    nodes = tuple((name, node) for name, node in graph.nodes if name in wanted and name != made)
+    inside = {name for name, _ in nodes}
+    read = dict.fromkeys(one for _, node in nodes for one in node.inputs if one not in inside)
+    inputs = tuple(graph.values[name] for name in read)
+    nest = row_nest(Dataflow("rows", inputs, nodes, returns))
+    columns, size = op.output.shape[-1], op.output.size
+    loads = [cell.made for cell in nest.cells if isinstance(cell.made, Access) and cell.made.tensor == made]
+    if nest.columns != columns or nest.rows != size // columns:
+        found = f"{nest.rows} rows of {nest.columns} after the product"
+        raise ValueError(f"{graph.name}: {found}, expected {size // columns} of {columns}")
+    if len(loads) != 1 or not goes_row_by_row(nest, loads[0]):
+        raise ValueError(f"{graph.name}: {made} is not gone through row by row")
+    return nest

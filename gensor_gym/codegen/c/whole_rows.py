@@ -1,0 +1,84 @@
+"""What is done with whole rows of a product's output: by a task that has all columns of its rows, else in a loop of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gensor_gym.codegen.c.operand import count, task_start
+from gensor_gym.codegen.c.plan import LoopPlan
+from gensor_gym.codegen.c.text import Lines, ceil_div, linear, round_up
+from gensor_gym.operators.computation import Computation
+
+_PIECES = 4
+"""Pieces of the loop of its own, for each thread."""
+
+
+@dataclass(frozen=True)
+class WholeRows:
+    """A function `rows_done(call, thread, begin, end)` of rows, and what it finds in `struct call`."""
+
+    computation: Computation
+    """What product and rows are together."""
+    order: tuple[int, ...]
+    """Of every operand of the product the number of the input."""
+    output: str
+    """Of the product, in C; empty for `value_bytes` of the workspace."""
+    fields: tuple[str, ...]
+    """Members of `struct call`."""
+    given: tuple[str, ...]
+    """Their initialisers."""
+    value_names: tuple[str, ...]
+    """Members that point to the product's output."""
+    functions: tuple[str, ...]
+    value_bytes: int
+    thread_bytes: int
+    step: int
+    """Rows that are worked on together."""
+
+
+def at_end(plan: LoopPlan) -> bool:
+    """Whether tasks have all columns of their rows, and there are enough of them for all threads."""
+    *rows, columns = plan.op.spatial
+    tasks = 1
+    for a in rows:
+        tasks *= plan.grid[a]
+    return plan.splits == 1 and plan.grid[columns] == 1 and tasks >= plan.threads
+
+
+def task_lines(lines: Lines, plan: LoopPlan) -> None:
+    """What a task does at its end: rows along the innermost axis of rows lie one after another."""
+    *outer, inner = plan.op.spatial[:-1]
+    extents = plan.op.extents
+    terms, below = [(1, task_start(plan, inner))], extents[inner]
+    heads = []
+    for a in reversed(outer):
+        name = f"{plan.axes[a]}_row"
+        heads.insert(0, f"for (long {name} = 0; {name} < {count(plan, a).replace('t->', 't.')}; {name}++)")
+        terms += [(below, task_start(plan, a)), (below, name)]
+        below *= extents[a]
+    with lines.blocks(heads):
+        lines.add(f"const long row = {linear(terms)};")
+        lines.add(f"rows_done(call, thread, row, row + {count(plan, inner).replace('t->', 't.')});")
+
+
+def _rows(plan: LoopPlan) -> int:
+    return plan.op.output.size // plan.op.output.shape[-1]
+
+
+def _piece(plan: LoopPlan, rows: WholeRows) -> int:
+    return round_up(ceil_div(_rows(plan), _PIECES * plan.threads), rows.step)
+
+
+def loop_function(plan: LoopPlan, rows: WholeRows) -> list[str]:
+    """The task of the loop of its own, where there is one."""
+    if at_end(plan):
+        return []
+    lines, piece = Lines(), _piece(plan, rows)
+    with lines.block("static void some_rows(void *context, long index, int thread)"):
+        lines.add(f"rows_done(context, thread, index * {piece}, least((index + 1) * {piece}, {_rows(plan)}));")
+    return [str(lines)]
+
+
+def loop_call(plan: LoopPlan, rows: WholeRows) -> list[str]:
+    """Statements that run it."""
+    return [] if at_end(plan) else [f"team.parallel(&team, some_rows, &call, {ceil_div(_rows(plan), _piece(plan, rows))});"]
