@@ -1,7 +1,7 @@
-"""Make the frozen file of a new suite version: what v1 was made by. A version that results were made with is never frozen again.
+"""Make the frozen file of a new suite version: what v1 was made by. A version that has results is never frozen again.
 
-Tasks of unseen operators are the first of each class of split v2's test part in the order of a hash; the best known program is the
-certified one, or the best of 48 coordinate descents.
+Tasks of unseen operators are the first of each class of split v2's test part in the order of a hash; the best known program is
+the certified one, or the best of 48 coordinate descents.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def frozen() -> dict[str, Any]:
     }
 
 
-def _track(about: str, tasks: list[dict[str, Any]], budget: dict[str, Any], model: bool = True, steps: int | None = None) -> dict[str, Any]:
+def _track(
+    about: str, tasks: list[dict[str, Any]], budget: dict[str, Any], model: bool = True, steps: int | None = None
+) -> dict[str, Any]:
     """One track, as JSON."""
     return {"about": about, "budget": budget, "model": model, "steps": steps, "seeds": SEEDS, "tasks": tasks}
 

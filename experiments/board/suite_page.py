@@ -1,6 +1,7 @@
 """The table of a frozen suite: interquartile means of regrets with stratified bootstrap intervals, and who is apart from whom.
 
-`rliable` asks for a release of SciPy and arch that is not pinned here; `experiments.statistics` computes the same three things.
+By `experiments.statistics`, whose definitions are those of Agarwal et al. (NeurIPS 2021), the paper of the package `rliable`; that
+package is not needed. Its intervals draw seeds alone, within each task; these draw tasks as well, and are wider.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ def _row(
     spent = [np.mean([row[name] for row in rows]) for name in ("trials", "evaluations", "elapsed_s")]
     iqm = float(statistics.interquartile_mean(own))
     return (
-        str(tier), agent, percent(iqm), f"[{percent(low)}, {percent(high)}]", percent(own.mean()), f"{profile:.0%}", f"{chance:.2f}",
+        str(tier), agent, percent(iqm), f"[{percent(low)}, {percent(high)}]", percent(own.mean()), f"{profile:.0%}",
+        f"{chance:.2f}",
         *(percent(float(statistics.interquartile_mean(own[mask]))) for mask in at),
         f"{spent[0]:.1f}", f"{spent[1]:,.0f}", f"{spent[2]:.2f}",
     )  # fmt: skip
@@ -114,7 +116,7 @@ def percent(regret: float | np.ndarray) -> str:
 def build(version: str, folder: Path, page: Path, check: bool = False) -> None:
     """Verify all entries and write the tables into the page.
 
-    ValueError for an entry that is not true; with `check` nothing is written, and ValueError where the page is not what it would be.
+    ValueError for an entry that is not true; with `check` nothing is written, and ValueError where another page would be.
     """
     text = page.read_text(encoding="utf-8")
     before, begin, rest = text.partition(BEGIN)
@@ -123,6 +125,6 @@ def build(version: str, folder: Path, page: Path, check: bool = False) -> None:
         raise ValueError(f"{page} has no lines {BEGIN!r} and {END!r}")
     built = "\n".join([before + BEGIN, "", *lines(get(version), verified(version, folder)), END + after])
     if check and built != text:
-        raise ValueError(f"{page} is not what its entries say: build it with python -m experiments.leaderboard --frozen {version}")
+        raise ValueError(f"{page} is not what its entries say: python -m experiments.leaderboard --frozen {version} builds it")
     if not check:
         write_text(page, built)

@@ -1,7 +1,7 @@
 """A frozen suite: its tracks, their tasks, budgets and seeds, and what an agent is given.
 
-Everything stands in `gensor_gym/suites/VERSION.json`. A task is bound to its fingerprint: where rules, model or a recorded table are
-not what they were when the suite was frozen, SuiteChanged says so before anything is made.
+Everything stands in `gensor_gym/suites/VERSION.json`. A task is bound to its fingerprint: where rules, model or a recorded
+table are not what they were when the suite was frozen, SuiteChanged says so before anything is made.
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ class Track:
     """Steps of an environment that an agent learns in, from scratch; None for a track of searches."""
 
     def session(self, task: SuiteTask) -> Session:
-        """A fresh session of a task; SuiteChanged as of `SuiteTask.check`."""
+        """A fresh session of a task; SuiteChanged as of `SuiteTask.check`, ValueError where steps are learned in."""
+        if self.steps is not None:
+            raise ValueError(f"track {self.name!r} is of learning in an environment: expected track.make_env(task, seed)")
         task.check()
         made = Task.of(task.operator, task.hardware, task.backend, task.space)
         return (Session if self.model else ModelFreeSession)(made, self.budget)
@@ -137,7 +139,10 @@ class Track:
         }  # fmt: skip
 
     def scores(self, results: list[dict[str, Any]], group: str | None = None) -> np.ndarray:
-        """Regrets [tasks, seeds] of an agent's results, of one group or all; ValueError names what is missing or of another suite."""
+        """Regrets [tasks, seeds] of an agent's results, of one group or all.
+
+        ValueError names what is missing or of another suite.
+        """
         if wrong := [row for row in results if (row["suite"], row["track"]) != (self.suite, self.name)]:
             raise ValueError(f"a result of {wrong[0]['suite']}/{wrong[0]['track']}: expected {self.suite}/{self.name}")
         found = {(row["task"], row["seed"], row["fingerprint"]): row["regret"] for row in results}

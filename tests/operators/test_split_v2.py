@@ -14,7 +14,8 @@ from gensor_gym.operators import Operator
 from gensor_gym.operators.shapes import splits, tables
 
 PARTS = {part: [operators.parse(operators.named_shapes()[name]) for name in operators.split(part, "v2")] for part in splits.PARTS}
-VGG16 = {"conv1_1": 1, "conv1_2": 1, "conv2_1": 1, "conv2_2": 1, "conv3_1": 1, "conv3_2": 2, "conv4_1": 1, "conv4_2": 2, "conv5_1": 3}
+VGG16 = dict.fromkeys(["conv1_1", "conv1_2", "conv2_1", "conv2_2", "conv3_1", "conv4_1"], 1)
+VGG16 |= {"conv3_2": 2, "conv4_2": 2, "conv5_1": 3}
 MOBILENETV2 = {
     **dict.fromkeys(["conv1", "fc", *(f"point{i}" for i in range(1, 20)), *(f"depth{i}" for i in range(1, 11))], 1),
     "point4": 2, "point7": 3, "point8": 2, "depth5": 2, "point10": 4, "point11": 3, "depth7": 4, "point13": 3, "point14": 2,

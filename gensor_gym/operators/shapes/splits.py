@@ -1,8 +1,8 @@
 """Train, validation and test: a rule that sends every operator to one part, and its frozen result for the tables.
 
-Version v1 keeps groups of sizes whole. Version v2 has the same groups, more tables, and keeps a distance: its test part is a choice of
-what v1's rule calls test, and nothing near an operator of that choice is train or validation. So what was trained or tuned
-under v1 has not seen v2's test part, but may have seen something of about the same size.
+Version v1 keeps groups of sizes whole. Version v2 has the same groups, more tables, and keeps a distance: its test part is a
+choice of what v1's rule calls test, and nothing near an operator of that choice is train or validation. So what was trained or
+tuned under v1 has not seen v2's test part, but may have seen something of about the same size.
 """
 
 from __future__ import annotations
