@@ -16,6 +16,7 @@ from typing import Any
 
 from rich.console import Console
 
+from experiments.board import suite_page
 from experiments.board.replay_file import Outcome, fingerprint_of, verify_file
 from experiments.board.submit import FOLDER
 from experiments.board.suite import PARTS, SUITE, Suite, SuiteTask, read_suite
@@ -189,6 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=FOLDER)
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--suite", type=Path, default=SUITE)
+    parser.add_argument("--frozen", metavar="VERSION", help="build docs/suite.md from the entries of a frozen suite, such as v1")
     parser.add_argument("--check", action="store_true", help="write nothing; say whether the page is what would be built")
     args = parser.parse_args(arguments)
     return exit_code(lambda: _build(args))
@@ -196,6 +198,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _build(args: argparse.Namespace) -> int:
     """Write the page, or compare it; 1 where it is another."""
+    if args.frozen:
+        suite_page.build(args.frozen, args.folder if args.folder != FOLDER else suite_page.FOLDER, suite_page.PAGE, args.check)
+        return 0
     text, table_of_agents = build(args.folder, args.page, args.suite)
     if not args.check:
         write_text(args.page, text)

@@ -22,6 +22,7 @@ import numpy as np
 
 from agents.optimize import run
 from agents.strategy import Strategy, get_strategy
+from experiments.board import entries
 from experiments.board.replay_file import VERSION, Recorder, fingerprint_of, record
 from experiments.board.suite import SUITE, SuiteTask, read_suite
 from experiments.commands.parser import Parser
@@ -33,6 +34,7 @@ from gensor_gym.exact.paths import actions_to
 from gensor_gym.foreign import parse_json, read_text
 from gensor_gym.graph.actions import CACHE, NUM_ACTIONS, STOP, UNCACHE
 from gensor_gym.measure.session import Budget, Session, Task
+from gensor_gym.suites import get
 
 FOLDER = ROOT / "results" / "leaderboard"
 SAME_PROGRAM = (STOP, CACHE, UNCACHE)
@@ -157,6 +159,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _submit(args: argparse.Namespace) -> int:
     """Play all tasks; 1 where one was not played."""
+    if args.frozen:
+        tracks = args.track or [name for name, track in get(args.frozen).tracks.items() if track.steps is None]
+        return entries.submit(args.frozen, args.strategies, args.output if args.output != FOLDER else entries.FOLDER, tracks)
     suite, entrants = read_suite(args.suite), _entrants(args)
     played = [_put(args, entrant, task, suite.budget) for entrant in entrants for task in suite.tasks]
     return 0 if all(played) else 1
@@ -210,6 +215,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the strategy")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--suite", type=Path, default=SUITE)
+    parser.add_argument("--frozen", metavar="VERSION", help="search the tracks of a frozen suite, such as v1, instead")
+    parser.add_argument("--track", action="append", help="of the frozen suite; default: all that are of searches")
     parser.add_argument("--output", type=Path, default=FOLDER)
     parser.add_argument("--again", action="store_true", help="play what is there, too")
     return parser

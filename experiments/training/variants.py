@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gensor_gym import operators
+from gensor_gym.operators.shapes.splits import VERSIONS
 from gensor_gym.operators.text import FACTORIES
 from gensor_gym.operators.types import Operator
 
@@ -20,17 +21,19 @@ _GRAIN = (1, 2, 4, 7, 8, 12, 14, 16, 28, 32, 64, 100, 128)
 def with_variants(given: list[Operator], count: int, rng: np.random.Generator) -> list[Operator]:
     """The operators given and `count` others, each one of them with other extents: half to twice as long on every axis.
 
-    `operators.part_of` says of every one of them that it belongs to the train part. ValueError for operators given that do not.
+    Every one of them belongs to the train part of every split whose train part all that are given belong to. ValueError for
+    operators given that are not in the train part of split v1, with which every other one agrees.
     """
     wrong = [str(op) for op in given if count and operators.part_of(op) != "train"]
     if wrong:
         raise ValueError(f"variants are of operators of the train part, not of {wrong[:3]}")
+    kept = [version for version in VERSIONS if all(operators.part_of(op, version) == "train" for op in given)]
     found = dict.fromkeys(given)
     for _ in range(50 * count):
         if len(found) >= len(given) + count:
             break
         op = variant(given[int(rng.integers(len(given)))], rng)
-        if op is not None and operators.part_of(op) == "train":
+        if op is not None and all(operators.part_of(op, version) == "train" for version in kept):
             found[op] = None
     return list(found)
 

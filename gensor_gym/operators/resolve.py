@@ -19,7 +19,7 @@ def resolve(spec: Spec) -> list[Operator]:
     """The operators that `spec` names, in order, repetitions kept.
 
     `spec` is an Operator, text ("gemm(m=4, n=4, k=4)+relu"), an id ("roller/C0"), a table ("roller", or "roller/C*"
-    with the wildcards of file names), a part of a split ("split/v1/train"), or a list or tuple of these. Raises
+    with the wildcards of file names), a part of a split ("split/v2/train"), or a list or tuple of these. Raises
     ValueError for anything else, and where nothing is named.
     """
     if isinstance(spec, Operator):
@@ -60,7 +60,7 @@ def _texts(name: str) -> list[str]:
     if not found:
         raise ValueError(
             f"operator {name!r}: expected text such as 'gemm(m=512, n=384, k=1000)', a table ({', '.join(TABLES)}), "
-            "an id in one such as 'roller/C0' or 'roller/C*', or a split such as 'split/v1/train'"
+            "an id in one such as 'roller/C0' or 'roller/C*', or a split such as 'split/v2/train'"
             + near(name, [*FACTORIES, *TABLES, *shapes])
         )
     return found

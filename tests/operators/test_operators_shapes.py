@@ -117,7 +117,7 @@ def test_resolve() -> None:
     ]
 
 
-NAMELESS = ["rollers", "roller/C44", "roller/Z*", "split/v1", "split/v2/test", "split/v1/dev", "", [], None, 4]
+NAMELESS = ["rollers", "roller/C44", "roller/Z*", "split/v1", "split/v3/test", "split/v1/dev", "", [], None, 4]
 
 
 @pytest.mark.parametrize("spec", NAMELESS)
@@ -133,10 +133,11 @@ def test_frozen_split_equals_the_rule() -> None:
 
 
 def test_split_in_the_configuration_equals_the_data() -> None:
-    """conf/split/v1.yaml is a mirror."""
+    """conf/split/*.yaml are mirrors."""
     yaml = pytest.importorskip("yaml")
-    mirror = yaml.safe_load((ROOT / "conf" / "split" / "v1.yaml").read_text())
-    assert mirror == {"name": "v1"} | {part: list(operators.split(part)) for part in splits.PARTS}
+    for version in splits.VERSIONS:
+        mirror = yaml.safe_load((ROOT / "conf" / "split" / f"{version}.yaml").read_text())
+        assert mirror == {"name": version} | {part: list(operators.split(part, version)) for part in splits.PARTS}
 
 
 def test_no_group_straddles_and_the_held_out_class_stays_out() -> None:

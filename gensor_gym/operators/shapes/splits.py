@@ -1,21 +1,35 @@
-"""Train, validation and test: a rule that sends every operator to one part, and its frozen result for the tables."""
+"""Train, validation and test: a rule that sends every operator to one part, and its frozen result for the tables.
+
+Version v1 keeps groups of sizes whole. Version v2 has the same groups, more tables, and keeps a distance: its test part is a
+choice of what v1's rule calls test, and nothing near an operator of that choice is train or validation. So what was trained or
+tuned under v1 has not seen v2's test part, but may have seen something of about the same size.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 
-from gensor_gym.operators.shapes.tables import named_shapes, read
+from gensor_gym.operators.shapes.nearness import near
+from gensor_gym.operators.shapes.tables import TABLES, named_shapes, read
 from gensor_gym.operators.text import parse
 from gensor_gym.operators.types import Access, Operator
 from gensor_gym.registry import check_known
 
 PARTS = ("train", "validation", "test")
-VERSIONS = ("v1",)
+VERSIONS = ("v1", "v2")
+TABLES_OF = {"v1": TABLES[: TABLES.index("networks")], "v2": TABLES}
+"""Tables whose shapes a version divides."""
+NETWORKS = "networks/"
+"""How ids begin whose operators are preferred where there are too many."""
+LARGEST_SHARE = 4
+"""In v2 the class held out, which has most of what v1's rule calls test, is cut to one operator in so many of the test part."""
 
-SALT = {"v1": 8}
-"""Number that goes into the hash of a version. 8 is the first, counted from 0, that gives every class but HELD_OUT at
+SALT = 8
+"""Number that goes into the hash of a group. 8 is the first, counted from 0, that gives every class but HELD_OUT at
 least two shapes in every part and the parts their shares within five points; it was chosen before any result."""
 
 HELD_OUT = "depthwise_conv2d"
@@ -38,26 +52,67 @@ def group(op: Operator) -> str:
 def part_of(op: Operator, version: str = "v1") -> str:
     """The part, one of PARTS, that any operator belongs to, be it in a table or not.
 
-    A hash of version and group decides: 60 % of all groups are train, 20 % validation, 20 % test.
+    A hash of its group decides: 60 % of all groups are train, 20 % validation, 20 % test. In v2 what is near an operator of its
+    frozen test part belongs to test as well, though it is not listed there.
     """
     check_known("split", version, VERSIONS)
+    part = _by_hash(op)
+    if version == "v1" or part == "test":
+        return part
+    return "test" if any(near(op, other) for other in _test_operators() if other.name == op.name) else part
+
+
+def _by_hash(op: Operator) -> str:
+    """The part by the group alone."""
     if op.name == HELD_OUT:
         return "test"
-    digest = hashlib.sha256(f"{version}:{SALT[version]}:{group(op)}".encode()).digest()
+    digest = hashlib.sha256(f"v1:{SALT}:{group(op)}".encode()).digest()
     share = int.from_bytes(digest[:8], "big") / 2**64
     return "train" if share < 0.6 else "validation" if share < 0.8 else "test"
 
 
+@cache
+def _test_operators() -> tuple[Operator, ...]:
+    """Operators of v2's frozen test part."""
+    shapes = named_shapes()
+    return tuple(parse(shapes[name]) for name in split("test", "v2"))
+
+
 def build(version: str = "v1") -> dict[str, list[str]]:
     """Full ids by part as the rule gives them, duplicates merged; `shapes/splits.json` holds this, frozen."""
+    check_known("split", version, VERSIONS)
     parts: dict[str, list[str]] = {part: [] for part in PARTS}
+    shapes = dict(_different(version))
+    for name, op in shapes.items():
+        parts[_by_hash(op)].append(name)
+    if version == "v1":
+        return parts
+    test = _chosen(parts["test"], shapes)
+    chosen = [shapes[name] for name in test]
+    far = {part: [n for n in parts[part] if not any(near(shapes[n], op) for op in chosen)] for part in PARTS[:2]}
+    return {**far, "test": test}
+
+
+def _different(version: str) -> Iterator[tuple[str, Operator]]:
+    """Named operators of a version's tables; of several with the same loops the first."""
     seen: set[Operator] = set()
     for name, text in named_shapes().items():
         op = parse(text)
-        if (loops := _loops(op)) not in seen:
+        if name.partition("/")[0] in TABLES_OF[version] and (loops := _loops(op)) not in seen:
             seen.add(loops)
-            parts[part_of(op, version)].append(name)
-    return parts
+            yield name, op
+
+
+def _chosen(test: Sequence[str], shapes: dict[str, Operator]) -> list[str]:
+    """All but those of the class held out that are too many: named networks' first, then by a hash of the id."""
+    held = [name for name in test if shapes[name].name == HELD_OUT]
+    room = (len(test) - len(held)) // (LARGEST_SHARE - 1) - 1  # a quarter would be one more
+
+    def rank(name: str) -> tuple[bool, str]:
+        return not name.startswith(NETWORKS), hashlib.sha256(f"v2:{name}".encode()).hexdigest()
+
+    kept = set(sorted(held, key=rank)[:room])
+    return [name for name in test if shapes[name].name != HELD_OUT or name in kept]
 
 
 def split(part: str, version: str = "v1") -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from gensor_gym.registry import check_known
 
-TABLES = ("roller", "ansor", "autotvm", "gensor_table5", "common", "smoke")
+TABLES = ("roller", "ansor", "autotvm", "gensor_table5", "common", "smoke", "networks")
 """Every table. Where tables repeat an operator, its name in the earliest one stands for it in the splits."""
 
 

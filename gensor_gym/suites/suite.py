@@ -1,0 +1,222 @@
+"""A frozen suite: its tracks, their tasks, budgets and seeds, and what an agent is given.
+
+Everything stands in `gensor_gym/suites/VERSION.json`. A task is bound to its fingerprint: where rules, model or a recorded
+table are not what they were when the suite was frozen, SuiteChanged says so before anything is made.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.env import CONSTRUCT
+from gensor_gym.fingerprint import fingerprint
+from gensor_gym.measure.backend import get_backend
+from gensor_gym.measure.records.backend import RecordedBackend
+from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task
+from gensor_gym.registry import check_known
+from gensor_gym.suites.session import ModelFreeSession
+
+Agent = Callable[[Session, np.random.Generator], object]
+"""Searches through a session, which enforces the budget and remembers the best; randomness comes from the generator alone."""
+VERSIONS = ("v1",)
+
+
+class SuiteChanged(ValueError):
+    """A task is not what it was when the suite was frozen."""
+
+
+@dataclass(frozen=True)
+class SuiteTask:
+    """An operator on a machine, in a space, answered by a tier; frozen."""
+
+    operator: str
+    hardware: str
+    space: str
+    backend: str
+    fingerprint: str
+    edition: str
+    """Digest of the recorded table; empty for the model."""
+    best: float
+    """Seconds of the best program: of a complete table, certified, or the best that was known; a search may find a better one."""
+    certain: bool
+    """Whether `best` is the optimum."""
+    group: str
+    """What the track tells apart: seen or unseen class, machine."""
+
+    @property
+    def name(self) -> str:
+        """As in results."""
+        return f"{self.hardware} {self.operator}"
+
+    @property
+    def arguments(self) -> dict[str, str]:
+        """Of the environment."""
+        return {part: getattr(self, part) for part in ("operator", "hardware", "space", "backend")}
+
+    def regret(self, seconds: float) -> float:
+        """log(seconds / best); infinite for what is no program, and below zero for one better than was known."""
+        return math.log(seconds / self.best)
+
+    def check(self) -> None:
+        """SuiteChanged where rules, model or table have changed."""
+        if (now := _mark(self.operator, self.hardware, self.space)) != self.fingerprint:
+            raise SuiteChanged(
+                f"{self.name} in space {self.space!r}: rules or model changed since the suite was frozen "
+                f"(fingerprint {now}, expected {self.fingerprint}); results would not compare"
+            )
+        if (edition := _edition(self)) != self.edition:
+            raise SuiteChanged(f"{self.name}: its recorded table changed (edition {edition}, expected {self.edition})")
+
+
+@dataclass(frozen=True)
+class Track:
+    """Tasks under one protocol."""
+
+    suite: str
+    name: str
+    about: str
+    tasks: tuple[SuiteTask, ...]
+    seeds: tuple[int, ...]
+    budget: Budget
+    """Of a search: distinct programs measured, evaluations of the model, seconds."""
+    model: bool
+    """Whether an agent may ask the model."""
+    steps: int | None
+    """Steps of an environment that an agent learns in, from scratch; None for a track of searches."""
+
+    def session(self, task: SuiteTask) -> Session:
+        """A fresh session of a task; SuiteChanged as of `SuiteTask.check`, ValueError where steps are learned in."""
+        if self.steps is not None:
+            raise ValueError(f"track {self.name!r} is of learning in an environment: expected track.make_env(task, seed)")
+        task.check()
+        made = Task.of(task.operator, task.hardware, task.backend, task.space)
+        return (Session if self.model else ModelFreeSession)(made, self.budget)
+
+    def make_env(self, task: SuiteTask, seed: int, **arguments: Any) -> gymnasium.Env[Any, Any]:
+        """The environment of a task, already seeded; arguments as of `Construct-v0`. ValueError where no steps are learned in."""
+        if self.steps is None or not self.model:
+            raise ValueError(f"track {self.name!r} is of searches: expected track.session(task) or track.run(agent)")
+        task.check()
+        env = StepLimit(gymnasium.make(CONSTRUCT, **{**arguments, **task.arguments}), self.steps)
+        env.reset(seed=seed)
+        return env
+
+    def run(self, agent: Agent, seeds: tuple[int, ...] | None = None) -> Iterator[dict[str, Any]]:
+        """Search every task with every seed; a result each, as it ends (see `result`). BudgetSpent ends a search."""
+        for task in self.tasks:
+            for seed in self.seeds if seeds is None else seeds:
+                session = self.session(task)
+                session.start()
+                try:
+                    agent(session, np.random.default_rng(seed))
+                except BudgetSpent:
+                    pass  # what was measured until then is the result
+                yield self.result(task, seed, session)
+
+    def result(self, task: SuiteTask, seed: int, session: Session) -> dict[str, Any]:
+        """What a search came to: version, track, task, seed, what was spent, the best program, and its regret after each trial.
+
+        Regret of nothing is infinite; `schedule` is None then.
+        """
+        seconds = np.array([row.seconds for row in session.trace] or [math.inf])
+        curve = [task.regret(float(value)) for value in np.minimum.accumulate(seconds)]
+        best = session.best
+        return {
+            "suite": self.suite, "track": self.name, "task": task.name, "fingerprint": task.fingerprint, "seed": seed,
+            "schedule": None if best is None else str(best[0]), "seconds": math.inf if best is None else best[1].seconds,
+            "curve": curve, "regret": curve[-1], "trials": session.trials, "evaluations": session.evaluations,
+            "elapsed_s": round(session.elapsed, 4),
+        }  # fmt: skip
+
+    def scores(self, results: list[dict[str, Any]], group: str | None = None) -> np.ndarray:
+        """Regrets [tasks, seeds] of an agent's results, of one group or all.
+
+        ValueError names what is missing or of another suite.
+        """
+        if wrong := [row for row in results if (row["suite"], row["track"]) != (self.suite, self.name)]:
+            raise ValueError(f"a result of {wrong[0]['suite']}/{wrong[0]['track']}: expected {self.suite}/{self.name}")
+        found = {(row["task"], row["seed"], row["fingerprint"]): row["regret"] for row in results}
+        tasks = [task for task in self.tasks if group in (None, task.group)]
+        asked = [[(task.name, seed, task.fingerprint) for seed in self.seeds] for task in tasks]
+        if missing := [key for row in asked for key in row if key not in found]:
+            raise ValueError(f"{len(missing)} results are missing, the first of task, seed and fingerprint {missing[0]}")
+        return np.array([[found[key] for key in row] for row in asked])
+
+
+class StepLimit(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """An environment that takes so many steps in all, over all episodes; BudgetSpent beyond."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], steps: int) -> None:
+        """`steps` are what may be taken."""
+        super().__init__(env)
+        self.limit, self.taken = steps, 0
+
+    def step(self, action: Any) -> Any:
+        """As of the environment."""
+        if self.taken >= self.limit:
+            raise BudgetSpent(f"{self.taken} of {self.limit} steps spent")
+        self.taken += 1
+        return self.env.step(action)
+
+    def action_masks(self) -> np.ndarray:
+        """Legal actions, bool [N]."""
+        masks: np.ndarray = self.env.unwrapped.action_masks()  # type: ignore[attr-defined]
+        return masks
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A version's tracks by name."""
+
+    version: str
+    tracks: Mapping[str, Track]
+
+    def check(self) -> None:
+        """SuiteChanged where any task has changed."""
+        for track in self.tracks.values():
+            for task in track.tasks:
+                task.check()
+
+
+def names() -> tuple[str, ...]:
+    """Versions there are."""
+    return VERSIONS
+
+
+@cache
+def get(version: str) -> Suite:
+    """The suite of a version; ValueError names those there are."""
+    check_known("suite", version, VERSIONS)
+    text = (resources.files("gensor_gym.suites") / f"{version}.json").read_text(encoding="utf-8")
+    tracks = {name: _track(version, name, plain) for name, plain in json.loads(text).items()}
+    return Suite(version, tracks)
+
+
+def _track(version: str, name: str, plain: dict[str, Any]) -> Track:
+    """A track of the frozen file."""
+    tasks = tuple(SuiteTask(**task) for task in plain["tasks"])
+    return Track(
+        version, name, plain["about"], tasks, tuple(plain["seeds"]), Budget(**plain["budget"]), plain["model"], plain["steps"]
+    )
+
+
+@cache
+def _mark(operator: str, hardware: str, space: str) -> str:
+    """The fingerprint of a task now."""
+    return fingerprint(ConstructionGraph(operator, hardware, space))
+
+
+def _edition(task: SuiteTask) -> str:
+    """Of the table of one operator."""
+    backend = get_backend(task.backend, ConstructionGraph(task.operator, task.hardware, task.space).hardware)
+    return backend.edition if isinstance(backend, RecordedBackend) else ""
