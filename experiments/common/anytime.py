@@ -24,7 +24,8 @@ from gensor_gym import operators
 from gensor_gym.fingerprint import fingerprints
 from gensor_gym.measure.session import BudgetSpent
 
-WARM_UP, WARM_UP_EVALUATIONS = "gemm(m=16, n=16, k=16)", 5000
+WARM_UP, WARM_UP_EVALUATIONS = ("gemm(m=16, n=16, k=16)", "gemm(m=128, n=128, k=128)"), 5000
+"""Operators that a process searches before its first search: the optimum of one is enumerated, of the other bounded."""
 
 
 @dataclass(frozen=True)
@@ -130,5 +131,7 @@ def digest_of_policy(folder: Path) -> str:
 @cache
 def _warm(of: str, parameters: tuple[tuple[str, Any], ...], hardware: str, space: str) -> None:
     """Load and compile what a search needs, once in a process."""
-    search = Search("", of, dict(parameters), WARM_UP, hardware, space, 0, WARM_UP_EVALUATIONS, once=True)
-    spend(search, WatchedGraph(WARM_UP, hardware, space, search.evaluations), np.random.default_rng(0))
+    for operator in WARM_UP:
+        search = Search("", of, dict(parameters), operator, hardware, space, 0, WARM_UP_EVALUATIONS)
+        graph = WatchedGraph(operator, hardware, space, search.evaluations)
+        spend(search, graph, np.random.default_rng(0))
