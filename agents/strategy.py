@@ -49,7 +49,8 @@ class Constructs(Protocol):
         """One construction after another, as long as anybody asks: programs, their seconds by the model, evaluations.
 
         The first may be smaller than those that follow, so that something is known early, unless only it is asked for (`once`).
-        What a budget of evaluations raises passes through.
+        What a budget of evaluations raises passes through. Where they end, a search begins again, unless the strategy says
+        that it is `exhaustive`: that it would construct the same programs.
         """
 
 
@@ -104,6 +105,11 @@ STRATEGIES: dict[str, Entry] = {
     "model_annealing": Entry("agents.hybrids.model_search:ModelAnnealing"),
     "model_evolution": Entry("agents.hybrids.model_search:ModelEvolution"),
     "model_descent": Entry("agents.hybrids.model_descent:ModelDescent"),
+    "descents": Entry("agents.exact.descents:Descents"),
+    "nearest": Entry("agents.exact.nearest:Nearest"),
+    "nearest_descents": Entry("agents.exact.nearest:NearestDescents"),
+    "certifier": Entry("agents.exact.certifier:Certifier"),
+    "columns_descents": Entry("agents.hybrids.descended:ColumnsDescents"),
     "model_descent_ext": Entry("agents.hybrids.model_descent:ModelDescentExtended"),
     "policy_annealing": Entry("agents.hybrids.annealed:PolicyAnnealing"),
     "markov_annealing": Entry("agents.hybrids.annealed:MarkovAnnealing"),

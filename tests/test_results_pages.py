@@ -13,14 +13,22 @@ from statistics import NormalDist, mean, stdev
 import pytest
 
 from docs.pictures import result, walk
+from experiments.commands.arguments import compose
 from experiments.common.journal import read_rows
 from experiments.statistics.statistics import geometric_mean
 from experiments.studies.generalise import report as generalise_report
+from experiments.studies.generalise.plan import plan_of, searches
+from experiments.studies.generalise.policies import train_missing
+from experiments.studies.generalise.scores import Regrets, task_of
+from experiments.studies.generalise.summary import summarise
+from experiments.studies.intervals import iqm
+from experiments.studies.study import SHIPPED
 from experiments.studies.transfer_recorded import report as transfer_recorded_report
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.exact.shipped import certificate_of
 
 ROOT = Path(__file__).resolve().parents[1]
 CORRECTNESS = ROOT / "results/h100/raw/2026-11-23/correctness.jsonl.gz"
-GENERALISE = ("generalise", "generalise/test_columns", "generalise/validation_columns")
 UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
 
 
@@ -31,10 +39,46 @@ def _summary(folder: str) -> tuple[dict, str, list[str]]:
     return values, page, re.findall(r"^!\[(.*?)\]", page, re.MULTILINE)
 
 
-@pytest.mark.parametrize("folder", GENERALISE)
-def test_pages_of_generalisation_are_made_from_their_values(folder: str) -> None:
-    values, page, figures = _summary(folder)
+def test_page_of_generalisation_is_made_from_its_values() -> None:
+    values, page, figures = _summary("generalise")
     assert generalise_report.markdown(values, figures) == page
+
+
+@pytest.fixture(scope="module")
+def regrets() -> Regrets:
+    """The study from the lines that ship; none is made."""
+    plan = plan_of(compose(["output=results/generalise"], "generalise"))
+    rows = {row["key"]: row for row in read_rows(plan.output / SHIPPED)}
+    policies = {p.name: train_missing(p.folder, plan.seeds, plan.hardware, plan.space, p.train, 1, plan.split) for p in plan.policies}
+    known = {str(op): certificate_of(ConstructionGraph(op, plan.hardware, plan.space)) for op in plan.operators}
+    certain = [text for text, certificate in known.items() if certificate is not None]
+    lines = [rows[search.key] for search in searches(plan, certain, policies)]
+    tasks = [task_of(op, found) for op in plan.operators if (found := known[str(op)]) is not None]
+    return Regrets(plan, tasks, lines, policies)
+
+
+def test_values_of_generalisation_follow_from_lines_that_ship(regrets: Regrets) -> None:
+    values, plan = _summary("generalise")[0], regrets.plan
+    for name, found in values["strategies"].items():
+        for key, again in (("regret", regrets.regret(name, plan.checkpoints)), ("within", regrets.regret_within(name, plan.seconds))):
+            assert [one["mean"] for one in found[key]] == pytest.approx(iqm(again).tolist(), rel=1e-12), (name, key)
+    assert values["tasks"][0]["operator"] == regrets.tasks[0].text and len(values["tasks"]) == len(regrets.tasks)
+
+
+@pytest.mark.thorough
+def test_the_whole_summary_of_generalisation_follows_from_lines_that_ship(regrets: Regrets) -> None:
+    values = _summary("generalise")[0]
+    again = json.loads(json.dumps(summarise(regrets)))
+    assert {**again, "unknown": values["unknown"]} == {name: values[name] for name in again}
+
+
+def test_what_is_said_of_generalisation_follows_from_its_values() -> None:
+    """The tables of docs/generalisation.md and docs/results/policies.md: rows as the page of results has them."""
+    values, page, _ = _summary("generalise")
+    for name in ("docs/generalisation.md", "docs/results/policies.md"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        said = [line for line in text.splitlines() if line.startswith(tuple(f"| {key} |" for key in values["strategies"]))]
+        assert len(said) >= 4 and all(line in page for line in said), name
 
 
 def test_page_of_recorded_transfer_is_made_from_its_values() -> None:

@@ -1,6 +1,7 @@
-"""A construction graph that is watched: the best latency after every evaluation of the model, and an end of evaluations.
+"""A construction graph that is watched: the best latency after every evaluation of the model, and an end of the search.
 
-For comparisons at equal evaluations. Whoever asks the model through the graph is watched exactly, evaluation by evaluation;
+For comparisons at equal evaluations, and at equal processor seconds: those of a search on one thread are what it takes by the
+clock where nothing else runs, and other work does not make them more. Whoever asks the model through the graph is watched exactly, evaluation by evaluation;
 compiled walks, which ask it themselves, tell of what they found (`ConstructionGraph.charge`), and so does a policy's observer
 after every step of its episodes.
 """
@@ -8,7 +9,6 @@ after every step of its episodes.
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class Curve:
     latencies: list[float] = field(default_factory=list)
     """Seconds by the model of the best program then."""
     elapsed: list[float] = field(default_factory=list)
-    """Wall seconds since the search began."""
+    """Processor seconds since the search began."""
 
     def add(self, evaluations: int, latency: float, elapsed: float) -> None:
         """An evaluation; nothing where it is no improvement."""
@@ -48,18 +48,19 @@ class Curve:
 
 
 class Watched:
-    """Put before a graph: it has a curve. The evaluation beyond `limit` is not made: BudgetSpent ends the search.
+    """Put before a graph: it has a curve. BudgetSpent ends the search when `limit` evaluations and `seconds` are both spent.
 
-    Compiled walks are charged when they end. What they find beyond the limit does not enter the curve.
+    Without seconds the evaluation beyond the limit is not made. Compiled walks are charged when they end; what they find beyond
+    both does not enter the curve.
     """
 
-    clock: Callable[[], float] = staticmethod(time.perf_counter)
+    clock: Callable[[], float] = staticmethod(time.process_time)
     """Seconds since any time."""
     evaluations: int
 
-    def watch(self, limit: int) -> None:
+    def watch(self, limit: int, seconds: float = 0.0) -> None:
         """Begin with an empty curve."""
-        self.limit = limit
+        self.limit, self.seconds = limit, seconds
         self.curve = Curve()
         self.start()
 
@@ -77,16 +78,17 @@ class Watched:
         before, since, now = self.evaluations, self._last - self._begun, self.elapsed
         super().charge(evaluations)  # type: ignore[misc]
         for at, latency in improvements if improvements is not None else ():
-            if before + at <= self.limit:
-                self.curve.add(before + int(at), float(latency), since + (now - since) * float(at) / evaluations)
+            when = since + (now - since) * float(at) / evaluations
+            if before + at <= self.limit or when <= self.seconds:
+                self.curve.add(before + int(at), float(latency), when)
         self._last = self.clock()
-        if self.evaluations > self.limit:
+        if self.evaluations > self.limit and self.elapsed >= self.seconds:
             self._end()
 
     def latencies(self, rows: np.ndarray) -> np.ndarray:
-        """As of any graph, as far as the limit goes."""
+        """As of any graph, as far as the limit goes where the seconds are spent."""
         before = self.evaluations
-        allowed = rows[: self.limit - before]
+        allowed = rows if self.elapsed < self.seconds else rows[: max(0, self.limit - before)]
         seconds: np.ndarray = super().latencies(allowed)  # type: ignore[misc]
         now = self.elapsed
         least = np.minimum.accumulate(seconds) if len(seconds) else seconds
@@ -101,35 +103,27 @@ class Watched:
         self.curve.add(self.evaluations, latency, self.elapsed)
 
     def _end(self) -> None:
-        """No evaluation is left."""
-        self.evaluations = min(self.evaluations, self.limit)
-        raise BudgetSpent(f"{self.limit} of {self.limit} model evaluations spent")
+        """Nothing is left."""
+        if not self.seconds:
+            self.evaluations = min(self.evaluations, self.limit)
+        raise BudgetSpent(f"{self.evaluations} of {self.limit} model evaluations and {self.seconds} seconds spent")
 
 
 class WatchedGraph(Watched, ConstructionGraph):
-    """A construction graph with a curve over evaluations and wall time."""
+    """A construction graph with a curve over evaluations and seconds."""
 
-    def __init__(self, operator: Operator | str, hardware: Hardware | str, space: str, limit: int) -> None:
+    def __init__(self, operator: Operator | str, hardware: Hardware | str, space: str, limit: int, seconds: float = 0.0) -> None:
         """ValueError for a limit below 1, or a task that there is not."""
         if limit < 1:
             raise ValueError(f"limit {limit!r}: expected a number of evaluations, 1 or more")
         super().__init__(operator, hardware, space)
-        self.watch(limit)
+        self.watch(limit, seconds)
 
 
 class WatchedGir(Watched, GirGraph):
-    """A graph of a fused operator with a curve over evaluations and the process's processor time, which ends the search."""
-
-    clock = staticmethod(time.process_time)
+    """A graph of a fused operator with a curve; seconds alone end its search."""
 
     def __init__(self, operator: Dataflow, hardware: Hardware, space: str, seconds: float) -> None:
         """Evaluations are not limited."""
         super().__init__(operator, hardware, space)
-        self.seconds = seconds
-        self.watch(sys.maxsize)
-
-    def charge(self, evaluations: int, improvements: np.ndarray | None = None) -> None:
-        """As of all; BudgetSpent where the time is over."""
-        super().charge(evaluations, improvements)
-        if self.elapsed > self.seconds:
-            raise BudgetSpent(f"{self.seconds} of {self.seconds} seconds spent")
+        self.watch(0, seconds)

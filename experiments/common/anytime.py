@@ -1,11 +1,12 @@
-"""Searches by the model alone, each until its evaluations are spent, as curves: the best so far after every evaluation.
+"""Searches by the model alone, each until its evaluations and seconds are spent, as curves: the best after every evaluation.
 
-A strategy constructs again and again (`agents.strategy.Constructs`) as long as the evaluations last: a construction is a round.
-Nothing is carried over but the curve.
+A strategy constructs again and again (`agents.strategy.Constructs`) as long as they last: a construction is a round. One that
+ends sooner is begun again, unless it has constructed all that it ever would. Nothing is carried over but the curve.
 """
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -23,12 +24,13 @@ from gensor_gym import operators
 from gensor_gym.fingerprint import fingerprints
 from gensor_gym.measure.session import BudgetSpent
 
-WARM_UP, WARM_UP_EVALUATIONS = "gemm(m=16, n=16, k=16)", 5000
+WARM_UP, WARM_UP_EVALUATIONS = ("gemm(m=16, n=16, k=16)", "gemm(m=128, n=128, k=128)"), 5000
+"""Operators that a process searches before its first search: the optimum of one is enumerated, of the other bounded."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """One search: a strategy of the registry on one task, with a seed, until its evaluations are spent."""
+    """One search: a strategy of the registry on one task, with a seed, until evaluations and seconds are both spent."""
 
     strategy: str
     """Its name in the study."""
@@ -40,6 +42,8 @@ class Search:
     space: str
     seed: int
     evaluations: int
+    seconds: float = 0.0
+    """Processor seconds."""
     once: bool = False
     """Whether it ends with its first round."""
     policy: str = ""
@@ -61,25 +65,25 @@ class Search:
 
 
 def run_search(search: Search) -> dict[str, Any]:
-    """The line of a search: configuration, curve, what its first round came to, evaluations and wall seconds.
+    """The line of a search: configuration, curve, what its first round came to, evaluations and processor seconds.
 
     Loading and compiling come before the clock starts.
     """
     _warm(search.of, tuple(sorted(search.parameters.items())), search.hardware, search.space)
-    graph = WatchedGraph(search.operator, search.hardware, search.space, search.evaluations)
+    graph = WatchedGraph(search.operator, search.hardware, search.space, search.evaluations, search.seconds)
     first = spend(search, graph, np.random.default_rng(search.seed))
     curve = graph.curve
     return {
         "key": search.key, **search.config, "code": code_digest(), "evaluated": graph.evaluations,
-        "elapsed_s": graph.elapsed, "first": first,
+        "elapsed_s": round(graph.elapsed, 6), "first": first, "date": datetime.date.today().isoformat(),
         "curve": [curve.evaluations, curve.latencies, [round(t, 6) for t in curve.elapsed]],
     }  # fmt: skip
 
 
 def spend(search: Search, graph: WatchedGraph, rng: np.random.Generator) -> dict[str, float | None]:
-    """Search until the graph's evaluations are spent, or for one round.
+    """Search until what the graph may spend is spent, or for one round.
 
-    Returns evaluations, latency (None where there is none yet) and wall seconds at the end of the first round, or of the search
+    Returns evaluations, latency (None where there is none yet) and processor seconds at the end of the first round, or of the search
     where it ends within that. ValueError for a strategy that does not construct by the model alone.
     """
     graph.start()
@@ -89,11 +93,16 @@ def spend(search: Search, graph: WatchedGraph, rng: np.random.Generator) -> dict
         raise ValueError(f"{name} does not construct by the model alone; of the registry {constructing()} do")
     first: dict[str, float | None] = {}
     try:
-        for found in strategy.constructions(graph, rng, search.once):
-            if found.latencies:
-                graph.note(found.latencies[0])
-            first = first or _mark(graph)
-            if search.once:
+        before = -1
+        while graph.evaluations > before:  # begun again where it ends sooner
+            before = graph.evaluations
+            for found in strategy.constructions(graph, rng, search.once):
+                if found.latencies:
+                    graph.note(found.latencies[0])
+                first = first or _mark(graph)
+                if search.once:
+                    break
+            if search.once or getattr(strategy, "exhaustive", False):
                 break
     except BudgetSpent:
         pass
@@ -122,5 +131,7 @@ def digest_of_policy(folder: Path) -> str:
 @cache
 def _warm(of: str, parameters: tuple[tuple[str, Any], ...], hardware: str, space: str) -> None:
     """Load and compile what a search needs, once in a process."""
-    search = Search("", of, dict(parameters), WARM_UP, hardware, space, 0, WARM_UP_EVALUATIONS, once=True)
-    spend(search, WatchedGraph(WARM_UP, hardware, space, search.evaluations), np.random.default_rng(0))
+    for operator in WARM_UP:
+        search = Search("", of, dict(parameters), operator, hardware, space, 0, WARM_UP_EVALUATIONS)
+        graph = WatchedGraph(operator, hardware, space, search.evaluations)
+        spend(search, graph, np.random.default_rng(0))

@@ -18,13 +18,14 @@ from rich.console import Console
 
 from experiments.commands.command import command
 from experiments.common.anytime import run_search
-from experiments.common.journal import Journal, locked
+from experiments.common.journal import Journal, locked, read_rows
 from experiments.common.lines import Keyed, run_missing
 from experiments.common.results import write_summary, write_text
 from experiments.sheets.sheet import Sheet
 
-PLAN, LINES = "plan.json", "lines.jsonl"
-"""What is to be done, written before anything is run; and a line for each search, written as soon as it is there."""
+PLAN, LINES, SHIPPED = "plan.json", "lines.jsonl", "lines.jsonl.gz"
+"""What is to be done, written before anything is run; a line for each search, written as soon as it is there; and lines that ship,
+packed, which are not made again."""
 
 
 class Plan(Protocol):
@@ -85,9 +86,14 @@ class Study(ABC, Generic[Asked, Found]):
     def lines(
         self, wanted: Sequence[Keyed], processes: int, console: Console, work: Callable[[Any], dict[str, Any]] = run_search
     ) -> list[dict[str, Any]]:
-        """The lines of searches in their order; those that are not there are made by `work`, side by side."""
-        with Journal(self.plan.output / LINES) as journal:
-            return run_missing(wanted, journal, processes, console, work)
+        """The lines of searches in their order; those that neither ship nor are there are made by `work`, side by side."""
+        kept = {row["key"]: row for row in read_rows(self.plan.output / SHIPPED)}
+        left = [search for search in wanted if search.key not in kept]
+        if left:
+            with Journal(self.plan.output / LINES) as journal:
+                made = run_missing(left, journal, processes, console, work)
+            kept |= {row["key"]: row for row in made}
+        return [kept[search.key] for search in wanted]
 
     def __call__(self, console: Console) -> tuple[Found, dict[str, Any]]:
         """Write the plan, run, score, write the page; what was found, and its summary."""

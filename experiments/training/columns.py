@@ -32,19 +32,21 @@ from gensor_gym.files import whole
 
 
 def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[ColumnLearner, float, bool]:
-    """The learner after all its steps, which is saved, seconds of training, and whether it was resumed.
+    """The learner after all its steps, which is saved, processor seconds of training, and whether it was resumed.
+
+    Other work on the machine makes a training longer by the clock, and not dearer.
 
     ValueError names a bad setting.
     """
     if config["clone"] is not None:
         raise ValueError(f"clone is {config['clone']!r}; expected null: agent 'columns' begins without a teacher")
-    begin = time.perf_counter()
+    begin = time.process_time()
     rng = np.random.default_rng(config["seed"])
     known = with_variants(list(operators.resolve(config["operators"])), config["variants"], rng)
     learner = ColumnLearner(config["agent"], _graphs(known, config), config["steps"], config["seed"])
     last = folder / LAST
     resumed = bool(config["resume"]) and last.exists()
-    spent = _load(last, learner, config) if resumed else time.perf_counter() - begin
+    spent = _load(last, learner, config) if resumed else time.process_time() - begin
     keep_rows(folder, learner.num_timesteps)
     with training_bar(console) as progress, at_safe_points():
         batch = config["agent"]["tasks"] * config["agent"]["programs"]
@@ -63,16 +65,16 @@ def _graphs(ops: Any, config: dict[str, Any]) -> list[ConstructionGraph]:
 def _train(
     learner: ColumnLearner, config: dict[str, Any], folder: Path, spent: float, show: Callable[[int], None]
 ) -> float:
-    """Train to the end; seconds of training, in which curve, validation and checkpoints do not count."""
+    """Train to the end; processor seconds of training, in which curve, validation and checkpoints do not count."""
     due = {name: Every(config[name]) for name in ("curve_every", "eval_every", "checkpoint_every")}
     for every in due.values():
         every.skip_to(learner.num_timesteps)
     judged = operators.resolve(config["eval_operators"]) if config["eval_every"] else []
     judges = [Choices(graph) for graph in _graphs(judged, config) if is_joint(graph)]
     while learner.num_timesteps < config["steps"]:
-        begin = time.perf_counter()
+        begin = time.process_time()
         learner.rewards.append(learner.advance())
-        spent += time.perf_counter() - begin
+        spent += time.process_time() - begin
         steps = learner.num_timesteps
         show(steps)
         if due["curve_every"](steps) or (config["curve_every"] and steps >= config["steps"]):

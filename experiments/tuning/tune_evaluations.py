@@ -1,9 +1,9 @@
-"""Choose the values of a search for a number of evaluations: random settings, halved on train, decided on validation.
+"""Choose the values of a search for what it may spend: random settings, halved on train, decided on validation.
 
 `python -m experiments.tune_evaluations choices=markov` (conf/tune_evaluations.yaml) writes outputs/tune/markov_evaluations.json;
-conf/choices has other strategies. A setting is one search (`experiments.common.anytime`), begun again until the evaluations
-are spent;
-its curve says what it is worth at every number asked for, and for each of them the best is taken. The score is the mean regret
+conf/choices has other strategies. Evaluations and processor seconds are chosen for apart. A setting is one search
+(`experiments.common.anytime`), begun again until they are spent; its curve says what it is worth at every number asked for, and for
+each of them the best is taken. The score is the mean regret
 over tasks to the certified optimum, or to the best that any setting found where none ships. Operators of the test part are
 refused.
 """
@@ -29,7 +29,7 @@ from experiments.common.results import write_text
 from experiments.common.settings import short_hash
 from experiments.sheets.cells import percent
 from experiments.sheets.sheet import Sheet
-from experiments.studies.generalise.plan import modelled
+from experiments.studies.generalise.plan import EVALUATIONS, SECONDS, modelled
 from experiments.tuning.settings import Values, distinct, operators_of, spread_over
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact import Certificate
@@ -43,16 +43,26 @@ class Tuning:
     config: DictConfig
     kept: Journal
     console: Console
+    unit: str
+    """What is spent: EVALUATIONS or SECONDS."""
+
+    @property
+    def amounts(self) -> np.ndarray:
+        """Numbers of the unit for which values are chosen."""
+        return np.array(list(self.config.counts if self.unit == EVALUATIONS else self.config.seconds))
 
     def scores(self, settings: Sequence[Values], tasks: Sequence[str], seeds: int) -> np.ndarray:
-        """Mean regret of every setting at every number of evaluations, float64 [settings, counts]."""
-        config, env, counts = self.config, self.config.env, np.array(list(self.config.counts))
+        """Mean regret of every setting at every amount, float64 [settings, amounts]."""
+        config, env, amounts = self.config, self.config.env, self.amounts
+        spent = (int(amounts.max()), 0.0) if self.unit == EVALUATIONS else (1, float(amounts.max()))
         wanted = [
-            Search(short_hash(values), config.strategy, values, task, env.hardware, env.space, seed, int(counts.max()))
+            Search(short_hash(values), config.strategy, values, task, env.hardware, env.space, seed, *spent)
             for values in settings for task in tasks for seed in range(seeds)
         ]  # fmt: skip
         rows = run_missing(wanted, self.kept, config.processes, self.console)
-        latencies = np.array([best_at(row, counts) for row in rows]).reshape(len(settings), len(tasks), seeds, len(counts))
+        axis = 0 if self.unit == EVALUATIONS else 2
+        latencies = np.array([best_at(row, amounts, axis) for row in rows])
+        latencies = latencies.reshape(len(settings), len(tasks), seeds, len(amounts))
         best = np.array([self._best(task, latencies[:, t]) for t, task in enumerate(tasks)])
         found: np.ndarray = np.log(latencies / best[:, None, None]).mean(axis=(1, 2))
         return found
@@ -67,10 +77,10 @@ class Tuning:
         return certificate_of(ConstructionGraph(task, self.config.env.hardware, self.config.env.space))
 
 
-def best_at(row: dict[str, Any], counts: np.ndarray) -> np.ndarray:
-    """Best latency of a line after so many evaluations [K]; that of its first program before there is one."""
-    evaluations, latencies, _ = row["curve"]
-    return np.array(latencies)[np.maximum(np.searchsorted(np.array(evaluations), counts, side="right") - 1, 0)]
+def best_at(row: dict[str, Any], amounts: np.ndarray, axis: int = 0) -> np.ndarray:
+    """Best latency of a line after so many evaluations (axis 0) or seconds (2) [K]; of its first program before there is one."""
+    curve = row["curve"]
+    return np.array(curve[1])[np.maximum(np.searchsorted(np.array(curve[axis]), amounts, side="right") - 1, 0)]
 
 
 def tasks_of(part: str, count: int) -> list[str]:
@@ -79,13 +89,13 @@ def tasks_of(part: str, count: int) -> list[str]:
 
 
 def leading(settings: Sequence[Values], scores: np.ndarray, count: int) -> list[Values]:
-    """The `count` best settings for each number of evaluations (a column of scores), without doubles."""
+    """The `count` best settings for each amount (a column of scores), without doubles."""
     order = np.argsort(scores, axis=0, kind="stable")[:count]
     return [settings[i] for i in dict.fromkeys(order.T.ravel().tolist())]
 
 
 def tune(config: DictConfig, tuning: Tuning) -> dict[str, Any]:
-    """Halve on train, decide on validation; the result as it is written."""
+    """Halve on train, decide on validation: values and regrets by amount, and the operators."""
     modelled(config.env.hardware)
     settings = distinct(config, np.random.default_rng(config.seed))
     for rung in config.rungs:
@@ -93,15 +103,11 @@ def tune(config: DictConfig, tuning: Tuning) -> dict[str, Any]:
         settings = leading(settings, tuning.scores(settings, tasks, 1), rung.kept)
     train, tasks = tasks, tasks_of("validation", config.final_tasks)
     scores = tuning.scores(settings, tasks, config.final_seeds)
-    chosen = scores.argmin(axis=0)
-    counts = list(config.counts)
+    chosen, amounts = scores.argmin(axis=0), [f"{amount:g}" for amount in tuning.amounts]
     return {
-        "strategy": config.strategy,
-        "values": {str(count): settings[i] for count, i in zip(counts, chosen.tolist(), strict=True)},
-        "validation_regret": {str(count): float(scores[i, k]) for k, (count, i) in enumerate(zip(counts, chosen, strict=True))},
-        "certified": sum(tuning.certificate(task) is not None for task in tasks),
-        "hardware": config.env.hardware, "space": config.env.space, "train": train, "validation": tasks,
-        "config": OmegaConf.to_container(config), "machine": machine(),
+        "values": {amount: settings[i] for amount, i in zip(amounts, chosen.tolist(), strict=True)},
+        "regret": {amount: float(scores[i, k]) for k, (amount, i) in enumerate(zip(amounts, chosen, strict=True))},
+        "certified": sum(tuning.certificate(task) is not None for task in tasks), "train": train, "validation": tasks,
     }  # fmt: skip
 
 
@@ -109,11 +115,21 @@ def tune(config: DictConfig, tuning: Tuning) -> dict[str, Any]:
 def main(config: DictConfig, console: Console) -> None:
     """Choose and write."""
     output = make_folder(config.output)
-    result = tune(config, Tuning(config, Journal(output / f"{config.strategy}_evaluations.lines.jsonl"), console))
+    kept = Journal(output / f"{config.strategy}_evaluations.lines.jsonl")
+    by_count, by_time = (tune(config, Tuning(config, kept, console, unit)) for unit in (EVALUATIONS, SECONDS))
+    result = {
+        "strategy": config.strategy, "values": by_count.pop("values"), "values_within": by_time.pop("values"),
+        "validation_regret": by_count.pop("regret"), "validation_regret_within": by_time.pop("regret"), **by_count,
+        "hardware": config.env.hardware, "space": config.env.space,
+        "config": OmegaConf.to_container(config), "machine": machine(),
+    }  # fmt: skip
     path = output / f"{config.strategy}_evaluations.json"
     write_text(path, json.dumps(result, indent=1) + "\n")
-    rows = [(count, percent(result["validation_regret"][count]), str(values)) for count, values in result["values"].items()]
-    sheet = Sheet.of("mean regret on validation", ("evaluations", "regret", "values"), rows)
+    rows = [
+        (f"{amount}{unit}", percent(result[f"validation_regret{within}"][amount]), str(values))
+        for within, unit in (("", ""), ("_within", " s")) for amount, values in result[f"values{within}"].items()
+    ]  # fmt: skip
+    sheet = Sheet.of("mean regret on validation", ("evaluations or seconds", "regret", "values"), rows)
     sheet.write(path.with_suffix(""))
     sheet.show(console)
     console.print(f"They are in {path}", soft_wrap=True, highlight=False)

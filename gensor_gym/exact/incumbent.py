@@ -31,7 +31,7 @@ def incumbent(
     for row in rows:
         found = descend(row, coordinates, graph.tables)
         evaluations += found.evaluated
+        graph.charge(found.evaluated, np.array([[found.evaluated, found.seconds]]))
         if found.seconds < seconds:
             best, seconds = row, found.seconds
-    graph.charge(evaluations)
     return best, seconds, evaluations

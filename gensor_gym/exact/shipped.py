@@ -38,6 +38,12 @@ def certificate_of(graph: ConstructionGraph) -> Certificate | None:
     return found if graph.fits(row)[0] and terms[0, 0] == found.optimum else None
 
 
+def certificates_of(hardware: str, space: str) -> list[Certificate]:
+    """Those that ship of a machine and a space, whose tasks are as they were certified; in the order of the files."""
+    found = [one for one in _certificates(folder()).values() if (one.hardware, one.space) == (hardware, space)]
+    return [one for one in found if certificate_of(ConstructionGraph(*one.key)) is not None]
+
+
 def regret_of(latency: float, certificate: Certificate) -> float:
     """log(latency / optimum) of a latency in seconds: 0 for an optimal program, as regret in recorded tables is."""
     return math.log(latency / certificate.optimum)

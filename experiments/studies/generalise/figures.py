@@ -1,4 +1,4 @@
-"""The figures of a study of generalisation: regret against evaluations and wall time, and profiles of regret."""
+"""The figures of a study of generalisation: regret against evaluations and processor time, and profiles of regret."""
 
 from __future__ import annotations
 
@@ -63,16 +63,14 @@ def _evaluations(study: Regrets, path: Path) -> str:
 
 
 def _seconds(study: Regrets, path: Path) -> str:
-    """Regret against wall seconds of construction."""
-    searches = [search for name in study.names for search in dict.fromkeys(study.plan.labels(name).values())]
-    ends = [line["elapsed_s"] for search in searches for row in study.grid(search) for line in row]
-    x = np.geomspace(SHORTEST, max(float(np.quantile(ends, 0.9)), 2 * SHORTEST), POINTS)
+    """Regret against processor seconds of construction."""
+    x = np.geomspace(SHORTEST, study.plan.longest, POINTS)
     figure, axes = plt.subplots(figsize=(7.4, 4.6))
     looks = style.look(study.names)
     learned = {policy.name for policy in study.plan.policies}
     for name in study.names:
         _band(axes, x, study.regret_within(name, x.tolist()), *looks[name], name, name in learned)
-    return regret_figure(figure, axes, "wall seconds of construction, one thread (training left out)", path)
+    return regret_figure(figure, axes, "processor seconds of construction, one thread (training left out)", path)
 
 
 def _profiles(study: Regrets, name: str, path: Path) -> str:

@@ -49,7 +49,7 @@ class Generalisation(Study[Plan, Regrets]):
         for learned in plan.policies:
             with console.status(f"policies {learned.name}: training what is missing"):
                 policies[learned.name] = train_missing(
-                    learned.folder, plan.seeds, plan.hardware, plan.space, learned.train, plan.processes
+                    learned.folder, plan.seeds, plan.hardware, plan.space, learned.train, plan.processes, plan.split
                 )
         known, unknown = certified([str(op) for op in plan.operators], plan.hardware, plan, plan.output, console)
         rows = self.lines(searches(plan, list(known), policies), plan.processes, console)

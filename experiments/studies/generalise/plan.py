@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,13 @@ from gensor_gym.operators.types import Operator
 from gensor_gym.registry import near
 
 BUDGET = "@"
-"""Before the evaluations that a variant's values were chosen for, in the name of a search."""
+"""Before the evaluations or seconds that a variant's values were chosen for, in the name of a search."""
+EVALUATIONS, SECONDS = "evaluations", "seconds"
+"""Units of what a search may spend."""
+TUNED = {EVALUATIONS: "values", SECONDS: "values_within"}
+"""Where a file of tuned values (`experiments.tune_evaluations`) has those for amounts of a unit."""
+Variants = dict[str, dict[float, tuple[str, dict[str, Any]]]]
+"""Unit -> amount of it that values are for (0: any) -> registered name, values."""
 SAMPLED = " best of "
 """Before the number of episodes, in the name of a policy's search that has one round of so many."""
 
@@ -55,6 +61,8 @@ class Plan:
     """A study, resolved."""
 
     part: str
+    split: str
+    """Its version."""
     operators: tuple[Operator, ...]
     left_out: tuple[str, ...]
     """Operators without an optimum that could be asked for."""
@@ -70,20 +78,28 @@ class Plan:
     figures: bool
     output: Path
     policies: tuple[Contender, ...]
-    strategies: dict[str, dict[int, tuple[str, dict[str, Any]]]]
-    """Name -> number of evaluations that its values are for (0 where they are for any) -> registered name, values."""
+    strategies: dict[str, Variants]
     begun: dict[str, int]
     """Strategy -> number of seeds that it is begun with, where they are fewer than the policies'."""
     reference: str
     config: dict[str, Any]
 
-    def labels(self, name: str) -> dict[int, str]:
-        """Names of a strategy's searches by the evaluations that their values are for; equal values are one search."""
-        found: dict[int, str] = {}
-        variants = self.strategies.get(name, {0: (name, {})})
-        for count, chosen in variants.items():
-            first = next(k for k, values in variants.items() if values == chosen)
-            found[count] = f"{name}{BUDGET}{first}" if first else name
+    @property
+    def longest(self) -> float:
+        """Processor seconds that a search goes on for at least."""
+        return max(self.seconds)
+
+    def labels(self, name: str, unit: str = EVALUATIONS) -> dict[float, str]:
+        """Names of a strategy's searches by the amount of a unit that their values are for; equal values are one search.
+
+        Of evaluations it is named by the fewest, of seconds by the most, for which it goes on.
+        """
+        found: dict[float, str] = {}
+        variants = self.strategies[name][unit] if name in self.strategies else {0: (name, {})}
+        order = sorted(variants, reverse=unit == SECONDS)
+        for amount, chosen in variants.items():
+            first = next(k for k in order if variants[k] == chosen)
+            found[amount] = f"{name}{BUDGET}{first:g}{' s' if unit == SECONDS else ''}" if first else name
         return found
 
     def seeds_of(self, strategy: str) -> tuple[int, ...]:
@@ -108,12 +124,16 @@ def plan_of(config: DictConfig) -> Plan:
     if twice := set(strategies) & {policy.name for policy in policies}:
         raise ValueError(f"names {sorted(twice)} are those of a strategy and of a policy")
     part, chosen = plain["part"], plain["operators"]
-    ops = tuple(dict.fromkeys(operators.resolve(chosen if chosen is not None else f"split/v1/{part}")))
+    split, seconds = plain["split"], _numbers("seconds", plain["seconds"], None)
+    ops = tuple(dict.fromkeys(operators.resolve(chosen if chosen is not None else f"split/{split}/{part}")))
     asked, out = split_of([str(op) for op in ops])
+    for name, variants in strategies.items():
+        if (most := max(variants[SECONDS])) and most < max(seconds):
+            raise ValueError(f"seconds {max(seconds)!r}: strategies.{name}.tuned has values for {most} and fewer")
     return Plan(
-        part if chosen is None else "chosen", tuple(op for op in ops if str(op) in asked), tuple(out),
+        part if chosen is None else "chosen", split, tuple(op for op in ops if str(op) in asked), tuple(out),
         modelled(plain["env"]["hardware"]), plain["env"]["space"], plain["evaluations"],
-        _numbers("checkpoints", plain["checkpoints"], plain["evaluations"]), _numbers("seconds", plain["seconds"], None),
+        _numbers("checkpoints", plain["checkpoints"], plain["evaluations"]), seconds,
         tuple(dict.fromkeys(seeds)), plain["processes"], plain["nodes"], plain["resamples"],
         bool(plain["figures"]), Path(plain["output"]), policies, strategies, begun, plain["reference"], plain,
     )  # fmt: skip
@@ -164,14 +184,14 @@ def _learned(name: str, given: dict[str, Any], reference: str) -> Contender:
     )  # fmt: skip
 
 
-def _variants(name: str, given: dict[str, Any]) -> dict[int, tuple[str, dict[str, Any]]]:
-    """Registered name and values of a strategy by the evaluations that they are for."""
+def _variants(name: str, given: dict[str, Any]) -> Variants:
+    """Registered name and values of a strategy by what they are for."""
     parameters = dict(given)
     of, tuned = parameters.pop("of", name), parameters.pop("tuned", None)
     if of not in (known := strategies_for(CONSTRUCTIONS)):
         raise ValueError(f"strategies.{name}: no strategy {of!r}; strategies are {sorted(known)}{near(of, known)}")
     if tuned is None:
-        return {0: (of, parameters)}
+        return dict.fromkeys(TUNED, {0.0: (of, parameters)})
     path = located(tuned)
     if not path.exists():
         raise ValueError(f"strategies.{name}.tuned {tuned!r}: no such file; python -m experiments.tune_evaluations makes it")
@@ -179,39 +199,58 @@ def _variants(name: str, given: dict[str, Any]) -> dict[int, tuple[str, dict[str
     with meant(path, "file of tuned values"):
         if found["strategy"] != of:
             raise ValueError(f"strategies.{name}.tuned {tuned!r}: values of {found['strategy']!r}, not of {of!r}")
-        return {int(count): (of, {**values, **parameters}) for count, values in found["values"].items()}
+        return {
+            unit: {float(amount): (of, {**values, **parameters}) for amount, values in found[where].items()}
+            for unit, where in TUNED.items()
+        }
 
 
 def searches(plan: Plan, tasks: Sequence[str], policies: dict[str, Sequence[Trained]]) -> list[Search]:
     """All searches: strategies, then policies; tasks are those with a certified optimum."""
     found = []
     of = (plan.hardware, plan.space)
-    for name, variants in plan.strategies.items():
-        for label, count in {label: count for count, label in plan.labels(name).items()}.items():
+    for name in plan.strategies:
+        for label, chosen, spent in _labelled(plan, name):
             found += [
-                Search(label, *variants[count], task, *of, seed, plan.evaluations)
-                for task in tasks
-                for seed in dict.fromkeys(plan.seeds_of(name))
+                Search(label, *chosen, task, *of, seed, *spent) for task in tasks for seed in dict.fromkeys(plan.seeds_of(name))
             ]
     for learned in plan.policies:
         for trained in policies[learned.name]:
             for task in tasks:
-                found += searches_of(learned, trained, task, *of, plan.evaluations)
+                found += searches_of(learned, trained, task, *of, plan.evaluations, plan.longest)
     return found
 
 
-def searches_of(learned: Contender, trained: Trained, task: str, hardware: str, space: str, evaluations: int) -> list[Search]:
-    """The searches of one policy on one task: until the evaluations are spent, and one round of `best_of` episodes.
+def _labelled(plan: Plan, name: str) -> Iterator[tuple[str, tuple[str, dict[str, Any]], tuple[int, float]]]:
+    """(name, strategy with its values, evaluations and seconds that it goes on for) of a strategy's searches.
+
+    One whose values are for any amount goes on until both are spent; others until what their values are for is, or for
+    evaluations the most of the study, so that each can be read at any number.
+    """
+    variants = plan.strategies[name]
+    if 0 in variants[EVALUATIONS]:
+        yield name, variants[EVALUATIONS][0], (plan.evaluations, plan.longest)
+        return
+    for unit in TUNED:
+        for label, amount in {label: amount for amount, label in sorted(plan.labels(name, unit).items())}.items():
+            spent = (plan.evaluations, 0.0) if unit == EVALUATIONS else (1, min(amount, plan.longest))
+            yield label, variants[unit][amount], spent
+
+
+def searches_of(
+    learned: Contender, trained: Trained, task: str, hardware: str, space: str, evaluations: int, seconds: float
+) -> list[Search]:
+    """The searches of one policy on one task: until evaluations and seconds are spent, and one round of `best_of` episodes.
 
     The former with as many episodes at a time as `parameters` says, else `best_of` too.
     """
     digest = digest_of_policy(trained.folder)
     values: dict[str, Any] = {**learned.parameters, "checkpoint": str(trained.folder)}
     if learned.best_of is None:
-        return [Search(learned.name, learned.of, values, task, hardware, space, trained.seed, evaluations, policy=digest)]
+        return [Search(learned.name, learned.of, values, task, hardware, space, trained.seed, evaluations, seconds, policy=digest)]
     where = (task, hardware, space, trained.seed, evaluations)
     at_once = {"episodes": learned.best_of}
     return [
-        Search(learned.name, learned.of, at_once | values, *where, policy=digest),
+        Search(learned.name, learned.of, at_once | values, *where, seconds, policy=digest),
         Search(learned.sampled, learned.of, values | at_once, *where, once=True, policy=digest),
     ]

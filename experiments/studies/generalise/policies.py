@@ -34,7 +34,7 @@ class Trained:
     folder: Path
     seed: int
     seconds: float
-    """Wall time of its training, from its card."""
+    """Of its training, from its card: of the processor where an agent's training counts these (`columns`)."""
     steps: int
     """Steps of the environment in training."""
 
@@ -50,15 +50,17 @@ def folder_of(pattern: str, seed: int, hardware: str) -> Path:
 
 
 def train_missing(
-    pattern: str, seeds: Sequence[int], hardware: str, space: str, overrides: Mapping[str, Any], processes: int
+    pattern: str, seeds: Sequence[int], hardware: str, space: str, overrides: Mapping[str, Any], processes: int, split: str = "v1"
 ) -> list[Trained]:
     """The policies of all seeds, trained where the folder has none; `overrides` go to `experiments.train`.
+
+    They learn on the train part of a version of the split.
 
     ValueError for one of another fingerprint, or trained otherwise than asked for; RuntimeError where training failed.
     """
     folders = {seed: folder_of(pattern, seed, hardware) for seed in seeds}
     missing = [seed for seed, folder in folders.items() if not all((folder / name).exists() for name in NEEDED)]
-    commands = [command_of(folders[seed], seed, hardware, space, overrides) for seed in missing]
+    commands = [command_of(folders[seed], seed, hardware, space, {"operators": f"split/{split}/train"} | dict(overrides)) for seed in missing]
     running: list[subprocess.Popen[bytes]] = []
     with ThreadPoolExecutor(max(1, processes)) as pool:
         try:
@@ -68,7 +70,7 @@ def train_missing(
             for process in running:
                 process.terminate()
             raise
-    return [_checked(folders[seed], seed, hardware, space, overrides) for seed in seeds]
+    return [_checked(folders[seed], seed, hardware, space, overrides, split) for seed in seeds]
 
 
 def command_of(folder: Path, seed: int, hardware: str, space: str, overrides: Mapping[str, Any]) -> list[str]:
@@ -90,7 +92,7 @@ def _run(command: list[str], running: list[subprocess.Popen[bytes]]) -> None:
         raise RuntimeError(f"training of {folder} failed: {' '.join(last)} (more in {folder / 'train.log'})")
 
 
-def _checked(folder: Path, seed: int, hardware: str, space: str, overrides: Mapping[str, Any]) -> Trained:
+def _checked(folder: Path, seed: int, hardware: str, space: str, overrides: Mapping[str, Any], split: str) -> Trained:
     """The policy of a folder, if it is what is asked for."""
     card = read_card(folder)
     differing = {name: found for name, value in overrides.items() if (found := _setting(card, name)) != value}
@@ -103,7 +105,7 @@ def _checked(folder: Path, seed: int, hardware: str, space: str, overrides: Mapp
         raise ValueError(f"policy {folder}: hardware, space and seed are {found}, asked for are {asked}")
     if card.get("sees") != (sees := training_of(card["agent"]).sees):
         raise ValueError(f"policy {folder} sees what version {card.get('sees')} of its agent sees, this is version {sees}")
-    if {operators.part_of(op) for op in operators.resolve(card["operators"])} != {"train"}:
+    if {operators.part_of(op, split) for op in operators.resolve(card["operators"])} != {"train"}:
         raise ValueError(f"policy {folder} was trained on {card['operators']}: expected operators of the train part")
     if not is_current(card):
         raise ValueError(f"policy {folder} was trained on tasks of other rules or another model: their fingerprints differ here")

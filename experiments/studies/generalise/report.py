@@ -11,7 +11,7 @@ from experiments.sheets.cells import Given, percent_interval
 from experiments.sheets.sheet import Sheet
 
 PARTS = {
-    "test": "The test part of split v1: no operator of it, nor another of its group (class and rounded log2 of every extent), "
+    "test": "The test part: no operator of it, nor another of its group (class and rounded log2 of every extent), "
     "was trained, tuned or fitted on. Operators of about the same size across a group's border were (docs/design.md, splits).",
     "train": "The train part, on which policies learn: no result on unseen operators.",
     "validation": "The validation part, on which values are chosen: for development, no result on unseen operators.",
@@ -24,7 +24,7 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
     lines = [
         "# Policies on operators they have not seen", "",
         f"Model of {summary['hardware']}, space {summary['space']}, {len(tasks)} operators, {len(seeds)} training seeds. "
-        + PARTS.get(summary["part"], "Operators chosen by hand.")
+        + f"Split {summary['split']}. " + PARTS.get(summary["part"], "Operators chosen by hand.")
         + f" Predicted: latencies of the model; nothing was timed but the searches. Fingerprint {summary['fingerprint']}. "
         f"{summary['date']}.", "",
         "Regret is log(T / T*), T* being the certified optimum of the operator's space. Evaluations are those of the model: "
@@ -83,12 +83,11 @@ def _curves(summary: dict[str, Any]) -> list[str]:
         "## Regret after so many evaluations", "",
         *_by_count("", summary).markdown(), "",
         f"The optimum itself was proved after {visited:,.0f} nodes and {certified:.1f} processor seconds (medians).", "",
-        "## Regret after so much wall time", "",
-        f"One thread a search, {summary['processes']} at a time. Loading and compiling are left out, training as well (see "
-        f"below). **Searches end at {summary['evaluations']:,} evaluations** and keep their last program from then on; what "
-        "their values were chosen for is numbers of evaluations, not seconds. So a search that is done sooner stands here with "
-        "more regret than it would have had it gone on: no lead over it follows from this table. A study with another end shows "
-        "how much.", "",
+        "## Regret after so many seconds", "",
+        f"Processor seconds of one thread, {summary['processes']} searches at a time: what a search takes by the clock where nothing "
+        "else runs. Loading and compiling are left out, training as well (see below). Every search goes on to the last of these "
+        "times, begun again where it ends sooner (but for those that would construct the same again: `nearest` and `certifier`). "
+        "Tuned values are those chosen for the least number of seconds that is not below.", "",
         *table(("strategy", *map(seconds_text, summary["seconds"])), by_time), "",
     ]  # fmt: skip
 
@@ -97,9 +96,9 @@ def _policy(summary: dict[str, Any], name: str, policy: dict[str, Any]) -> list[
     """Everything about one policy."""
     lines = [
         f"## {name}", "",
-        f"Training: {statistics.mean(policy['training_s']):.0f} s on one thread for each of {len(policy['training_s'])} seeds "
+        f"Training: {statistics.mean(policy['training_s']):.0f} processor seconds on one thread for each of {len(policy['training_s'])} seeds "
         f"(the longest {max(policy['training_s']):.0f} s), {statistics.mean(policy['training_steps']):,.0f} steps.", "",
-        *table(("round", "evaluations", "wall", "IQM regret", "mean regret", "within 5 %", "optimal"), [
+        *table(("round", "evaluations", "seconds", "IQM regret", "mean regret", "within 5 %", "optimal"), [
             (
                 label, f"{one['evaluations']:,.0f}", seconds_text(one["seconds"]), interval_text(one["iqm"], 1),
                 interval_text(one["mean"], 1), f"{one['near']:.0%}", f"{one['optimal']:.0%}",
@@ -154,24 +153,21 @@ def _groups(reference: str, label: str, one: dict[str, Any]) -> list[str]:
 
 
 def _break_even(found: dict[str, Any]) -> list[str]:
-    """What training costs beside a search; the numbers of operators are lower bounds, or nothing."""
+    """What training costs beside the best search at equal quality."""
     rows = []
     for unit in ("evaluations", "seconds"):
         one = found[unit]
         text = seconds_text if unit == "seconds" else lambda value: f"{value:,.0f}"
-        theirs = "never in this study" if one["theirs"] is None else text(one["theirs"])
+        theirs = "none in this study" if one["theirs"] is None else f"{text(one['theirs'])} (`{one['who']}`)"
         never = "not known" if one["theirs"] is None else "never"
         even = never if one["operators"] is None else f"at least {one['operators']:,.0f}"
         rows.append((unit, text(one["ours"]), theirs, text(one["training"]), even))
     return [
         "### What training costs", "",
         f"What an operator costs until the regret is at most {100 * found['regret']:.1f} %, the policy's IQM, and the operators "
-        f"below which a policy, its training included, has cost more than {found['reference']}: lower bounds, which do not say "
-        "that training ever pays. Training's evaluations are taken to be steps of the environment: programs that a policy looks "
-        "ahead to, validation, and the proofs of optima that it is shown are not among them, nor is the time of those proofs. "
-        f"And {found['reference']} as it runs here, with its end and its values, need not be the fastest search there is; beside "
-        "a faster one the numbers are larger, or training never pays.", "",
-        *table(("currency", "policy", found["reference"], "training", "operators before it can have paid"), rows), "",
+        "below which a policy, its training included, has cost more than the search that is there first: lower bounds. Training's "
+        "evaluations are taken to be steps of the environment; what `nearest` needs, the proofs of its optima, is not counted.", "",
+        *table(("currency", "policy", "first search there", "training", "operators before it can have paid"), rows), "",
     ]  # fmt: skip
 
 

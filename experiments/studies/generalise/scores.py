@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.studies.generalise.plan import BUDGET, Contender, Plan
+from experiments.studies.generalise.plan import BUDGET, SECONDS, Contender, Plan
 from experiments.studies.generalise.policies import Trained
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact import Certificate
@@ -64,6 +64,11 @@ class Regrets:
         """Digests of the program text that the searches ran."""
         return sorted({row["code"] for of in self._rows.values() for row in of.values()})
 
+    @property
+    def date(self) -> str:
+        """Of the latest search."""
+        return max(row["date"] for of in self._rows.values() for row in of.values())
+
     @cached_property
     def optima(self) -> np.ndarray:
         """Seconds of the certified optima, float64 [tasks]."""
@@ -90,12 +95,16 @@ class Regrets:
         return found
 
     def regret_within(self, name: str, seconds: Sequence[float]) -> np.ndarray:
-        """Regret of the best after so many wall seconds [K], float64 [tasks, seeds, K].
+        """Regret of the best after so many processor seconds [K], float64 [tasks, seeds, K].
 
-        Of a strategy that is tuned for several numbers of evaluations: of the one for the most.
+        Of a strategy that is tuned for several numbers of seconds, by the search for the least that is not below.
         """
-        variants = self.plan.labels(name)
-        return self._best(variants[max(variants)], np.broadcast_to(np.asarray(seconds), self._shape(seconds)), 2)
+        at = np.asarray(seconds, dtype=float)
+        variants = self.plan.labels(name, SECONDS)
+        known = np.array(sorted(variants))
+        chosen = known[np.minimum(np.searchsorted(known, at), len(known) - 1)]
+        parts = [self._best(variants[a], np.broadcast_to(t, self._shape([t])), 2) for a, t in zip(chosen, at, strict=True)]
+        return np.concatenate(parts, axis=2)
 
     def _shape(self, values: np.ndarray | Sequence[Any]) -> tuple[int, int, int]:
         """[tasks, seeds, K]."""
@@ -121,7 +130,7 @@ class Regrets:
         return found
 
     def first(self, search: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(evaluations, regret, wall seconds) at the end of a search's first round, float64 [tasks, seeds] each."""
+        """(evaluations, regret, processor seconds) at the end of a search's first round, float64 [tasks, seeds] each."""
         firsts = [[line["first"] for line in lines] for lines in self.grid(search)]
         names = ("evaluations", "latency", "elapsed_s")
         of = {name: np.array([[first[name] for first in line] for line in firsts], dtype=float) for name in names}

@@ -58,7 +58,7 @@ def wanted(plan: Plan, texts: Sequence[str], policies: Policies) -> list[Search]
     for trained_on, seeds in policies.items():
         for trained in seeds:
             for text in texts:
-                *_, sampled = searches_of(learned, trained, text, plan.hardware, plan.space, plan.evaluations)
+                *_, sampled = searches_of(learned, trained, text, plan.hardware, plan.space, plan.evaluations, 0.0)
                 found.append(dataclasses.replace(sampled, strategy=label(learned, trained_on), once=True))
     return found
 

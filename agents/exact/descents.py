@@ -1,0 +1,37 @@
+"""Coordinate descents by the model, one after another: what a policy that asks the model less often is up against in seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.core.programs import Programs
+from agents.core.ranking import Construction
+from agents.hybrids.model_search import ModelSearch
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.schedule import Schedule
+
+
+def descent(programs: Programs, row: np.ndarray) -> Construction:
+    """Where the compiled descent from `row` int32 [ROW] ends."""
+    begin, before = time.perf_counter(), programs.graph.evaluations
+    row, seconds = programs.descend(row)
+    made = programs.graph.evaluations - before
+    return Construction((Schedule(row),), (seconds,), made, made, time.perf_counter() - begin)
+
+
+@dataclass(frozen=True)
+class Descents(ModelSearch):
+    """Compiled coordinate descents on the model over whole columns, from one random program after another.
+
+    It is what a certified optimum's proof begins with (`gensor_gym.exact.incumbent`), gone on with. `model_descent` measures more.
+    """
+
+    def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
+        """A descent a round."""
+        programs = Programs(graph)
+        while True:
+            yield descent(programs, graph.random_schedule(rng).row)

@@ -1,0 +1,37 @@
+"""Compiled coordinate descents by the model that begin at the programs of a policy that writes columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from agents.columns.policy import ColumnWriter, Memory
+from agents.core.programs import Programs
+from agents.core.ranking import REGISTER_TILE, Construction, best_of_each
+from agents.exact.descents import descent
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.tables.layout import ROW
+
+
+@dataclass(frozen=True)
+class ColumnsDescents(ColumnWriter):
+    """Programs of a policy that `agent=columns` learned, and descents from the best of them, again and again."""
+
+    episodes: int = 32
+    descents: int = 4
+    """Programs of a round, of different register tiles, from which descents go on."""
+
+    def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
+        """The programs of a round, then a construction for each descent; ends where no new program is left to draw."""
+        programs, memory = Programs(graph), Memory(self.temperature)
+        while True:
+            found = self.written(graph, self.episodes, memory, rng)
+            if not found.schedules:
+                return
+            yield found
+            rows = np.array([schedule.row for schedule in found.schedules], dtype=np.int32).reshape(-1, ROW)
+            for row in islice(best_of_each(REGISTER_TILE, rows, np.array(found.latencies)), self.descents):
+                yield descent(programs, row)
