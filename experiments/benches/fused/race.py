@@ -158,7 +158,8 @@ def timed(
 ) -> dict[str, Any]:
     """Seconds of every way in every round, {side: {way: [..]}}, and how busy those were that waited.
 
-    Each round begins with another side. After `enough` seconds no round begins any more but the first LEAST_ROUNDS. Outputs that are there are timed where our call takes less than SMALL.
+    Each round begins with another side. After `enough` seconds no round begins any more but the first
+    LEAST_ROUNDS. Outputs that are there are timed where our call takes less than SMALL.
     """
     first = sides[OURS].ask({"way": CALLED}, limit)["seconds"]
     chosen = {name: [way for way in ways[name] if first < SMALL or not way.startswith(INTO)] for name in sides}

@@ -33,13 +33,14 @@ def settings_of(config: DictConfig, plan: str, limit: float = LIMIT) -> Settings
     if len(config.seeds) != 1:
         raise ValueError(f"seeds={list(config.seeds)}: networks are timed with one seed, expected one")
     trials = TRIALS if config.trials is None else config.trials
-    return Settings(trials, config.rounds, usable_cores(), plan, config.seeds[0], limit_s=limit, enough_s=ENOUGH, most_bytes=MOST_BYTES)
+    most = {"limit_s": limit, "enough_s": ENOUGH, "most_bytes": MOST_BYTES}
+    return Settings(trials, config.rounds, usable_cores(), plan, config.seeds[0], **most)
 
 
 def rows_of(
     config: DictConfig, folder: Path, cases: Iterable[Case], plan: str = "cut_all", limit: float = LIMIT
 ) -> list[Row]:
-    """A row for each case, those that failed with their `error`; kept in `folder` as they come, so that a second start goes on."""
+    """A row for each case, those that failed with their `error`; kept in `folder`, so that a second start goes on."""
     return list(timed(cases, settings_of(config, plan, limit), folder))
 
 
@@ -49,8 +50,8 @@ def conditions(config: DictConfig, rows: Sequence[Row], plan: str = "cut_all") -
     threads = f"{how.threads} thread{'s' * (how.threads > 1)}"
     notes = [
         f"Ours: plan {how.plan}, {processor_name()}, {threads}, float32, {how.trials} measured program{'s' * (how.trials > 1)} "
-        f"for each distinct kernel, median of {how.rounds} interleaved rounds (fewer where they take long) with its 95 % interval, a process for each side, "
-        "every output compared with the module in float64."
+        f"for each distinct kernel, median of {how.rounds} interleaved rounds (fewer where they take long) with its 95 % "
+        "interval, a process for each side, every output compared with the module in float64."
     ]
     busy = [row["waiting_busy"] for row in rows if "waiting_busy" in row]
     if busy and max(busy) > 0.02:

@@ -193,7 +193,7 @@ def detection_head(c: int = 8) -> nn.Module:
 def upsampler(c: int = 8) -> nn.Module:
     """ESPCN and a skip: sub-pixels, bilinear beside."""
     return Of(
-        lambda p, x: f.pixel_shuffle(p.wide(x), 2) + f.interpolate(p.narrow(x), scale_factor=2, mode="bilinear", align_corners=False),
+        lambda p, x: f.pixel_shuffle(p.wide(x), 2) + f.interpolate(p.narrow(x), scale_factor=2, mode="bilinear"),
         wide=nn.Conv2d(c, 12, 3, padding=1), narrow=nn.Conv2d(c, 3, 1),
     )  # fmt: skip
 
