@@ -65,21 +65,27 @@ def _hot(lives: Sequence[Life]) -> Arena:
     The place must be of the bytes that `whole` takes, or it is taken as there.
     """
     limit = _whole(lives).bytes
-    placed: dict[str, tuple[int, Life]] = {}
+    placed: list[tuple[int, Life]] = []
     for life in sorted(lives, key=lambda life: life.first):
-        gaps = _gaps(life, list(placed.values()))
+        gaps = _gaps(life, placed)
         inside = [gap for gap in gaps if gap + rounded(life.bytes) <= limit] or [min(gaps)]
-        placed[life.name] = (min(inside, key=lambda gap: (-_warmth(gap, life, list(placed.values())), gap)), life)
-    end = max((offset + rounded(life.bytes) for offset, life in placed.values()), default=0)
-    return Arena({name: offset for name, (offset, _) in placed.items()}, end)
+        before = sorted((one for one in placed if one[1].last < life.first), key=lambda one: -one[1].last)
+        placed.append((min(inside, key=lambda gap: (-_warmth(gap, life, before), gap)), life))
+    end = max((offset + rounded(life.bytes) for offset, life in placed), default=0)
+    return Arena({life.name: offset for offset, life in placed}, end)
 
 
-def _warmth(start: int, life: Life, placed: Sequence[tuple[int, Life]]) -> float:
-    """How recently the bytes from `start` on were read before: the last step of what lay there, weighted by bytes."""
+def _warmth(start: int, life: Life, before: Sequence[tuple[int, Life]]) -> float:
+    """How recently the bytes from `start` on were read: the last step of what lay there, weighted by bytes.
+
+    `before` are values that nobody needs any more, those read last first.
+    """
     end, warm = start + rounded(life.bytes), 0.0
-    for offset, other in placed:
+    for offset, other in before:
+        if other.last + 1 <= warm:
+            break  # all bytes of what is left are colder
         shared = min(end, offset + rounded(other.bytes)) - max(start, offset)
-        if shared > 0 and other.last < life.first:
+        if shared > 0:
             warm = max(warm, other.last + shared / (end - start))
     return warm
 

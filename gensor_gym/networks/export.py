@@ -94,5 +94,5 @@ void {ENTRY}(const void *const *inputs, void *output, void *workspace, const str
 def _places(number: int, step: Step, layout: Layout) -> str:
     """The table of a step's arrays."""
     found = [*(layout.values[name] for name in (*step.reads, *step.writes)), layout.workspaces[number]]
-    places = ", ".join(f"{{GG_{place.base.name}, {place.at}}}" for place in found)
+    places = ", ".join(f"{{GG_{place.base.name}, {place.at}, {place.before}}}" for place in found)
     return f"static const struct gg_place places_{number}[] = {{{places}}}; /* {step.computation} */"

@@ -17,13 +17,22 @@ from gensor_gym.dataflow.channels import channel_axes, channel_vector
 from gensor_gym.dataflow.evaluate import evaluate_node
 from gensor_gym.dataflow.expressions import Call, Operand
 from gensor_gym.dataflow.nodes import Broadcast, Contract, Map, Node, Reshape, Transpose, Value
+from gensor_gym.networks.joins import with_parts_of_their_own
 from gensor_gym.networks.network import Network, needed
 from gensor_gym.operators.types import Operator
 
 
 def folded(network: Network) -> Network:
     """The same network with less to do at each call; the arrays are computed in float64 and rounded once."""
-    return _with_constants_made(_with_factors_in_weights(_with_constants_made(network)))
+    return _with_joins_in_place(_with_constants_made(_with_factors_in_weights(_with_constants_made(network))))
+
+
+def _with_joins_in_place(network: Network) -> Network:
+    """Values one after another in memory of parts that are made there, some of them by a copy; see `networks.joins`."""
+    nodes, copies = with_parts_of_their_own(network.graph)
+    made = _pruned(network, network.graph.inputs, nodes, network.constants)
+    origins = {copy: network.origins[whole] for copy, whole in copies.items() if whole in network.origins}
+    return dataclasses.replace(made, origins={**made.origins, **origins})
 
 
 def _with_constants_made(network: Network) -> Network:

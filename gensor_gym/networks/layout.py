@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -30,6 +31,8 @@ class Place:
 
     base: Base
     at: int
+    before: int = 0
+    """Bytes from there on."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,9 @@ def layout_of(plan: Plan, kernels: Sequence[Kernel], mode: str) -> Layout:
     values = {value.name: Place(Base.INPUT, number) for number, value in enumerate(network.inputs)}
     values |= {name: Place(Base.OUTPUT, number) for name, number in _returned(network).items()}
     values |= {name: Place(Base.WORKSPACE, offset) for name, offset in made.offsets.items()}
+    for name in network.joins:
+        whole, before = network.place_of(name)
+        values[name] = dataclasses.replace(values[whole], before=before)
     end, read = 0, _read(plan, kernels)
     for name, array in network.constants.items():
         values[name] = Place(Base.FIXED, end if name in read else 0)
@@ -93,14 +99,12 @@ def _returned(network: Network) -> dict[str, int]:
 
 
 def _lives(plan: Plan) -> list[Life]:
-    """Values between steps, in the order in which they are made."""
-    returned, last = _returned(plan.network), {}
+    """Values between steps, in the order in which they are made; one that is made in parts as one, from its first part on."""
+    network, first, last = plan.network, dict[str, int](), dict[str, int]()
     for number, step in enumerate(plan.steps):
-        last.update(dict.fromkeys(step.reads, number))
-    sizes = plan.network.graph.values
-    return [
-        Life(name, sizes[name].nbytes, number, last.get(name, number))
-        for number, step in enumerate(plan.steps)
-        for name in step.writes
-        if name not in returned
-    ]
+        places = {network.place_of(name)[0]: number for name in (*step.reads, *step.writes)}
+        last |= places
+        first = {network.place_of(name)[0]: number for name in step.writes} | first
+    returned, sizes = _returned(network), network.graph.values
+    made = sorted((number, name) for name, number in first.items() if name not in returned)
+    return [Life(name, sizes[name].nbytes, number, last[name]) for number, name in made]

@@ -26,7 +26,7 @@ MOST_ARRAYS = 64
 class _Place(ctypes.Structure):
     """`struct gg_place`."""
 
-    _fields_ = [("base", ctypes.c_long), ("at", ctypes.c_size_t)]
+    _fields_ = [("base", ctypes.c_long), ("at", ctypes.c_size_t), ("before", ctypes.c_size_t)]
 
 
 class _Step(ctypes.Structure):
@@ -105,7 +105,7 @@ def _places(step: Step, layout: Layout, workspace: Place) -> ctypes.Array[_Place
     if max(len(step.reads), len(step.writes)) > MOST_ARRAYS:
         raise ValueError(f"{step.computation}: {len(step.reads)} inputs, expected at most {MOST_ARRAYS} of one kernel")
     found = [*(layout.values[name] for name in (*step.reads, *step.writes)), workspace]
-    return (_Place * len(found))(*(_Place(place.base, place.at) for place in found))
+    return (_Place * len(found))(*(_Place(place.base, place.at, place.before) for place in found))
 
 
 def _fixed(plan: Plan, layout: Layout) -> np.ndarray:

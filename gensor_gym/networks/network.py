@@ -11,8 +11,9 @@ import numpy as np
 
 from gensor_gym.dataflow.bounds import Bounded
 from gensor_gym.dataflow.evaluate import evaluate
-from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.graph import VIEWS, Dataflow
 from gensor_gym.dataflow.nodes import Node, Reshape, Value
+from gensor_gym.networks.joins import joins
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,32 @@ class Network:
     def places(self) -> Mapping[str, int]:
         """Of every node's value its number in the graph."""
         return {name: number for number, (name, _) in enumerate(self.graph.nodes)}
+
+    @cached_property
+    def joins(self) -> Mapping[str, tuple[str, int]]:
+        """Of every value that is made within another: (that, bytes before it); see `networks.joins`."""
+        return joins(self.graph)
+
+    @cached_property
+    def _joined(self) -> frozenset[str]:
+        return frozenset(whole for whole, _ in self.joins.values())
+
+    def is_free(self, name: str) -> bool:
+        """Whether no kernel is needed for a node: a view, or parts that are made where they belong."""
+        return name in self._joined or isinstance(self.nodes[name], VIEWS)
+
+    def place_of(self, name: str) -> tuple[str, int]:
+        """(the value whose memory holds it and is part of no other, bytes before it there)."""
+        root, before = self.root_of(name), 0
+        while root in self.joins:
+            root, more = self.joins[root]
+            before += more
+        return root, before
+
+    def made_by(self, name: str) -> list[str]:
+        """The value, or all parts of it where it is made in parts."""
+        parts = [part for part, (whole, _) in self.joins.items() if whole == name]
+        return [one for part in parts for one in self.made_by(part)] if name in self._joined else [name]
 
     def depends(self, names: Sequence[str], on: Sequence[str]) -> bool:
         """Whether one of the values is, or is made of, one of `on`."""

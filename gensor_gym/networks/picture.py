@@ -56,11 +56,13 @@ def boxes_of(plan: Plan) -> tuple[list[Box], list[Link]]:
     for number, step in enumerate(plan.steps):
         constants = [name for name in step.reads if name in network.constants]
         lines = [said(network, name) for name in nodes_of(plan, number)] + [f"constant {name}" for name in constants]
-        links += [Link(maker[name], len(boxes)) for name in dict.fromkeys(step.reads) if name in maker]
+        read = dict.fromkeys(one for name in step.reads for one in network.made_by(name))
+        links += [Link(one, len(boxes)) for one in dict.fromkeys(maker[name] for name in read if name in maker)]
         maker |= dict.fromkeys(step.writes, len(boxes))
         boxes.append(_box([f"kernel {number}", *lines], step.writes, sizes, network.graph.returns))
     for name in network.graph.returns:
-        links.append(Link(maker[network.root_of(name)], len(boxes)))
+        makers = dict.fromkeys(maker[one] for one in network.made_by(network.root_of(name)))
+        links += [Link(one, len(boxes)) for one in makers]
         boxes.append(_box([f"output {name}"], (), sizes, ()))
     return boxes, links
 

@@ -39,10 +39,11 @@ class Plan:
     def fault(self) -> str:
         """Why the plan is not legal; empty where it is.
 
-        Every node but views is in one piece, pieces read what is made before them, and each has a kernel.
+        Every node that is not free (`Network.is_free`) is in one piece, pieces read what is made before them, and each has a
+        kernel.
         """
         owned = [name for piece in self.pieces for name in piece.nodes]
-        needed = [name for name, node in self.network.graph.nodes if not isinstance(node, VIEWS)]
+        needed = [name for name, _ in self.network.graph.nodes if not self.network.is_free(name)]
         if sorted(owned) != sorted(needed):
             wrong = next(name for name in sorted({*owned, *needed}) if owned.count(name) != needed.count(name))
             return f"{wrong} is in {owned.count(wrong)} pieces, expected {needed.count(wrong)}"
@@ -52,7 +53,7 @@ class Plan:
                 step = piece.step(self.network)
             except ValueError as error:
                 return str(error)
-            if missing := [name for name in step.reads if name not in there]:
+            if missing := [one for name in step.reads for one in self.network.made_by(name) if one not in there]:
                 return f"{piece.nodes[0]} reads {missing[0]}, which is not made before it"
             there.update(step.writes)
         return ""
@@ -63,7 +64,7 @@ def cut_all(network: Network) -> Plan:
     pieces: list[list[str]] = []
     of: dict[str, list[str]] = {}
     for name, node in network.graph.nodes:
-        if isinstance(node, VIEWS):
+        if network.is_free(name):
             continue
         piece = None if isinstance(node, Contract) else _joined(network, name, of, pieces)
         if piece is None:

@@ -85,10 +85,10 @@ class StampedNetwork:
     def _address(self, place: Place) -> int:
         """Of a place in this call's memory."""
         if place.base is Base.INPUT:
-            return address_of(self._inputs[place.at])
+            return address_of(self._inputs[place.at]) + place.before
         if place.base is Base.OUTPUT:
-            return address_of(self.outputs[place.at])
-        return address_of(self._workspace if place.base is Base.WORKSPACE else self._fixed) + place.at
+            return address_of(self.outputs[place.at]) + place.before
+        return address_of(self._workspace if place.base is Base.WORKSPACE else self._fixed) + place.at + place.before
 
 
 @functools.cache

@@ -23,6 +23,7 @@ from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan, cut_all
 from tests.networks.test_networks_run import kernels_of
+from tests.support.network_steps import value_at
 from tests.support.random_modules import Draw
 from tests.support.thorough import thorough_but
 
@@ -75,12 +76,14 @@ def oracle(plan: Plan, inputs: Sequence[torch.Tensor]) -> list[np.ndarray]:
     network = plan.network
     known = dict(network.constants) | {value.name: x.numpy() for value, x in zip(network.inputs, inputs, strict=True)}
     for step in plan.steps:
-        given = [known[name].reshape(t.shape) for name, t in zip(step.reads, step.computation.inputs, strict=True)]
+        read = [value_at(network, name, known) for name in step.reads]
+        given = [one.reshape(t.shape) for one, t in zip(read, step.computation.inputs, strict=True)]
         is_graph = isinstance(step.computation, Dataflow)
         made = [one.value for one in evaluate(step.computation, given)] if is_graph else [step.computation.reference(*given)]
         assert not set(step.writes) & set(known)
         known |= dict(zip(step.writes, made, strict=True))
-    return [known[network.root_of(name)].reshape(network.graph.values[name].shape) for name in network.graph.returns]
+    found = [(name, value_at(network, network.root_of(name), known)) for name in network.graph.returns]
+    return [value.reshape(network.graph.values[name].shape) for name, value in found]
 
 
 @pytest.mark.parametrize("seed", thorough_but(range(12), 0, 1))
@@ -91,6 +94,30 @@ def test_attention_is_one_piece_and_right(seed: int) -> None:
     assert len(blocks) == 1 and len(plan.pieces) < len(cut_all(network).pieces) - 6
     assert Plan.parse(network, str(plan)) == plan and str(plan).count("@block") == 1
     check(plan, module, [x], kernels_of(plan, seed, 40))
+
+
+class Masked(nn.Module):
+    """Two layers of attention with one mask of whole numbers, as BERT has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 24) for _ in range(2))
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        seen = mask.to(torch.bool)[:, None, None]
+        for layer in self.layers:
+            q, k, v = layer(x).view(1, 64, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
+            x = x + nn.functional.scaled_dot_product_attention(q, k, v, seen).transpose(1, 2).reshape(1, 64, 8)
+        return x
+
+
+def test_attention_of_several_layers_with_one_mask_is_one_piece_each() -> None:
+    """What makes the mask is read by both, so neither takes it in."""
+    torch.manual_seed(0)
+    module, inputs = Masked().eval(), [torch.randn(1, 64, 8), (torch.arange(64) < 50).long()[None]]
+    plan = fine(folded(from_torch(module, inputs)))
+    assert sum(piece.anchor == "block" for piece in plan.pieces) == 2
+    check(plan, module, inputs, kernels_of(plan, 0, 0))
 
 
 @pytest.mark.parametrize("seed", thorough_but(range(200), *range(0, 200, 21)))

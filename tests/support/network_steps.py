@@ -11,7 +11,16 @@ from gensor_gym.codegen.runtime.c import load
 from gensor_gym.dataflow.bounds import Bounded, exact
 from gensor_gym.dataflow.evaluate import evaluate_node
 from gensor_gym.dataflow.graph import VIEWS
+from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan
+
+
+def value_at(network: Network, name: str, known: dict[str, np.ndarray]) -> np.ndarray:
+    """A value that was made, or one of parts that were: they lie one behind the other."""
+    if name in known:
+        return known[name]
+    parts = [value_at(network, network.root_of(part), known).ravel() for part in network.nodes[name].inputs]
+    return np.concatenate(parts).reshape(network.graph.values[name].shape)
 
 
 def outputs_step_by_step(plan: Plan, kernels: Sequence[Kernel], inputs: Sequence[np.ndarray], threads: int) -> list[np.ndarray]:
@@ -23,7 +32,9 @@ def outputs_step_by_step(plan: Plan, kernels: Sequence[Kernel], inputs: Sequence
     known = dict(network.constants) | {value.name: array for value, array in zip(network.inputs, inputs, strict=True)}
     for piece, step, kernel in zip(plan.pieces, plan.steps, kernels, strict=True):
         shapes = [tensor.shape for tensor in step.computation.inputs]
-        given = [np.ascontiguousarray(known[name]).reshape(shape) for name, shape in zip(step.reads, shapes, strict=True)]
+        read = [value_at(network, name, known) for name in step.reads]
+        known |= dict(zip(step.reads, read, strict=True))
+        given = [np.ascontiguousarray(one).reshape(shape) for one, shape in zip(read, shapes, strict=True)]
         made = load(kernel, threads)(*given)
         for name, array in zip(step.writes, made if isinstance(made, tuple) else (made,), strict=True):
             expected = _expected(plan, name, piece.nodes, known)
@@ -32,7 +43,8 @@ def outputs_step_by_step(plan: Plan, kernels: Sequence[Kernel], inputs: Sequence
             assert not wrong.any(), f"{name}: {np.count_nonzero(wrong)} of {wrong.size} outside of their bounds"
             assert np.isfinite(expected.error).all(), f"{name} has no bound"
             known[name] = array.reshape(shape)
-    return [known[network.root_of(name)].reshape(network.graph.values[name].shape) for name in network.graph.returns]
+    found = [(name, value_at(network, network.root_of(name), known)) for name in network.graph.returns]
+    return [value.reshape(network.graph.values[name].shape) for name, value in found]
 
 
 def _expected(plan: Plan, wanted: str, piece: Sequence[str], known: dict[str, np.ndarray]) -> Bounded:

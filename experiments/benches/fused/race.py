@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import select
 import signal
@@ -28,6 +29,8 @@ SMALL = 20e-6
 PAUSE = 10e-3
 """Seconds between turns, for threads of the last one that still wait for work in a loop."""
 TICKS = os.sysconf("SC_CLK_TCK")
+LEAST_ROUNDS = 5
+"""That are made however long they take."""
 
 
 class Lost(RuntimeError):
@@ -132,8 +135,9 @@ def prepared(sides: dict[str, Side], asked: Mapping[str, Any], limit: float) -> 
 
 
 def raced(
-    names: Sequence[str], asked: Mapping[str, Any], rounds: int, limit: float, cache: Path, module: str = FUSED
-) -> dict[str, Any]:
+    names: Sequence[str], asked: Mapping[str, Any], rounds: int, limit: float, cache: Path, module: str = FUSED,
+    enough: float = math.inf,
+) -> dict[str, Any]:  # fmt: skip
     """All of `names` on one request: what `timed` says, `answers` by side, `wrong` by side and way, and why peers are `missing`.
 
     Lost where ours failed, took too long or gave wrong outputs.
@@ -141,7 +145,7 @@ def raced(
     with started(names, asked["threads"], cache, module) as sides:
         answers, missing = prepared(sides, asked, limit)
         ways = {name: answer.pop("ways") for name, answer in answers.items()}
-        found = timed(sides, ways, rounds, limit)
+        found = timed(sides, ways, rounds, limit, enough)
     wrong = {name: answer.pop("wrong") for name, answer in answers.items()}
     if wrong[OURS]:
         raise Lost(f"our outputs are wrong: {wrong[OURS]}")
@@ -149,16 +153,21 @@ def raced(
     return {**found, "answers": answers, "missing": missing, "out_of_bounds": faults}
 
 
-def timed(sides: Mapping[str, Side], ways: Mapping[str, Sequence[str]], rounds: int, limit: float) -> dict[str, Any]:
+def timed(
+    sides: Mapping[str, Side], ways: Mapping[str, Sequence[str]], rounds: int, limit: float, enough: float = math.inf
+) -> dict[str, Any]:
     """Seconds of every way in every round, {side: {way: [..]}}, and how busy those were that waited.
 
-    Each round begins with another side. Outputs that are there are timed where our call takes less than SMALL.
+    Each round begins with another side. After `enough` seconds no round begins any more but the first
+    LEAST_ROUNDS. Outputs that are there are timed where our call takes less than SMALL.
     """
     first = sides[OURS].ask({"way": CALLED}, limit)["seconds"]
     chosen = {name: [way for way in ways[name] if first < SMALL or not way.startswith(INTO)] for name in sides}
     samples: dict[str, dict[str, list[float]]] = {name: {way: [] for way in found} for name, found in chosen.items()}
     order, busy, whole = list(sides), 0.0, 0.0
     for number in range(rounds):
+        if number >= LEAST_ROUNDS and whole > enough:
+            break
         for place in range(len(order)):
             name = order[(number + place) % len(order)]
             time.sleep(PAUSE)

@@ -18,6 +18,8 @@ from experiments.comparison.summary import interval, ratio
 MODULE = "experiments.benches.networks.process"
 PROTOCOL = 3
 """Of the timing; raised when it changes, so that networks are timed again."""
+_OF_RACE = ("limit_s", "rounds", "enough_s", "most_bytes")
+"""Settings that no side is told."""
 Row = dict[str, Any]
 
 
@@ -45,6 +47,8 @@ class Settings:
     seed: int = 0
     arena: str = "hot"
     limit_s: float = 3600.0
+    enough_s: float = float("inf")
+    """Seconds of rounds after which no round begins any more but the first few."""
     most_bytes: float = float("inf")
     """That all processes of a case may need at once, by what a call must hold; larger cases are left out and say so."""
 
@@ -72,12 +76,13 @@ def timed(cases: Iterable[Case], settings: Settings, folder: Path) -> Iterator[R
 def _timed(case: Case, settings: Settings, cache: Path) -> Row:
     """The row of one case."""
     row: Row = {"network": case.network, "batch": case.batch, "threads": settings.threads}
-    asked = {name: value for name, value in asdict(settings).items() if name not in ("limit_s", "rounds", "most_bytes")}
+    asked = {name: value for name, value in asdict(settings).items() if name not in _OF_RACE}
     most = settings.most_bytes / (1 + len(case.sides))
     asked |= {"network": case.network, "batch": case.batch, "most_bytes": most if most < float("inf") else None}
     steal = Steal()
     try:
-        found = raced([OURS, *case.sides], asked, settings.rounds, settings.limit_s, cache, MODULE)
+        sides = [OURS, *case.sides]
+        found = raced(sides, asked, settings.rounds, settings.limit_s, cache, MODULE, settings.enough_s)
     except Lost as error:
         return {**row, "error": str(error)}
     row |= {"missing": found["missing"], "out_of_bounds": found["out_of_bounds"], **found["answers"].pop(OURS)}

@@ -16,25 +16,32 @@ from gensor_gym.measure.devices.cpu import processor_name
 
 TRIALS = 2
 """Measured programs for each distinct kernel, where the configuration says nothing."""
-MOST_BYTES = 12e9
-"""That all processes of a case may need at once."""
+MOST_BYTES = 10e9
+"""That all processes of a case may need at once; larger cases are left out."""
+ENOUGH = 10.0
+"""Seconds of rounds of a case after which no round begins any more but the first few."""
+LIMIT, SEARCHES = 60.0, 300.0
+"""Seconds that one answer of a side may take, or the case is left out: of a graph, and of a whole network with its searches."""
 SERIES = ("cut_all", "fine", "fine_coarse")
 """Plans that the tables of oneDNN Graph Compiler show: primitives with post-ops, fused finely, and merged coarsely besides."""
 
 
-def settings_of(config: DictConfig, plan: str) -> Settings:
+def settings_of(config: DictConfig, plan: str, limit: float = LIMIT) -> Settings:
     """Of ours planned so; from conf/reproduce.yaml; ValueError for hardware other than the host, and for several seeds."""
     if config.hardware != "host":
         raise ValueError(f"hardware={config.hardware}: networks are timed on this machine, expected host")
     if len(config.seeds) != 1:
         raise ValueError(f"seeds={list(config.seeds)}: networks are timed with one seed, expected one")
     trials = TRIALS if config.trials is None else config.trials
-    return Settings(trials, config.rounds, usable_cores(), plan, config.seeds[0], most_bytes=MOST_BYTES)
+    most = {"limit_s": limit, "enough_s": ENOUGH, "most_bytes": MOST_BYTES}
+    return Settings(trials, config.rounds, usable_cores(), plan, config.seeds[0], **most)
 
 
-def rows_of(config: DictConfig, folder: Path, cases: Iterable[Case], plan: str = "cut_all") -> list[Row]:
-    """A row for each case, those that failed with their `error`; kept in `folder` as they come."""
-    return list(timed(cases, settings_of(config, plan), folder))
+def rows_of(
+    config: DictConfig, folder: Path, cases: Iterable[Case], plan: str = "cut_all", limit: float = LIMIT
+) -> list[Row]:
+    """A row for each case, those that failed with their `error`; kept in `folder`, so that a second start goes on."""
+    return list(timed(cases, settings_of(config, plan, limit), folder))
 
 
 def conditions(config: DictConfig, rows: Sequence[Row], plan: str = "cut_all") -> list[str]:
@@ -43,8 +50,8 @@ def conditions(config: DictConfig, rows: Sequence[Row], plan: str = "cut_all") -
     threads = f"{how.threads} thread{'s' * (how.threads > 1)}"
     notes = [
         f"Ours: plan {how.plan}, {processor_name()}, {threads}, float32, {how.trials} measured program{'s' * (how.trials > 1)} "
-        f"for each distinct kernel, median of {how.rounds} interleaved rounds with its 95 % interval, a process for each side, "
-        "every output compared with the module in float64."
+        f"for each distinct kernel, median of {how.rounds} interleaved rounds (fewer where they take long) with its 95 % "
+        "interval, a process for each side, every output compared with the module in float64."
     ]
     busy = [row["waiting_busy"] for row in rows if "waiting_busy" in row]
     if busy and max(busy) > 0.02:

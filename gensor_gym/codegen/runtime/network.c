@@ -9,10 +9,11 @@ typedef void gg_entry(const void *const *inputs, void *output, void *workspace, 
 enum gg_base { GG_INPUT, GG_OUTPUT, GG_WORKSPACE, GG_FIXED };
 enum { GG_MOST = 64 }; /* arrays of one kernel; Python refuses more */
 
-/* An array: the number of an input or output of the network, or bytes from the start of its workspace or of fixed memory. */
+/* An array: the number of an input or output of the network, or bytes from the start of its workspace or of fixed memory; and
+ * bytes from there on. */
 struct gg_place {
     long base;
-    size_t at;
+    size_t at, before;
 };
 
 /* A kernel with its arrays: `inputs` places, then `outputs`, then the workspace's. */
@@ -58,13 +59,13 @@ static void *address(const struct gg_network *network, const struct gg_place *pl
                      char *workspace) {
     switch (place->base) {
     case GG_INPUT:
-        return (void *)inputs[place->at];
+        return (char *)inputs[place->at] + place->before;
     case GG_OUTPUT:
-        return network->outputs == 1 ? output : ((void *const *)output)[place->at];
+        return (char *)(network->outputs == 1 ? output : ((void *const *)output)[place->at]) + place->before;
     case GG_WORKSPACE:
-        return workspace + place->at;
+        return workspace + place->at + place->before;
     default:
-        return network->fixed + place->at;
+        return network->fixed + place->at + place->before;
     }
 }
 

@@ -12,6 +12,7 @@ from gensor_gym.dataflow.nodes import Concat, Slice
 from gensor_gym.frontends.aten.choices import take
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.covered import covers as _covers
+from gensor_gym.networks.joins import is_leading
 
 
 @_covers("view.default", "reshape.default", "_unsafe_view.default")
@@ -109,9 +110,13 @@ def _chunk(b: Builder, x: str, chunks: int, axis: int = 0) -> tuple[str, ...]:
 
 @_covers("cat.default")
 def _cat(b: Builder, parts: Sequence[str], axis: int = 0) -> str:
-    """Halves of halves: a kernel goes through all pairs of places of the two parts that it joins."""
+    """All at once where they lie one behind the other, which takes no kernel (`networks.joins`); else halves of halves.
+
+    A kernel goes through all pairs of places of the two parts that it joins.
+    """
     parts = [one for one in parts if b.shapes[one] != (0,)]
-    if len(parts) > 2 and sum(b.shapes[one][axis] > 1 for one in parts) > 1:
+    beside = not is_leading(b.shapes[parts[0]], axis % len(b.shapes[parts[0]]))
+    if beside and len(parts) > 2 and sum(b.shapes[one][axis] > 1 for one in parts) > 1:
         half = len(parts) // 2
         parts = [_cat(b, parts[:half], axis), _cat(b, parts[half:], axis)]
     return parts[0] if len(parts) == 1 else b.add(Concat(tuple(parts), axis % len(b.shapes[parts[0]])), "cat")

@@ -30,8 +30,17 @@ def block_of(network: Network, second: str) -> Piece | None:
     products = [name for name in inside if isinstance(network.nodes[name], Contract)]
     if len(products) != 2:
         return None
+    inside = _read_inside(network, inside, second)
     inside |= _moves_before(network, inside, products) | _moves_after(network, second)
     return Piece(tuple(sorted(inside, key=network.places.__getitem__)), "block")
+
+
+def _read_inside(network: Network, inside: set[str], last: str) -> set[str]:
+    """Without what others read too, such as a mask of all layers: that is made once, before."""
+    kept = set(inside)
+    while others := {name for name in kept - {last} if any(reader not in kept for reader in readers_of(network, name))}:
+        kept -= others
+    return kept
 
 
 def _moves_before(network: Network, inside: set[str], products: Iterable[str]) -> set[str]:

@@ -34,9 +34,10 @@ def ordered(network: Network, pieces: Sequence[Piece]) -> Plan | None:
 
 
 def _reads(network: Network, piece: Piece) -> set[str]:
-    """Values that are neither views nor made inside."""
+    """Values that are neither views nor made inside; of one that is made in parts these."""
     sources = (network.source_of(one) for name in piece.nodes for one in network.nodes[name].inputs)
-    return {source for source in sources if source not in piece.nodes}
+    made = (one for source in sources for one in network.made_by(source))
+    return {one for one in made if one not in piece.nodes}
 
 
 def _cuts(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:

@@ -1,0 +1,101 @@
+"""Values one after another in memory: what joins them is no kernel's work where each is made in its own place of the whole.
+
+That can be where all axes before the joined one have extent 1, as of channels at batch 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gensor_gym.dataflow.expressions import Operand
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.nodes import Broadcast, Concat, Map, Node, Reshape
+
+_ELEMENT = 4
+
+
+def is_leading(shape: Sequence[int], axis: int) -> bool:
+    """Whether parts of a value along an axis lie one behind the other, each dense."""
+    return all(extent == 1 for extent in shape[:axis])
+
+
+def joins(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
+    """Of every value that is made within another: (that, bytes before it). What holds them is a `Concat` all of whose parts do.
+
+    A value lies in one place: of a second join, or of one that is given or the same at every call, a copy has to be made first
+    (`with_parts_of_their_own`).
+    """
+    nodes, found = dict(graph.nodes), dict[str, tuple[str, int]]()
+    returned = {_root(nodes, name) for name in graph.returns}
+    for name, node in graph.nodes:
+        if not isinstance(node, Concat) or not is_leading(graph.values[name].shape, node.axis):
+            continue
+        roots = [_root(nodes, source) for source in node.sources]
+        if len(set(roots)) == len(roots) and not any(
+            _is_fixed(nodes, root) or root in returned or root in found for root in roots
+        ):
+            place = 0
+            for root in roots:
+                found[root] = name, place
+                place += graph.values[root].size * _ELEMENT
+    return found
+
+
+def with_parts_of_their_own(graph: Dataflow) -> tuple[list[tuple[str, Node]], dict[str, str]]:
+    """The nodes with copies where a part of a join has its place elsewhere, and of each copy the name of its join.
+
+    A join that begins with all of one before takes that as its first part, as features of DenseNet are added to.
+    """
+    nodes: dict[str, Node] = {}
+    taken, returned = set[str](), {_root(dict(graph.nodes), name) for name in graph.returns}
+    before: list[tuple[str, Concat]] = []
+    copies: dict[str, str] = {}
+    for name, node in graph.nodes:
+        if isinstance(node, Concat) and is_leading(graph.values[name].shape, node.axis):
+            whole = node
+            node = Concat(tuple(_begun(node, before)), node.axis)
+            sources = []
+            for source in node.sources:
+                root = _root(nodes, source)
+                if root in taken or root in returned or _is_fixed(nodes, root):
+                    root = source = _fresh(f"{source}_copy", {*graph.values, *nodes})
+                    nodes[source] = Map(Operand(node.sources[len(sources)]))
+                    copies[source] = name
+                taken.add(root)
+                sources.append(source)
+            node = Concat(tuple(sources), node.axis)
+            before.append((name, whole))
+        nodes[name] = node
+    return list(nodes.items()), copies
+
+
+def _begun(node: Concat, before: Sequence[tuple[str, Concat]]) -> list[str]:
+    """The parts of a join, with the longest join before it that it begins with as one."""
+    fits = [
+        (len(one.sources), name) for name, one in before
+        if one.axis == node.axis and len(one.sources) > 1 and node.sources[: len(one.sources)] == one.sources
+    ]  # fmt: skip
+    if not fits:
+        return list(node.sources)
+    count, name = max(fits)
+    return [name, *node.sources[count:]]
+
+
+def _root(nodes: Mapping[str, Node], name: str) -> str:
+    """The value that a reshape is one of."""
+    while isinstance(node := nodes.get(name), Reshape):
+        name = node.source
+    return name
+
+
+def _is_fixed(nodes: Mapping[str, Node], root: str) -> bool:
+    """Whether nothing makes a value where it is wanted: it is given, or only repeats another."""
+    return root not in nodes or isinstance(nodes[root], Broadcast)
+
+
+def _fresh(name: str, taken: set[str]) -> str:
+    number, found = 1, name
+    while found in taken:
+        number += 1
+        found = f"{name}_{number}"
+    return found
