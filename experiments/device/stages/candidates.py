@@ -25,8 +25,10 @@ _KIND = [KNOB + KNOB_INDEX[name] for name in ("tensor_core", "convolution")]
 
 
 def candidates(op: Operator, hw: Hardware, seed: int) -> list[Schedule]:
-    """Each once, those that were written down beforehand, then the most promising; both spaces are represented in any beginning
-    of these, since the time may run out."""
+    """Each once: those written down beforehand, then the most promising.
+
+    Both spaces are represented in any beginning of these, since the time may run out.
+    """
     ranked = []
     for strategy, count in COUNTS.items():
         chosen = strategy()
