@@ -37,7 +37,7 @@ def frozen() -> dict[str, Any]:
     every = [_modelled(op, name, name) for name in UNSEEN for op in chosen[:: len(chosen) // ON_A_MACHINE][:ON_A_MACHINE]]
     played = [_modelled(operators.parse(text), KNOWN, "from scratch") for text in PLAYED]
     ten: dict[str, Any] = {"trials": 10, "evaluations": 131072, "seconds": 600.0}
-    free, quick = {**ten, "evaluations": 1}, {"trials": 10, "evaluations": 16384, "seconds": 10.0}
+    free, quick = {**ten, "evaluations": 1}, {"trials": 10, "evaluations": 262144, "seconds": 10.0}
     return {
         "few_trials": _track("ten programs timed, recorded real timings, the model may be asked", recorded, ten),
         "few_trials_no_model": _track("the same without the model", recorded, free, model=False),

@@ -16,7 +16,7 @@ from typing import Any
 
 from rich.console import Console
 
-from experiments.board import suite_page
+from experiments.board import entries, suite_page
 from experiments.board.replay_file import Outcome, fingerprint_of, verify_file
 from experiments.board.submit import FOLDER
 from experiments.board.suite import PARTS, SUITE, Suite, SuiteTask, read_suite
@@ -199,7 +199,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _build(args: argparse.Namespace) -> int:
     """Write the page, or compare it; 1 where it is another."""
     if args.frozen:
-        suite_page.build(args.frozen, args.folder if args.folder != FOLDER else suite_page.FOLDER, suite_page.PAGE, args.check)
+        folder = entries.FOLDER if args.folder == FOLDER else args.folder
+        suite_page.build(args.frozen, folder, suite_page.PAGE, args.check)
         return 0
     text, table_of_agents = build(args.folder, args.page, args.suite)
     if not args.check:

@@ -1,7 +1,7 @@
 """The table of a frozen suite: interquartile means of regrets with stratified bootstrap intervals, and who is apart from whom.
 
-By `experiments.statistics`, whose definitions are those of Agarwal et al. (NeurIPS 2021), the paper of the package `rliable`; that
-package is not needed. Its intervals draw seeds alone, within each task; these draw tasks as well, and are wider.
+By `experiments.statistics`, whose definitions are those of Agarwal et al. (NeurIPS 2021), the paper of the package `rliable`;
+that package is not needed. Its intervals draw seeds alone, within each task; these draw tasks as well, and are wider.
 """
 
 from __future__ import annotations
