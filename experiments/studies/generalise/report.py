@@ -85,7 +85,8 @@ def _curves(summary: dict[str, Any]) -> list[str]:
         f"The optimum itself was proved after {visited:,.0f} nodes and {certified:.1f} processor seconds (medians).", "",
         "## Regret after so many seconds", "",
         f"Processor seconds of one thread, {summary['processes']} searches at a time: what a search takes by the clock where "
-        "nothing else runs. Loading and compiling are left out, training as well (see below). Every search goes on to the last of these "
+        "nothing else runs. Loading and compiling are left out, training as well (see below). Every search goes on to "
+        "the last of these "
         "times, begun again where it ends sooner (but for those that would construct the same again: `nearest` and `certifier`). "
         "Tuned values are those chosen for the least number of seconds that is not below.", "",
         *table(("strategy", *map(seconds_text, summary["seconds"])), by_time), "",

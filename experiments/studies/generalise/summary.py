@@ -35,7 +35,8 @@ def summarise(study: Regrets) -> dict[str, Any]:
         "reference": plan.reference, "processes": plan.processes, "left_out": list(plan.left_out), "unknown": study.unknown,
         "tasks": [
             {
-                "operator": task.text, "part": operators.part_of(task.operator, plan.split), "optimum_s": task.certificate.optimum,
+                "operator": task.text, "part": operators.part_of(task.operator, plan.split), "optimum_s": task.certificate.optimum
+        ,
                 "unscheduled": math.log(task.unscheduled / task.certificate.optimum), "visited": task.certificate.visited,
                 "certified_s": task.certificate.seconds,
             }
