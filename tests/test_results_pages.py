@@ -49,7 +49,8 @@ def regrets() -> Regrets:
     """The study from the lines that ship; none is made."""
     plan = plan_of(compose(["output=results/generalise"], "generalise"))
     rows = {row["key"]: row for row in read_rows(plan.output / SHIPPED)}
-    policies = {p.name: train_missing(p.folder, plan.seeds, plan.hardware, plan.space, p.train, 1, plan.split) for p in plan.policies}
+    where = plan.hardware, plan.space
+    policies = {p.name: train_missing(p.folder, plan.seeds, *where, p.train, 1, plan.split) for p in plan.policies}
     known = {str(op): certificate_of(ConstructionGraph(op, plan.hardware, plan.space)) for op in plan.operators}
     certain = [text for text, certificate in known.items() if certificate is not None]
     lines = [rows[search.key] for search in searches(plan, certain, policies)]
@@ -60,7 +61,8 @@ def regrets() -> Regrets:
 def test_values_of_generalisation_follow_from_lines_that_ship(regrets: Regrets) -> None:
     values, plan = _summary("generalise")[0], regrets.plan
     for name, found in values["strategies"].items():
-        for key, again in (("regret", regrets.regret(name, plan.checkpoints)), ("within", regrets.regret_within(name, plan.seconds))):
+        made = {"regret": regrets.regret(name, plan.checkpoints), "within": regrets.regret_within(name, plan.seconds)}
+        for key, again in made.items():
             assert [one["mean"] for one in found[key]] == pytest.approx(iqm(again).tolist(), rel=1e-12), (name, key)
     assert values["tasks"][0]["operator"] == regrets.tasks[0].text and len(values["tasks"]) == len(regrets.tasks)
 

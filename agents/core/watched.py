@@ -1,7 +1,8 @@
 """A construction graph that is watched: the best latency after every evaluation of the model, and an end of the search.
 
 For comparisons at equal evaluations, and at equal processor seconds: those of a search on one thread are what it takes by the
-clock where nothing else runs, and other work does not make them more. Whoever asks the model through the graph is watched exactly, evaluation by evaluation;
+clock where nothing else runs, and other work does not make them more.
+Whoever asks the model through the graph is watched exactly, evaluation by evaluation;
 compiled walks, which ask it themselves, tell of what they found (`ConstructionGraph.charge`), and so does a policy's observer
 after every step of its episodes.
 """

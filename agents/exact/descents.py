@@ -27,7 +27,7 @@ def descent(programs: Programs, row: np.ndarray) -> Construction:
 class Descents(ModelSearch):
     """Compiled coordinate descents on the model over whole columns, from one random program after another.
 
-    It is what a certified optimum's proof begins with (`gensor_gym.exact.incumbent`), gone on with. `model_descent` measures more.
+    It is what the proof of an optimum begins with (`gensor_gym.exact.incumbent`), gone on with. `model_descent` measures more.
     """
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:

@@ -55,7 +55,7 @@ class Nearest(ModelSearch):
     exhaustive: ClassVar[bool] = True
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """A program a round, as long as there are neighbours whose program is legal here. ValueError without any known optimum."""
+        """A program a round, of every neighbour whose program is legal here. ValueError without any known optimum."""
         programs = Programs(graph)
         for row in self.carried(programs):
             begin = time.perf_counter()
@@ -67,7 +67,8 @@ class Nearest(ModelSearch):
         graph, seen = programs.graph, set()
         known = table(self.machines or (graph.hardware.name,), graph.space, self.split, self.certificates)
         if not known:
-            raise ValueError(f"no optimum of a train operator is known on {self.machines or graph.hardware.name} in {graph.space!r}")
+            where = ", ".join(self.machines) or graph.hardware.name
+            raise ValueError(f"no optimum of a train operator is known on {where} in {graph.space!r}")
         here = _place(graph)
         far = [OTHER_CLASS * (one.kind != graph.operator.name) + np.abs(one.place - here).sum() for one in known]
         for at in np.argsort(far, kind="stable"):

@@ -83,8 +83,8 @@ def run_search(search: Search) -> dict[str, Any]:
 def spend(search: Search, graph: WatchedGraph, rng: np.random.Generator) -> dict[str, float | None]:
     """Search until what the graph may spend is spent, or for one round.
 
-    Returns evaluations, latency (None where there is none yet) and processor seconds at the end of the first round, or of the search
-    where it ends within that. ValueError for a strategy that does not construct by the model alone.
+    Returns evaluations, latency (None where there is none yet) and processor seconds at the end of the first round, or of
+    the search where it ends within that. ValueError for a strategy that does not construct by the model alone.
     """
     graph.start()
     strategy: Any = get_strategy(search.of, **{**search.parameters, "space": graph.space})

@@ -24,8 +24,8 @@ from experiments.common.results import write_summary, write_text
 from experiments.sheets.sheet import Sheet
 
 PLAN, LINES, SHIPPED = "plan.json", "lines.jsonl", "lines.jsonl.gz"
-"""What is to be done, written before anything is run; a line for each search, written as soon as it is there; and lines that ship,
-packed, which are not made again."""
+"""What is to be done, written before anything is run; a line for each search, written as soon as it is there; and lines that
+ship, packed, which are not made again."""
 
 
 class Plan(Protocol):

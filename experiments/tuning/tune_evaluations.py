@@ -2,8 +2,8 @@
 
 `python -m experiments.tune_evaluations choices=markov` (conf/tune_evaluations.yaml) writes outputs/tune/markov_evaluations.json;
 conf/choices has other strategies. Evaluations and processor seconds are chosen for apart. A setting is one search
-(`experiments.common.anytime`), begun again until they are spent; its curve says what it is worth at every number asked for, and for
-each of them the best is taken. The score is the mean regret
+(`experiments.common.anytime`), begun again until they are spent; its curve says what it is worth at every number asked for, and
+for each of them the best is taken. The score is the mean regret
 over tasks to the certified optimum, or to the best that any setting found where none ships. Operators of the test part are
 refused.
 """

@@ -23,7 +23,7 @@ from tests.support.thorough import thorough_but
 
 RESULTS = ROOT / "results"
 PAGES = (
-    "host/compare_summary.md", "host/live_policies/summary.md", "host/study_recorded/summary.md", "generalise/summary.md",
+    "host/compare_summary.md", "host/live_policies/summary.md", "host/study_recorded/summary.md", "generalise/before/summary.md",
     "transfer/summary.md", "transfer_recorded/summary.md", "host/reproduce/gensor_operators.md", "host/peer_tvm.md",
     "h100/device_searches.md", "../docs/leaderboard.md",
 )  # fmt: skip

@@ -246,9 +246,9 @@ def searches_of(
     """
     digest = digest_of_policy(trained.folder)
     values: dict[str, Any] = {**learned.parameters, "checkpoint": str(trained.folder)}
-    if learned.best_of is None:
-        return [Search(learned.name, learned.of, values, task, hardware, space, trained.seed, evaluations, seconds, policy=digest)]
     where = (task, hardware, space, trained.seed, evaluations)
+    if learned.best_of is None:
+        return [Search(learned.name, learned.of, values, *where, seconds, policy=digest)]
     at_once = {"episodes": learned.best_of}
     return [
         Search(learned.name, learned.of, at_once | values, *where, seconds, policy=digest),

@@ -60,7 +60,8 @@ def train_missing(
     """
     folders = {seed: folder_of(pattern, seed, hardware) for seed in seeds}
     missing = [seed for seed, folder in folders.items() if not all((folder / name).exists() for name in NEEDED)]
-    commands = [command_of(folders[seed], seed, hardware, space, {"operators": f"split/{split}/train"} | dict(overrides)) for seed in missing]
+    given = {"operators": f"split/{split}/train", **overrides}
+    commands = [command_of(folders[seed], seed, hardware, space, given) for seed in missing]
     running: list[subprocess.Popen[bytes]] = []
     with ThreadPoolExecutor(max(1, processes)) as pool:
         try:

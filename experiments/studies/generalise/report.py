@@ -84,8 +84,9 @@ def _curves(summary: dict[str, Any]) -> list[str]:
         *_by_count("", summary).markdown(), "",
         f"The optimum itself was proved after {visited:,.0f} nodes and {certified:.1f} processor seconds (medians).", "",
         "## Regret after so many seconds", "",
-        f"Processor seconds of one thread, {summary['processes']} searches at a time: what a search takes by the clock where nothing "
-        "else runs. Loading and compiling are left out, training as well (see below). Every search goes on to the last of these "
+        f"Processor seconds of one thread, {summary['processes']} searches at a time: what a search takes by the clock where "
+        "nothing else runs. Loading and compiling are left out, training as well (see below). Every search goes on to "
+        "the last of these "
         "times, begun again where it ends sooner (but for those that would construct the same again: `nearest` and `certifier`). "
         "Tuned values are those chosen for the least number of seconds that is not below.", "",
         *table(("strategy", *map(seconds_text, summary["seconds"])), by_time), "",
@@ -96,7 +97,8 @@ def _policy(summary: dict[str, Any], name: str, policy: dict[str, Any]) -> list[
     """Everything about one policy."""
     lines = [
         f"## {name}", "",
-        f"Training: {statistics.mean(policy['training_s']):.0f} processor seconds on one thread for each of {len(policy['training_s'])} seeds "
+        f"Training: {statistics.mean(policy['training_s']):.0f} processor seconds on one thread for each of "
+        f"{len(policy['training_s'])} seeds "
         f"(the longest {max(policy['training_s']):.0f} s), {statistics.mean(policy['training_steps']):,.0f} steps.", "",
         *table(("round", "evaluations", "seconds", "IQM regret", "mean regret", "within 5 %", "optimal"), [
             (
@@ -165,8 +167,9 @@ def _break_even(found: dict[str, Any]) -> list[str]:
     return [
         "### What training costs", "",
         f"What an operator costs until the regret is at most {100 * found['regret']:.1f} %, the policy's IQM, and the operators "
-        "below which a policy, its training included, has cost more than the search that is there first: lower bounds. Training's "
-        "evaluations are taken to be steps of the environment; what `nearest` needs, the proofs of its optima, is not counted.", "",
+        "below which a policy, its training included, has cost more than the search that is there first: lower bounds. "
+        "Training's evaluations are taken to be steps of the environment; what `nearest` needs, the proofs of its optima, is not "
+        "counted.", "",
         *table(("currency", "policy", "first search there", "training", "operators before it can have paid"), rows), "",
     ]  # fmt: skip
 

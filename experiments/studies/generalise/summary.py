@@ -29,12 +29,14 @@ def summarise(study: Regrets) -> dict[str, Any]:
     return {
         "fingerprint": common(fingerprints(plan.operators, plan.hardware, plan.space).values()),
         "date": study.date,
-        "part": plan.part, "split": plan.split, "hardware": plan.hardware, "space": plan.space, "evaluations": plan.evaluations,
+        "part": plan.part, "split": plan.split,
+        "hardware": plan.hardware, "space": plan.space, "evaluations": plan.evaluations,
         "seeds": list(plan.seeds), "begun": plan.begun, "checkpoints": list(plan.checkpoints), "seconds": list(plan.seconds),
         "reference": plan.reference, "processes": plan.processes, "left_out": list(plan.left_out), "unknown": study.unknown,
         "tasks": [
             {
-                "operator": task.text, "part": operators.part_of(task.operator, plan.split), "optimum_s": task.certificate.optimum,
+                "operator": task.text, "part": operators.part_of(task.operator, plan.split), "optimum_s": task.certificate.optimum
+        ,
                 "unscheduled": math.log(task.unscheduled / task.certificate.optimum), "visited": task.certificate.visited,
                 "certified_s": task.certificate.seconds,
             }

@@ -154,7 +154,8 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
         make_columns(folder / f"c{seed}", seed)
     tuned = folder / "tuned.json"
     values = {"64": {**SMALL_WALKS, "walkers": 1}, "512": SMALL_WALKS}
-    tuned.write_text(json.dumps({"strategy": "markov", "values": values, "values_within": {"0.02": SMALL_WALKS, "0.1": values["64"]}}))
+    within = {"0.02": SMALL_WALKS, "0.1": values["64"]}
+    tuned.write_text(json.dumps({"strategy": "markov", "values": values, "values_within": within}))
     same = folder / "same.json"
     two = {"values": dict.fromkeys(("64", "512"), {"chains": 2}), "values_within": dict.fromkeys(("0.02", "0.1"), {"chains": 2})}
     same.write_text(json.dumps({"strategy": "model_annealing", **two}))
@@ -162,7 +163,8 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
         compose(
             [
                 f"operators=['{GEMM}','{GEMV}','{DEPTHWISE}','elementwise(name=\"exp\", shape=(8, 8))']", "seeds=[0,1]",
-                "evaluations=600", "checkpoints=[64,512]", "seconds=[0.01,0.1]", "processes=1", "resamples=60", f"output={folder / 'out'}",
+                "evaluations=600", "checkpoints=[64,512]", "seconds=[0.01,0.1]",
+                "processes=1", "resamples=60", f"output={folder / 'out'}",
                 f"+policies.walks={{of: ppo, parameters: {{}}, best_of: 4, folder: '{folder}/p{{seed}}'}}",
                 f"+policies.chains={{of: policy_annealing, parameters: {{chains: 2, chain_steps: 8}}, best_of: 2, "
                 f"folder: '{folder}/p{{seed}}'}}",
