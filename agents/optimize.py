@@ -11,11 +11,10 @@ import numpy as np
 
 from agents.core.kept import kept
 from agents.core.playoff import playoff
-from agents.strategy import CONSTRUCTIONS, DEFAULTS, FUSED, Search, Searched, Strategy, resolve
+from agents.strategy import DEFAULTS, Search, Searched, Strategy, resolve, searched_of
 from gensor_gym import codegen
 from gensor_gym.codegen.build import BuiltKernel
 from gensor_gym.codegen.export import Exported
-from gensor_gym.construction import kind_of
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.resolve import resolve_computation
 from gensor_gym.gir.schedule import GirSchedule
@@ -134,7 +133,7 @@ class Asked:
     ) -> Asked:  # fmt: skip
         """ValueError names what is unknown."""
         computation = resolve_computation(operator)
-        searched = CONSTRUCTIONS if kind_of(computation) is Schedule else FUSED
+        searched = searched_of(computation)
         search: Strategy = resolve(DEFAULTS[searched] if strategy is None else strategy, searched, hyperparameters)
         task = Task.of(computation, hardware, backend, search.space)
         return cls(task, search, (store or str(tuned_path())) if reuse else store, reuse, on_trial)

@@ -15,8 +15,11 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from agents.core.ranking import Construction
-from gensor_gym.construction import ConstructionGraph
+from gensor_gym.construction import ConstructionGraph, kind_of
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import SearchSession, Session
+from gensor_gym.operators.types import Operator
 from gensor_gym.plugins import load_named
 from gensor_gym.registry import near, register
 
@@ -39,6 +42,11 @@ class Strategy(Search[Session], Protocol):
 
 
 CONSTRUCTIONS, RECORDED, FUSED = "construction graphs", "recorded spaces", "fused operators"
+
+
+def searched_of(computation: Operator | Dataflow) -> str:
+    """What a search of a computation searches: a product with rows after it has the schedules of the product."""
+    return CONSTRUCTIONS if kind_of(computation) is Schedule else FUSED
 
 
 @runtime_checkable

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from agents.optimize import Result, optimize
-from agents.strategy import DEFAULTS, FUSED, STRATEGIES
+from agents.strategy import DEFAULTS, FUSED, STRATEGIES, searched_of
 from experiments.commands.checks import check_whole
 from experiments.common.folders import make_folder
 from experiments.common.texts import seconds_text
@@ -88,7 +88,7 @@ class Search:
 
     def _strategy(self, op: Operator | Dataflow, console: Console) -> tuple[str, Mapping[str, object]]:
         """The strategy chosen; of a fused operator the one for these, where that does not search them, with a word."""
-        if isinstance(op, Dataflow) and FUSED not in STRATEGIES[self.strategy].searches:
+        if searched_of(op) == FUSED and FUSED not in STRATEGIES[self.strategy].searches:
             note = f"{self.strategy} does not search fused operators: {DEFAULTS[FUSED]} does"
             console.print(note, style="dim", highlight=False)
             return DEFAULTS[FUSED], {}

@@ -152,12 +152,42 @@ def test_every_decision_leaves_a_plan_that_computes_the_same(seed: int) -> None:
     assert len(seen) > 1
 
 
+class Before(nn.Module):
+    """A residual product whose sum is read by a norm and by what comes after: a panel of two outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two, self.norm = nn.Linear(20, 33), nn.Linear(33, 33), nn.LayerNorm(33)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        total = y + self.one(x)
+        found: torch.Tensor = total + self.two(self.norm(total))
+        return found
+
+
+@pytest.mark.parametrize("rows", [9, 4])
+def test_a_product_takes_the_norm_after_it(rows: int) -> None:
+    """Where there are rows for threads."""
+    torch.manual_seed(0)
+    module, inputs = Before().eval(), [torch.randn(2, rows, 20), torch.randn(2, rows, 33)]
+    if rows == 4:
+        inputs = [one[:1] for one in inputs]
+    network = folded(from_torch(module, inputs))
+    plan = fine(network)
+    panels = [step for piece, step in zip(plan.pieces, plan.steps, strict=True) if piece.anchor == "panel"]
+    assert [len(step.writes) for step in panels] == ([2] if rows == 9 else [])
+    assert Plan.parse(network, str(plan)) == plan and len(plan.pieces) == (2 if rows == 9 else 3)
+    assert len(cut_all(network).pieces) == 3
+    check(plan, module, inputs, kernels_of(plan, rows, 40))
+
+
 def test_decisions_come_back() -> None:
     """What is taken into a block can be cut again, and what is joined."""
     network = attention(1)[2]
     plan = cut_all(network)
     ((_, fused),) = [one for one in decisions(plan) if one[0].endswith("into a block")]
-    assert fused == fine(network)
+    (taken,) = [changed for decision, changed in decisions(fused) if decision.startswith("take rows")]
+    assert taken == fine(network) and fused in [changed for _, changed in decisions(taken)]
     assert sorted(map(str, plan.pieces)) in [sorted(map(str, changed.pieces)) for _, changed in decisions(fused)]
 
 
@@ -168,11 +198,12 @@ def test_what_a_plan_says_of_anchors_is_checked() -> None:
         (text.replace("@block", "@tile"), "2 products, of which block has two and"),
         (text.replace("gemm add", "@row gemm add", 1), "at anchor 'row'"),
         (text.replace("gemm add", "@block gemm add", 1), "1 products"),
+        (text.replace("gemm add", "@panel gemm add", 1), "nothing is made of rows"),
     ):
         with pytest.raises(ValueError, match=said):
             _ = Plan.parse(network, changed).steps
-    with pytest.raises(ValueError, match="anchor 'panel': expected one of tile, row, block"):
-        Plan.parse(network, text.replace("@block", "@panel"))
+    with pytest.raises(ValueError, match="anchor 'pane': expected one of tile, row, panel, block"):
+        Plan.parse(network, text.replace("@block", "@pane"))
     with pytest.raises(ValueError, match="plan 'fin': expected one of cut_all, fine"):
         plan_of(network, "fin")
 

@@ -176,14 +176,44 @@ def sanitized(folder: Path, kernels: Sequence[Kernel]) -> str:
 
     It is compiled for a processor without masked instructions, whose plain loops the sanitizers see through.
     """
-    calls = []
-    for number, kernel in enumerate(kernels):
-        sizes, written = (", ".join(str(t.size) for t in some) for some in (kernel.operator.inputs, kernel.operator.outputs))
-        given = f"{len(kernel.operator.inputs)}, (const long[]){{{sizes}}}, {len(kernel.operator.outputs)}"
-        calls.append(f"    run({ENTRY}_{number}, {given}, (const long[]){{{written}}}, {kernel.workspace_bytes});")
-    main = "int main(void) {\n" + "\n".join(calls) + "\n    return 0;\n}\n"
+    numbers = range(len(kernels))
+    main = "int main(void) {\n" + "\n".join(map(_run, kernels, numbers)) + "\n    return 0;\n}\n"
     (folder / "main.c").write_text(together(kernels) + _MAIN + main, encoding="utf-8")
-    line = ["gcc", "-O1", "-std=gnu11", "-Wno-psabi", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "main.c"]
+    return _sanitized_run(folder, ["main.c"])
+
+
+def sanitized_apart(folder: Path, kernels: Sequence[Kernel]) -> str:
+    """As `sanitized`, each kernel with helpers of its own in a file of its own; what packs weights runs before."""
+    calls, names = "", []
+    for number, kernel in enumerate(kernels):
+        names.append(f"kernel{number}.c")
+        entry = kernel.launches[0].entry
+        renamed = {entry: f"{ENTRY}_{number}"} | ({kernel.prepares: f"pack_{number}"} if kernel.prepares else {})
+        head = "".join(f"#define {old} {new}\n" for old, new in renamed.items())
+        (folder / names[-1]).write_text(head + kernel.source, encoding="utf-8")
+        arguments = "const void *const *, void *, void *, const struct gg_runtime *"
+        calls += "".join(f"void {new}({arguments});\n" for new in renamed.values())
+    pairs = [
+        f"static void both_{n}(const void *const *i, void *o, void *w, const struct gg_runtime *r) "
+        f"{{ {f'pack_{n}(i, o, w, r); ' if kernel.prepares else ''}{ENTRY}_{n}(i, o, w, r); }}\n"
+        for n, kernel in enumerate(kernels)
+    ]
+    runs = (_run(kernel, number, "both") for number, kernel in enumerate(kernels))
+    main = "int main(void) {\n" + "\n".join(runs) + "\n    return 0;\n}\n"
+    head = (Path(threads.__file__).parent / "runtime.h").read_text(encoding="utf-8")
+    (folder / "main.c").write_text(head + _MAIN + calls + "".join(pairs) + main, encoding="utf-8")
+    return _sanitized_run(folder, ["main.c", *names])
+
+
+def _run(kernel: Kernel, number: int, entry: str = ENTRY) -> str:
+    """C that calls a kernel's entry once, with arrays that are as long as they have to be."""
+    sizes, written = (", ".join(str(t.size) for t in some) for some in (kernel.operator.inputs, kernel.operator.outputs))
+    given = f"{len(kernel.operator.inputs)}, (const long[]){{{sizes}}}, {len(kernel.operator.outputs)}"
+    return f"    run({entry}_{number}, {given}, (const long[]){{{written}}}, {kernel.workspace_bytes});"
+
+
+def _sanitized_run(folder: Path, sources: list[str]) -> str:
+    line = ["gcc", "-O1", "-std=gnu11", "-Wno-psabi", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", *sources]
     subprocess.run([*line, "-o", "main", "-lm"], cwd=folder, check=True)
     done = subprocess.run(["./main"], cwd=folder, capture_output=True, text=True, check=False)
     assert (done.returncode == 0) == (done.stderr == "")

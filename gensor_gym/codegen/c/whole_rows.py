@@ -50,7 +50,7 @@ def task_lines(lines: Lines, plan: LoopPlan) -> None:
     *outer, inner = plan.op.spatial[:-1]
     extents = plan.op.extents
     terms, below = [(1, task_start(plan, inner))], extents[inner]
-    heads = []
+    heads: list[str] = []
     for a in reversed(outer):
         name = f"{plan.axes[a]}_row"
         heads.insert(0, f"for (long {name} = 0; {name} < {count(plan, a).replace('t->', 't.')}; {name}++)")

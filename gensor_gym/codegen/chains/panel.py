@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from dataclasses import dataclass
 from functools import cached_property
@@ -84,8 +85,9 @@ def generate_panel(program: PanelProgram) -> Kernel:
     given += [f".{c_name(made)} = {home}"] if home else []
     functions = _functions(program)
     rows = WholeRows(
-        computation=graph, order=tuple(number[name] for name in panel.reads), output=home, fields=tuple(fields), given=tuple(given),
-        value_names=(c_name(made),), functions=tuple(filter(None, (helpers(panel.nest, "\n".join(functions)), *functions))),
+        computation=graph, order=tuple(number[name] for name in panel.reads), output=home,
+        fields=tuple(fields), given=tuple(given), value_names=(c_name(made),),
+        functions=tuple(filter(None, (helpers(panel.nest, "\n".join(functions)), *functions))),
         value_bytes=0 if home else round_up(panel.product.output.nbytes, LINE), thread_bytes=program.thread_bytes,
         step=program.shape.rows,
     )  # fmt: skip
@@ -97,10 +99,9 @@ def _functions(program: PanelProgram) -> list[str]:
     panel, shape = program.panel, program.shape
     (kernel,) = panel.lowered.kernels
     sizes = list(dict.fromkeys((shape.rows, 1)))
-    texts = [
-        RowPrinter(panel.lowered.nest, kernel, RowShape(size, shape.tile, shape.vector, False), program.buffers).function(f"nest_rows{size}")
-        for size in sizes
-    ]
+    shapes = [dataclasses.replace(shape, rows=size) for size in sizes]
+    printers = [RowPrinter(panel.lowered.nest, kernel, one, program.buffers) for one in shapes]
+    texts = [printer.function(f"nest_rows{size}") for printer, size in zip(printers, sizes, strict=True)]
     lines = Lines()
     lines.add("/* What is done with rows of the product, once all their columns are finished. */")
     arguments = "const struct call *const call, const int thread, long row, const long end"

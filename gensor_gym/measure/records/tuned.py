@@ -44,7 +44,7 @@ def programs(
     Programs that searches ended with come before: nearly as fast ones were timed with them in turns.
 
     What another compiler, protocol or machine timed does not count, nor a time that no kernel can have, nor a program that is
-    legal no longer or whose kernel is wrong, nor a kernel that reads weights packed before unless the computation has constant weights.
+    legal no longer or whose kernel is wrong, nor a kernel that reads weights packed before unless the computation's are constant.
     """
     kept = Store(store) if isinstance(store, (str, Path)) else store
     selection = Selection(str(op), backend.device(hw), PROTOCOL, Status.OK)

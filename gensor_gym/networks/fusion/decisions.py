@@ -71,7 +71,8 @@ def _panels(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
         for other in plan.pieces:
             panel = panel_of_both(plan.network, one, other)
             if panel is not None:
-                yield f"take rows of {other.nodes[0]} to {one.nodes[0]}", [*(p for p in plan.pieces if p not in (one, other)), panel]
+                others = [piece for piece in plan.pieces if piece not in (one, other)]
+                yield f"take rows of {other.nodes[0]} to {one.nodes[0]}", [*others, panel]
 
 
 def panel_of_both(network: Network, host: Piece, rows: Piece) -> Piece | None:
