@@ -16,8 +16,8 @@ from gensor_gym.dataflow.bounds import exact
 from gensor_gym.dataflow.channels import channel_axes, channel_vector
 from gensor_gym.dataflow.evaluate import evaluate_node
 from gensor_gym.dataflow.expressions import Call, Operand
+from gensor_gym.dataflow.joins import with_parts_of_their_own
 from gensor_gym.dataflow.nodes import Broadcast, Contract, Map, Node, Reshape, Transpose, Value
-from gensor_gym.networks.joins import with_parts_of_their_own
 from gensor_gym.networks.network import Network, needed
 from gensor_gym.operators.types import Operator
 
@@ -28,7 +28,7 @@ def folded(network: Network) -> Network:
 
 
 def _with_joins_in_place(network: Network) -> Network:
-    """Values one after another in memory of parts that are made there, some of them by a copy; see `networks.joins`."""
+    """Values one after another in memory of parts that are made there, some of them by a copy; see `dataflow.joins`."""
     nodes, copies = with_parts_of_their_own(network.graph)
     made = _pruned(network, network.graph.inputs, nodes, network.constants)
     origins = {copy: network.origins[whole] for copy, whole in copies.items() if whole in network.origins}

@@ -12,8 +12,8 @@ import numpy as np
 from gensor_gym.dataflow.bounds import Bounded
 from gensor_gym.dataflow.evaluate import evaluate
 from gensor_gym.dataflow.graph import VIEWS, Dataflow
+from gensor_gym.dataflow.joins import joins
 from gensor_gym.dataflow.nodes import Node, Reshape, Value
-from gensor_gym.networks.joins import joins
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Network:
 
     @cached_property
     def joins(self) -> Mapping[str, tuple[str, int]]:
-        """Of every value that is made within another: (that, bytes before it); see `networks.joins`."""
+        """Of every value that is made within another: (that, bytes before it); see `dataflow.joins`."""
         return joins(self.graph)
 
     @cached_property

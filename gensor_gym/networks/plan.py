@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from gensor_gym.dataflow.graph import VIEWS
 from gensor_gym.dataflow.nodes import Contract
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.pieces import Piece, piece_of

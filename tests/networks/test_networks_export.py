@@ -117,7 +117,7 @@ def unlocked(text: str) -> str:
 def beyond(text: str) -> str:
     """The last value between kernels ends behind the workspace."""
     at = max(map(int, re.findall(r"GG_WORKSPACE, (\d+)", text)))
-    return text.replace(f"GG_WORKSPACE, {at}}}", f"GG_WORKSPACE, {at + (1 << 16)}}}")
+    return text.replace(f"GG_WORKSPACE, {at},", f"GG_WORKSPACE, {at + (1 << 16)},")
 
 
 @pytest.mark.parametrize("fault, said, main, sanitizer", [

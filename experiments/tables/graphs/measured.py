@@ -33,8 +33,9 @@ def settings_of(config: DictConfig, plan: str, limit: float = LIMIT) -> Settings
     if len(config.seeds) != 1:
         raise ValueError(f"seeds={list(config.seeds)}: networks are timed with one seed, expected one")
     trials = TRIALS if config.trials is None else config.trials
-    most = {"limit_s": limit, "enough_s": ENOUGH, "most_bytes": MOST_BYTES}
-    return Settings(trials, config.rounds, usable_cores(), plan, config.seeds[0], **most)
+    return Settings(
+        trials, config.rounds, usable_cores(), plan, config.seeds[0], limit_s=limit, enough_s=ENOUGH, most_bytes=MOST_BYTES
+    )
 
 
 def rows_of(

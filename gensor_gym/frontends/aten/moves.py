@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from gensor_gym.dataflow.joins import is_leading
 from gensor_gym.dataflow.nodes import Concat, Slice
 from gensor_gym.frontends.aten.choices import take
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.covered import covers as _covers
-from gensor_gym.networks.joins import is_leading
 
 
 @_covers("view.default", "reshape.default", "_unsafe_view.default")
@@ -110,7 +110,7 @@ def _chunk(b: Builder, x: str, chunks: int, axis: int = 0) -> tuple[str, ...]:
 
 @_covers("cat.default")
 def _cat(b: Builder, parts: Sequence[str], axis: int = 0) -> str:
-    """All at once where they lie one behind the other, which takes no kernel (`networks.joins`); else halves of halves.
+    """All at once where they lie one behind the other, which takes no kernel (`dataflow.joins`); else halves of halves.
 
     A kernel goes through all pairs of places of the two parts that it joins.
     """
