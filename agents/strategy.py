@@ -113,7 +113,7 @@ STRATEGIES: dict[str, Entry] = {
     "model_annealing": Entry("agents.hybrids.model_search:ModelAnnealing"),
     "model_evolution": Entry("agents.hybrids.model_search:ModelEvolution"),
     "model_descent": Entry("agents.hybrids.model_descent:ModelDescent"),
-    "descents": Entry("agents.exact.descents:Descents"),
+    "descents": Entry("agents.hybrids.descents:Descents"),
     "nearest": Entry("agents.exact.nearest:Nearest"),
     "nearest_descents": Entry("agents.exact.nearest:NearestDescents"),
     "certifier": Entry("agents.exact.certifier:Certifier"),

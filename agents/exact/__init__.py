@@ -1,1 +1,1 @@
-"""Searches that come from proofs of optima: descents over columns, neighbours of certified optima, the proof itself."""
+"""Searches that come from proofs of optima: neighbours of certified optima, the proof itself."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from agents.core.programs import Programs, nearest
 from agents.core.ranking import Construction
-from agents.exact.descents import descent
+from agents.hybrids.descents import descent
 from agents.hybrids.model_search import ModelSearch
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph

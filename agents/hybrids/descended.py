@@ -11,7 +11,7 @@ import numpy as np
 from agents.columns.policy import ColumnWriter, Memory
 from agents.core.programs import Programs
 from agents.core.ranking import REGISTER_TILE, Construction, best_of_each
-from agents.exact.descents import descent
+from agents.hybrids.descents import descent
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.tables.layout import ROW
 
