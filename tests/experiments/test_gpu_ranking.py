@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.device.stages import candidates, first_choices
+from experiments.device.stages import candidates
+from experiments.device.work import first_choices
 from experiments.evidence.ranking import __main__ as command
 from experiments.evidence.ranking.measured import EVERY, FITTED, TENSOR, TEST, Measured, raced, recorded
 from experiments.evidence.ranking.scores import scored, thinned, worst_tied

@@ -6,7 +6,7 @@ import numpy as np
 
 from agents.core.ranking import best_of_each, diverse
 from agents.gensor.markov import Markov, MarkovExtended
-from experiments.device.stages.first_choices import first_choices
+from experiments.device.work.first_choices import first_choices
 from experiments.device.work.makers import Programs, kernels
 from gensor_gym import hardware
 from gensor_gym.construction import ConstructionGraph
