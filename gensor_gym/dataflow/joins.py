@@ -54,7 +54,7 @@ def with_parts_of_their_own(graph: Dataflow) -> tuple[list[tuple[str, Node]], di
         if isinstance(node, Concat) and is_leading(graph.values[name].shape, node.axis):
             whole = node
             node = Concat(tuple(_begun(node, before)), node.axis)
-            sources = []
+            sources: list[str] = []
             for source in node.sources:
                 root = _root(nodes, source)
                 if root in taken or root in returned or _is_fixed(nodes, root):

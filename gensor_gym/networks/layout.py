@@ -63,8 +63,8 @@ def layout_of(plan: Plan, kernels: Sequence[Kernel], mode: str) -> Layout:
     values |= {name: Place(Base.OUTPUT, number) for name, number in _returned(network).items()}
     values |= {name: Place(Base.WORKSPACE, offset) for name, offset in made.offsets.items()}
     for name in network.joins:
-        whole, before = network.place_of(name)
-        values[name] = dataclasses.replace(values[whole], before=before)
+        holder, before = network.place_of(name)
+        values[name] = dataclasses.replace(values[holder], before=before)
     end, read = 0, _read(plan, kernels)
     for name, array in network.constants.items():
         values[name] = Place(Base.FIXED, end if name in read else 0)
