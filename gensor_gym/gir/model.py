@@ -192,8 +192,8 @@ class GirModel:
         written, kept = sum(one.outputs for one in kernel.passes) * row, sum(one.spills for one in kernel.passes) * row
         plain = home.stored * written / rates
         streams, whole = header["streaming"] == 1, self.nest.columns % _LINE == 0
-        torn = 0.0 if whole else _TORN * sum(one.outputs for one in kernel.passes) / threads
-        torn = torn + self._partial(kernel, header) / threads
+        torn = self._partial(kernel, header) / threads
+        torn += 0.0 if whole else _TORN * sum(one.outputs for one in kernel.passes) / threads
         past = (written / (home.streamed * share) if whole else plain) + torn
         stored = np.where(streams, past, plain) + home.stored * kept / rates
         slower = _BESIDE * (header["rows"] - 1) + _ACROSS * self._begin(header) if self._is_measured else 0.0
