@@ -9,11 +9,11 @@ from itertools import chain
 import numpy as np
 
 from gensor_gym.gir.graph import GirGraph
-from gensor_gym.gir.schedule import FIELD_INDEX
+from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.measure.search import Node
 from gensor_gym.measure.session import SearchSession, Session
 
-FAMILY = [FIELD_INDEX[name] for name in ("vector", "rows", "streaming")]
+FAMILY = [GirSchedule.places[name] for name in ("vector", "rows", "streaming")]
 """Places of a fused operator's row that a family's programs share."""
 
 

@@ -110,8 +110,9 @@ def _float8_body(op: Operator, x: list[Any]) -> Callable[[], Any]:
         raise ValueError(f"no torch baseline for {op.name!r} of float8_e4m3fn; there is one for ['gemm']")
     one = torch.ones((), dtype=torch.float32, device=x[0].device)
     in_columns = x[1].stride(0) == 1
-    kinds = {"scale_a": one, "scale_b": one, "out_dtype": torch.bfloat16, "use_fast_accum": True}
-    return lambda: torch._scaled_mm(x[0], x[1] if in_columns else x[1].t().contiguous().t(), **kinds)
+    return lambda: torch._scaled_mm(
+        x[0], x[1] if in_columns else x[1].t().contiguous().t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True
+    )
 
 
 def _batched(a: Any, b: Any) -> Any:
