@@ -15,6 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+import numpy as np
+
 from agents.optimize import Asked, Result
 from agents.pieces import OnTask, search_pieces
 from agents.progress import shown
@@ -57,7 +59,8 @@ class CompiledNetwork:
     def digest(self) -> str:
         """SHA-256 of what it computes and how: the plan, the kernels' texts, the weights."""
         found = hashlib.sha256("\0".join([str(self.plan), *(kernel.digest for kernel in self.kernels)]).encode())
-        found.update(self.function.fixed.data)
+        for name, array in sorted(self.plan.network.constants.items()):  # not all of fixed memory: kernels leave sums there
+            found.update(name.encode() + np.ascontiguousarray(array).tobytes())
         return found.hexdigest()
 
     def as_torch(self) -> Callable[..., Any]:

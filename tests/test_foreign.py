@@ -23,6 +23,7 @@ READERS = re.compile(
 OTHERS = {
     "gensor_gym/foreign": "the one place",
     "gensor_gym/operators/shapes/tables.py": "ships with the package",
+    "gensor_gym/suites/suite.py": "ships with the package",
     "gensor_gym/cost/calibration.py": "ships with the package",
     "gensor_gym/cost/constants.py": "ships with the package",
     "gensor_gym/codegen/cuda/nvrtc.py": "written by this process's own cache",

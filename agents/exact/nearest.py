@@ -65,7 +65,7 @@ class Nearest(ModelSearch):
     def carried(self, programs: Programs) -> Iterator[np.ndarray]:
         """Legal programs int32 [ROW], all different, the nearest neighbour's first."""
         graph, seen = programs.graph, set()
-        known = table(self.machines or (graph.hardware.name,), graph.space, self.split, self.certificates)
+        known = table(tuple(self.machines) or (graph.hardware.name,), graph.space, self.split, self.certificates)
         if not known:
             where = ", ".join(self.machines) or graph.hardware.name
             raise ValueError(f"no optimum of a train operator is known on {where} in {graph.space!r}")

@@ -50,7 +50,9 @@ def test_hardware_is_chosen_by_name(name: str) -> None:
 
 def test_hyperparameters_on_the_command_line_are_those_of_the_strategies() -> None:
     """Of all at once: composing them one by one takes seconds."""
-    fields = {name: dataclasses.asdict(get_strategy(name)) for name in strategies_for(CONSTRUCTIONS)}  # type: ignore[call-overload]
+    strategies = {name: dataclasses.asdict(get_strategy(name)) for name in strategies_for(CONSTRUCTIONS)}  # type: ignore[call-overload]
+    fields = OmegaConf.to_container(OmegaConf.create(strategies))
+    assert isinstance(fields, dict)
     every = f"strategy=[{','.join(fields)}]"
     assert OmegaConf.to_container(compose([every]).strategies) == fields
     last = {name: [*values][-1] for name, values in fields.items()}

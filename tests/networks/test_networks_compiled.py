@@ -28,7 +28,7 @@ X = torch.randn(8, 16, generator=torch.Generator().manual_seed(0))
 
 
 def module_of(seed: int, *layers: nn.Module) -> nn.Module:
-    """A module of random weights, by default of three pieces."""
+    """A module of random weights, by default of two pieces: a product, and a product that takes the rows after it."""
     torch.manual_seed(seed)
     return nn.Sequential(*(layers or (nn.Linear(16, 24), nn.ReLU(), nn.Linear(24, 16), nn.Softmax(-1)))).eval()
 
@@ -94,7 +94,7 @@ def test_constants_lie_in_the_functions_memory(compiled: CompiledNetwork) -> Non
 def test_what_is_exported_says_how_fast_it_was(compiled: CompiledNetwork, tmp_path: Path) -> None:
     made = compiled.export(tmp_path / "made")
     steps = json.loads(made.manifest.read_text())["steps"]
-    assert len(steps) == 3 and all(step["measurement"]["seconds"] > 0 for step in steps)
+    assert len(steps) == 2 and all(step["measurement"]["seconds"] > 0 for step in steps)
 
 
 def test_a_budget_is_kept_and_spent_on_what_takes_long(cache: None) -> None:
@@ -103,14 +103,14 @@ def test_a_budget_is_kept_and_spent_on_what_takes_long(cache: None) -> None:
     big, small = nn.Linear(512, 512), nn.Linear(512, 16)
     begin = time.monotonic()
     found = gensor_gym.compile(
-        module_of(0, big, nn.Tanh(), small), (torch.randn(64, 512),), seconds=4.0, reuse=False, backend="analytic",
+        module_of(0, big, nn.ReLU(), small), (torch.randn(64, 512),), seconds=4.0, reuse=False, backend="analytic",
         on_task=lambda *one: told.append(one),
     )  # fmt: skip
     assert time.monotonic() - begin < 1.2 * 4.0 + 0.5
     trials = {str(result.task.operator): len(result.trace) for result in found.results}
-    assert len(trials) == 3 and min(trials.values()) >= 1
-    assert trials["frozen gemm(m=64, n=512, k=512)+bias"] == max(trials.values()) > 2
-    assert {one[2] for one in told} == set(trials) and [one[:2] for one in told[:3]] == [(0, 3), (1, 3), (2, 3)]
+    assert len(trials) == 2 and min(trials.values()) >= 1
+    assert trials["frozen gemm(m=64, n=512, k=512)+bias+relu"] == max(trials.values()) > 2
+    assert {one[2] for one in told} == set(trials) and [one[:2] for one in told[:2]] == [(0, 2), (1, 2)]
 
 
 def test_a_budget_that_is_too_short_says_so(cache: None) -> None:
@@ -180,4 +180,4 @@ def test_a_terminal_shows_what_is_searched(stream: type[io.StringIO], cache: Non
         warnings.simplefilter("ignore")
         gensor_gym.compile(module_of(0), (X,), trials=1, reuse=False, backend="analytic")
     shown = said.getvalue()
-    assert ("gemm(m=8" in shown and "0/3" in shown) if stream is Terminal else shown == ""
+    assert ("gemm(m=8" in shown and "0/2" in shown) if stream is Terminal else shown == ""
