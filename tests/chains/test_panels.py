@@ -29,11 +29,18 @@ sanitizers = pytest.mark.skipif(find_compiler().name != "gcc", reason="the sanit
 
 
 def drawn(seeds: range) -> Iterator[Kernel]:
-    """Of each random panel the C kernel of a random legal schedule, for one of three widths of vectors."""
+    """Of each random panel the C kernel of a random legal schedule, for one of three widths of vectors.
+
+    Draws whose rows are not those of the product are refused by name, and passed over.
+    """
     for seed in seeds:
         graph, rng = PanelDraw(seed).graph, np.random.default_rng(seed)
         hw = dataclasses.replace(machine(int(rng.choice((16, 16, 8, 4)))), units=1 + seed % 2)
-        panel = panel_of(graph)
+        try:
+            panel = panel_of(graph)
+        except ValueError as error:
+            assert "is not gone through row by row" in str(error)
+            continue
         yield generate_panel(PanelProgram(panel, graph_of(graph, hw).random_schedule(rng), hw))
 
 
@@ -52,6 +59,7 @@ def faults(kernels: list[Kernel]) -> list[str]:
 def check(seeds: range) -> None:
     """None is wrong."""
     kernels = list(drawn(seeds))
+    assert kernels, "something is tested"
     assert faults(kernels) == []
 
 
