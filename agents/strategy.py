@@ -7,6 +7,7 @@ enforces its budget and remembers the best; `BudgetSpent` may pass through `sear
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -23,7 +24,6 @@ from gensor_gym.operators.types import Operator
 from gensor_gym.plugins import load_named
 from gensor_gym.registry import near, register
 
-Made = TypeVar("Made")
 Searched = TypeVar("Searched", bound=SearchSession, contravariant=True)
 
 
@@ -135,18 +135,36 @@ DEFAULTS = {CONSTRUCTIONS: "markov", FUSED: "exhaustive"}
 """What searches where nobody chose: the paper's traverser; of a fused operator all of the space by the model: it is small."""
 
 
-def register_strategy(name: str, *searched: str) -> Callable[[type[Made]], type[Made]]:
-    """A decorator for the class of a strategy of your own, which searches construction graphs unless it says otherwise.
+def register_strategy(name: str, *searched: str) -> Callable[[Any], type[Any]]:
+    """A decorator for a strategy of your own, which searches construction graphs unless it says otherwise.
 
-    ValueError for a name that another module's has.
+    It takes the class, or a function of (session, rng), whose further arguments are the hyperparameters, with their defaults.
+    ValueError for a name that another module's has, and for a function with a hyperparameter that has no default.
     """
 
-    def add(cls: type[Made]) -> type[Made]:
+    def add(made: Any) -> type[Any]:
+        cls = made if isinstance(made, type) else _of_function(name, made)
         entry = Entry(f"{cls.__module__}:{cls.__qualname__}", {one: {} for one in searched or (CONSTRUCTIONS,)})
         register("strategy", STRATEGIES, name, entry, cls.__module__)
         return cls
 
     return add
+
+
+def _of_function(name: str, search: Callable[..., None]) -> type[Any]:
+    """The frozen dataclass whose `search` is the function; it stands where the function stood."""
+    _, _, *settings = inspect.signature(search).parameters.values()
+    if missing := [one.name for one in settings if one.default is one.empty]:
+        raise ValueError(f"strategy {name!r}: hyperparameters {missing} have no default; expected one for each")
+
+    def searched(self: Any, session: SearchSession, rng: np.random.Generator) -> None:
+        search(session, rng, **{one.name: getattr(self, one.name) for one in settings})
+
+    fields = [(one.name, one.annotation, one.default) for one in settings]
+    if "space" not in inspect.signature(search).parameters:
+        fields.insert(0, ("space", "str", "gensor"))
+    body = {"search": searched, **{one: getattr(search, one) for one in ("__doc__", "__module__", "__qualname__")}}
+    return dataclasses.make_dataclass(search.__name__, fields, namespace=body, frozen=True)
 
 
 def strategies_for(searched: str) -> list[str]:

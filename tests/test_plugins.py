@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from agents import optimize, strategy
 from gensor_gym import hardware, operators
 from gensor_gym.operators.registry import FACTORIES
 from gensor_gym.registry import register
@@ -107,6 +109,26 @@ def test_a_worker_loads_what_its_run_names(environment: dict[str, str], tmp_path
     worker = ("-m", "gensor_gym.measure.workers.worker", "nvrtc", "0", "1", str(os.getpid()), "{}")
     done = run({**environment, "GENSOR_GYM_PLUGINS": "example, nothing"}, tmp_path, *worker)
     assert done.returncode != 0 and "no plugin 'nothing'; installed are example" in done.stderr
+
+
+def test_the_example_has_thirty_lines_of_code() -> None:
+    lines = (ROOT / "docs" / "examples" / "plugin" / "gensor_gym_example.py").read_text(encoding="utf-8").splitlines()
+    assert len(list(filter(str.strip, lines))) <= 30
+
+
+def test_a_function_is_a_strategy_with_its_arguments_as_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    def twice(session, rng, space: str = "extended", times: int = 2) -> None:  # type: ignore[no-untyped-def]
+        """So many random schedules."""
+        session.measure([session.graph.random_schedule(rng) for _ in range(times)])
+
+    monkeypatch.setattr(strategy, "STRATEGIES", dict(strategy.STRATEGIES))
+    made = strategy.register_strategy("twice")(twice)
+    assert made(times=3) == made(times=3) != made() and made().space == "extended"
+    assert optimize("gemm(m=8, n=8, k=8)", "h200", made(times=3), 3, backend="analytic").status == "OK"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made().times = 4
+    with pytest.raises(ValueError, match=r"strategy 'once': hyperparameters \['times'\] have no default"):
+        strategy.register_strategy("once")(lambda session, rng, times: None)
 
 
 def test_a_name_that_is_taken_is_refused_with_both_owners() -> None:

@@ -25,7 +25,7 @@ class Feasible:
     def __init__(self, choices: Choices, rng: np.random.Generator) -> None:
         """Find the smallest choice of every column."""
         self.rng, self.choices = rng, choices
-        self._least = np.array([0 if c.is_knob else int(np.argmin(c.values.prod(axis=1))) for c in choices.columns])
+        self._least = np.array([column.smallest for column in choices.columns])
 
     def kept(self, chosen: np.ndarray, column: int, at: np.ndarray, chances: np.ndarray) -> np.ndarray:
         """Choices int64 [N] of a column, drawn by chances [N, C], in place of those of `at` [N] that are not feasible.

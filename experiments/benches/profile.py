@@ -15,7 +15,8 @@ from rich.console import Console
 from experiments.benches.fused.race import Lost, Side
 from experiments.benches.lines import Lines, Steal, machine
 from experiments.benches.networks.profiled import by_kernel
-from experiments.benches.networks.suite import check_counts, check_names
+from experiments.benches.networks.suite import check_names
+from experiments.commands.checks import check_whole
 from experiments.sheets.cells import percent, seconds
 from experiments.sheets.sheet import Sheet
 from gensor_gym.hardware.cpuinfo import usable_cores
@@ -28,7 +29,7 @@ def run(config: DictConfig, emit: Lines) -> None:
     """See the module."""
     settings, folder = config.profile, Path(config.output)
     check_names(settings, "profile")
-    check_counts(settings, "profile", ("trials", "calls", "batch", "threads"))
+    check_whole(settings, 1, "trials", "calls", "batch", "threads", of="profile.", null=("threads",))
     threads = settings.threads or usable_cores()
     emit(kind="machine", threads=threads, calls=settings.calls, **machine())
     for name in settings.names:

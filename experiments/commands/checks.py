@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 
-def check_whole(given: Mapping[str, Any], least: int, *names: str, of: str = "") -> None:
-    """ValueError names the first of these entries that is no whole number of at least `least`; `of` stands before its name."""
+def check_whole(given: Mapping[str, Any], least: int, *names: str, of: str = "", null: Collection[str] = ()) -> None:
+    """ValueError names the first of these entries that is no whole number of at least `least`; `of` stands before its name.
+
+    Those in `null` may be null.
+    """
     for name in names:
+        if given[name] is None and name in null:
+            continue
         if type(given[name]) is not int or given[name] < least:
             raise ValueError(f"{of}{name} is {given[name]!r}; expected a whole number, {least} or more")
 
 
-def check_list(given: Mapping[str, Any], least: int, *names: str) -> None:
+def check_list(given: Mapping[str, Any], least: int, *names: str, of: str = "") -> None:
     """As `check_whole`, of entries that are lists with one number at least."""
     for name in names:
         values = given[name]
         if not isinstance(values, list) or not values or not all(type(value) is int and value >= least for value in values):
-            raise ValueError(f"{name} {values!r}: expected a list of whole numbers, {least} or more")
+            raise ValueError(f"{of}{name} {values!r}: expected a list of whole numbers, {least} or more")
 
 
 def check_truths(given: Mapping[str, Any], *names: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from agents.strategy import get_strategy
+from experiments.commands.checks import check_whole
 from experiments.commands.tracking import tracking_of
 from gensor_gym import hardware as machines
 from gensor_gym import operators
@@ -137,10 +138,7 @@ def settings_of(config: DictConfig, purpose: str = "compare") -> Settings:
         for name, (of, parameters) in _strategies(plain).items()
     )
     tracking_of(plain["wandb"])
-    if not isinstance(plain["rounds"], int) or plain["rounds"] < 1:
-        raise ValueError(f"rounds {plain['rounds']!r}: expected a number of rounds, 1 or more")
-    if type(plain["processes"]) is not int or plain["processes"] < 1:
-        raise ValueError(f"processes {plain['processes']!r}: expected a number of processes, 1 or more")
+    check_whole(plain, 1, "rounds", "processes")
     name = short_hash({"jobs": [{**job.config, "code": ""} for job in jobs], "rounds": plain["rounds"]})
     output = Path(plain["output"] or OUTPUTS / purpose / name)
     store = Path(plain["store"] or output.parent / "trials.sqlite")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.columns.choices import Choices
+from experiments.commands.checks import check_whole
 from experiments.fine_tuning.measured_columns import Judge, Line, MeasuredLearner
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.construction import ConstructionGraph
@@ -45,8 +46,7 @@ class ArrivingLearner(MeasuredLearner):
     def __init__(self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], window: int, seed: int) -> None:
         """Nothing has arrived. `window`: so many kernels at least are under way."""
         super().__init__(settings, graphs, (), seed)
-        if type(window) is not int or window < 1:
-            raise ValueError(f"window is {window!r}; expected a whole number, 1 or more")
+        check_whole({"window": window}, 1, "window")
         self.window = window
         self.arrived: dict[str, Line] = {}
         """By digest, in order."""

@@ -24,6 +24,7 @@ from rich.console import Console
 
 from experiments.benches.lines import machine
 from experiments.commands.arguments import CONF
+from experiments.commands.checks import check_list, check_whole
 from experiments.commands.command import command_line
 from experiments.commands.refusal import refusals
 from experiments.common.folders import make_folder
@@ -94,13 +95,11 @@ def study_of(config: DictConfig) -> Study:
     for op in tasks:
         if not has_workload(op):
             raise ValueError(f"operator {op}: expected gemm or conv2d of one group, float32, without epilogue")
-    for name, least in (("trials", 1), ("seeds", 0)):
-        if not peers[name] or not all(type(value) is int and value >= least for value in peers[name]):
-            raise ValueError(f"peers.{name} {peers[name]!r}: expected a list of whole numbers from {least}")
     ours = peers["ours"]
-    for name, value in (("ours.trials", ours["trials"]), ("rounds", peers["rounds"]), ("limit_s", peers["limit_s"])):
-        if not isinstance(value, int) or value < 1:
-            raise ValueError(f"peers.{name} {value!r}: expected a whole number, 1 or more")
+    check_list(peers, 1, "trials", of="peers.")
+    check_list(peers, 0, "seeds", of="peers.")
+    check_whole(ours, 1, "trials", of="peers.ours.")
+    check_whole(peers, 1, "rounds", "limit_s", of="peers.")
     folder = Path(plain["output"])
     return Study(
         tasks, tuple(dict.fromkeys(peers["trials"])), tuple(dict.fromkeys(peers["seeds"])), ours["strategy"], ours["trials"], hw,

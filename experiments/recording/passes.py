@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.commands.checks import check_whole
 from experiments.common.journal import append_row, read_rows
 from experiments.common.schedules import schedules_of
 from experiments.device.work.trials import device_backends, one_trial
@@ -56,10 +57,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         """ValueError names a count that is none."""
-        for name in ("passes", "samples", "anchor", "schedules"):
-            value = getattr(self, name)
-            if not (isinstance(value, int) and value >= 1) and not (name == "schedules" and value is None):
-                raise ValueError(f"{name} is {value!r}: expected an integer, 1 or more")
+        check_whole(vars(self), 1, "passes", "samples", "anchor", "schedules", null=("schedules",))
 
     @property
     def complete(self) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from omegaconf import DictConfig
 
+from experiments.commands.checks import check_whole
 from experiments.comparison.retime import TORCH
 from experiments.tables.gensor import published
 from experiments.tables.gensor.searches import LIVE, MODEL, Contender, Searches, searches_of, seeds_of, tiers_of, trials_of
@@ -27,8 +28,7 @@ ROLLER, MARKOV = "roller", "markov"
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
     """Two tables and a figure for each tier: speeds by length, and what a sequence of changes costs; `limit` caps lengths."""
-    if not isinstance(config.calls, int) or config.calls < 1:
-        raise ValueError(f"calls {config.calls!r}: expected a number of calls between two changes, 1 or more")
+    check_whole(config, 1, "calls")
     tables: list[Table] = []
     for tier in tiers_of(config):
         found = contenders(tier, trials_of(config, tier, MODEL_TRIALS, LIVE_TRIALS))

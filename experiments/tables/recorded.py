@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.benches.fitting.fit import Sample
+from experiments.benches.fitting.fit import OfOperator, Sample
 from experiments.benches.fitting.ranks import spearman
 from experiments.statistics.statistics import expected_best
-from gensor_gym import hardware, operators
+from gensor_gym import hardware
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.foreign import read_json
 from gensor_gym.graph.schedule import Schedule
@@ -28,7 +28,7 @@ STAGES_SPACE = "compact"
 
 
 @dataclass(frozen=True)
-class Recorded:
+class Recorded(OfOperator):
     """A table of one task: its different kernels that ran well, their optimum, and how they were measured.
 
     Where the table is not `complete`, the optimum is that of the kernels measured.
@@ -42,16 +42,6 @@ class Recorded:
     schedules: int
     failed: int
     complete: bool
-
-    @property
-    def operator(self) -> str:
-        """The operator's text."""
-        return str(self.graph.operator)
-
-    @property
-    def part(self) -> str:
-        """Part of the split that the operator is of."""
-        return operators.part_of(self.graph.operator)
 
     @property
     def seconds(self) -> np.ndarray:

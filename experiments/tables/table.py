@@ -46,7 +46,7 @@ class Table:
     stamp: Stamp
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     figures: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

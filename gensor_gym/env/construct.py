@@ -82,7 +82,6 @@ class ConstructEnv(EpisodeEnv):
         settings = Settings(final.name, observation, groups, discount, step_cost, shaping, timing, moves, reward)
         super().__init__(tasks, final, settings, ObservationView(settings), render_mode)
         self.tasks: TaskSet = tasks
-        self._vector = settings.vector()
         self._room = tasks.room()
 
     def _begin(self) -> None:

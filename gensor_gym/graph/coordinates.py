@@ -44,6 +44,11 @@ class Column:
         """Where its P numbers stand in a row."""
         return slice(self.first, self.first + MAX_AXES * self.values.shape[1], MAX_AXES)
 
+    @property
+    def smallest(self) -> int:
+        """Which value is as small as can be: the first of a knob, the chain of an axis with the smallest product."""
+        return 0 if self.is_knob else int(np.argmin(self.values.prod(axis=1)))
+
     def only(self, kept: np.ndarray) -> Column:
         """The column with some of its values, chosen by indices or bool [choices]."""
         return Column(self.first, self.values[kept])

@@ -6,6 +6,7 @@ import atexit
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from gensor_gym.codegen.build import check_kind
@@ -19,7 +20,7 @@ from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.runners import INSTEAD, RUNNERS, runner_of
 from gensor_gym.operators.types import Operator
 from gensor_gym.plugins import load_named
-from gensor_gym.registry import Made, near, registers
+from gensor_gym.registry import Made, near, register, registers
 
 
 class Backend(Protocol):
@@ -62,6 +63,12 @@ def _analytic() -> Backend:
     return AnalyticBackend()
 
 
+def _model(name: str, seconds: Callable[[Any, Any], float]) -> Backend:
+    from gensor_gym.measure.analytic import ModelBackend
+
+    return ModelBackend(name, seconds)
+
+
 def _emulated() -> Backend:
     from gensor_gym.measure.emulator.backend import EmulatedBackend
 
@@ -79,6 +86,20 @@ BACKENDS: dict[str, Callable[[], Backend]] = {
 def register_backend(name: str) -> Callable[[Made], Made]:
     """A decorator for a class, or a function without arguments, that makes a Backend; ValueError for a name that is taken."""
     return registers("backend", BACKENDS, name)
+
+
+def register_model(name: str) -> Callable[[Made], Made]:
+    """A decorator for a function of (graph, schedule) that gives seconds: a backend that runs nothing and asks it.
+
+    ValueError for a name that is taken.
+    """
+
+    def add(seconds: Made) -> Made:
+        register("backend", BACKENDS, name, partial(_model, name, seconds), seconds.__module__)
+        return seconds
+
+    return add
+
 
 _live: dict[tuple[str, int], Backend] = {}
 

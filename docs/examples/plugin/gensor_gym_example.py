@@ -1,12 +1,11 @@
 """A plugin with one of each: an operator, a machine, a backend, a strategy and a table."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from agents.strategy import register_strategy
 from experiments.tables.table import Stamp, Table, register_table
 from gensor_gym import hardware, operators
-from gensor_gym.measure.analytic import AnalyticBackend
-from gensor_gym.measure.backend import register_backend
+from gensor_gym.measure.backend import register_model
 
 
 @operators.register_operator()
@@ -21,35 +20,22 @@ def h20() -> hardware.Hardware:
     return replace(hardware.get("h200"), name="h20", units=78)
 
 
-@register_backend("doubled")
-class Doubled(AnalyticBackend):
+@register_model("doubled")
+def doubled(graph, schedule):
     """Twice the model's seconds."""
-
-    name = "doubled"
-
-    def stream(self, op, schedules, hw):
-        """See `Backend`."""
-        for timed in super().stream(op, schedules, hw):
-            yield replace(timed, samples=tuple(2 * seconds for seconds in timed.samples))
+    return 2 * graph.latency(schedule)
 
 
 @register_strategy("best_of_many")
-@dataclass(frozen=True)
-class BestOfMany:
+def best_of_many(session, rng, draws: int = 32):
     """Measure the best of many random schedules by the model."""
-
-    space: str = "gensor"
-    draws: int = 32
-
-    def search(self, session, rng):
-        """See `Strategy`."""
-        while True:
-            found = [session.graph.random_schedule(rng) for _ in range(self.draws)]
-            session.measure([found[session.predict(found).argmin()]])
+    while True:
+        found = [session.graph.random_schedule(rng) for _ in range(draws)]
+        session.measure([found[session.predict(found).argmin()]])
 
 
 @register_table("units")
 def units(config, folder):
     """Multiprocessors of two machines."""
     rows = tuple((name, hardware.get(name).units) for name in ("h20", "h200"))
-    return [Table("Units", Stamp.PREDICTED, ("machine", "units"), rows, ())]
+    return [Table("Units", Stamp.PREDICTED, ("machine", "units"), rows)]

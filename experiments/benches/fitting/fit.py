@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.constants import CPU_CONSTANTS
 from gensor_gym.cost.terms import TERMS
@@ -48,6 +49,22 @@ CONSTANTS = Parameters(
     tuple(constant.name for constant in CPU_CONSTANTS),
     *(np.array([getattr(constant, name) for constant in CPU_CONSTANTS]) for name in ("start", "low", "high")),
 )
+
+
+class OfOperator:
+    """What is known of one operator, that of `graph`."""
+
+    graph: ConstructionGraph
+
+    @property
+    def operator(self) -> str:
+        """The operator's text."""
+        return str(self.graph.operator)
+
+    @property
+    def part(self) -> str:
+        """Part of the split that the operator is of."""
+        return operators.part_of(self.graph.operator)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from experiments.benches.fused import ratios
 from experiments.benches.fused.process import OURS, SIDES
 from experiments.benches.fused.race import CALLED, Lost, raced
 from experiments.benches.lines import Lines, Steal, machine
+from experiments.commands.checks import check_whole
 from experiments.common.journal import Journal
 from experiments.common.settings import code_digest, short_hash
 from experiments.sheets.cells import NOTHING, Cell, factor, spread
@@ -69,10 +70,7 @@ def _checked(settings: DictConfig) -> list[str]:
     for name in settings.peers:
         if name not in known:
             raise ValueError(f"fused.peers: {name!r}: expected some of {', '.join(known)}{near(name, known)}")
-    for name in ("trials", "rounds", "threads"):
-        value = settings[name]
-        if not (type(value) is int and value >= 1) and not (name == "threads" and value is None):
-            raise ValueError(f"fused.{name}={value!r}: expected a whole number of 1 or more")
+    check_whole(settings, 1, "trials", "rounds", "threads", of="fused.", null=("threads",))
     return list(settings.peers)
 
 

@@ -18,6 +18,7 @@ from experiments.benches.fused.process import OURS
 from experiments.benches.fused.suite import PACKAGES
 from experiments.benches.lines import Lines, machine
 from experiments.benches.networks.cases import Case, Settings, timed, versions_of
+from experiments.commands.checks import check_whole
 from experiments.sheets.cells import NOTHING, Cell, factor, spread
 from experiments.sheets.sheet import Sheet
 from gensor_gym.hardware.cpuinfo import usable_cores
@@ -45,7 +46,7 @@ def _check(settings: DictConfig) -> None:
     for name in settings.peers:
         if name not in PACKAGES:
             raise ValueError(f"networks.peers: {name!r}: expected some of {', '.join(PACKAGES)}{near(name, PACKAGES)}")
-    check_counts(settings, "networks", ("trials", "rounds", "batch", "threads"))
+    check_whole(settings, 1, "trials", "rounds", "batch", "threads", of="networks.", null=("threads",))
 
 
 def check_names(settings: DictConfig, suite: str) -> None:
@@ -57,14 +58,6 @@ def check_names(settings: DictConfig, suite: str) -> None:
         if name not in SUITE:
             raise ValueError(f"{suite}.names: {name!r}: expected some of {', '.join(SUITE)}{near(name, SUITE)}")
     check_known("plan", settings.plan, PLANS)
-
-
-def check_counts(settings: DictConfig, suite: str, names: Sequence[str]) -> None:
-    """ValueError unless settings are whole numbers from 1; the number of threads may be left out."""
-    for name in names:
-        value = settings[name]
-        if not (type(value) is int and value >= 1) and not (name == "threads" and value is None):
-            raise ValueError(f"{suite}.{name}={value!r}: expected a whole number of 1 or more")
 
 
 def sheet(rows: Sequence[dict[str, Any]], threads: int) -> Sheet:

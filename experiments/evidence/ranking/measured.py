@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.benches.fitting.fit import Sample
+from experiments.benches.fitting.fit import OfOperator, Sample
 from experiments.common.journal import read_rows
 from experiments.evidence.facts import RAW
 from experiments.evidence.libraries import FILE as LIBRARIES
@@ -29,22 +29,12 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measured(OfOperator):
     """Different kernels of an operator that ran well: rows int32 [N, ROW] and seconds float64 [N]."""
 
     graph: ConstructionGraph
     rows: np.ndarray
     seconds: np.ndarray
-
-    @property
-    def operator(self) -> str:
-        """The operator's text."""
-        return str(self.graph.operator)
-
-    @property
-    def part(self) -> str:
-        """Part of the split that the operator is of."""
-        return operators.part_of(self.graph.operator)
 
     @property
     def sample(self) -> Sample:

@@ -30,17 +30,30 @@ FEWEST_PER_THREAD = 128
 
 
 class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
-    """`num_envs` episodes side by side, each as of one environment. Who inherits begins and goes on with parts of them."""
+    """`num_envs` episodes side by side; each behaves as a `single` with the same arguments.
+
+    Environment i is seeded with seed + i. `autoreset_mode` is NEXT_STEP (Gymnasium's default), SAME_STEP (`final_obs` and
+    `final_info` in infos) or DISABLED (reset with `options={"reset_mask": bool [num_envs]}`). `threads` defaults to the
+    usable cores or GENSOR_GYM_THREADS. Who inherits names `single`, and begins and goes on with parts of the episodes.
+    """
 
     metadata: dict[str, Any] = EpisodeEnv.metadata | {"autoreset_mode": AutoresetMode.NEXT_STEP}
+    single: Callable[..., EpisodeEnv]
 
     def __init__(
-        self, one: EpisodeEnv, num_envs: int, autoreset_mode: str | AutoresetMode, threads: int | None
+        self,
+        num_envs: int = 1,
+        *arguments: Any,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        threads: int | None = None,
+        **named: Any,
     ) -> None:
-        """`one` is an environment with the arguments of all; ValueError names a bad value."""
+        """`arguments` and `named` as of `single`; ValueError names a bad value."""
+        one = type(self).single(*arguments, **named)
         if not isinstance(num_envs, int | np.integer) or num_envs < 1:
             raise ValueError(f"num_envs is {num_envs!r}; it takes an integer, 1 or more")
         self.tasks, self.final, self.settings, self.view = one.tasks, one.final, one.settings, one.view
+        self._vector = one._vector
         self.num_envs = num_envs
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = one.metadata | {"autoreset_mode": self.autoreset_mode}

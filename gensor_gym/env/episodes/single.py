@@ -29,6 +29,8 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
         self.tasks, self.final, self.settings, self.view, self.render_mode = tasks, final, settings, view, render_mode
         self.action_space = gymnasium.spaces.Discrete(tasks.num_actions)
         self.observation_space = view.space
+        self._vector = settings.vector()
+        """What a compiled process takes of the settings."""
         self._running = False
         self._task = 0
         self._row = tasks.initial[0].copy()

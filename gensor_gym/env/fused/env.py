@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from gymnasium.vector import AutoresetMode
 
 from gensor_gym.env.episodes.several import EpisodesVectorEnv
 from gensor_gym.env.episodes.single import EpisodeEnv
@@ -90,35 +91,14 @@ class GirEnv(EpisodeEnv):
 
 
 class GirVectorEnv(EpisodesVectorEnv):
-    """`num_envs` schedules side by side; each behaves as a `GirEnv` with the same arguments.
-
-    Environment i is seeded with seed + i. `autoreset_mode` is NEXT_STEP (Gymnasium's default), SAME_STEP (`final_obs` and
-    `final_info` in infos) or DISABLED (reset with `options={"reset_mask": bool [num_envs]}`).
-    """
+    """`num_envs` schedules side by side, on one thread; each behaves as a `GirEnv` with the same arguments."""
 
     tasks: GirTasks
+    single = GirEnv
 
-    def __init__(
-        self,
-        num_envs: int = 1,
-        operator: FusedSpec = DEFAULT_FUSED,
-        hardware: Hardware | str = "host",
-        backend: str = "analytic",
-        space: str = "gir",
-        observation: str = "flat",
-        discount: float = 1.0,
-        step_cost: float = 0.001,
-        timing: str = "pooled",
-        observation_groups: list[str] | None = None,
-        shaping: bool = True,
-        render_mode: str | None = None,
-        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
-    ) -> None:
-        """Check the arguments and build the tasks; ValueError names a bad value."""
-        one = GirEnv(
-            operator, hardware, backend, space, observation, discount, step_cost, timing, observation_groups, shaping, render_mode
-        )
-        super().__init__(one, num_envs, autoreset_mode, threads=1)
+    def __init__(self, num_envs: int = 1, *arguments: Any, **named: Any) -> None:
+        """See `EpisodesVectorEnv`, which has `autoreset_mode` as well; ValueError names a bad value."""
+        super().__init__(num_envs, *arguments, threads=1, **named)
 
     def _episodes(self) -> Episodes:
         return Episodes(self.tasks, self.settings, self._task, self._rows, self._scalars, self._masks, self._obs)

@@ -101,7 +101,7 @@ def smallest(graph: ConstructionGraph) -> np.ndarray:
     """The row int32 [ROW] in which nothing is written: every number that can be chosen as small as it can be."""
     row = graph.coordinates.base.copy()
     for column in written_columns(graph):
-        row[column.places] = column.values[0 if column.is_knob else int(np.argmin(column.values.prod(axis=1)))]
+        row[column.places] = column.values[column.smallest]
     return row
 
 

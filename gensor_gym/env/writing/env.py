@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from gymnasium.vector import AutoresetMode
 
 from gensor_gym.env.episodes.several import EpisodesVectorEnv
 from gensor_gym.env.episodes.single import EpisodeEnv
@@ -96,38 +95,10 @@ class WriteEnv(EpisodeEnv):
 
 
 class WriteVectorEnv(EpisodesVectorEnv):
-    """`num_envs` programs written side by side; each behaves as a `WriteEnv` with the same arguments.
-
-    Environment i is seeded with seed + i. `autoreset_mode` is NEXT_STEP (Gymnasium's default), SAME_STEP (`final_obs` and
-    `final_info` in infos) or DISABLED (reset with `options={"reset_mask": bool [num_envs]}`). `threads` defaults to the
-    usable cores or GENSOR_GYM_THREADS.
-    """
+    """`num_envs` programs written side by side; each behaves as a `WriteEnv` with the same arguments."""
 
     tasks: WriteTasks
-
-    def __init__(
-        self,
-        num_envs: int = 1,
-        operator: OperatorSpec = DEFAULT_OPERATOR,
-        hardware: Hardware | str = "host",
-        backend: str = "analytic",
-        space: str = "gensor",
-        choices: str = "sizes",
-        masked: bool = True,
-        observation: str = "flat",
-        discount: float = 1.0,
-        timing: str = "pooled",
-        observation_groups: list[str] | None = None,
-        render_mode: str | None = None,
-        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
-        threads: int | None = None,
-    ) -> None:
-        """Check the arguments and build the tasks; ValueError names a bad value."""
-        one = WriteEnv(
-            operator, hardware, backend, space, choices, masked, observation, discount, timing, observation_groups, render_mode
-        )
-        super().__init__(one, num_envs, autoreset_mode, threads)
-        self._vector = np.array([float(one.masked), self.settings.vector()[3]])
+    single = WriteEnv
 
     def _begin_part(self, chosen: np.ndarray) -> None:
         """See `process.begin`."""

@@ -169,7 +169,7 @@ def test_changing_shapes(tmp_path: Path) -> None:
         changes, calls, total = (row[cost.columns.index(c)] for c in cost.columns[3:6])
         assert total == pytest.approx(changes + calls)  # type: ignore[operator]
     assert cost.rows[0][cost.columns.index("published, total over Roller's")] == pytest.approx(1419 / 1495)
-    with pytest.raises(ValueError, match="calls 0"):
+    with pytest.raises(ValueError, match="calls is 0"):
         gensor_changing_shapes.make(_config("gensor_changing_shapes", tmp_path, calls=0), tmp_path)
 
 
