@@ -119,9 +119,9 @@ COMMANDS = {
         "choose the values of a traverser on train and validation operators",
         ("tune=markov", "tune=markov_ext"),
     ),
-    "tune_evaluations": Command(
-        "experiments.tuning.tune_evaluations:main",
-        "choose the values of a search for a number of evaluations of the model",
+    "tune_budgets": Command(
+        "experiments.tuning.tune_budgets:main",
+        "choose the values of a search for what it may spend: evaluations of the model, or seconds",
         ("choices=markov", "choices=model_annealing"),
     ),
     "record": Command(

@@ -124,7 +124,7 @@ def test_a_function_is_a_strategy_with_its_arguments_as_settings(monkeypatch: py
     monkeypatch.setattr(strategy, "STRATEGIES", dict(strategy.STRATEGIES))
     made = strategy.register_strategy("twice")(twice)
     assert made(times=3) == made(times=3) != made() and made().space == "extended"
-    assert optimize("gemm(m=8, n=8, k=8)", "h200", made(times=3), 3, backend="analytic").status == "OK"
+    assert optimize("gemm(m=8, n=8, k=8)", "h200", made(times=3), 3, backend="analytic").seconds > 0
     with pytest.raises(dataclasses.FrozenInstanceError):
         made().times = 4
     with pytest.raises(ValueError, match=r"strategy 'once': hyperparameters \['times'\] have no default"):

@@ -65,9 +65,9 @@ def test_values_of_the_traverser_are_those_that_tuning_found(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["markov", "model_annealing", "markov_annealing"])
 def test_values_for_evaluations_come_from_train_and_validation(name: str) -> None:
-    result = _read(ROOT / "experiments" / "data" / "tuned" / f"{name}_evaluations.json")
+    result = _read(ROOT / "experiments" / "data" / "tuned" / f"{name}_budgets.json")
     assert _parts(result["train"]) == {"train"} and _parts(result["validation"]) == {"validation"}
-    config: Any = compose([f"choices={name}"], "tune_evaluations")
+    config: Any = compose([f"choices={name}"], "tune_budgets")
     assert result["strategy"] == config.strategy == name
     assert list(result["values"]) == [str(count) for count in config.counts]
     chosen = [*result["values"].values(), *result.get("values_within", {}).values()]
@@ -76,7 +76,7 @@ def test_values_for_evaluations_come_from_train_and_validation(name: str) -> Non
 
 def test_chains_take_the_values_chosen_for_4096_evaluations() -> None:
     """By default."""
-    chosen = _read(ROOT / "experiments" / "data" / "tuned" / "model_annealing_evaluations.json")["values"]["4096"]
+    chosen = _read(ROOT / "experiments" / "data" / "tuned" / "model_annealing_budgets.json")["values"]["4096"]
     default: Any = get_strategy("model_annealing")
     assert {name: getattr(default, name) for name in chosen} == chosen
     behind = {"chains": chosen["chains"], "chain_steps": chosen["steps"], "chain_temperature": chosen["start_temperature"]}

@@ -96,6 +96,6 @@ class ColumnsAnnealing(Annealed, ColumnWriter):
 class MarkovAnnealing(Annealed, Markov):
     """Gensor's traverser, then the chains; ours, and not called Gensor.
 
-    With a short walk (experiments/data/tuned/markov_annealing_evaluations.json) what `PolicyAnnealing` is to be compared with;
+    With a short walk (experiments/data/tuned/markov_annealing_budgets.json) what `PolicyAnnealing` is to be compared with;
     the default is the whole walk of `Markov`, some 100,000 evaluations.
     """

@@ -22,3 +22,8 @@ def search_here(patch: pytest.MonkeyPatch) -> None:
     """From here on searches and certificates of studies begin no process; `test_experiments_study.py` has them."""
     for module in ("lines", "optima", "pool"):
         patch.setattr(f"experiments.common.{module}.side_by_side", one_after_the_other)
+
+
+def warm_little(patch: pytest.MonkeyPatch) -> None:
+    """Searches are timed from their first program on: what they load and compile is done by a few evaluations before."""
+    patch.setattr("experiments.common.anytime.WARM_UP_EVALUATIONS", 64)

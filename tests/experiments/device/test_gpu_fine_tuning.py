@@ -31,8 +31,8 @@ from experiments.fine_tuning.arrivals import ArrivingLearner, Asked  # noqa: E40
 from experiments.training.halves import halves  # noqa: E402
 from gensor_gym import hardware, operators  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
-from tests.experiments.studies.test_experiments_generalise import make_columns  # noqa: E402
 from tests.support.fine_tuning_fakes import GEMMS, SETTINGS, FakeGpu, devices, seconds_of  # noqa: E402
+from tests.support.policies_made import make_columns  # noqa: E402
 from tests.support.thorough import thorough_but  # noqa: E402
 
 HW = hardware.get("h100")

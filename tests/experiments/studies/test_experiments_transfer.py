@@ -13,9 +13,9 @@ from rich.console import Console
 from agents.policies.training_tasks import bound
 from experiments.commands.arguments import compose
 from experiments.studies.transfer.transfer import Transfer, column, plans_of
-from tests.experiments.studies.test_experiments_generalise import GEMM, GEMV, make_policy
 from tests.support.coarse_figures import COARSE_FIGURES
 from tests.support.in_process import search_here
+from tests.support.policies_made import GEMM, GEMV, make_policy
 
 pytestmark = COARSE_FIGURES
 MACHINES = ("h200", "t4")

@@ -22,8 +22,8 @@ from gensor_gym.cost.roofline import CAP_OVER_FLOOR
 from gensor_gym.env.sb3 import ConstructVecEnv, make_sb3
 from gensor_gym.graph.actions import STOP
 from gensor_gym.measure.analytic import AnalyticBackend
-from tests.experiments.studies.test_experiments_generalise import make_policy
 from tests.support.env_backends import MadeUpBackend
+from tests.support.policies_made import make_policy
 
 GEMM = "gemm(m=256, n=128, k=128)"
 

@@ -35,8 +35,8 @@ from gensor_gym.graph.tables.tables import NUM_LEVELS  # noqa: E402
 from gensor_gym.hardware.types import Hardware  # noqa: E402
 from gensor_gym.measure.measurement import Measurement, Status  # noqa: E402
 from gensor_gym.operators.types import Operator  # noqa: E402
-from tests.experiments.studies.test_experiments_generalise import make_columns  # noqa: E402
 from tests.support.env_backends import MadeUpBackend  # noqa: E402
+from tests.support.policies_made import make_columns  # noqa: E402
 
 GEMM = "gemm(m=256, n=128, k=128)"
 SMALL = ["columns.tasks=2", "columns.programs=32", "columns.kernels=3", "columns.warm_kernels=1", "columns.updates=2"]

@@ -1,6 +1,6 @@
 """Choose the values of a search for what it may spend: random settings, halved on train, decided on validation.
 
-`python -m experiments.tune_evaluations choices=markov` (conf/tune_evaluations.yaml) writes outputs/tune/markov_evaluations.json;
+`python -m experiments.tune_budgets choices=markov` (conf/tune_budgets.yaml) writes outputs/tune/markov_budgets.json;
 conf/choices has other strategies. Evaluations and processor seconds are chosen for apart. A setting is one search
 (`experiments.common.anytime`), begun again until they are spent; its curve says what it is worth at every number asked for, and
 for each of them the best is taken. The score is the mean regret
@@ -111,11 +111,11 @@ def tune(config: DictConfig, tuning: Tuning) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@command("tune_evaluations")
+@command("tune_budgets")
 def main(config: DictConfig, console: Console) -> None:
     """Choose and write."""
     output = make_folder(config.output)
-    kept = Journal(output / f"{config.strategy}_evaluations.lines.jsonl")
+    kept = Journal(output / f"{config.strategy}_budgets.lines.jsonl")
     by_count, by_time = (tune(config, Tuning(config, kept, console, unit)) for unit in (EVALUATIONS, SECONDS))
     result = {
         "strategy": config.strategy, "values": by_count.pop("values"), "values_within": by_time.pop("values"),
@@ -123,7 +123,7 @@ def main(config: DictConfig, console: Console) -> None:
         "hardware": config.env.hardware, "space": config.env.space,
         "config": OmegaConf.to_container(config), "machine": machine(),
     }  # fmt: skip
-    path = output / f"{config.strategy}_evaluations.json"
+    path = output / f"{config.strategy}_budgets.json"
     write_text(path, json.dumps(result, indent=1) + "\n")
     rows = [
         (f"{amount}{unit}", percent(result[f"validation_regret{within}"][amount]), str(values))
