@@ -18,7 +18,7 @@ from agents.core.programs import Programs, nearest
 from agents.core.ranking import Construction
 from agents.hybrids.descents import descent
 from agents.hybrids.model_search import ModelSearch
-from gensor_gym import operators
+from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact.certificate import Certificate, read_certificates
 from gensor_gym.exact.shipped import certificates_of
@@ -53,6 +53,13 @@ class Nearest(ModelSearch):
     certificates: str = ""
     """File of certificates (`gensor_gym.exact`) beside those that ship."""
     exhaustive: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """ValueError for machines that are no names of machines, each of its own."""
+        if isinstance(self.machines, str):
+            raise ValueError(f"machines {self.machines!r}: expected names in a list, [{self.machines}]")
+        for name in self.machines:
+            hardware.get(name)
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
         """A program a round, of every neighbour whose program is legal here. ValueError without any known optimum."""

@@ -47,6 +47,13 @@ def test_a_machine_without_optima_is_an_error() -> None:
         latencies("nearest", graph_of(UNSEEN, "a100"), 1)
 
 
+def test_machines_are_a_list_of_names_that_there_are() -> None:
+    with pytest.raises(ValueError, match=r"machines 'h200': expected names in a list, \[h200\]"):
+        Nearest(machines="h200")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="unknown hardware 'h2000'.*did you mean"):
+        Nearest(machines=("h200", "h2000"))
+
+
 @pytest.mark.parametrize("name", ["descents", "nearest_descents"])
 def test_descents_end_where_no_column_gains(name: str) -> None:
     graph = graph_of(UNSEEN)
