@@ -11,6 +11,7 @@ import pytest
 
 from gensor_gym.measure.emulator import emulator
 from tests.support import kept_compiler
+from tests.support.kept import KEEPING, KEPT
 
 pytest_plugins = ["tests.support.both_ends", "tests.support.coarse_figures", "tests.support.where"]
 
@@ -29,10 +30,10 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture(scope="session", autouse=True)
 def kept_emulations() -> Iterator[None]:
     """A kernel that the emulator has compiled before is not compiled again."""
-    kept_compiler.forget()
-    wrapper, plain = (sys.executable, "-I", "-S", kept_compiler.__file__), emulator.find_cxx
+    kept_compiler.forget(KEPT)
+    plain = emulator.find_cxx
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(emulator, "find_cxx", lambda: (*wrapper, *plain()))
+        patch.setattr(emulator, "find_cxx", lambda: (*KEEPING, *plain()))
         yield
 
 

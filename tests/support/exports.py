@@ -12,6 +12,7 @@ from gensor_gym.codegen import generate
 from gensor_gym.codegen.export.names import Exports
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.hardware.compiler import find_compiler
+from tests.support.kept import KEEPING
 
 OPERATORS = (
     "gemm(m=24, n=40, k=20)+bias+relu",
@@ -40,8 +41,8 @@ def run(line: list[str], folder: Path) -> str:
 def sanitized(folder: Path, main: str, sanitizer: str) -> str:
     """What the exported sources and one more with `main` print under a sanitizer when they run; empty where it found nothing."""
     sources = sorted(path.name for path in folder.glob("*.[cS]") if path.name not in ("example.c", "threads.c"))
-    line = [*find_compiler().command, *_SANITIZED, sanitizer, main, *sources, "-o", "sanitized", "-lm"]
-    subprocess.run(line, cwd=folder, check=True, timeout=120)
+    line = [*KEEPING, *find_compiler().command, *_SANITIZED, sanitizer, *(str(folder / name) for name in (main, *sources))]
+    subprocess.run([*line, "-o", str(folder / "sanitized"), "-lm"], cwd=folder, check=True, timeout=120)
     env = {**PATH, "TSAN_OPTIONS": "halt_on_error=1"}
     done = subprocess.run(["./sanitized"], cwd=folder, env=env, capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode == 0) == (done.stderr == "")

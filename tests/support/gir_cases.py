@@ -29,6 +29,7 @@ from gensor_gym.gir.schedule import FIELDS, HEADER, ROW, GirSchedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.answers.fused import FusedDraw, fused_draws
 from tests.support.guarded import guarded
+from tests.support.kept import KEEPING
 
 EXTENTS = (1, 2, 5, 7, 16, 33, 77, 101, 197)
 SMALL = (1, 2, 3, 5, 8)
@@ -213,8 +214,9 @@ def _run(kernel: Kernel, number: int, entry: str = ENTRY) -> str:
 
 
 def _sanitized_run(folder: Path, sources: list[str]) -> str:
-    line = ["gcc", "-O1", "-std=gnu11", "-Wno-psabi", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", *sources]
-    subprocess.run([*line, "-o", "main", "-lm"], cwd=folder, check=True)
+    options = ["-O1", "-g0", "-std=gnu11", "-Wno-psabi", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    line = [*KEEPING, "gcc", *options, *(str(folder / source) for source in sources)]
+    subprocess.run([*line, "-o", str(folder / "main"), "-lm"], check=True)
     done = subprocess.run(["./main"], cwd=folder, capture_output=True, text=True, check=False)
     assert (done.returncode == 0) == (done.stderr == "")
     return done.stderr

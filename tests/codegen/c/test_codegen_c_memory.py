@@ -19,9 +19,9 @@ from gensor_gym.codegen.runtime.compile import compile_c
 from gensor_gym.codegen.runtime.threads import pointers, runtime
 from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.operators.types import ITEM_BYTES
-from tests.support import kept_compiler
 from tests.support.c_cases import inputs_of, machine, random_program, worst_error
 from tests.support.guarded import guarded
+from tests.support.kept import KEEPING
 
 MAIN = """
 #include <stdio.h>
@@ -66,8 +66,7 @@ def driver(kernels: Sequence[Kernel]) -> str:
 
 def sanitized(folder: Path, kernels: Sequence[Kernel]) -> None:
     """Compile and run the driver with address and undefined-behaviour sanitizers; any finding fails."""
-    kept = (sys.executable, "-I", "-S", kept_compiler.__file__)
-    command = [*kept, "gcc", "-O1", "-g0", "-std=gnu11", "-c", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    command = [*KEEPING, "gcc", "-O1", "-g0", "-std=gnu11", "-c", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
     def compile_one(item: tuple[str, str]) -> str:
         source = folder / item[0] / f"{item[0]}.c"

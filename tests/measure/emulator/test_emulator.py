@@ -211,9 +211,10 @@ def test_a_compiler_is_found_or_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_cxx() == ("clang++-18", "-v")
 
 
-def test_what_was_kept_is_compiled_anew_when_a_character_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_kept_is_compiled_anew_when_a_character_changes(tmp_path: Path) -> None:
     """Of the source, of a header beside it or in a folder of -I, or of an option; not where the folder alone is another."""
-    monkeypatch.setattr(kept_compiler, "KEPT", tmp_path / "kept")
+    kept = tmp_path / "kept"
+    kept.mkdir()
 
     def answer(name: str, source: str, header: str, *options: str) -> tuple[int, int]:
         """(exit status of the program, programs kept)."""
@@ -222,8 +223,8 @@ def test_what_was_kept_is_compiled_anew_when_a_character_changes(tmp_path: Path,
         (folder / "main.cpp").write_text(source)
         (folder / "include" / "one.h").write_text(header)
         command = [*find_cxx(), *options, f"-I{folder}/include", str(folder / "main.cpp"), "-o", str(folder / "main")]
-        assert kept_compiler.compiled(command, folder / "main") == 0
-        return subprocess.run([folder / "main"], check=False).returncode, len(list(kept_compiler.KEPT.iterdir()))
+        assert kept_compiler.compiled(command, folder / "main", kept) == 0
+        return subprocess.run([folder / "main"], check=False).returncode, len(list(kept.iterdir()))
 
     source, header = '#include "one.h"\nint main() { return ONE + 2; }', "#define ONE 1"
     assert answer("a", source, header) == answer("b", source, header) == (3, 1)
