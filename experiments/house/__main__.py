@@ -31,7 +31,7 @@ CAME_LATER = (
     "gensor_gym/env/writing", "gensor_gym/frontends", "gensor_gym/gir", "gensor_gym/graph/columns", "gensor_gym/networks",
     "gensor_gym/suites",
 )  # fmt: skip
-"""Rooms, with those in them, of systems of which no module of label `before` was: fused operators, networks, exports, suites, .."""
+"""Rooms, with those in them, of systems that came after label `before`: fused operators, networks, exports, suites, .."""
 
 
 def page(states: Mapping[str, Mapping[str, Any]]) -> str:
