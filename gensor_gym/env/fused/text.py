@@ -16,7 +16,7 @@ def as_text(graph: GirGraph, schedule: GirSchedule) -> str:
     lowered = lower(graph.nest, schedule.placement(len(graph.nest.crossing)))
     for number, kernel in enumerate(lowered.kernels):
         steps = f"{schedule.value('loop')} steps a task"
-        lines.append(f"kernel {number}: for each step of {rows} of {graph.nest.rows} rows, {steps}")
+        lines.append(f"kernel {number}: for each step of {rows} of {rows_text(graph)}, {steps}")
         lines += [f"    {instruction_text(one, schedule)}" for one in kernel.before]
         for one in kernel.passes:
             wide = schedule.value("tile") * schedule.value("vector")
@@ -24,6 +24,12 @@ def as_text(graph: GirGraph, schedule: GirSchedule) -> str:
             lines += [f"    {instruction_text(i, schedule)}" for i in one.along]
             lines += [f"  once a row: {instruction_text(i, schedule)}" for i in one.after]
     return "\n".join(lines) + (f"\nno kernel can do this: {lowered.fault}" if lowered.fault else "")
+
+
+def rows_text(graph: GirGraph) -> str:
+    """How many rows there are, and whether they are parts of longer ones."""
+    nest = graph.nest
+    return f"{nest.rows} rows" if nest.parts == 1 else f"{nest.rows} parts of {nest.rows // nest.parts} rows"
 
 
 def title(graph: GirGraph, schedule: GirSchedule) -> str:
