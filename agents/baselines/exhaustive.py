@@ -55,7 +55,7 @@ class Exhaustive:
 
 
 def tried_first(rows: np.ndarray, seconds: np.ndarray, near: float = Exhaustive.near) -> np.ndarray:
-    """The order, int64 [B], in which programs of a fused operator are tried: rows int32 [B, ROW], predicted seconds float64 [B]."""
+    """The order, int64 [B], in which programs of a fused operator are tried, of rows int32 [B, ROW] and seconds float64 [B]."""
     order = np.argsort(seconds, kind="stable")
     found: np.ndarray = order[in_turns(rows[order][:, FAMILY], seconds[order], near * seconds[order[0]])]
     return found

@@ -32,7 +32,7 @@ def run(config: DictConfig, lines: Lines) -> None:
     ranks = [row["rank_correlation"] for row in found]
     regrets = [row["regret"][str(FIRST[1])] for row in found]
     lines(kind="all", operators=len(found), least_rank_correlation=min(ranks), mean_rank_correlation=float(np.mean(ranks)),
-          largest_regret_of_three=max(regrets), largest_regret_of_three_tried=max(row["regret_tried"] for row in found))  # fmt: skip
+          largest_regret_of_three=max(regrets), largest_regret_of_tried=max(row["regret_tried"] for row in found))  # fmt: skip
 
 
 def ranked(operator: str, settings: DictConfig, seed: int, store: str) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from gensor_gym.hardware.types import Hardware
 FILE = Path(__file__).parents[2] / "results/host/fused_programs.jsonl"
 TIMED = [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines()]
 LEAST, LARGEST, LARGEST_TRIED = 0.8, 0.08, 0.05
-"""Of the rank correlation of random programs; of the regret of the model's first three (target 0.05: one of twelve misses it), and
-of the first three that `exhaustive` tries, which are of several families."""
+"""Of the rank correlation of random programs; of the regret of the model's first three (target 0.05: one of twelve misses
+it), and of the first three that `exhaustive` tries, which are of several families."""
 
 
 def timed_on() -> Hardware:
