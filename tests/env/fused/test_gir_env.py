@@ -226,7 +226,8 @@ def test_text_says_who_shares_the_work() -> None:
         "  for each 2048 of 4096 columns\n    x.reg[4x2048] = move x.dram[4x2048]",
         ("norm(m=1024, n=1024)", "h100", "vector=4 tile=2 rows=1 loop=16"):
         "of 1 row, 1024 lanes a row, 1 steps a block, 8 blocks share a row",
-        ("norm(m=1024, n=1024)", "cascade_lake", "vector=16 tile=2 rows=4 loop=4"): "step of 4 of 64 parts of 1 row, 4 steps a task",
+        ("norm(m=1024, n=1024)", "cascade_lake", "vector=16 tile=2 rows=4 loop=4"):
+        "step of 4 of 64 parts of 1 row, 4 steps a task",
     }  # fmt: skip
     for (operator, machine, schedule), expected in words.items():
         graph = GirGraph(fused_operator(operator), hardware.get(machine))
