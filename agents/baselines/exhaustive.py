@@ -50,8 +50,15 @@ class Exhaustive:
             order = np.argsort(seconds, kind="stable")[:keep]
             rows, seconds = rows[order], seconds[order]
         if isinstance(session.graph, GirGraph) and len(rows):
-            return rows[in_turns(rows[:, FAMILY], seconds, self.near * seconds[0])]
+            return rows[tried_first(rows, seconds, self.near)]
         return rows
+
+
+def tried_first(rows: np.ndarray, seconds: np.ndarray, near: float = Exhaustive.near) -> np.ndarray:
+    """The order, int64 [B], in which programs of a fused operator are tried, of rows int32 [B, ROW] and seconds float64 [B]."""
+    order = np.argsort(seconds, kind="stable")
+    found: np.ndarray = order[in_turns(rows[order][:, FAMILY], seconds[order], near * seconds[order[0]])]
+    return found
 
 
 def in_turns(families: np.ndarray, seconds: np.ndarray, limit: float) -> np.ndarray:

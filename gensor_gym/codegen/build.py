@@ -20,7 +20,7 @@ from gensor_gym.codegen.runtime.arrays import Bound, LoadedKernel
 from gensor_gym.construction import graph_of, kind_of
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.resolve import resolve_computation
-from gensor_gym.gir.nest import row_nest
+from gensor_gym.gir.parts import nest_on
 from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
@@ -93,7 +93,7 @@ def generate(op: Operator | Dataflow | str, schedule: AnySchedule, hw: str | Har
         return targets.target_of(machine).generate_panel(PanelProgram(panel_of(op), schedule, machine))
     if isinstance(op, Dataflow):
         assert isinstance(schedule, GirSchedule)
-        return targets.target_of(machine).generate_fused(GirProgram(row_nest(op), schedule, machine))
+        return targets.target_of(machine).generate_fused(GirProgram(nest_on(op, machine), schedule, machine))
     assert isinstance(schedule, Schedule)
     return targets.target_of(machine).generate(lower(op, schedule, machine))
 

@@ -16,7 +16,7 @@ from gensor_gym.gir.gpu.model import GpuModel
 from gensor_gym.gir.gpu.rules import GpuRules
 from gensor_gym.gir.gpu.teams import WARP
 from gensor_gym.gir.model import TERMS, GirModel
-from gensor_gym.gir.nest import row_nest
+from gensor_gym.gir.parts import nest_on
 from gensor_gym.gir.placement import levels_of
 from gensor_gym.gir.rules import GirRules, by_placement
 from gensor_gym.gir.schedule import FIELDS, HEADER, ROW, GirSchedule
@@ -42,7 +42,7 @@ class GirGraph(StepGraph[GirSchedule]):
         if hardware.kind == "gpu" and hardware.warp != WARP:
             raise ValueError(f"{operator} on {hardware.name}: fused operators have code for CPUs and GPUs of {WARP} lanes a warp")
         self.operator, self.hardware, self.space = operator, hardware, space
-        self.nest, self.primitives = row_nest(operator), primitives_of(space)
+        self.nest, self.primitives = nest_on(operator, hardware), primitives_of(space)
         rules, model = (GirRules, GirModel) if hardware.kind == "cpu" else (GpuRules, GpuModel)
         self.rules, self.model = rules(self.nest, hardware), model(self.nest, hardware)
 

@@ -154,9 +154,12 @@ class _Lowering:
         pitch = -(-self.nest.columns // PAD) * PAD if wide else 1
         if level is not Level.DRAM:
             return Slice(Buffer(f"{name}.row", level, pitch, padded=True), wide)
-        strides = _row_strides(self.nest.row_extents, pitch)
+        extents, parts = self.nest.row_extents, 1 if wide else self.nest.parts
+        strides = _row_strides(extents, pitch)
+        if parts > 1:  # a number of the row is the same in all its parts
+            strides = (*_row_strides(extents[:-1], pitch), 0)
         access = Access(f"{name}.all", 0, strides, 1 if wide else 0)
-        return Slice(Buffer(f"{name}.all", Level.DRAM, self.nest.rows * pitch, padded=wide), wide, access)
+        return Slice(Buffer(f"{name}.all", Level.DRAM, self.nest.rows // parts * pitch, padded=wide), wide, access)
 
 
 def _sunk(done: list[Instruction]) -> list[Instruction]:

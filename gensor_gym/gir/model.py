@@ -53,6 +53,8 @@ _BEGUN = (0.0, 0.0, 0.5, 1.0)
 """Share of the loads of each width that lie across two lines: NumPy's arrays begin a quarter of a line past one."""
 _KEPT, _WAIT = 1.5, 30.0
 """Cycles of a load or store of a row's buffer, and of waiting for a reduction at a step's end."""
+_CLAIM, _BATCHES = 20e-9, 16
+"""Seconds in which a thread takes one batch of tasks, and batches that its run is cut into (`codegen/runtime/runtime.c`)."""
 _BESIDE, _ACROSS = 0.03, 0.2
 """So much longer bytes take for every further row of a step, and where loads lie across two lines."""
 
@@ -112,7 +114,9 @@ class GirModel:
         folds = kernel.folds * np.array(_FOLD)[width]
         step = (_ROW if kernel.folds else _ROW_ONCE) + (_WAIT * kernel.folds if self._is_measured else 0.0)
         found["rows"] += second * (once + folds + kernel.pointers * _NUMBER + step / header["rows"])
-        found["launch"] += np.where(tasks > 1, self.hardware.launch_overhead, 0.0)
+        if self.nest.parts > 1:  # one thread joins what all have reduced, number after number
+            found["rows"] += kernel.folds * self.nest.rows * _LATENCY / self.hardware.clock
+        found["launch"] += np.where(tasks > 1, self.hardware.launch_overhead + self._claims(tasks, threads), 0.0)
         found["cache"], found["memory"] = np.zeros((2, len(width)))
         for some in np.unique(threads):
             here = threads == some
@@ -121,6 +125,11 @@ class GirModel:
         fences = _FENCE * (header["streaming"] == 1) * any(one.outputs for one in kernel.passes)
         found["memory"] += fences * np.ceil(tasks / threads)
         return found
+
+    def _claims(self, tasks: np.ndarray, threads: np.ndarray) -> np.ndarray:
+        """Seconds in which a thread takes batches of tasks from its run of them, and from others' when that is done."""
+        batches = -(-tasks // np.maximum(tasks // (_BATCHES * threads), 1))
+        return np.where(self._is_measured, _CLAIM * -(-batches // threads), 0.0)
 
     def _shares(self, header: Header) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(rows of the thread that has most, tasks, threads that have some)."""

@@ -99,6 +99,8 @@ class RowNest:
     """Each after all that it reads."""
     stores: tuple[tuple[str, Access], ...]
     """(cell, where it is written): an output may be written in parts."""
+    parts: int = 1
+    """So many neighbours along the last axis of rows are parts of one row, over which reductions are joined (`gir.parts`)."""
 
     @property
     def rows(self) -> int:

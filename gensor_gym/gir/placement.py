@@ -61,7 +61,7 @@ class Passes:
     keeps: tuple[tuple[Fetch, ...], ...]
     """Of each pass what it leaves for later ones."""
     cuts: tuple[int, ...]
-    """Passes after which a kernel ends."""
+    """Passes after which a kernel ends: all where rows are in parts, since what is reduced of these is joined first."""
     fault: str = ""
     """Why no kernel can do this: what lies in SRAM or registers does not outlive its kernel."""
 
@@ -84,6 +84,8 @@ def passes_of(nest: RowNest, placement: Sequence[Level]) -> Passes:
         for number, own in enumerate(makes)
     )
     cuts = tuple(sorted({made[name] for name in kept if level[name] is Level.DRAM}))
+    if nest.parts > 1:
+        cuts = tuple(range(nest.passes - 1))
     fault = _fault(level, made, fetched, cuts)
     return Passes(nest, tuple(makes), tuple(map(tuple, fetches)), keeps, cuts, fault)
 

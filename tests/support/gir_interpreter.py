@@ -33,8 +33,11 @@ class Interpreter:
 
     def run(self) -> None:
         """All kernels, all rows."""
+        nest = self.lowered.nest
         for number, kernel in enumerate(self.lowered.kernels):
-            for row in np.ndindex(*self.lowered.nest.row_extents):
+            for row in np.ndindex(*nest.row_extents[:-1]) if nest.parts > 1 else ():
+                _in_parts([_Step(self, kernel, number, (*row, part)) for part in range(nest.parts)])
+            for row in np.ndindex(*nest.row_extents) if nest.parts == 1 else ():
                 _Step(self, kernel, number, row).run()
 
 
@@ -48,6 +51,8 @@ class _Step:
     row: tuple[int, ...]
     held: dict[str, np.ndarray] = field(default_factory=dict)
     buffers: dict[str, np.ndarray] = field(default_factory=dict)
+    taken: dict[str, np.ndarray] = field(default_factory=dict)
+    """What each reduction went along."""
 
     def run(self) -> None:
         """Once a row, then pass after pass: wide values do not outlive their pass."""
@@ -69,6 +74,7 @@ class _Step:
                 found = np.asarray(_scalar(one.body, given), np.float32)
             elif one.kind == "reduce":
                 (source,) = given.values()
+                self.taken[one.cell] = source
                 found = self._reduced(one.body, source)
             else:
                 (found,) = given.values()
@@ -113,6 +119,20 @@ class _Step:
 
     def _count(self, place: int, what: str, elements: np.ndarray) -> None:
         self.whole.moved[self.number, place, what] += int(np.size(elements)) if np.ndim(elements) else 0
+
+
+def _in_parts(steps: list[_Step]) -> None:
+    """All parts of a row; what comes after them is done once, of what a reduction makes of all their elements."""
+    (one,) = steps[0].kernel.passes
+    for step in steps:
+        step._do(step.kernel.before, -1)
+        numbers = dict(step.held)
+        step._do(one.along, 0)
+        step.held = numbers
+    for reduction in (i for i in one.along if i.kind == "reduce"):
+        whole = np.concatenate([step.taken[reduction.cell] for step in steps])
+        steps[0].held[reduction.cell] = steps[0]._reduced(reduction.body, whole)
+    steps[0]._do(one.after, 0)
 
 
 def running_sum(source: np.ndarray, top: np.ndarray) -> np.ndarray:

@@ -83,6 +83,8 @@ def _outlives(nest: RowNest, placed: dict[str, int]) -> bool:
     made, read_later = _life(nest, placed)
     ends = {made[name] for name in read_later if placed[name] == DRAM}
     kept = [name for name in read_later if placed[name] in (SRAM, REG)]
+    if nest.parts > 1:  # what is reduced of parts is joined between passes
+        ends = set(range(last_pass(nest, placed)))
     return not any(made[name] <= end < last for name in kept for end in ends for last in read_later[name])
 
 

@@ -10,8 +10,10 @@ from gensor_gym.codegen.c.codegen import ENTRY, LINE, headers
 from gensor_gym.codegen.c.micro.vectors import prelude
 from gensor_gym.codegen.c.text import Lines, round_up
 from gensor_gym.codegen.gir.inputs import C_TYPES, helpers
+from gensor_gym.codegen.gir.parts import join_function
 from gensor_gym.codegen.gir.rows import RowPrinter, RowShape, c_name
 from gensor_gym.codegen.kernel import Kernel, Launch
+from gensor_gym.gir.igraph import KernelGraph
 from gensor_gym.gir.lowering import Lowered, lower
 from gensor_gym.gir.nest import RowNest
 from gensor_gym.gir.placement import Level
@@ -93,6 +95,14 @@ class _Layout:
         """Elements of all of them."""
         return sum(round_up(buffer.elements, LINE // _FLOAT) for buffer in self.program.lowered.spilled)
 
+    @cached_property
+    def partials(self) -> int:
+        """Elements of what is reduced of parts of rows, of the kernel that has most; they lie behind the tensors."""
+        if self.program.nest.parts == 1:
+            return 0
+        most = max(_reductions(kernel) for kernel in self.program.lowered.kernels)
+        return round_up(most * self.program.nest.rows, LINE // _FLOAT)
+
     def scratch(self, number: int) -> dict[str, int]:
         """Of the buffers of rows of a kernel the places in a thread's scratch."""
         found, place = {}, 0
@@ -111,7 +121,7 @@ class _Layout:
     @property
     def nbytes(self) -> int:
         """Of the workspace, with room to align it."""
-        elements = self.spilled + self.program.hardware.units * self.unit
+        elements = self.spilled + self.partials + self.program.hardware.units * self.unit
         return _FLOAT * elements + LINE if elements else 0
 
 
@@ -121,7 +131,7 @@ def _struct(program: GirProgram, layout: _Layout) -> str:
     with lines.block("struct call"):
         lines.add(*(f"const {C_TYPES[value.dtype]} *{c_name(value.name)};" for value in graph.inputs))
         lines.add(*(f"float *{c_name(name)};" for name in (*graph.returns, *layout.tensors)))
-        lines.add("float *scratch;")
+        lines.add("float *partials, *scratch;" if layout.partials else "float *scratch;")
     return str(lines).rstrip("\n") + ";\n"
 
 
@@ -146,7 +156,16 @@ def _kernel(program: GirProgram, layout: _Layout, number: int) -> list[str]:
     text = str(lines)
     if shape.streaming and "stream_" in "".join(texts):
         text = text.rstrip("\n").removesuffix("}") + _FENCE + "\n}\n"
-    return [*texts, text]
+    return [*texts, text] + ([join_function(program.nest, kernel, f"join{number}")] if _joins(program, number) else [])
+
+
+def _reductions(kernel: KernelGraph) -> int:
+    return sum(i.kind == "reduce" for one in kernel.passes for i in one.along)
+
+
+def _joins(program: GirProgram, number: int) -> bool:
+    """Whether a kernel leaves parts of sums that have to be joined."""
+    return program.nest.parts > 1 and _reductions(program.lowered.kernels[number]) > 0
 
 
 def _entry(program: GirProgram, layout: _Layout) -> str:
@@ -161,8 +180,10 @@ def _entry(program: GirProgram, layout: _Layout) -> str:
         lines.add(f"struct call call = {{{', '.join(fields)}}};")
         lines.add(f"float *const aligned = (float *)(((uintptr_t)workspace + {LINE - 1}) & ~(uintptr_t){LINE - 1});")
         lines.add(*(f"call.{c_name(name)} = aligned + {place};" for name, place in layout.tensors.items()))
-        lines.add(f"call.scratch = aligned + {layout.spilled};", "struct gg_runtime team = *runtime;")
+        lines.add(*([f"call.partials = aligned + {layout.spilled};"] if layout.partials else []))
+        lines.add(f"call.scratch = aligned + {layout.spilled + layout.partials};", "struct gg_runtime team = *runtime;")
         lines.add(f"team.threads = (int)least(team.threads, {program.hardware.units});")
         for number in range(len(program.lowered.kernels)):
             lines.add(f"team.parallel(&team, kernel{number}, &call, {program.tasks});")
+            lines.add(*([f"join{number}(&call);"] if _joins(program, number) else []))
     return str(lines)

@@ -12,7 +12,7 @@ from gensor_gym.codegen.c.text import Lines, identifiers, linear
 from gensor_gym.codegen.gir.ahead import LINE, Ahead, fetched_ahead
 from gensor_gym.codegen.gir.expressions import c_text, number
 from gensor_gym.codegen.gir.inputs import c_type, chosen_row, is_whole
-from gensor_gym.codegen.gir.online import RunningSum
+from gensor_gym.codegen.gir.online import OVERFLOW, RunningSum
 from gensor_gym.dataflow.expressions import Expression, divisors
 from gensor_gym.dataflow.nodes import Reduction
 from gensor_gym.gir.igraph import Instruction, KernelGraph, Pass, Slice
@@ -74,13 +74,14 @@ class RowPrinter:
         self.splats: set[str] = set()
         self.digits: list[list[str]] = []
         self.ahead: list[Ahead] = []
+        self.reductions: list[str] = []
 
     def function(self, name: str) -> str:
         """The text of `static void name(const struct call *call, float *scratch, long row)`."""
         with self.lines.block(f"static void {name}(const struct call *const call, float *const scratch, const long row)"):
-            self._pointers()
+            self.pointers()
             self._scratch_rows()
-            self._numbers(self.kernel.before)
+            self.numbers(self.kernel.before)
             ahead = fetched_ahead(self.nest, self.kernel, self.shape.rows, self.shape.streaming)
             for one, fetched in zip(self.kernel.passes, ahead, strict=True):
                 self.ahead = fetched
@@ -92,7 +93,7 @@ class RowPrinter:
 
     # Where rows begin
 
-    def _pointers(self) -> None:
+    def pointers(self) -> None:
         """Of every slice in DRAM a pointer to each row."""
         accesses = dict.fromkeys(s.access for s in self._slices() if s.access is not None)
         self.accesses = {access: f"{c_name(access.tensor)}_{place}" for place, access in enumerate(accesses)}
@@ -151,7 +152,7 @@ class RowPrinter:
 
     # Once a row
 
-    def _numbers(self, instructions: tuple[Instruction, ...]) -> None:
+    def numbers(self, instructions: tuple[Instruction, ...]) -> None:
         """Numbers of a row: loaded, computed, stored."""
         for one in instructions:
             for r in self._rows():
@@ -178,13 +179,15 @@ class RowPrinter:
         reductions = [i for i in one.along if i.kind == "reduce"]
         steps = self.shape.steps(self.nest.columns)
         sums = max((step.tile for step in steps), default=1)
+        self.reductions = [one.cell for one in reductions]
         for reduction in reductions:
             self._begin(reduction, sums)
         for step in steps:
             self._loop(one, step)
         for reduction in reductions:
             self._fold(reduction, sums)
-        self._numbers(one.after)
+        if self.nest.parts == 1:
+            self.numbers(one.after)
 
     def _splat_numbers(self, one: Pass) -> None:
         """Numbers of a row that maps read, in all lanes, and inverses of those that quotients are by."""
@@ -214,7 +217,7 @@ class RowPrinter:
         if isinstance(reduction.body, Online):
             self.lines.add(*(self._running(reduction, r).begun() for r in self._rows()))
             return
-        identity = number(_joining(reduction).identity)
+        identity = number(joining_of(reduction).identity)
         width = self.shape.vector
         start = f"splat_{width}({identity})" if width > 1 else identity
         for r in self._rows():
@@ -225,10 +228,11 @@ class RowPrinter:
         """Accumulators to one number a row, halves first."""
         if isinstance(reduction.body, Online):
             for r in self._rows():
-                folded = self._running(reduction, r).folded(f"{self.names[reduction.body.top]}_{r}")
-                self.lines.add(f"const float {self.names[reduction.cell]}_{r} = {folded};")
+                top = f"{self.names[reduction.body.top]}_{r}"
+                top = top if self.nest.parts == 1 else f"max_1({top}, {number(-OVERFLOW)})"
+                self._leave(reduction, r, self._running(reduction, r).folded(top))
             return
-        joining, width = _joining(reduction), self.shape.vector
+        joining, width = joining_of(reduction), self.shape.vector
         for r in self._rows():
             parts = [_sum(reduction, r, u) for u in range(sums)]
             while len(parts) > 1:
@@ -236,8 +240,15 @@ class RowPrinter:
                 for low, high in zip(parts[:half], parts[half:], strict=True):
                     self.lines.add(f"{low} = {joining.joined(low, high, width)};")
                 parts = parts[:half]
-            folded = f"fold_{joining.name}_{width}({parts[0]})" if width > 1 else parts[0]
-            self.lines.add(f"const float {self.names[reduction.cell]}_{r} = {folded};")
+            self._leave(reduction, r, f"fold_{joining.name}_{width}({parts[0]})" if width > 1 else parts[0])
+
+    def _leave(self, reduction: Instruction, r: int, folded: str) -> None:
+        """A number of the row; of a part of one, where it is joined."""
+        name = f"{self.names[reduction.cell]}_{r}"
+        self.lines.add(f"const float {name} = {folded};")
+        if self.nest.parts > 1:
+            place = self.reductions.index(reduction.cell) * self.nest.rows + r
+            self.lines.add(f"call->partials[row + {place}] = {name};")
 
     def _loop(self, one: Pass, step: Step) -> None:
         """Some steps along the columns: written out where rows are in registers, a loop else."""
@@ -314,7 +325,7 @@ class RowPrinter:
             inverses = {n: f"{self._splat(n + '/')}{r}" for n in divisors(one.body) if n + "/" in self.splats}
             return f"const vec{width} {name} = {c_text(one.body, names, inverses, width)};"
         if one.kind == "reduce":
-            joining, total = _joining(one), _sum(one, r, u)
+            joining, total = joining_of(one), _sum(one, r, u)
             return f"{total} = {joining.joined(total, self._reduced(one, r, u, step, joining.identity), width)};"
         if block > 1:
             return f"const vec{width} {name} = {self.names[one.cell]}_{r - r % block}_{u}_turned[{r % block}];"
@@ -373,7 +384,8 @@ def _sum(reduction: Instruction, r: int, u: int) -> str:
     return f"sum_{reduction.cell}_{r}_{u}"
 
 
-def _joining(reduction: Instruction) -> Joining:
+def joining_of(reduction: Instruction) -> Joining:
+    """How a reduction joins what two sides have."""
     return _JOINED[reduction.body]  # type: ignore[index]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gensor_gym.env.fused.text import as_text, title
+from gensor_gym.env.fused.text import as_text, rows_text, step_of, title
 from gensor_gym.env.pictures.figure import ACCENT, DPI, FAINT, GRID, HEIGHT, INK, LEVEL_COLORS, WIDTH
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.igraph import Instruction
@@ -45,7 +45,8 @@ def _lines(graph: GirGraph, schedule: GirSchedule) -> Iterator[tuple[str, Instru
     """What is drawn, from the top: (kind, instruction or words); kinds are kernel, pass, along and once."""
     lowered = lower(graph.nest, schedule.placement(len(graph.nest.crossing)))
     for number, kernel in enumerate(lowered.kernels):
-        yield "kernel", f"kernel {number}: {graph.nest.rows} rows, {schedule.value('rows')} a step"
+        step, _ = step_of(graph, schedule, len(kernel.passes))
+        yield "kernel", f"kernel {number}: {rows_text(graph)}, {step.rows} a step"
         yield from (("once", one) for one in kernel.before)
         for one in kernel.passes:
             yield "pass", f"along {graph.nest.columns} columns"

@@ -2,28 +2,57 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gensor_gym.env.pictures.facts import in_seconds
+from gensor_gym.gir.gpu.teams import block_shape
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.igraph import Instruction, Slice
 from gensor_gym.gir.lowering import lower
 from gensor_gym.gir.schedule import GirSchedule
 
 
+@dataclass(frozen=True)
+class Step:
+    """What one step of a kernel takes: on a GPU one of a block's."""
+
+    rows: int
+    wide: int
+    """Columns."""
+
+
 def as_text(graph: GirGraph, schedule: GirSchedule) -> str:
     """What a schedule does, line by line, and what the model says of it."""
     lines = [title(graph, schedule), str(schedule)]
-    rows = schedule.value("rows")
     lowered = lower(graph.nest, schedule.placement(len(graph.nest.crossing)))
     for number, kernel in enumerate(lowered.kernels):
-        steps = f"{schedule.value('loop')} steps a task"
-        lines.append(f"kernel {number}: for each step of {rows} of {graph.nest.rows} rows, {steps}")
-        lines += [f"    {instruction_text(one, schedule)}" for one in kernel.before]
+        step, words = step_of(graph, schedule, len(kernel.passes))
+        lines.append(f"kernel {number}: {words}")
+        lines += [f"    {instruction_text(one, step)}" for one in kernel.before]
         for one in kernel.passes:
-            wide = schedule.value("tile") * schedule.value("vector")
-            lines.append(f"  for each {wide} of {graph.nest.columns} columns")
-            lines += [f"    {instruction_text(i, schedule)}" for i in one.along]
-            lines += [f"  once a row: {instruction_text(i, schedule)}" for i in one.after]
+            lines.append(f"  for each {step.wide} of {graph.nest.columns} columns")
+            lines += [f"    {instruction_text(i, step)}" for i in one.along]
+            lines += [f"  once a row: {instruction_text(i, step)}" for i in one.after]
     return "\n".join(lines) + (f"\nno kernel can do this: {lowered.fault}" if lowered.fault else "")
+
+
+def step_of(graph: GirGraph, schedule: GirSchedule, passes: int) -> tuple[Step, str]:
+    """What a step of a kernel with so many passes takes, and how steps are shared among threads or blocks, in words."""
+    header = {name: schedule.value(name) for name in GirSchedule.places}
+    if graph.hardware.kind == "cpu":
+        step = Step(header["rows"], header["tile"] * header["vector"])
+        return step, f"for each step of {step.rows} of {rows_text(graph)}, {header['loop']} steps a task"
+    block = block_shape(graph.nest, header, passes, graph.hardware)
+    words = f"{block.blocks} blocks of {block.threads} threads; for each step of {block.rows} of {rows_text(graph)}, "
+    words += f"{block.lanes} lanes a row, {block.turns} steps a block"
+    return Step(block.rows, block.wide), words + (f", {block.parts} blocks share a row" if block.parts > 1 else "")
+
+
+def rows_text(graph: GirGraph) -> str:
+    """How many rows there are, and whether they are parts of longer ones."""
+    nest, whole = graph.nest, graph.nest.rows // graph.nest.parts
+    rows = f"{whole} row{'s' if whole > 1 else ''}"
+    return rows if nest.parts == 1 else f"{nest.rows} parts of {rows}"
 
 
 def title(graph: GirGraph, schedule: GirSchedule) -> str:
@@ -34,16 +63,14 @@ def title(graph: GirGraph, schedule: GirSchedule) -> str:
     return f"{graph.operator} on {graph.hardware.name}: {in_seconds(seconds)} by the model, {seconds / graph.floor:.3g}x floor"
 
 
-def instruction_text(one: Instruction, schedule: GirSchedule) -> str:
+def instruction_text(one: Instruction, step: Step) -> str:
     """`e.reg[2x32] = map exp(x - top)`; of a move its source."""
     what = {"move": "move", "map": f"{one.body}", "reduce": f"reduce {one.body}"}[one.kind]
-    sources = [slice_text(part, schedule) for _, part in one.sources] if one.kind != "map" else []
-    return " ".join([slice_text(one.target, schedule), "=", what, *sources])
+    sources = [slice_text(part, step) for _, part in one.sources] if one.kind != "map" else []
+    return " ".join([slice_text(one.target, step), "=", what, *sources])
 
 
-def slice_text(part: Slice, schedule: GirSchedule) -> str:
+def slice_text(part: Slice, step: Step) -> str:
     """Buffer, level and shape of a slice."""
-    rows, wide = schedule.value("rows"), schedule.value("tile") * schedule.value("vector")
-    shape = f"{rows}x{wide}" if part.wide else f"{rows}"
+    shape = f"{step.rows}x{step.wide}" if part.wide else f"{step.rows}"
     return f"{part.buffer.name}.{part.buffer.level.name.lower()}[{shape}]"
-

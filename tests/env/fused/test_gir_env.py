@@ -12,9 +12,12 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
-from gensor_gym import dataflow
+from gensor_gym import dataflow, hardware
+from gensor_gym.dataflow.table import fused_operator
 from gensor_gym.env.fused.env import GirEnv, GirVectorEnv
+from gensor_gym.env.fused.text import as_text
 from gensor_gym.gir.actions import ACTIONS, NUM_ACTIONS, STOP
+from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.schedule import GirSchedule
 
 ID = "gensor_gym/Gir-v0"
@@ -213,6 +216,22 @@ def test_renders_as_text_and_picture() -> None:
     env.reset()
     image = env.render()
     assert image.dtype == np.uint8 and image.shape[2] == 3 and 0.7 < (image == 255).mean() < 0.99
+
+
+def test_text_says_who_shares_the_work() -> None:
+    """Of blocks and lanes on a GPU, of parts of rows where one is long on a CPU."""
+    words = {
+        ("softmax(m=4096, n=4096)", "h100", "vector=4 tile=2 rows=4 loop=4 place=dram,sram"):
+        "kernel 0: 256 blocks of 1024 threads; for each step of 4 of 4096 rows, 256 lanes a row, 4 steps a block\n"
+        "  for each 2048 of 4096 columns\n    x.reg[4x2048] = move x.dram[4x2048]",
+        ("norm(m=1024, n=1024)", "h100", "vector=4 tile=2 rows=1 loop=16"):
+        "of 1 row, 1024 lanes a row, 1 steps a block, 8 blocks share a row",
+        ("norm(m=1024, n=1024)", "cascade_lake", "vector=16 tile=2 rows=4 loop=4"):
+        "step of 4 of 64 parts of 1 row, 4 steps a task",
+    }  # fmt: skip
+    for (operator, machine, schedule), expected in words.items():
+        graph = GirGraph(fused_operator(operator), hardware.get(machine))
+        assert expected in as_text(graph, graph.parse(schedule))
 
 
 def test_actions_have_texts() -> None:

@@ -1,0 +1,46 @@
+"""C that joins what tasks have reduced of the parts of a row, and does what comes once a row after that (`gir.parts`)."""
+
+from __future__ import annotations
+
+from gensor_gym.codegen.c.text import Lines
+from gensor_gym.codegen.gir.expressions import number
+from gensor_gym.codegen.gir.online import OVERFLOW
+from gensor_gym.codegen.gir.rows import RowPrinter, RowShape, joining_of
+from gensor_gym.gir.igraph import Instruction, KernelGraph, Pass
+from gensor_gym.gir.nest import Online, RowNest
+
+
+def join_function(nest: RowNest, kernel: KernelGraph, name: str) -> str:
+    """The text of `static void name(const struct call *call)`, after which later kernels find the numbers of all rows."""
+    (one,) = kernel.passes
+    reductions = [i for i in one.along if i.kind == "reduce"]
+    places = {i.cell: place for place, i in enumerate(reductions)}
+    before = tuple(i for i in kernel.before if i.target.is_held)
+    printer = RowPrinter(nest, KernelGraph(before, (Pass((), one.after),)), RowShape(1, 1, 1, False), {})
+    lines = printer.lines
+    with (
+        lines.block(f"static void {name}(const struct call *const call)"),
+        lines.block(f"for (long row = 0; row < {nest.rows}; row += {nest.parts})"),
+    ):
+        printer.pointers()
+        printer.numbers(before)
+        for reduction in reductions:
+            _join(lines, nest, reduction, places, f"{printer.names[reduction.cell]}_0")
+        printer.numbers(one.after)
+    return str(lines)
+
+
+def _join(lines: Lines, nest: RowNest, reduction: Instruction, places: dict[str, int], name: str) -> None:
+    """One number of all parts; a sum of exponentials is scaled from its part's maximum to the row's, which was joined before."""
+    at = f"call->partials + {places[reduction.cell] * nest.rows} + row"
+    lines.add(f"const float *const {name}_of = {at};")
+    if isinstance(reduction.body, Online):
+        top = places[reduction.body.top] * nest.rows
+        lines.add(f"const float *const {name}_top = call->partials + {top} + row;", f"float {name} = 0.0f;")
+        whole = f"v_{reduction.body.top}_0"
+        with lines.block(f"for (long part = 0; part < {nest.parts}; part++)"):
+            lines.add(f"const float base = max_1({name}_top[part], {number(-OVERFLOW)});")
+            lines.add(f"{name} += {name}_of[part] * exp_1(base - {whole});")
+        return
+    joined = joining_of(reduction).joined(name, f"{name}_of[part]", 1)
+    lines.add(f"float {name} = {name}_of[0];", f"for (long part = 1; part < {nest.parts}; part++) {name} = {joined};")
