@@ -15,7 +15,7 @@ import torch
 
 from experiments.benches.fused.process import OURS, Ways, serve
 from experiments.networks.suite import inputs_of, module_of
-from gensor_gym.networks.fusion.fine import plan_of
+from gensor_gym.networks.fusion.rules import plan_of
 
 if TYPE_CHECKING:
     from agents.networks import CompiledNetwork
