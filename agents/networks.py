@@ -9,7 +9,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from agents.optimize import Asked, Result
-from agents.pieces import OnTask, search_pieces
+from agents.pieces import OnTask, in_loop, search_pieces
 from agents.progress import shown
 from gensor_gym import hardware
 from gensor_gym.codegen.export import Exported
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.remembered import remembered
+from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.measure.records.verified import verified
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.fusion.rules import plan_of
 from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.loops import task_rows
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan
-from gensor_gym.networks.tasks import by_rows
+from gensor_gym.operators.types import Operator
 
 TRIALS, MOST_TRIALS = 3, 64
 """Programs that are measured of each piece where nobody says otherwise: without a budget in seconds, and with one."""
@@ -136,23 +136,22 @@ def compile_network(
     with shown(on_task) as told:
         found = search_pieces(asked, counts, each, left, seed, told)
     results = tuple(found[step.computation] for step in chosen.steps)
-    kernels = _kernels(chosen, results, hw)
+    kernels = _kernels(chosen, results, asked, each)
     function = NetworkFunction(chosen, kernels, hw.units, arena)
     held = dataclasses.replace(chosen.network, constants={**chosen.network.constants, **function.constants})
     return CompiledNetwork(Plan(held, chosen.pieces), hw, results, kernels, function)
 
 
-def _kernels(plan: Plan, results: Sequence[Result], hw: Hardware) -> tuple[Kernel, ...]:
-    """Of each step what was found; of steps in one loop the nearest to that with the loop's tasks, which is checked here."""
+def _kernels(
+    plan: Plan, results: Sequence[Result], asked: Mapping[Operator | Dataflow, Asked], trials: int
+) -> tuple[Kernel, ...]:
+    """Of each step what was found; of steps in one loop with others the fastest near it that has the loop's tasks."""
     texts: dict[tuple[object, int], Kernel] = {}
     rows = task_rows(plan.pieces)
     for step, result, count in zip(plan.steps, results, rows, strict=True):
-        if (step.computation, count) in texts:
-            continue
-        schedule = by_rows(step.computation, result.schedule, count, hw) if count else result.schedule
-        if count and not verified(step.computation, schedule, hw):
-            raise RuntimeError(f"{step.computation}: the kernel of {schedule} is wrong here")
-        texts[step.computation, count] = remembered(step.computation, schedule, hw)
+        if (step.computation, count) not in texts:
+            schedule = in_loop(asked[step.computation], result.schedule, count, trials) if count else result.schedule
+            texts[step.computation, count] = remembered(step.computation, schedule, result.task.hardware)
     return tuple(texts[step.computation, count] for step, count in zip(plan.steps, rows, strict=True))
 
 

@@ -70,7 +70,7 @@ class NetworkFunction(NativeFunction):
         """
         check_loops(plan.pieces, kernels)
         self.layout = layout_of(plan, kernels, mode)
-        self.fixed = _fixed(plan, self.layout, threads)
+        self.fixed = _fixed(plan, self.layout)
         """Constants and packed weights, bytes."""
         team = runtime(threads)
         _pack(plan, kernels, self.layout, self.fixed, threads)
@@ -115,11 +115,11 @@ def _places(step: Step, layout: Layout, workspace: Place) -> ctypes.Array[_Place
     return (_Place * len(found))(*(_Place(place.base, place.at, place.before) for place in found))
 
 
-def _fixed(plan: Plan, layout: Layout, threads: int) -> np.ndarray:
+def _fixed(plan: Plan, layout: Layout) -> np.ndarray:
     """Memory that stays, with the constants in it."""
     memory = workspace_of(layout.fixed_bytes)
     for name, view in _constants(plan, layout, memory).items():
-        view[...] = _dense(plan.network.constants[name], threads)
+        view[...] = plan.network.constants[name]
     return memory
 
 
@@ -132,11 +132,11 @@ def _constants(plan: Plan, layout: Layout, memory: np.ndarray) -> dict[str, np.n
     return found
 
 
-def _dense(array: np.ndarray, threads: int) -> np.ndarray:
-    """In row-major order. A turned matrix, as torch has weights, is copied by all threads in whole cache lines."""
+def _dense(array: np.ndarray, threads: int, room: np.ndarray) -> np.ndarray:
+    """In row-major order. A turned matrix, as torch has weights, is copied into `room` by all threads in whole cache lines."""
     if array.flags.c_contiguous or array.ndim != 2 or array.dtype != np.float32 or not array.T.flags.c_contiguous:
         return np.ascontiguousarray(array)
-    made = np.empty(array.shape, np.float32)
+    made = room[: array.size].reshape(array.shape)
     _turn()(address_of(array), address_of(made), array.shape[1], array.shape[0], ctypes.byref(runtime(threads)))
     return made
 
@@ -152,10 +152,12 @@ def _turn() -> Any:
 def _pack(plan: Plan, kernels: Sequence[Kernel], layout: Layout, fixed: np.ndarray, threads: int) -> None:
     """Have every kernel that keeps packed weights pack them, of which it reads nothing else."""
     packing = {kernel.digest: entry_of(kernel, kernel.prepares) for kernel in kernels if kernel.prepacked}
-    team = ctypes.byref(runtime(threads))
+    team, constants = ctypes.byref(runtime(threads)), plan.network.constants
+    weights = [constants[step.reads[WEIGHTS]].size for step, kernel in zip(plan.steps, kernels, strict=True) if kernel.prepacked]
+    room = np.empty(max(weights, default=0), np.float32)  # one for all: new pages take longer than copying
     for step, kernel, place in zip(plan.steps, kernels, layout.workspaces, strict=True):
         if kernel.prepacked:
-            weights = _dense(plan.network.constants[step.reads[WEIGHTS]], threads)
+            array = _dense(constants[step.reads[WEIGHTS]], threads, room)
             inputs = (ctypes.c_void_p * len(step.reads))()
-            inputs[WEIGHTS] = address_of(weights)
+            inputs[WEIGHTS] = address_of(array)
             packing[kernel.digest](inputs, None, address_of(fixed) + place.at, team)

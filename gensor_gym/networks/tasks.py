@@ -27,11 +27,8 @@ _TALLEST, _WIDEST = 16, 8
 
 def by_rows(
     computation: Operator | Dataflow, schedule: Schedule | GirSchedule, rows: int, hw: Hardware
-) -> Schedule | GirSchedule:
-    """A legal schedule whose kernel has tasks of so many whole rows: of those made of this one what the model takes for fastest.
-
-    ValueError where there is none.
-    """
+) -> Iterator[Schedule | GirSchedule]:
+    """Legal schedules near this one whose kernels have tasks of so many whole rows, by the model the fastest first."""
     graph: Any = graph_of(computation, hw)
     made: list[Schedule | GirSchedule]
     if isinstance(schedule, GirSchedule):
@@ -42,10 +39,17 @@ def by_rows(
         made = list(_products(graph, op, schedule, rows, hw))
     legal = [one for one in made if graph.is_legal(one)]
     order = np.argsort(graph.latencies(np.stack([one.row for one in legal])), kind="stable") if legal else ()
-    for place in order:
-        if generate(computation, legal[place], hw).task_rows == rows:
-            return legal[place]
-    raise ValueError(f"{computation}: none of {len(legal)} legal schedules near {schedule} has tasks of {rows} rows")
+    yield from (legal[place] for place in order if generate(computation, legal[place], hw).task_rows == rows)
+
+
+def first_by_rows(
+    computation: Operator | Dataflow, schedule: Schedule | GirSchedule, rows: int, hw: Hardware
+) -> Schedule | GirSchedule:
+    """The first of `by_rows`; ValueError where there is none."""
+    found = next(by_rows(computation, schedule, rows, hw), None)
+    if found is None:
+        raise ValueError(f"{computation}: no legal schedule near {schedule} has tasks of {rows} rows")
+    return found
 
 
 def _nests(computation: Dataflow, schedule: GirSchedule, rows: int) -> Iterator[GirSchedule]:

@@ -35,7 +35,7 @@ from gensor_gym.networks.loops import loop_fault, loops, rows_of
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan, cut_all
 from gensor_gym.networks.steps import Step
-from gensor_gym.networks.tasks import by_rows
+from gensor_gym.networks.tasks import first_by_rows
 from tests.networks.test_networks_run import kernels_of
 from tests.support.exports import sanitized, threads_program
 from tests.support.thorough import thorough_but
@@ -148,7 +148,7 @@ def with_tasks(network: Network, seed: int, sizes: tuple[int, ...]) -> list[tupl
         for rows in sizes:
             try:
                 count = rows_of(step).count
-                schedule = by_rows(step.computation, graph_of(step.computation, hw).random_schedule(rng), rows, hw)
+                schedule = first_by_rows(step.computation, graph_of(step.computation, hw).random_schedule(rng), rows, hw)
             except ValueError:
                 continue
             found.append((generate(step.computation, schedule, hw), rows, count))

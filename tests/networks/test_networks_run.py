@@ -21,7 +21,7 @@ from gensor_gym.networks.folding import folded
 from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.loops import task_rows
 from gensor_gym.networks.plan import Plan, cut_all
-from gensor_gym.networks.tasks import by_rows
+from gensor_gym.networks.tasks import first_by_rows
 from tests.support.random_modules import Draw
 
 
@@ -32,7 +32,7 @@ def kernels_of(plan: Plan, seed: int, walk: int = 6) -> list[Kernel]:
     for step, rows in zip(plan.steps, task_rows(plan.pieces), strict=True):
         graph = graph_of(step.computation, hw)
         schedule = graph.random_schedule(rng, walk) if walk else graph.initial()
-        schedule = by_rows(step.computation, schedule, rows, hw) if rows else schedule
+        schedule = first_by_rows(step.computation, schedule, rows, hw) if rows else schedule
         found.append(generate(step.computation, schedule, hw))
     return found
 
