@@ -48,7 +48,7 @@ def run(config: DictConfig, emit: Lines) -> None:
         if config.figures:
             from experiments.benches.tuning.figure import draw
 
-            draw(points, f"{name}, batch {settings.batch}", folder / f"tuning_{name}.png")
+            draw(points, NEAR, f"{name}, batch {settings.batch}", folder / f"tuning_{name}.png")
     sheet(rows).show(Console())
 
 
