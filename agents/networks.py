@@ -9,7 +9,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,18 +18,21 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from agents.optimize import Asked, Result
-from agents.pieces import OnTask, search_pieces
+from agents.pieces import OnTask, in_loop, search_pieces
 from agents.progress import shown
 from gensor_gym import hardware
 from gensor_gym.codegen.export import Exported
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.remembered import remembered
+from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.folding import folded
-from gensor_gym.networks.fusion.fine import plan_of
+from gensor_gym.networks.fusion.rules import plan_of
 from gensor_gym.networks.load import NetworkFunction
+from gensor_gym.networks.loops import task_rows
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan
+from gensor_gym.operators.types import Operator
 
 TRIALS, MOST_TRIALS = 3, 64
 """Programs that are measured of each piece where nobody says otherwise: without a budget in seconds, and with one."""
@@ -111,7 +114,7 @@ def compile_network(
     Each distinct computation is searched with `trials` measured programs (3, or with a budget in `seconds` 64 at most), unless a
     search of it is remembered (`optimize(.., reuse=True)`). `seconds` are shared out among pieces by what they promise
     (`agents.pieces`). `on_task` is told of each search before it begins: (how many were begun, of how many, computation);
-    without it a terminal shows a bar. `plan` is a rule or the name of one (`networks.fusion.fine.PLANS`). `options` are
+    without it a terminal shows a bar. `plan` is a rule or the name of one (`networks.fusion.rules.PLANS`). `options` are
     `optimize`'s.
 
     `arena` says how values between kernels are placed (`networks.arena.MODES`). The plan's constants lie in the function's
@@ -133,11 +136,23 @@ def compile_network(
     with shown(on_task) as told:
         found = search_pieces(asked, counts, each, left, seed, told)
     results = tuple(found[step.computation] for step in chosen.steps)
-    texts = {computation: remembered(computation, found[computation].schedule, hw) for computation in counts}
-    kernels = tuple(texts[step.computation] for step in chosen.steps)
+    kernels = _kernels(chosen, results, asked, each)
     function = NetworkFunction(chosen, kernels, hw.units, arena)
     held = dataclasses.replace(chosen.network, constants={**chosen.network.constants, **function.constants})
     return CompiledNetwork(Plan(held, chosen.pieces), hw, results, kernels, function)
+
+
+def _kernels(
+    plan: Plan, results: Sequence[Result], asked: Mapping[Operator | Dataflow, Asked], trials: int
+) -> tuple[Kernel, ...]:
+    """Of each step what was found; of steps in one loop with others the fastest near it that has the loop's tasks."""
+    texts: dict[tuple[object, int], Kernel] = {}
+    rows = task_rows(plan.pieces)
+    for step, result, count in zip(plan.steps, results, rows, strict=True):
+        if (step.computation, count) not in texts:
+            schedule = in_loop(asked[step.computation], result.schedule, count, trials) if count else result.schedule
+            texts[step.computation, count] = remembered(step.computation, schedule, result.task.hardware)
+    return tuple(texts[step.computation, count] for step, count in zip(plan.steps, rows, strict=True))
 
 
 @overload

@@ -7,20 +7,25 @@ times appearances.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from agents.ansor.task_scheduler import GradientScheduler, Progress, total_latency
 from agents.optimize import Asked, Result, run
 from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.gir.schedule import GirSchedule
+from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.records.store import FINAL
 from gensor_gym.measure.session import Budget, Session
 from gensor_gym.measure.stats.floor import warm_floor
+from gensor_gym.networks.tasks import by_rows, first_by_rows
 from gensor_gym.operators.types import Operator
 
 ENDING = 0.25
@@ -50,6 +55,22 @@ def search_pieces(
         piece.end()
         found[computation] = piece.result
     return found
+
+
+def in_loop(asked: Asked, found: Schedule | GirSchedule, rows: int, trials: int) -> Schedule | GirSchedule:
+    """Of `trials` programs near the one that was found, with tasks of so many rows, the fastest as measured.
+
+    ValueError where there is none, RuntimeError where none ran well.
+    """
+    task = asked.task
+    session = asked.session(Budget(trials=trials))
+    session.start()
+    first = first_by_rows(task.operator, found, rows, task.hardware)
+    some: list[Any] = list(itertools.islice(by_rows(task.operator, first, rows, task.hardware), trials))
+    session.measure(some)
+    if session.best is None:
+        raise RuntimeError(f"no kernel of {task.operator} with tasks of {rows} rows ran well: {session.first_error}")
+    return session.best[0]
 
 
 def _ended(asked: Asked, trials: int) -> Result | None:
@@ -111,15 +132,16 @@ def _share_out(pieces: list[Piece], trials: int, seconds: float, rng: np.random.
         on_task(sum(bool(one.progress.best) for one in pieces), len(pieces), str(piece.asked.task.operator))
         piece.advance(min(max(1, piece.session.trials), trials - piece.session.trials), left(1.0 - ENDING))
         piece.progress.dead |= piece.session.trials >= trials
-    _try_untried([piece for piece in pieces if piece.session.best is None], seconds)
+    _try_untried([piece for piece in pieces if piece.session.best is None], seconds, on_task)
     for piece in sorted(pieces, key=lambda piece: -piece.share):
         piece.end(final=left() > 0)
 
 
-def _try_untried(pieces: list[Piece], seconds: float) -> None:
+def _try_untried(pieces: list[Piece], seconds: float, on_task: OnTask) -> None:
     """One trial for each piece that the budget was too short for."""
     begin = time.monotonic()
-    for piece in pieces:
+    for number, piece in enumerate(pieces):
+        on_task(number, len(pieces), str(piece.asked.task.operator))
         piece.advance(1)
     if pieces:
         took = time.monotonic() - begin

@@ -1,7 +1,7 @@
 """Benchmarks of the project itself: `python -m experiments.bench suite=env`.
 
-The suites are env, construct, kernels, call, fused, fused_model, networks, profile, measure, repeatability, replay, static,
-model, start and uniform; `suite=all` runs them all.
+The suites are env, construct, kernels, call, fused, fused_model, networks, profile, tuning, measure, repeatability, replay,
+static, model, start and uniform; `suite=all` runs them all.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from experiments.sheets.records import of_records
 from gensor_gym.registry import check_known
 
 SUITES = (
-    "env", "construct", "kernels", "call", "fused", "fused_model", "networks", "profile", "measure", "repeatability", "replay",
-    "static", "model", "start", "uniform",
+    "env", "construct", "kernels", "call", "fused", "fused_model", "networks", "profile", "tuning", "measure", "repeatability",
+    "replay", "static", "model", "start", "uniform",
 )  # fmt: skip
 """Each is a module of `experiments.benches` and a file of conf/bench."""
 _CALLS = ("called", "into_out", "bound", "bound_at_lines", "called_with_tensors")

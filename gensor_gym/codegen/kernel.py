@@ -10,6 +10,10 @@ from gensor_gym.codegen.cuda.tensor_map import TensorMap
 from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.types import Operator
 
+PACKS = "gg_pack"
+"""Entry of a prepacked kernel in C that packs its weights and does nothing else."""
+WHOLE = "gg_kernel"
+"""Entry of every kernel in C that computes of its inputs alone; a prepacked kernel has it beside those that it is launched by."""
 LAYOUT, FINISH = "_layout", "_finish"
 """How entries end that lay out operands before the main one, and that add up parts of a split reduction after it."""
 
@@ -48,7 +52,10 @@ class Kernel:
     workspace_bytes: int
     prepares: str = ""
     """Entry to call once before the others, with the same arguments, where they read what it leaves in the workspace: the
-    packed weights of a prepacked kernel. Empty for a plain kernel."""
+    packed weights of a prepacked kernel. It reads the weights alone and writes no output. Empty for a plain kernel."""
+    task_rows: int = 0
+    """Of a kernel in C that has one parallel loop, and whose task number i does rows from i times this on: how many each does.
+    Rows are a product's, all columns of them, or those of a row nest; 0 for any other kernel."""
     maps: tuple[TensorMap, ...] = ()
     """Tensor maps that entries take before the plain arguments; whoever launches them encodes them for its arrays."""
 
@@ -63,6 +70,11 @@ class Kernel:
     def prepacked(self) -> bool:
         """Whether its launches read weights that an earlier call packed; never to be compared with plain kernels."""
         return bool(self.prepares)
+
+    @property
+    def whole(self) -> str:
+        """The entry of a C kernel that computes of its inputs alone."""
+        return WHOLE if self.prepares else self.launches[0].entry
 
     @property
     def main(self) -> Launch:

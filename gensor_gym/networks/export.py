@@ -65,7 +65,8 @@ def export_network(
 
 def _piece(kernel: Kernel, number: int) -> str:
     """A kernel's source under a name of its own. Its packed weights are there already: nothing calls what packs them."""
-    names = {kernel.launches[0].entry: f"piece_{number}"} | ({kernel.prepares: f"pack_{number}"} if kernel.prepares else {})
+    packs = {kernel.prepares: f"pack_{number}", kernel.whole: f"whole_{number}"} if kernel.prepares else {}
+    names = {kernel.launches[0].entry: f"piece_{number}"} | packs
     return "".join(f"#define {entry} {name}\n" for entry, name in names.items()) + kernel.source
 
 
@@ -75,7 +76,11 @@ def _whole(plan: Plan, numbers: Sequence[int], kernels: Sequence[Kernel], layout
     parts += [f"gg_entry piece_{number};" for number in dict.fromkeys(numbers)]
     steps = list(enumerate(zip(plan.steps, numbers, strict=True)))
     parts += [_places(place, step, layout) for place, (step, _) in steps]
-    rows = [f"    {{piece_{number}, places_{place}, {len(step.reads)}, {len(step.writes)}}}," for place, (step, number) in steps]
+    follows = [int(piece.follows > 0) for piece in plan.pieces]
+    rows = [
+        f"    {{piece_{number}, places_{place}, {len(step.reads)}, {len(step.writes)}, {follows[place]}}},"
+        for place, (step, number) in steps
+    ]
     exclusive = int(any(kernel.prepacked for kernel in kernels))
     parts += ["static const struct gg_step steps[] = {", *rows, "};"]
     parts.append(f"""static struct gg_network network = {{

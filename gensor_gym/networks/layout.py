@@ -9,6 +9,7 @@ from enum import IntEnum
 
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.networks.arena import Arena, Life, arena, bound, rounded
+from gensor_gym.networks.loops import loops
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan
 
@@ -48,7 +49,7 @@ class Layout:
     needed: int
     """Bytes that no arena goes below."""
     workspace_bytes: int
-    """Of a call: the arena and, behind it, what the kernel that needs most needs."""
+    """Of a call: the arena and, behind it, what the loop that needs most needs."""
     constants: frozenset[str]
     """Those that lie in fixed memory as they are."""
     fixed_bytes: int
@@ -69,14 +70,17 @@ def layout_of(plan: Plan, kernels: Sequence[Kernel], mode: str) -> Layout:
     for name, array in network.constants.items():
         values[name] = Place(Base.FIXED, end if name in read else 0)
         end += rounded(array.nbytes) if name in read else 0
-    workspaces, scratch = [], rounded(made.bytes)
-    for kernel in kernels:
-        if kernel.prepacked:
-            workspaces.append(Place(Base.FIXED, end))
-            end += rounded(kernel.workspace_bytes)
-        else:
-            workspaces.append(Place(Base.WORKSPACE, scratch))
-    whole = scratch + max((kernel.workspace_bytes for kernel in kernels if not kernel.prepacked), default=0)
+    workspaces, scratch, whole = list[Place](), rounded(made.bytes), rounded(made.bytes)
+    for numbers in loops(plan.pieces):
+        place = scratch  # kernels of one loop compute at the same time
+        for kernel in (kernels[number] for number in numbers):
+            if kernel.prepacked:
+                workspaces.append(Place(Base.FIXED, end))
+                end += rounded(kernel.workspace_bytes)
+            else:
+                workspaces.append(Place(Base.WORKSPACE, place))
+                place += rounded(kernel.workspace_bytes)
+        whole = max(whole, place)
     return Layout(values, tuple(workspaces), made, bound(lives), whole, read, end)
 
 
@@ -99,9 +103,13 @@ def _returned(network: Network) -> dict[str, int]:
 
 
 def _lives(plan: Plan) -> list[Life]:
-    """Values between steps, in the order in which they are made; one that is made in parts as one, from its first part on."""
+    """Values between steps, in the order in which they are made; one that is made in parts as one, from its first part on.
+
+    The steps of one loop are one: all that any of them needs lies there all along.
+    """
     network, first, last = plan.network, dict[str, int](), dict[str, int]()
-    for number, step in enumerate(plan.steps):
+    of_loop = [(number, step) for number, some in enumerate(loops(plan.pieces)) for step in (plan.steps[one] for one in some)]
+    for number, step in of_loop:
         places = {network.place_of(name)[0]: number for name in (*step.reads, *step.writes)}
         last |= places
         first = {network.place_of(name)[0]: number for name in step.writes} | first

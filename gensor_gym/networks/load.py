@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from gensor_gym.codegen import runtime as rooms
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.runtime.c import NativeFunction, entry_of
 from gensor_gym.codegen.runtime.compile import compile_text
-from gensor_gym.codegen.runtime.memory import ALIGNMENT, address_of, workspace_of
+from gensor_gym.codegen.runtime.memory import address_of, workspace_of
 from gensor_gym.codegen.runtime.threads import ARCH, GgRuntime, runtime
-from gensor_gym.networks.layout import Layout, Place, layout_of
+from gensor_gym.networks.layout import WEIGHTS, Layout, Place, layout_of
+from gensor_gym.networks.loops import check_loops
 from gensor_gym.networks.plan import Plan
 from gensor_gym.networks.steps import Step
 
@@ -32,7 +34,10 @@ class _Place(ctypes.Structure):
 class _Step(ctypes.Structure):
     """`struct gg_step`."""
 
-    _fields_ = [("entry", ctypes.c_void_p), ("places", ctypes.c_void_p), ("inputs", ctypes.c_long), ("outputs", ctypes.c_long)]
+    _fields_ = [
+        ("entry", ctypes.c_void_p), ("places", ctypes.c_void_p), ("inputs", ctypes.c_long), ("outputs", ctypes.c_long),
+        ("goes_on", ctypes.c_long),
+    ]  # fmt: skip
 
 
 class _Network(ctypes.Structure):
@@ -59,15 +64,16 @@ class NetworkFunction(NativeFunction):
     """
 
     def __init__(self, plan: Plan, kernels: Sequence[Kernel], threads: int, mode: str = "hot") -> None:
-        """Lay memory out, load the kernels, pack weights once; ValueError for a kernel of too many arrays.
+        """Lay memory out, load the kernels, pack weights once; ValueError for a kernel of too many arrays, or of other tasks.
 
         The plan's arrays are not held.
         """
+        check_loops(plan.pieces, kernels)
         self.layout = layout_of(plan, kernels, mode)
         self.fixed = _fixed(plan, self.layout)
         """Constants and packed weights, bytes."""
         team = runtime(threads)
-        _prepare(plan, kernels, self.layout, self.fixed, threads)
+        _pack(plan, kernels, self.layout, self.fixed, threads)
         self.constants = _constants(plan, self.layout, self.fixed)
         """Views of those that lie there as they are, by name."""
         distinct = {kernel.digest: kernel for kernel in kernels}
@@ -78,13 +84,14 @@ class NetworkFunction(NativeFunction):
             places = _places(step, self.layout, self.layout.workspaces[place])
             kept.append(places)
             entry = ctypes.cast(entries[kernel.digest], ctypes.c_void_p)
-            steps[place] = _Step(entry, ctypes.addressof(places), len(step.reads), len(step.writes))
+            goes_on = plan.pieces[place].follows > 0
+            steps[place] = _Step(entry, ctypes.addressof(places), len(step.reads), len(step.writes), goes_on)
         outputs, exclusive = len(plan.network.outputs), any(kernel.prepacked for kernel in kernels)
         network = _Network(ctypes.addressof(steps), len(steps), address_of(self.fixed), outputs, exclusive)
         loaded = _Loaded(GgRuntime(team.threads, team.parallel), ctypes.addressof(network))
         loaded.kept = kept, network, self.fixed  # who holds a bound call need not hold the function
         self.called = plan.network.called
-        super().__init__(self.called, _library().gg_network_entry, loaded, self.layout.workspace_bytes)
+        super().__init__(self.called, _compiled("network.c").gg_network_entry, loaded, self.layout.workspace_bytes)
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
         """As a kernel's; ValueError also for ids that are no row of their table. A bound call computes no numbers of these."""
@@ -93,10 +100,10 @@ class NetworkFunction(NativeFunction):
         return super().__call__(*inputs, out=out)
 
 
-def _library() -> ctypes.CDLL:
-    """`network.c`, compiled at the first call on a machine."""
+def _compiled(name: str) -> ctypes.CDLL:
+    """A file of the runtime, compiled at the first call on a machine."""
     folder = Path(rooms.__path__[0])
-    text = folder.joinpath("runtime.h").read_text("utf-8") + folder.joinpath("network.c").read_text("utf-8")
+    text = folder.joinpath("runtime.h").read_text("utf-8") + folder.joinpath(name).read_text("utf-8")
     return ctypes.CDLL(str(compile_text(text, ARCH)))
 
 
@@ -112,7 +119,7 @@ def _fixed(plan: Plan, layout: Layout) -> np.ndarray:
     """Memory that stays, with the constants in it."""
     memory = workspace_of(layout.fixed_bytes)
     for name, view in _constants(plan, layout, memory).items():
-        view[...] = _dense(plan.network.constants[name])
+        view[...] = plan.network.constants[name]
     return memory
 
 
@@ -125,28 +132,32 @@ def _constants(plan: Plan, layout: Layout, memory: np.ndarray) -> dict[str, np.n
     return found
 
 
-def _dense(array: np.ndarray) -> np.ndarray:
-    """In row-major order. A turned matrix is copied a cache line of columns at a time, in 0.3 of the time that NumPy takes."""
-    if array.flags.c_contiguous or array.ndim != 2:
+def _dense(array: np.ndarray, threads: int, room: np.ndarray) -> np.ndarray:
+    """In row-major order. A turned matrix, as torch has weights, is copied into `room` by all threads in whole cache lines."""
+    if array.flags.c_contiguous or array.ndim != 2 or array.dtype != np.float32 or not array.T.flags.c_contiguous:
         return np.ascontiguousarray(array)
-    made, step = np.empty(array.shape, array.dtype), ALIGNMENT // array.itemsize
-    for first in range(0, array.shape[1], step):
-        made[:, first : first + step] = array[:, first : first + step]
+    made = room[: array.size].reshape(array.shape)
+    _turn()(address_of(array), address_of(made), array.shape[1], array.shape[0], ctypes.byref(runtime(threads)))
     return made
 
 
-def _prepare(plan: Plan, kernels: Sequence[Kernel], layout: Layout, fixed: np.ndarray, threads: int) -> None:
-    """Have every kernel that keeps packed weights pack them, which computes once of zeros."""
-    constants = plan.network.constants
+@functools.cache
+def _turn() -> Any:
+    """`gg_turn` of `turn.c`, compiled at the first call on a machine."""
+    turn = _compiled("turn.c").gg_turn
+    turn.restype, turn.argtypes = None, [*[ctypes.c_void_p] * 2, *[ctypes.c_long] * 2, ctypes.POINTER(GgRuntime)]
+    return turn
+
+
+def _pack(plan: Plan, kernels: Sequence[Kernel], layout: Layout, fixed: np.ndarray, threads: int) -> None:
+    """Have every kernel that keeps packed weights pack them, of which it reads nothing else."""
+    packing = {kernel.digest: entry_of(kernel, kernel.prepares) for kernel in kernels if kernel.prepacked}
+    team, constants = ctypes.byref(runtime(threads)), plan.network.constants
+    weights = [constants[step.reads[WEIGHTS]].size for step, kernel in zip(plan.steps, kernels, strict=True) if kernel.prepacked]
+    room = np.empty(max(weights, default=0), np.float32)  # one for all: new pages take longer than copying
     for step, kernel, place in zip(plan.steps, kernels, layout.workspaces, strict=True):
-        if not kernel.prepacked:
-            continue
-        inputs = [
-            _dense(constants[name]) if name in constants else np.zeros(tensor.shape, tensor.dtype)
-            for name, tensor in zip(step.reads, kernel.operator.inputs, strict=True)
-        ]
-        outputs = [np.zeros(tensor.shape, np.float32) for tensor in kernel.operator.outputs]
-        addresses, written = ((ctypes.c_void_p * len(some))(*map(address_of, some)) for some in (inputs, outputs))
-        workspace = address_of(fixed) + place.at
-        output = address_of(outputs[0]) if len(outputs) == 1 else ctypes.addressof(written)
-        entry_of(kernel, kernel.prepares)(addresses, output, workspace, ctypes.byref(runtime(threads)))
+        if kernel.prepacked:
+            array = _dense(constants[step.reads[WEIGHTS]], threads, room)
+            inputs = (ctypes.c_void_p * len(step.reads))()
+            inputs[WEIGHTS] = address_of(array)
+            packing[kernel.digest](inputs, None, address_of(fixed) + place.at, team)

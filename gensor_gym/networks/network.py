@@ -154,8 +154,9 @@ class Network:
 
     def made_by(self, name: str) -> list[str]:
         """The value, or all parts of it where it is made in parts."""
-        parts = [part for part, (whole, _) in self.joins.items() if whole == name]
-        return [one for part in parts for one in self.made_by(part)] if name in self._joined else [name]
+        if name not in self._joined:
+            return [name]
+        return [one for part, (whole, _) in self.joins.items() if whole == name for one in self.made_by(part)]
 
     def depends(self, names: Sequence[str], on: Sequence[str]) -> bool:
         """Whether one of the values is, or is made of, one of `on`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,29 +31,35 @@ class Piece:
 
     nodes: tuple[str, ...]
     anchor: str
+    follows: int = 0
+    """Rows of each task, where the tasks are done in the parallel loop of the piece before, each after that piece's of the same
+    rows (`networks.loops`); 0 for a piece with a loop of its own."""
 
     def __str__(self) -> str:
-        """The names, after the anchor where the host has several. `Piece.parse` reads it."""
-        return " ".join((f"@{self.anchor}", *self.nodes) if self.anchor in _NAMED else self.nodes)
+        """The names, after the anchor where the host has several, and what it follows by. `Piece.parse` reads it."""
+        follows = (f"+{self.follows}",) if self.follows else ()
+        return " ".join((*follows, *((f"@{self.anchor}",) if self.anchor in _NAMED else ()), *self.nodes))
 
     @classmethod
     def parse(cls, network: Network, text: str) -> Piece:
-        """The piece that a line says; ValueError for a name that no node has, and for an anchor that there is not."""
+        """The piece that a line says; ValueError for a name that no node has, an anchor that there is not, no number of rows."""
         words = text.split()
-        anchor = words.pop(0)[1:] if words[0].startswith("@") else ""
+        follows = _follows(words.pop(0)) if words[0].startswith("+") else 0
+        anchor = words.pop(0)[1:] if words and words[0].startswith("@") else ""
         if anchor and anchor not in ANCHORS:
             raise ValueError(f"anchor {anchor!r}: expected one of {', '.join(ANCHORS)}")
         if unknown := [name for name in words if name not in network.nodes]:
             raise ValueError(f"a plan of {network.graph.name} names {unknown[0]!r}: expected names of its nodes")
         if not words:
             raise ValueError(f"a plan of {network.graph.name} has a piece of no nodes: {text!r}")
-        return cls(tuple(words), anchor or implied(network, words))
+        return cls(tuple(words), anchor or implied(network, words), follows)
 
     def step(self, network: Network) -> Step:
         """What its kernel computes; ValueError where no kernel does so at this anchor. Found once for a network."""
-        if self not in network.known:
-            network.known[self] = self._step(network)
-        step: Step = network.known[self]
+        key = self.nodes, self.anchor
+        if key not in network.known:
+            network.known[key] = self._step(network)
+        step: Step = network.known[key]
         return step
 
     def _step(self, network: Network) -> Step:
@@ -72,6 +79,14 @@ class Piece:
         if self.anchor != "block" and self.anchor != implied(network, self.nodes):
             raise ValueError(f"{self.nodes[0]} at anchor {self.anchor!r}: expected {implied(network, self.nodes)!r}")
         return step
+
+
+def _follows(word: str) -> int:
+    """The number after a plus."""
+    rows = int(word[1:]) if re.fullmatch(r"\+\d{1,9}", word) else 0
+    if rows < 1:
+        raise ValueError(f"a piece follows by {word!r}: expected + and a number of rows from 1 on")
+    return rows
 
 
 def implied(network: Network, nodes: Sequence[str]) -> str:

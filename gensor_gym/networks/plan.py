@@ -1,4 +1,4 @@
-"""A plan: which nodes of a network are computed by one kernel, as data that prints and parses back."""
+"""A plan: which nodes of a network are computed by one kernel, which kernels in one loop, as data that prints and parses back."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gensor_gym.dataflow.nodes import Contract
+from gensor_gym.networks.loops import loop_fault
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.pieces import Piece, piece_of
 from gensor_gym.networks.steps import Step
@@ -38,8 +39,8 @@ class Plan:
     def fault(self) -> str:
         """Why the plan is not legal; empty where it is.
 
-        Every node that is not free (`Network.is_free`) is in one piece, pieces read what is made before them, and each has a
-        kernel.
+        Every node that is not free (`Network.is_free`) is in one piece, pieces read what is made before them, each has a kernel,
+        and those of one loop read of one another rows of their own alone (`networks.loops`).
         """
         owned = [name for piece in self.pieces for name in piece.nodes]
         needed = [name for name, _ in self.network.graph.nodes if not self.network.is_free(name)]
@@ -55,7 +56,7 @@ class Plan:
             if missing := [one for name in step.reads for one in self.network.made_by(name) if one not in there]:
                 return f"{piece.nodes[0]} reads {missing[0]}, which is not made before it"
             there.update(step.writes)
-        return ""
+        return loop_fault(self.network, self.pieces)
 
 
 def cut_all(network: Network) -> Plan:

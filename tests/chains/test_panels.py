@@ -15,7 +15,7 @@ from gensor_gym.chains.panel import Panel, panel_of
 from gensor_gym.codegen.c import whole_rows
 from gensor_gym.codegen.chains.panel import PanelProgram, generate_panel
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.codegen.runtime.c import entry_of
+from gensor_gym.codegen.runtime.c import load_entry
 from gensor_gym.construction import graph_of
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.hardware.compiler import find_compiler
@@ -48,7 +48,7 @@ def faults(kernels: list[Kernel]) -> list[str]:
     """What is wrong with answers, between pages that nobody may touch; packed weights lie in a workspace that was prepared."""
     found = []
     for kernel in kernels:
-        entry = entry_of(kernel, kernel.prepares or kernel.launches[0].entry)
+        entry = load_entry(kernel)
         for at_end, draw in enumerate(fused_draws(kernel.operator, 0)[:2]):  # type: ignore[arg-type]
             outputs = called(kernel, entry, draw.inputs, bool(at_end))
             fault = draw.fault(outputs[0] if len(outputs) == 1 else outputs)

@@ -43,6 +43,7 @@ TINY = {
         "networks.names=[mlp_1]", "networks.peers=[eager]", "networks.trials=1", "networks.rounds=2", "networks.threads=1",
     ],  # fmt: skip
     "profile": ["profile.names=[mlp_1]", "profile.trials=1", "profile.calls=3", "profile.threads=1"],
+    "tuning": ["tuning.names=[mlp_1]", "tuning.seconds=1", "tuning.most_trials=2", "tuning.rounds=2", "tuning.moments=3"],
     "measure": [
         "measure.operator=gemm(m=32, n=24, k=16)", "measure.trials=4", "measure.compile.schedules=2",
         "measure.isolation.kernels=2", "measure.isolation.rounds=2",

@@ -7,8 +7,8 @@ import pytest
 
 from agents.optimize import optimize
 from gensor_gym import codegen, hardware, operators
-from gensor_gym.codegen.c.codegen import ENTRY, PREPACKED, generate_c
-from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.c.codegen import PREPACKED, generate_c
+from gensor_gym.codegen.kernel import PACKS, Kernel
 from gensor_gym.codegen.program import lower
 from gensor_gym.codegen.runtime.c import load
 from gensor_gym.construction import ConstructionGraph
@@ -44,7 +44,7 @@ def _kernels() -> list[Kernel]:
 def test_values_are_right_with_what_the_first_entry_packed(threads: int) -> None:
     device = CpuDevice()
     for kernel in _kernels():
-        assert (kernel.prepares, kernel.launches[0].entry, kernel.prepacked) == (ENTRY, PREPACKED, True)
+        assert (kernel.prepares, kernel.launches[0].entry, kernel.prepacked) == (PACKS, PREPACKED, True)
         path = build_c(kernel).path
         loaded = device.load(Built(kernel, path), threads)
         for draw in make_draws(kernel.operator, 0):

@@ -19,17 +19,20 @@ from gensor_gym.frontends.torch_export import from_torch
 from gensor_gym.networks.arena import MODES, Arena
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.load import NetworkFunction
+from gensor_gym.networks.loops import task_rows
 from gensor_gym.networks.plan import Plan, cut_all
+from gensor_gym.networks.tasks import first_by_rows
 from tests.support.random_modules import Draw
 
 
 def kernels_of(plan: Plan, seed: int, walk: int = 6) -> list[Kernel]:
-    """A kernel of a random legal schedule for each step; packed weights where the schedule has them."""
+    """A kernel of a random legal schedule for each step, near it for steps in one loop; packed weights where there are such."""
     rng, hw = np.random.default_rng(seed), hardware.get("host")
     found = []
-    for step in plan.steps:
+    for step, rows in zip(plan.steps, task_rows(plan.pieces), strict=True):
         graph = graph_of(step.computation, hw)
         schedule = graph.random_schedule(rng, walk) if walk else graph.initial()
+        schedule = first_by_rows(step.computation, schedule, rows, hw) if rows else schedule
         found.append(generate(step.computation, schedule, hw))
     return found
 

@@ -18,7 +18,8 @@ from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.frontends.torch_export import from_torch
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.fusion.decisions import decisions
-from gensor_gym.networks.fusion.fine import fine, plan_of
+from gensor_gym.networks.fusion.fine import fine
+from gensor_gym.networks.fusion.rules import plan_of
 from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan, cut_all
@@ -204,7 +205,7 @@ def test_what_a_plan_says_of_anchors_is_checked() -> None:
             _ = Plan.parse(network, changed).steps
     with pytest.raises(ValueError, match="anchor 'pane': expected one of tile, row, panel, block"):
         Plan.parse(network, text.replace("@block", "@pane"))
-    with pytest.raises(ValueError, match="plan 'fin': expected one of cut_all, fine"):
+    with pytest.raises(ValueError, match="plan 'fin': expected one of cut_all, fine, fine_coarse"):
         plan_of(network, "fin")
 
 

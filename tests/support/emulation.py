@@ -128,7 +128,7 @@ def built(kernels: Sequence[Kernel], target: Target, folder: Path) -> Path:
     for number, kernel in enumerate(kernels):
         (folder / f"kernel_{number}.c").write_text(f"#define gg_kernel kernel_{number}\n{kernel.source}", encoding="utf-8")
         sizes = ", ".join(str(tensor.nbytes) for tensor in kernel.operator.inputs)
-        numbers = f"{len(kernel.operator.inputs)}, {{{sizes}}}, {kernel.operator.output.nbytes}, {kernel.workspace_bytes}"
+        numbers = f"{len(kernel.operator.inputs)}, {{{sizes}}}, {kernel.operator.outputs[0].nbytes}, {kernel.workspace_bytes}"
         rows.append(f"    {{kernel_{number}, {numbers}}},\n")
     entries = "".join(f"entry kernel_{number};\n" for number in range(len(kernels)))
     (folder / "table.h").write_text(f"{entries}static const struct kernel kernels[] = {{\n{''.join(rows)}}};\n", encoding="utf-8")
@@ -160,7 +160,7 @@ def outputs(
         raise RuntimeError(f"status {done.returncode} after {done.stderr.decode(errors='replace')[-300:].strip()!r}")
     found, at = [], 0
     for kernel in kernels:
-        tensor = kernel.operator.output
+        (tensor,) = kernel.operator.outputs
         found.append(np.frombuffer(done.stdout, tensor.dtype, tensor.size, at).reshape(tensor.shape))
         at += tensor.nbytes
     return found

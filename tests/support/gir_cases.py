@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from gensor_gym import hardware
-from gensor_gym.codegen.c.codegen import ENTRY, headers
+from gensor_gym.codegen.c.codegen import headers
 from gensor_gym.codegen.c.micro.vectors import prelude
 from gensor_gym.codegen.gir.generate import GirProgram, generate_gir
-from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.kernel import WHOLE, Kernel
 from gensor_gym.codegen.runtime import threads
 from gensor_gym.codegen.runtime.compile import compile_text
 from gensor_gym.codegen.runtime.threads import GgRuntime, pointers, runtime
@@ -83,7 +83,7 @@ def kernel_of(operator: Dataflow, rng: np.random.Generator) -> Kernel:
     return generate_gir(GirProgram(graph.nest, random_schedule(graph, rng), graph.hardware))
 
 
-def together(kernels: Sequence[Kernel], entry: str = ENTRY) -> str:
+def together(kernels: Sequence[Kernel], entry: str = WHOLE) -> str:
     """One text with all kernels as `entry`_0, `entry`_1, ..: a compiler takes longer to start than for one of them."""
     bodies = []
     for number, kernel in enumerate(kernels):
@@ -91,7 +91,7 @@ def together(kernels: Sequence[Kernel], entry: str = ENTRY) -> str:
         body = re.sub(r"\bstruct call\b", f"struct call{number}_", body)
         for name in re.findall(r"^static void (\w+)\(", body, re.MULTILINE):
             body = re.sub(rf"\b{name}\b", f"of{number}_{name}", body)
-        bodies.append(re.sub(rf"\b{ENTRY}\b", f"{entry}_{number}", body))
+        bodies.append(re.sub(rf"\b{WHOLE}\b", f"{entry}_{number}", body))
     text = "\n".join(bodies)
     helpers = prelude(text, "float", "float")
     head = (Path(threads.__file__).parent / "runtime.h").read_text(encoding="utf-8")
@@ -108,7 +108,7 @@ def loaded(text: str, count: int, arch: str = "native") -> list[Any]:
     library = ctypes.CDLL(str(compile_text(text, arch)))
     found = []
     for number in range(count):
-        entry = getattr(library, f"{ENTRY}_{number}")
+        entry = getattr(library, f"{WHOLE}_{number}")
         entry.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(GgRuntime)]
         entry.restype = None
         found.append(entry)
@@ -189,14 +189,15 @@ def sanitized_apart(folder: Path, kernels: Sequence[Kernel]) -> str:
     for number, kernel in enumerate(kernels):
         names.append(f"kernel{number}.c")
         entry = kernel.launches[0].entry
-        renamed = {entry: f"{ENTRY}_{number}"} | ({kernel.prepares: f"pack_{number}"} if kernel.prepares else {})
+        packs = {kernel.prepares: f"pack_{number}", kernel.whole: f"whole_{number}"} if kernel.prepares else {}
+        renamed = {entry: f"{WHOLE}_{number}"} | packs
         head = "".join(f"#define {old} {new}\n" for old, new in renamed.items())
         (folder / names[-1]).write_text(head + kernel.source, encoding="utf-8")
         arguments = "const void *const *, void *, void *, const struct gg_runtime *"
         calls += "".join(f"void {new}({arguments});\n" for new in renamed.values())
     pairs = [
         f"static void both_{n}(const void *const *i, void *o, void *w, const struct gg_runtime *r) "
-        f"{{ {f'pack_{n}(i, o, w, r); ' if kernel.prepares else ''}{ENTRY}_{n}(i, o, w, r); }}\n"
+        f"{{ {f'pack_{n}(i, o, w, r); ' if kernel.prepares else ''}{WHOLE}_{n}(i, o, w, r); }}\n"
         for n, kernel in enumerate(kernels)
     ]
     runs = (_run(kernel, number, "both") for number, kernel in enumerate(kernels))
@@ -206,7 +207,7 @@ def sanitized_apart(folder: Path, kernels: Sequence[Kernel]) -> str:
     return _sanitized_run(folder, ["main.c", *names])
 
 
-def _run(kernel: Kernel, number: int, entry: str = ENTRY) -> str:
+def _run(kernel: Kernel, number: int, entry: str = WHOLE) -> str:
     """C that calls a kernel's entry once, with arrays that are as long as they have to be."""
     sizes, written = (", ".join(str(t.size) for t in some) for some in (kernel.operator.inputs, kernel.operator.outputs))
     given = f"{len(kernel.operator.inputs)}, (const long[]){{{sizes}}}, {len(kernel.operator.outputs)}"

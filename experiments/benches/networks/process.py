@@ -15,7 +15,7 @@ import torch
 
 from experiments.benches.fused.process import OURS, Ways, serve
 from experiments.networks.suite import inputs_of, module_of
-from gensor_gym.networks.fusion.fine import plan_of
+from gensor_gym.networks.fusion.rules import plan_of
 
 if TYPE_CHECKING:
     from agents.networks import CompiledNetwork
@@ -41,17 +41,18 @@ def _prepared(name: str, asked: dict[str, Any]) -> tuple[Ways, dict[str, str]]:
     side, _, way = name.partition("/")
     plan, arena = way.split("/") if way else (asked["plan"], asked["arena"])
     ways = SIDES[side](module, inputs, {**asked, "plan": plan, "arena": arena})
-    expected = _expected(module.double(), inputs)
-    return ways, {way: fault for way, call in ways.calls.items() if (fault := _fault(np.asarray(call()), expected))}
+    expected = expected_of(module.double(), inputs)
+    return ways, {way: fault for way, call in ways.calls.items() if (fault := fault_of(np.asarray(call()), expected))}
 
 
-def _expected(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> np.ndarray:
+def expected_of(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> np.ndarray:
     """What a module in float64 gives, PART elements of the batch at a time: all at once may be too large for the machine."""
     parts = zip(*(one.split(PART) for one in inputs), strict=True)
     return np.concatenate([module(*(one.double() if one.is_floating_point() else one for one in part)).numpy() for part in parts])
 
 
-def _fault(found: np.ndarray, expected: np.ndarray) -> str:
+def fault_of(found: np.ndarray, expected: np.ndarray) -> str:
+    """What is wrong with an output; empty where it is near what a module in float64 gives."""
     if found.shape != expected.shape:
         return f"an output of shape {list(found.shape)}, expected {list(expected.shape)}"
     far = float(np.abs(found - expected).max() / np.abs(expected).max())

@@ -52,7 +52,7 @@ def _check(settings: DictConfig) -> None:
 def check_names(settings: DictConfig, suite: str) -> None:
     """ValueError for a network or plan that there is not."""
     from experiments.networks.suite import SUITE  # which imports torch
-    from gensor_gym.networks.fusion.fine import PLANS
+    from gensor_gym.networks.fusion.rules import PLANS
 
     for name in settings.names:
         if name not in SUITE:

@@ -12,7 +12,7 @@ from experiments.benches.networks.cases import Case, Row
 from experiments.studies.stamps import Stamp
 from experiments.tables.graphs.measured import SERIES, conditions, fastest, over, rows_of, time_of
 from experiments.tables.table import Cell, Table
-from gensor_gym.networks.fusion.fine import PLANS
+from gensor_gym.networks.fusion.rules import PLANS
 
 SIDES = {name: OURS if name == "cut_all" else f"{OURS}/{name}/hot" for name in SERIES}
 """Plan -> side."""

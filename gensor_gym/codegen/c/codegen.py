@@ -16,21 +16,30 @@ from gensor_gym.codegen.c.micro.vectors import prelude
 from gensor_gym.codegen.c.operand import fill_array, fill_name, guard_name, has_guard_field, task_start
 from gensor_gym.codegen.c.pack import COPY_LINE, pack_call, pack_function
 from gensor_gym.codegen.c.plan import LoopPlan, Operand, make_plan
-from gensor_gym.codegen.c.shared import has_prepacked, shared_call, shared_functions, shared_reads, shared_start
+from gensor_gym.codegen.c.shared import (
+    has_prepacked,
+    shared_call,
+    shared_functions,
+    shared_reads,
+    shared_start,
+    weights_call,
+    weights_function,
+)  # fmt: skip
 from gensor_gym.codegen.c.split import finish_call, finish_function
 from gensor_gym.codegen.c.text import Lines, add, linear, round_up
 from gensor_gym.codegen.c.variants import Variant, variants
-from gensor_gym.codegen.c.whole_rows import WholeRows, at_end, loop_call, loop_function, task_lines
-from gensor_gym.codegen.kernel import Kernel, Launch
+from gensor_gym.codegen.c.whole_rows import WholeRows, at_end, loop_call, loop_function, task_lines, task_rows
+from gensor_gym.codegen.kernel import PACKS, WHOLE, Kernel, Launch
 from gensor_gym.codegen.program import Program
 from gensor_gym.operators.types import ITEM_BYTES
 
-ENTRY = "gg_kernel"
 PREPACKED = "gg_prepacked"
-"""Entry of a prepacked kernel that a call of `ENTRY` on the same workspace precedes."""
+"""Entry of a prepacked kernel that a call of `PACKS` on the same workspace precedes."""
 LINE = 64
 """Bytes of a cache line, to which buffers in the workspace are aligned."""
 PAGE = 4096
+_ARGUMENTS = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"
+_ALIGNED = f"char *const aligned = (char *)(((uintptr_t)workspace + {LINE - 1}) & ~(uintptr_t){LINE - 1});"
 
 _HEADERS = {"math": r"\b(expf|tanhf|erff|logf|INFINITY)\b", "stdint": r"\w+_t\b|\bINT32_M(IN|AX)\b", "string": r"\bmemcpy\b"}
 """Header -> the words that need it: reading one that is not needed costs a tenth of a compilation."""
@@ -47,7 +56,7 @@ _UNROLL = """#ifdef __clang__
 def generate_c(program: Program, rows: WholeRows | None = None) -> Kernel:
     """The C kernel of a program, for any structurally valid schedule; ValueError for an unknown data type.
 
-    Where weights are constant (`Operator.frozen`) and packed, a second entry uses what a call of the plain one packed. `rows`
+    Where weights are constant (`Operator.frozen`) and packed, one more entry packs them, and one uses what that packed. `rows`
     says what is done with whole rows of the output.
     """
     plan = make_plan(program)
@@ -62,7 +71,7 @@ def generate_c(program: Program, rows: WholeRows | None = None) -> Kernel:
     parts += [_task_function(plan, kinds, rows)]
     parts += [finish_function(plan)] if plan.splits > 1 else []
     parts += loop_function(plan, rows) if rows else []
-    parts += [_entry(plan, rows), *([_entry(plan, rows, True)] if prepacked else [])]
+    parts += [_entry(plan, rows), *([_entry(plan, rows, True), _packing_entry(plan, rows)] if prepacked else [])]
     body = "\n".join(parts)
     item = plan.reads[0].c_type
     copy = [COPY_LINE.replace("{item}", item)] if "copy_line(" in "".join(parts) else []
@@ -74,9 +83,10 @@ def generate_c(program: Program, rows: WholeRows | None = None) -> Kernel:
     helpers = prelude("".join([*copy, body]), plan.accumulator, item)
     text = "\n".join([helpers, *copy, body])
     source = "\n".join([title + headers(text) + head, text])
-    entries = (Launch(PREPACKED if prepacked else ENTRY),)
-    prepares = ENTRY if prepacked else ""
-    return Kernel(computed, "c", program.hardware.arch, source, entries, workspace_bytes(plan, rows), prepares)
+    entries = (Launch(PREPACKED if prepacked else WHOLE),)
+    prepares = PACKS if prepacked else ""
+    size, together = workspace_bytes(plan, rows), task_rows(plan, rows is not None, prepacked)
+    return Kernel(computed, "c", program.hardware.arch, source, entries, size, prepares, together)
 
 
 def _group_helpers(plan: LoopPlan) -> list[str]:
@@ -302,15 +312,14 @@ def _plus(pointer: str, offset: str) -> str:
 def _entry(plan: LoopPlan, rows: WholeRows | None, prepacked: bool = False) -> str:
     """The function that is called from outside; `prepacked`: one that finds the weights' copy in the workspace."""
     lines = Lines()
-    arguments = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"
-    with lines.block(f"void {PREPACKED if prepacked else ENTRY}({arguments})"):
+    with lines.block(f"void {PREPACKED if prepacked else WHOLE}({_ARGUMENTS})"):
         order = rows.order if rows else range(len(_operands(plan)))
         fields = [f".{operand.name} = inputs[{i}]" for i, operand in zip(order, _operands(plan), strict=True)]
         made = "output" if rows is None else rows.output or "0"
         fields += [f".{plan.output.name} = {made}", *(rows.given if rows else ())]
         lines.add(f"struct call call = {{{', '.join(fields)}}};")
         if workspace_bytes(plan, rows):
-            lines.add(f"char *const aligned = (char *)(((uintptr_t)workspace + {LINE - 1}) & ~(uintptr_t){LINE - 1});")
+            lines.add(_ALIGNED)
         else:
             lines.add("(void)workspace;")
         if plan.splits > 1:
@@ -330,6 +339,20 @@ def _entry(plan: LoopPlan, rows: WholeRows | None, prepacked: bool = False) -> s
         lines.add(*finish_call(plan))
         lines.add(*(loop_call(plan, rows) if rows else []))
     return str(lines)
+
+
+def _packing_entry(plan: LoopPlan, rows: WholeRows | None) -> str:
+    """The function that copies the weights, the last operand that tasks share, to where the prepacked entry reads them."""
+    weights = shared_reads(plan)[-1]
+    number = next(place for place, read in enumerate(plan.reads) if read is weights)
+    place = _partial_bytes(plan) + _shared_bytes(plan) - _packed_bytes(weights)
+    lines = Lines()
+    with lines.block(f"void {PACKS}({_ARGUMENTS})"):
+        given = rows.order[number] if rows else number
+        lines.add(f"struct call call = {{.{weights.name} = inputs[{given}]}};", "(void)output;", _ALIGNED)
+        lines.add(f"call.shared_{weights.name} = ({weights.c_type} *)({add('aligned', str(place))});")
+        lines.add(weights_call(plan))
+    return f"{weights_function(plan)}\n{lines}"
 
 
 def _place_rows(lines: Lines, plan: LoopPlan, rows: WholeRows) -> None:

@@ -9,7 +9,7 @@ from gensor_gym.codegen.c.micro.shift import plane_call, plane_function
 from gensor_gym.codegen.c.operand import task_start
 from gensor_gym.codegen.c.pack import pack_call, pack_function
 from gensor_gym.codegen.c.plan import LoopPlan, Operand, whole_tiles
-from gensor_gym.codegen.c.text import Lines, ceil_div, linear, round_up
+from gensor_gym.codegen.c.text import Lines, add, ceil_div, linear, round_up
 from gensor_gym.operators.traits import weights
 
 ITEMS = 16
@@ -62,6 +62,20 @@ def shared_call(plan: LoopPlan, prepacked: bool = False) -> list[str]:
     """Statements that run the copies; `prepacked` leaves out the last, which an earlier call has made."""
     reads = shared_reads(plan)[: -1 if prepacked else None]
     return [f"team.parallel(&team, share, &call, {sum(_pieces(plan, read) for read in reads)});"] if reads else []
+
+
+def weights_function(plan: LoopPlan) -> str:
+    """`share_weights`, which copies piece `index` of the last operand alone."""
+    before = sum(_pieces(plan, read) for read in shared_reads(plan)[:-1])
+    lines = Lines()
+    with lines.block("static void share_weights(void *context, long index, int thread)"):
+        lines.add(f"share(context, {add('index', str(before))}, thread);")
+    return str(lines)
+
+
+def weights_call(plan: LoopPlan) -> str:
+    """The statement that runs it."""
+    return f"runtime->parallel(runtime, share_weights, &call, {_pieces(plan, shared_reads(plan)[-1])});"
 
 
 def _is_plane(plan: LoopPlan, read: Operand) -> bool:

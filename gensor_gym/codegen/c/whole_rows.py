@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gensor_gym.codegen.c.operand import count, task_start
 from gensor_gym.codegen.c.plan import LoopPlan
+from gensor_gym.codegen.c.shared import shared_reads
 from gensor_gym.codegen.c.text import Lines, ceil_div, linear, round_up
 from gensor_gym.operators.computation import Computation
 
@@ -43,6 +44,15 @@ def at_end(plan: LoopPlan) -> bool:
     for a in rows:
         tasks *= plan.grid[a]
     return plan.splits == 1 and plan.grid[columns] == 1 and tasks >= plan.threads
+
+
+def task_rows(plan: LoopPlan, ends_with_rows: bool, prepacked: bool) -> int:
+    """`Kernel.task_rows` of a product of two spatial axes."""
+    if len(plan.op.spatial) != 2 or plan.shift is not None or plan.splits > 1 or (ends_with_rows and not at_end(plan)):
+        return 0
+    rows, columns = plan.op.spatial
+    copies = len(shared_reads(plan)) - prepacked  # which a loop of their own makes
+    return plan.tiles[2][rows] if plan.grid[columns] == 1 and not copies else 0
 
 
 def task_lines(lines: Lines, plan: LoopPlan) -> None:

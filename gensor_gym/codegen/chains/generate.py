@@ -9,12 +9,12 @@ from pathlib import Path
 from gensor_gym.chains.chain import Chain, Matrix
 from gensor_gym.chains.room import Room, ceil_to, is_copied, lowered, pitch_of
 from gensor_gym.chains.schedule import ChainSchedule
-from gensor_gym.codegen.c.codegen import ENTRY, LINE, headers
+from gensor_gym.codegen.c.codegen import LINE, headers
 from gensor_gym.codegen.c.micro.vectors import prelude
 from gensor_gym.codegen.c.text import Lines, add, linear
 from gensor_gym.codegen.chains.product import Operand, ProductPrinter, fetched
 from gensor_gym.codegen.gir.rows import RowPrinter, RowShape, c_name
-from gensor_gym.codegen.kernel import Kernel, Launch
+from gensor_gym.codegen.kernel import WHOLE, Kernel, Launch
 from gensor_gym.hardware.types import Hardware
 
 _FLOAT = 4
@@ -103,7 +103,7 @@ def generate_chain(program: ChainProgram) -> Kernel:
     text = prelude(body, "float", "float") + "\n" + body
     title = f"/* {graph} on {program.hardware.name}: {program.schedule}. */\n"
     source = "\n".join([title + headers(text) + head, text])
-    return Kernel(graph, "c", program.hardware.arch, source, (Launch(ENTRY),), program.nbytes)
+    return Kernel(graph, "c", program.hardware.arch, source, (Launch(WHOLE),), program.nbytes)
 
 
 def _struct(program: ChainProgram) -> str:
@@ -239,7 +239,7 @@ def _entry(program: ChainProgram) -> str:
     """The function that is called from outside."""
     chain, lines = program.chain, Lines()
     arguments = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"
-    with lines.block(f"void {ENTRY}({arguments})"):
+    with lines.block(f"void {WHOLE}({arguments})"):
         fields = [f".{c_name(value.name)} = inputs[{place}]" for place, value in enumerate(chain.graph.inputs)]
         fields.append(f".{c_name(chain.graph.returns[0])} = output")
         lines.add(f"struct call call = {{{', '.join(fields)}}};")

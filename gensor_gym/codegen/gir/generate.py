@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from gensor_gym.codegen.c.codegen import ENTRY, LINE, headers
+from gensor_gym.codegen.c.codegen import LINE, headers
 from gensor_gym.codegen.c.micro.vectors import prelude
 from gensor_gym.codegen.c.text import Lines, round_up
 from gensor_gym.codegen.gir.inputs import C_TYPES, helpers
 from gensor_gym.codegen.gir.parts import join_function
 from gensor_gym.codegen.gir.rows import RowPrinter, RowShape, c_name
-from gensor_gym.codegen.kernel import Kernel, Launch
+from gensor_gym.codegen.kernel import WHOLE, Kernel, Launch
 from gensor_gym.gir.igraph import KernelGraph
 from gensor_gym.gir.lowering import Lowered, lower
 from gensor_gym.gir.nest import RowNest
@@ -72,7 +72,9 @@ def generate_gir(program: GirProgram) -> Kernel:
     text = prelude(body, "float", "float") + "\n" + body
     title = f"/* {program.nest.graph} on {program.hardware.name}: {program.schedule}. */\n"
     source = "\n".join([title + headers(text) + head, text])
-    return Kernel(program.nest.graph, "c", program.hardware.arch, source, (Launch(ENTRY),), layout.nbytes)
+    alone = len(lowered.kernels) == 1 and program.nest.parts == 1  # what parts of rows reduce is joined after their loop
+    rows = program.rows_of_task if alone else 0
+    return Kernel(program.nest.graph, "c", program.hardware.arch, source, (Launch(WHOLE),), layout.nbytes, task_rows=rows)
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,7 @@ def _entry(program: GirProgram, layout: _Layout) -> str:
     graph, lines = program.nest.graph, Lines()
     arguments = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"
     several = len(graph.returns) > 1
-    with lines.block(f"void {ENTRY}({arguments})"):
+    with lines.block(f"void {WHOLE}({arguments})"):
         fields = [f".{c_name(value.name)} = inputs[{place}]" for place, value in enumerate(graph.inputs)]
         given = [f"((void *const *)output)[{place}]" if several else "output" for place in range(len(graph.returns))]
         fields += [f".{c_name(name)} = {text}" for name, text in zip(graph.returns, given, strict=True)]

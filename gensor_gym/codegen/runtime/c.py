@@ -35,8 +35,8 @@ def load(kernel: Kernel, threads: int | None = None) -> NativeKernel:
 
 
 def load_entry(kernel: Kernel) -> Callable[..., None]:
-    """The compiled entry of a C kernel, loaded into this process, with its signature: the one that packs all it needs."""
-    return entry_of(kernel, kernel.prepares or kernel.launches[0].entry)
+    """The compiled entry of a C kernel, loaded into this process, with its signature: the one that computes of inputs alone."""
+    return entry_of(kernel, kernel.whole)
 
 
 def entry_of(kernel: Kernel, name: str) -> Callable[..., None]:

@@ -7,7 +7,7 @@
 typedef void gg_entry(const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime);
 
 enum gg_base { GG_INPUT, GG_OUTPUT, GG_WORKSPACE, GG_FIXED };
-enum { GG_MOST = 64 }; /* arrays of one kernel; Python refuses more */
+enum { GG_MOST = 64, GG_TOGETHER = 16 }; /* arrays of one kernel, kernels of one loop; Python refuses more */
 
 /* An array: the number of an input or output of the network, or bytes from the start of its workspace or of fixed memory; and
  * bytes from there on. */
@@ -16,11 +16,12 @@ struct gg_place {
     size_t at, before;
 };
 
-/* A kernel with its arrays: `inputs` places, then `outputs`, then the workspace's. */
+/* A kernel with its arrays: `inputs` places, then `outputs`, then the workspace's. `goes_on`: its tasks are done in the loop of
+ * the step before, each by the thread that has just done the task of the same number there. */
 struct gg_step {
     gg_entry *entry;
     const struct gg_place *places;
-    long inputs, outputs;
+    long inputs, outputs, goes_on;
 };
 
 struct gg_network {
@@ -69,16 +70,73 @@ static void *address(const struct gg_network *network, const struct gg_place *pl
     }
 }
 
-static void run_steps(const struct gg_network *network, const void *const *inputs, void *output, char *workspace,
-                      const struct gg_runtime *runtime) {
-    for (const struct gg_step *step = network->steps; step < network->steps + network->count; step++) {
-        const void *given[GG_MOST];
-        void *made[GG_MOST];
-        const struct gg_place *place = step->places;
-        for (long i = 0; i < step->inputs; i++) given[i] = address(network, place++, inputs, output, workspace);
-        for (long i = 0; i < step->outputs; i++) made[i] = address(network, place++, inputs, output, workspace);
-        void *const own = address(network, place, inputs, output, workspace);
-        step->entry(given, step->outputs == 1 ? made[0] : (void *)made, own, runtime);
+/* Where a call's arrays are counted from. */
+struct gg_given {
+    const struct gg_network *network;
+    const void *const *inputs;
+    void *output;
+    char *workspace;
+};
+
+static void run_step(const struct gg_given *given, const struct gg_step *step, const struct gg_runtime *runtime) {
+    const void *read[GG_MOST];
+    void *made[GG_MOST];
+    const struct gg_place *place = step->places;
+    for (long i = 0; i < step->inputs; i++) read[i] = address(given->network, place++, given->inputs, given->output, given->workspace);
+    for (long i = 0; i < step->outputs; i++) made[i] = address(given->network, place++, given->inputs, given->output, given->workspace);
+    void *const own = address(given->network, place, given->inputs, given->output, given->workspace);
+    step->entry(read, step->outputs == 1 ? made[0] : (void *)made, own, runtime);
+}
+
+/* Steps whose loops are run as one. Every entry calls `parallel` once and does nothing afterwards: the call of one enters the
+ * next, so that the tables of all stand when the last begins the loop. */
+struct gg_together {
+    const struct gg_given *given;
+    const struct gg_step *next, *end;
+    const struct gg_runtime *runtime;
+    int threads;
+    long loops;
+    void (*tasks[GG_TOGETHER])(void *context, long index, int thread);
+    void *contexts[GG_TOGETHER];
+};
+
+static _Thread_local struct gg_together *together;
+
+static void task_of_all(void *context, long index, int thread) {
+    const struct gg_together *const all = context;
+    for (long i = 0; i < all->loops; i++) all->tasks[i](all->contexts[i], index, thread);
+}
+
+static void join_loops(const struct gg_runtime *runtime, void (*task)(void *, long, int), void *context, long count) {
+    struct gg_together *const all = together;
+    all->tasks[all->loops] = task;
+    all->contexts[all->loops++] = context;
+    if (runtime->threads < all->threads) all->threads = runtime->threads;
+    if (all->next < all->end) {
+        run_step(all->given, all->next++, runtime);
+        return;
+    }
+    const struct gg_runtime team = {all->threads, all->runtime->parallel};
+    together = NULL; /* a task that calls `parallel` is no part of it */
+    team.parallel(&team, task_of_all, all, count);
+}
+
+static void run_together(const struct gg_given *given, const struct gg_step *step, const struct gg_step *end,
+                         const struct gg_runtime *runtime) {
+    struct gg_together all = {.given = given, .next = step + 1, .end = end, .runtime = runtime, .threads = runtime->threads};
+    const struct gg_runtime joining = {runtime->threads, join_loops};
+    together = &all;
+    run_step(given, step, &joining);
+}
+
+static void run_steps(const struct gg_given *given, const struct gg_runtime *runtime) {
+    const struct gg_step *const last = given->network->steps + given->network->count;
+    for (const struct gg_step *step = given->network->steps, *end; step < last; step = end) {
+        for (end = step + 1; end < last && end->goes_on;) end++;
+        if (end == step + 1)
+            run_step(given, step, runtime);
+        else
+            run_together(given, step, end, runtime);
     }
 }
 
@@ -87,7 +145,8 @@ void gg_network_run(struct gg_network *network, const void *const *inputs, void 
 void gg_network_run(struct gg_network *network, const void *const *inputs, void *output, void *workspace,
                     const struct gg_runtime *runtime) {
     if (network->exclusive) hold(network);
-    run_steps(network, inputs, output, workspace, runtime);
+    const struct gg_given given = {network, inputs, output, workspace};
+    run_steps(&given, runtime);
     if (network->exclusive) pthread_mutex_unlock(&network->busy);
 }
 

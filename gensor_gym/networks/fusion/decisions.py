@@ -1,11 +1,15 @@
-"""What may be changed of a plan by one decision: cut a piece, join two, have a product take rows, or a second product."""
+"""What may be changed of a plan by one decision: cut a piece, join two, have a product take rows, or a second product; loops."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import dataclasses
+from collections.abc import Iterator, Sequence, Set
+from itertools import pairwise
 
 from gensor_gym.dataflow.nodes import Contract
 from gensor_gym.networks.fusion.blocks import block_of
+from gensor_gym.networks.fusion.mergers import mergers
+from gensor_gym.networks.loops import loops
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.pieces import Piece, piece_of
 from gensor_gym.networks.plan import Plan, cut_all
@@ -14,30 +18,59 @@ from gensor_gym.networks.plan import Plan, cut_all
 def decisions(plan: Plan) -> Iterator[tuple[str, Plan]]:
     """(what is decided, the plan after it) of all that is legal."""
     for decision, pieces in (*_cuts(plan), *_joins(plan), *_panels(plan), *_blocks(plan)):
-        changed = ordered(plan.network, pieces)
+        changed = ordered(plan.network, _with_loops(plan, pieces)) or ordered(plan.network, _with_loops(None, pieces))
         if changed is not None and not changed.fault:
+            yield decision, changed
+    for decision, changed in mergers(plan):
+        if not changed.fault:
             yield decision, changed
 
 
+def _with_loops(plan: Plan | None, pieces: Sequence[Piece]) -> list[Piece]:
+    """The pieces, of which those go on after another that did so in the plan; and next to that."""
+    there = {piece.nodes for piece in pieces}
+    after: dict[tuple[str, ...], Piece] = {}
+    for before, piece in pairwise(plan.pieces if plan else ()):
+        if piece.follows and {before.nodes, piece.nodes} <= there:
+            after[before.nodes] = piece
+    found = list[Piece]()
+    for piece in pieces:
+        if piece not in after.values():
+            found.append(dataclasses.replace(piece, follows=0))
+            while found[-1].nodes in after:
+                found.append(after[found[-1].nodes])
+    return found
+
+
 def ordered(network: Network, pieces: Sequence[Piece]) -> Plan | None:
-    """The plan of these pieces, each after what it reads; None where two wait for one another."""
+    """The plan of these pieces, each after what it reads; None where two wait for one another. Loops stay together."""
     made = {value.name for value in network.graph.inputs}
-    left, found = list(pieces), list[Piece]()
+    left, found = [[pieces[number] for number in numbers] for numbers in loops(pieces)], list[Piece]()
     while left:
-        ready = next((piece for piece in left if _reads(network, piece) <= made), None)
+        ready = next((some for some in left if _can_begin(network, some, made)), None)
         if ready is None:
             return None
         left.remove(ready)
-        found.append(ready)
-        made.update(ready.nodes)
+        found += ready
+        made.update(name for piece in ready for name in piece.nodes)
     return Plan(network, tuple(found))
 
 
-def _reads(network: Network, piece: Piece) -> set[str]:
-    """Values that are neither views nor made inside; of one that is made in parts these."""
-    sources = (network.source_of(one) for name in piece.nodes for one in network.nodes[name].inputs)
-    made = (one for source in sources for one in network.made_by(source))
-    return {one for one in made if one not in piece.nodes}
+def _can_begin(network: Network, together: Sequence[Piece], made: Set[str]) -> bool:
+    """Whether all that pieces of a loop read is made before them, or by them."""
+    own = {name for piece in together for name in piece.nodes}
+    return all(_reads(network, piece) <= made | own for piece in together)
+
+
+def _reads(network: Network, piece: Piece) -> frozenset[str]:
+    """Values that are neither views nor made inside; of one that is made in parts these. Found once for a network."""
+    key = "reads", piece.nodes
+    if key not in network.known:
+        sources = dict.fromkeys(network.source_of(one) for name in piece.nodes for one in network.nodes[name].inputs)
+        made = (one for source in sources for one in network.made_by(source))
+        network.known[key] = frozenset(one for one in made if one not in piece.nodes)
+    found: frozenset[str] = network.known[key]
+    return found
 
 
 def _cuts(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:

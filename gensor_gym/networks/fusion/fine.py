@@ -6,8 +6,6 @@ none at which fewer threads would find work.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from gensor_gym.chains.chain import chain_of
 from gensor_gym.chains.panel import panel_of
 from gensor_gym.dataflow.graph import Dataflow
@@ -17,7 +15,6 @@ from gensor_gym.networks.fusion.decisions import ordered, panel_of_both, with_pi
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.pieces import Piece
 from gensor_gym.networks.plan import Plan, cut_all
-from gensor_gym.registry import near
 
 LEAST_TASKS = 8
 """Blocks of `_ROWS` rows that a host must have to be accepted, so that threads find work: a product alone also cuts columns."""
@@ -79,16 +76,3 @@ def is_worth_while(network: Network, piece: Piece) -> bool:
     given = {value.name: root for value, root in zip(step.computation.inputs, step.reads, strict=True)}
     weights = any(given[matrix.tensor] in network.constants for matrix in (chain.first, chain.second))
     return not weights and chain.elements * -(-chain.rows // _ROWS) >= LEAST_TASKS
-
-
-PLANS: dict[str, Callable[[Network], Plan]] = {"cut_all": cut_all, "fine": fine}
-"""Plans by rule."""
-
-
-def plan_of(network: Network, rule: Callable[[Network], Plan] | str) -> Plan:
-    """The plan of a rule, or of the rule of that name; ValueError names those there are."""
-    if callable(rule):
-        return rule(network)
-    if rule not in PLANS:
-        raise ValueError(f"plan {rule!r}: expected one of {', '.join(PLANS)}{near(rule, PLANS)}")
-    return PLANS[rule](network)

@@ -1,0 +1,5 @@
+"""Seconds of search by network until it is nearly as fast as it gets."""
+
+from experiments.benches.tuning.suite import run
+
+__all__ = ["run"]

@@ -1,0 +1,111 @@
+"""How long networks take to tune: `python -m experiments.bench suite=tuning tuning.names=[bert]` (conf/bench/tuning.yaml).
+
+A network is searched from nothing within a budget of seconds. For moments of the search, from the first on at which each piece
+had a kernel, the fastest that were known make a network; these are called in turns at the end. A line for each of them, one that
+says after how many seconds the network was within 5 % of the fastest, and how long compiling it again takes.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig
+from rich.console import Console
+
+from experiments.benches.lines import Lines, Steal, machine
+from experiments.benches.networks.process import expected_of, fault_of
+from experiments.benches.networks.suite import check_counts, check_names
+from experiments.benches.tuning.moments import Moment, Recorder, moments
+from experiments.comparison.summary import interval
+from experiments.sheets.cells import seconds
+from experiments.sheets.sheet import Sheet
+
+NEAR = 1.05
+"""Times of the fastest network's that is near enough."""
+
+
+def run(config: DictConfig, emit: Lines) -> None:
+    """See the module."""
+    settings, folder = config.tuning, Path(config.output)
+    check_names(settings, "tuning")
+    check_counts(settings, "tuning", ("rounds", "batch", "most_trials"))
+    emit(kind="machine", rounds=settings.rounds, **machine())
+    rows: list[dict[str, Any]] = []
+    for name in settings.names:
+        steal = Steal()
+        with TemporaryDirectory(prefix="gensor_gym-tuning-") as store:
+            points, found = tuned(name, settings, config.seed, Path(store) / "trials")
+        for point in points:
+            emit(kind="point", network=name, **point)
+        rows.append({"network": name, "batch": settings.batch, "plan": settings.plan, "budget_s": settings.seconds, **found})
+        emit(kind="network", **rows[-1], stolen=steal.share())
+        if config.figures:
+            from experiments.benches.tuning.figure import draw
+
+            draw(points, NEAR, f"{name}, batch {settings.batch}", folder / f"tuning_{name}.png")
+    sheet(rows).show(Console())
+
+
+def tuned(name: str, settings: DictConfig, seed: int, store: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """(a row for each moment, what is said of all), with trials in a new store; RuntimeError where outputs are wrong."""
+    import torch
+
+    from agents.networks import compile_module
+    from experiments.networks.suite import inputs_of, module_of
+
+    module, inputs = module_of(name, seed), inputs_of(name, settings.batch, seed)
+    recorder = Recorder()
+    asked = {"trials": settings.most_trials, "seconds": settings.seconds, "plan": settings.plan}
+    asked |= {"seed": seed, "store": str(store)}
+    given = tuple(inputs)
+    with torch.no_grad():
+        found = compile_module(copy.deepcopy(module), given, on_task=recorder.on_task, on_trial=recorder.on_trial, **asked)
+        searched = recorder.elapsed
+        begin = time.perf_counter()
+        compile_module(copy.deepcopy(module), given, **asked)
+        again = time.perf_counter() - begin
+        expected = expected_of(module.double(), given)
+    some = moments(found, recorder, settings.moments)
+    calls = [moment.function.bind(*(one.numpy() for one in given)) for moment in some]
+    for moment, call in zip(some, calls, strict=True):
+        if fault := fault_of(np.asarray(call()), expected):
+            raise RuntimeError(f"{name} after {moment.seconds:.3g} s: {fault}")
+    times = in_turns(calls, settings.rounds)
+    points = [_point(moment, one) for moment, one in zip(some, times, strict=True)]
+    best = min(point["time_s"]["median"] for point in points)
+    near = next(point["searched_s"] for point in points if point["time_s"]["median"] <= NEAR * best)
+    about = {"searched_s": searched, "trials": len(recorder.trials), "best_s": best, "near_after_s": near, "again_s": again}
+    return points, {**about, "kernels": len(found.kernels), "distinct": len({id(result) for result in found.results})}
+
+
+def _point(moment: Moment, times: Sequence[float]) -> dict[str, Any]:
+    return {"searched_s": moment.seconds, "trials": moment.trials, "time_s": interval(list(times))}
+
+
+def in_turns(calls: Sequence[Any], rounds: int) -> list[list[float]]:
+    """Seconds of each call, one after the other in every round; a call before each fills its caches."""
+    times: list[list[float]] = [[] for _ in calls]
+    for _ in range(rounds):
+        for call, found in zip(calls, times, strict=True):
+            call()
+            begin = time.perf_counter()
+            call()
+            found.append(time.perf_counter() - begin)
+    return times
+
+
+def sheet(rows: Sequence[dict[str, Any]]) -> Sheet:
+    """A row for each network."""
+    head = ("network", "kernels", "trials", "searched", "within 5 % after", "fastest", "compiled again")
+    lines = [
+        (row["network"], f"{row['kernels']} ({row['distinct']})", str(row["trials"]),
+         *(seconds(row[name]) for name in ("searched_s", "near_after_s", "best_s", "again_s")))
+        for row in rows
+    ]  # fmt: skip
+    return Sheet.of("tuning networks", head, lines)

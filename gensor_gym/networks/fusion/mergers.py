@@ -1,0 +1,47 @@
+"""What may be changed of the loops of a plan by one decision: a piece goes on in the one before it, or begins its own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from gensor_gym.networks.pieces import Piece
+from gensor_gym.networks.plan import Plan
+
+MOST_ROWS = 32
+"""Of a task: what a product needs to fill its register tiles several times over."""
+
+
+def mergers(plan: Plan) -> Iterator[tuple[str, Plan]]:
+    """(what is decided, the plan after it): a piece goes on in the loop before it, or begins one of its own.
+
+    Those that go on do so by the rows that the loop has, else by any power of two up to `MOST_ROWS`.
+    """
+    for number, piece in enumerate(plan.pieces[1:], 1):
+        before = loop_before(plan.pieces, number)
+        if piece.follows:
+            changes = [(f"part {piece.nodes[0]} from {plan.pieces[number - 1].nodes[0]}", 0)]
+        else:
+            sizes = [before[1].follows] if len(before) > 1 else [1 << power for power in range(MOST_ROWS.bit_length())]
+            changes = [(f"go on with {piece.nodes[0]} after {before[-1].nodes[0]} by {rows}", rows) for rows in sizes]
+        for decision, rows in changes:
+            yield decision, _with(plan, number, rows)
+
+
+def _with(plan: Plan, number: int, rows: int) -> Plan:
+    """The plan where a piece follows by so many rows; whoever followed a piece that goes on now does so by these, too."""
+    pieces = list(plan.pieces)
+    pieces[number] = dataclasses.replace(pieces[number], follows=rows)
+    later = number + 1
+    while rows and later < len(pieces) and pieces[later].follows:
+        pieces[later] = dataclasses.replace(pieces[later], follows=rows)
+        later += 1
+    return Plan(plan.network, tuple(pieces))
+
+
+def loop_before(pieces: Sequence[Piece], number: int) -> list[Piece]:
+    """The pieces of the loop that a piece would go on in."""
+    first = number - 1
+    while pieces[first].follows:
+        first -= 1
+    return list(pieces[first:number])

@@ -1,0 +1,23 @@
+"""Plans by rule, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gensor_gym.networks.fusion.coarse import fine_coarse
+from gensor_gym.networks.fusion.fine import fine
+from gensor_gym.networks.network import Network
+from gensor_gym.networks.plan import Plan, cut_all
+from gensor_gym.registry import near
+
+PLANS: dict[str, Callable[[Network], Plan]] = {"cut_all": cut_all, "fine": fine, "fine_coarse": fine_coarse}
+"""Plans by rule."""
+
+
+def plan_of(network: Network, rule: Callable[[Network], Plan] | str) -> Plan:
+    """The plan of a rule, or of the rule of that name; ValueError names those there are."""
+    if callable(rule):
+        return rule(network)
+    if rule not in PLANS:
+        raise ValueError(f"plan {rule!r}: expected one of {', '.join(PLANS)}{near(rule, PLANS)}")
+    return PLANS[rule](network)

@@ -1,0 +1,304 @@
+"""Pieces of one parallel loop: which may be, by rules and by an oracle; what a task makes; the executor, and planted faults."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import shutil
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from gensor_gym import hardware
+from gensor_gym.codegen.build import generate
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.runtime.c import entry_of, load_entry
+from gensor_gym.codegen.runtime.memory import address_of, aligned, workspace_of
+from gensor_gym.codegen.runtime.threads import GgRuntime, pointers, runtime
+from gensor_gym.construction import graph_of
+from gensor_gym.dataflow.evaluate import evaluate
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.frontends.torch_export import from_torch
+from gensor_gym.networks import layout
+from gensor_gym.networks.export import export_network
+from gensor_gym.networks.folding import folded
+from gensor_gym.networks.fusion.coarse import fine_coarse
+from gensor_gym.networks.fusion.decisions import decisions
+from gensor_gym.networks.fusion.mergers import mergers
+from gensor_gym.networks.load import NetworkFunction
+from gensor_gym.networks.loops import loop_fault, loops, rows_of
+from gensor_gym.networks.network import Network
+from gensor_gym.networks.plan import Plan, cut_all
+from gensor_gym.networks.steps import Step
+from gensor_gym.networks.tasks import first_by_rows
+from tests.networks.test_networks_run import kernels_of
+from tests.support.exports import sanitized, threads_program
+from tests.support.thorough import thorough_but
+
+MEMORY, THREADS = "-fsanitize=address,undefined", "-fsanitize=thread"
+
+
+class Rows(nn.Module):
+    """Products with norms, a softmax and a residual: all of rows; a sum over rows and a product of two values: not."""
+
+    def __init__(self, width: int, wide: int) -> None:
+        super().__init__()
+        self.one, self.two, self.three = nn.Linear(width, wide), nn.Linear(wide, wide), nn.Linear(wide, width)
+        self.norm = nn.LayerNorm(wide)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        seen = torch.softmax(x @ x.T, -1)
+        a = torch.relu(self.one(x))
+        b = torch.softmax(self.two(a) + a, -1) * self.norm(a)
+        c = self.three(b)
+        found: torch.Tensor = torch.tanh(seen @ c) + c.mean(0, keepdim=True)
+        return found
+
+
+def drawn(seed: int) -> tuple[nn.Module, torch.Tensor, Network]:
+    """A module of random extents, an input, its network."""
+    rng = np.random.default_rng(seed)
+    rows, width, wide = (int(rng.choice(some)) for some in ((8, 17, 24), (5, 16), (8, 19, 33)))
+    torch.manual_seed(seed)
+    module, x = Rows(width, wide).eval(), torch.randn(rows, width)
+    return module, x, folded(from_torch(module, [x]))
+
+
+def chain(plan: Plan, rng: np.random.Generator, steps: int) -> Plan:
+    """The plan after random decisions, half of them about loops."""
+    for _ in range(steps):
+        choices = [one for _, one in (decisions(plan) if rng.random() < 0.5 else mergers(plan)) if not one.fault]
+        plan = choices[rng.integers(len(choices))] if choices else plan
+    return plan
+
+
+def outputs_of(step: Step, given: list[np.ndarray]) -> list[np.ndarray]:
+    """What a step computes, in float64."""
+    given = [one.reshape(tensor.shape) for one, tensor in zip(given, step.computation.inputs, strict=True)]
+    if isinstance(step.computation, Dataflow):
+        return [one.value for one in evaluate(step.computation, given)]
+    return [step.computation.reference(*given)]
+
+
+def is_by_rows(network: Network, plan: Plan, numbers: list[int], rows: int, count: int) -> bool:
+    """By trying: no task's rows of any step change where what other tasks made of earlier steps of the loop does."""
+    rng, values, made = np.random.default_rng(0), network.graph.values, list[str]()
+    for number in numbers:
+        step = plan.steps[number]
+        given = {name: rng.uniform(0.5, 1.5, values[name].shape).astype(np.float32) for name in dict.fromkeys(step.reads)}
+        wanted = outputs_of(step, [given[name] for name in step.reads])
+        if any(one.size % count for one in wanted):
+            return False
+        inside = [name for name in given if set(network.made_by(name)) & set(made)]
+        for first in range(0, count, rows):
+            changed = {name: array.copy() for name, array in given.items()}
+            for name in inside:
+                if changed[name].size % count:
+                    return False
+                lines = changed[name].reshape(count, -1)
+                lines[:first] += 1
+                lines[first + rows :] += 1
+            found = outputs_of(step, [changed[name] for name in step.reads])
+            for one, other in zip(wanted, found, strict=True):
+                mine = slice(first, first + rows)
+                if not np.array_equal(one.reshape(count, -1)[mine], other.reshape(count, -1)[mine]):
+                    return False
+        made += step.writes
+    return True
+
+
+def candidates(plan: Plan) -> Iterator[Plan]:
+    """Every pair of neighbours as one loop, and all three of a row, by 2 and by 4 rows."""
+    for number in range(1, len(plan.pieces)):
+        for several in (1, 2):
+            for rows in (2, 4):
+                pieces = list(plan.pieces)
+                for place in range(number, min(number + several, len(pieces))):
+                    pieces[place] = dataclasses.replace(pieces[place], follows=rows)
+                yield Plan(plan.network, tuple(pieces))
+
+
+@pytest.mark.parametrize("seed", thorough_but(range(12), 0))
+def test_rules_and_an_oracle_agree(seed: int) -> None:
+    """What rules let run in one loop does so by rows; what they refuse for what it reads does not."""
+    network = drawn(seed)[2]
+    let, refused = 0, 0
+    for start in (cut_all(network), fine_coarse(network)):
+        alone = Plan(network, tuple(dataclasses.replace(piece, follows=0) for piece in start.pieces))
+        for plan in candidates(alone):
+            (numbers,) = (some for some in loops(plan.pieces) if len(some) > 1)
+            fault, rows = loop_fault(network, plan.pieces), plan.pieces[numbers[1]].follows
+            count = network.graph.inputs[0].shape[0]
+            by_trying = is_by_rows(network, alone, numbers, rows, count)
+            assert by_trying or fault, plan
+            assert not by_trying or "what other tasks of its loop make" not in fault, f"{plan}: {fault}"
+            let, refused = let + (not fault), refused + ("what other tasks" in fault)
+    assert let and refused
+
+
+def with_tasks(network: Network, seed: int, sizes: tuple[int, ...]) -> list[tuple[Kernel, int, int]]:
+    """(kernel of a piece that has rows, rows of its tasks, rows of the piece)."""
+    rng, hw, found = np.random.default_rng(seed), hardware.get("host"), []
+    for step in dict.fromkeys(cut_all(network).steps + fine_coarse(network).steps):
+        for rows in sizes:
+            try:
+                count = rows_of(step).count
+                schedule = first_by_rows(step.computation, graph_of(step.computation, hw).random_schedule(rng), rows, hw)
+            except ValueError:
+                continue
+            found.append((generate(step.computation, schedule, hw), rows, count))
+    return found
+
+
+@pytest.mark.parametrize("seed", thorough_but(range(8), 0))
+def test_a_task_makes_its_rows_and_no_others(seed: int) -> None:
+    """Each task alone, by a runtime that runs one: what it leaves is what all of them make of these rows."""
+    kernels = with_tasks(drawn(seed)[2], seed, (2, 4))
+    assert len(kernels) > 5
+    for kernel, rows, count in kernels:
+        assert kernel.task_rows == rows
+        rng = np.random.default_rng(1)
+        inputs = [rng.uniform(0.5, 1.5, tensor.shape).astype(np.float32) for tensor in kernel.operator.inputs]
+        wanted, counts = run_tasks(kernel, inputs, None)
+        assert counts == [-(-count // rows)]
+        for index in range(counts[0]):
+            found, _ = run_tasks(kernel, inputs, index)
+            for one, other in zip(found, wanted, strict=True):
+                lines, all_lines = (array.reshape(count, -1) for array in (one, other))
+                mine = slice(index * rows, (index + 1) * rows)
+                np.testing.assert_array_equal(lines[mine], all_lines[mine])
+                assert np.isnan(np.delete(lines, np.r_[mine], axis=0)).all()
+
+
+TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_long, ctypes.c_int)
+PARALLEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, TASK, ctypes.c_void_p, ctypes.c_long)
+
+
+def run_tasks(kernel: Kernel, inputs: list[np.ndarray], only: int | None) -> tuple[list[np.ndarray], list[int]]:
+    """(outputs, how many tasks each loop had), where the tasks of one number run, or all; other rows are no numbers."""
+    counts = []
+
+    def parallel(_: int, task: Callable[..., None], context: int, count: int) -> None:
+        counts.append(count)
+        for index in range(count) if only is None else (only,):
+            task(context, index, 0)
+
+    outputs = [aligned(tensor.shape, np.dtype(np.float32)) for tensor in kernel.operator.outputs]
+    for output in outputs:
+        output.fill(np.nan)
+    kept = PARALLEL(parallel)
+    team = GgRuntime(1, ctypes.cast(kept, ctypes.c_void_p))
+    written, workspace = pointers(outputs), workspace_of(kernel.workspace_bytes)
+    arguments = pointers(inputs), written[0] if len(outputs) == 1 else ctypes.addressof(written), address_of(workspace)
+    if kernel.prepares:
+        entry_of(kernel, kernel.prepares)(*arguments, ctypes.byref(runtime(1)))
+        entry_of(kernel, kernel.launches[0].entry)(*arguments, ctypes.byref(team))
+    else:
+        load_entry(kernel)(*arguments, ctypes.byref(team))
+    return outputs, counts
+
+
+def check(plan: Plan, module: nn.Module, x: torch.Tensor, kernels: list[Kernel], mode: str = "hot") -> NetworkFunction:
+    with torch.no_grad():
+        expected = module.double()(x.double()).numpy()
+    module.float()
+    function = NetworkFunction(plan, kernels, 2, mode)
+    for _ in range(3):
+        np.testing.assert_allclose(function(x.numpy()), expected, rtol=2e-4, atol=2e-5)
+    return function
+
+
+@pytest.mark.parametrize("seed", thorough_but(range(40), 0, 1))
+def test_random_plans_with_loops_are_right(seed: int) -> None:
+    module, x, network = drawn(seed)
+    plan = chain(fine_coarse(network), np.random.default_rng(seed), 4)
+    assert Plan.parse(network, str(plan)) == plan
+    check(plan, module, x, kernels_of(plan, seed), ("hot", "whole", "none")[seed % 3])
+
+
+def test_the_rule_and_decisions() -> None:
+    network = drawn(0)[2]
+    plan = fine_coarse(network)
+    together = [some for some in loops(plan.pieces) if len(some) > 1]
+    assert together and "\n+" in str(plan) and not plan.fault
+    parted = [one for decision, one in mergers(plan) if decision.startswith("part")]
+    assert len(parted) == sum(piece.follows > 0 for piece in plan.pieces)
+    assert all(plan in [one for _, one in mergers(changed)] for changed in parted if not changed.fault)
+    for before, piece in pairwise(plan.pieces):
+        assert not piece.follows or before.step(network).writes
+
+
+def test_what_is_no_loop_is_refused() -> None:
+    network = drawn(0)[2]
+    text = str(cut_all(network))
+    for changed, said in (
+        (f"+4 {text}", "follows nothing"),
+        (text.replace("\n", "\n+4 "), "expected|what other tasks"),
+        (text.replace("\n", "\n+999 ", 1), "by 999, expected"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            _ = Plan.parse(network, changed).steps
+    for word in ("+", "+0", "+-1", "+x"):
+        with pytest.raises(ValueError, match="expected [+] and a number of rows"):
+            Plan.parse(network, f"{word} {text}")
+    plan = fine_coarse(network)
+    alone = Plan(network, tuple(dataclasses.replace(piece, follows=0) for piece in plan.pieces))
+    with pytest.raises(ValueError, match="has tasks of .* rows, expected"):
+        NetworkFunction(plan, kernels_of(alone, 0, 0), 2)
+
+
+def written(plan: Plan, kernels: list[Kernel], folder: Path) -> Path:
+    """An exported network and programs that call it from several threads."""
+    function, known = NetworkFunction(plan, kernels, 2), [{}] * len(kernels)
+    export_network(plan, kernels, function, folder, 2, known, "gensor_network")
+    called = dataclasses.replace(kernels[0], operator=plan.network.called, prepares="")
+    (folder / "threads.c").write_text(threads_program(called, "gensor_network", threads=2, calls=20))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A network with loops, in C."""
+    network = drawn(2)[2]
+    plan = fine_coarse(network)
+    return written(plan, kernels_of(plan, 1), tmp_path_factory.mktemp("loops") / "made")
+
+
+@pytest.mark.parametrize(("main", "sanitizer"), [("example.c", MEMORY), ("threads.c", THREADS)])
+def test_loops_are_clean_under_sanitizers(main: str, sanitizer: str, exported: Path) -> None:
+    assert "1}," in (exported / "network.c").read_text()
+    assert sanitized(exported, main, sanitizer) == ""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(10))
+def test_random_loops_are_clean_under_sanitizers(seed: int, tmp_path: Path) -> None:
+    network = drawn(seed)[2]
+    plan = chain(fine_coarse(network), np.random.default_rng(100 + seed), 3)
+    folder = written(plan, kernels_of(plan, seed), tmp_path / "made")
+    assert sanitized(folder, "example.c", MEMORY) == sanitized(folder, "threads.c", THREADS) == ""
+
+
+def test_a_piece_that_reads_all_rows_is_caught_in_a_loop(exported: Path, tmp_path: Path) -> None:
+    """Planted: every piece goes on in the loop before it."""
+    folder = Path(shutil.copytree(exported, tmp_path / "changed"))
+    source = folder / "network.c"
+    source.write_text(source.read_text().replace(", 0},\n    {piece", ", 1},\n    {piece").replace(", 1},", ", 0},", 1))
+    assert "data race" in sanitized(folder, "threads.c", THREADS)
+
+
+def test_values_of_a_loop_that_lie_on_one_another_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: lives as if steps of a loop ran one after another, and workspaces as if no two kernels computed at a time."""
+    module, x, network = drawn(0)
+    plan = fine_coarse(network)
+    right = check(plan, module, x, kernels_of(plan, 0), "whole").layout
+    monkeypatch.setattr(layout, "loops", lambda pieces: [[number] for number in range(len(pieces))])
+    wrong = layout.layout_of(plan, kernels_of(plan, 0), "whole")
+    assert wrong.arena.bytes < right.arena.bytes
+    with pytest.raises(AssertionError):
+        check(plan, module, x, kernels_of(plan, 0), "whole")
