@@ -149,8 +149,7 @@ def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int
     with lines.block(f"for (long {name} = {begin}; {name} < {end}; {name}{step})"):
         if written_out(plan, inner, unrolls) == inner:
             _prefetch(lines, reader, axis, dict.fromkeys(inner, 0))
-        if all(plan.op.extents[a] == 1 for a in inner):
-            ask_ahead(lines, reader, axis)
+        ask_ahead(lines, reader, axis)
         _reduction(lines, reader, inner, unrolls)
 
 
