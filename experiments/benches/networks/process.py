@@ -42,17 +42,30 @@ def _prepared(name: str, asked: dict[str, Any]) -> tuple[Ways, dict[str, str]]:
     plan, arena = way.split("/") if way else (asked["plan"], asked["arena"])
     ways = SIDES[side](module, inputs, {**asked, "plan": plan, "arena": arena})
     expected = expected_of(module.double(), inputs)
-    return ways, {way: fault for way, call in ways.calls.items() if (fault := fault_of(np.asarray(call()), expected))}
+    return ways, {way: fault for way, call in ways.calls.items() if (fault := fault_of(call(), expected))}
 
 
-def expected_of(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> np.ndarray:
+def expected_of(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> list[np.ndarray]:
     """What a module in float64 gives, PART elements of the batch at a time: all at once may be too large for the machine."""
     parts = zip(*(one.split(PART) for one in inputs), strict=True)
-    return np.concatenate([module(*(one.double() if one.is_floating_point() else one for one in part)).numpy() for part in parts])
+    made = [_arrays(module(*(one.double() if one.is_floating_point() else one for one in part))) for part in parts]
+    return [np.concatenate(pieces) for pieces in zip(*made, strict=True)]
 
 
-def fault_of(found: np.ndarray, expected: np.ndarray) -> str:
-    """What is wrong with an output; empty where it is near what a module in float64 gives."""
+def _arrays(outputs: Any) -> list[np.ndarray]:
+    """The outputs of a call that gives one or several."""
+    return [np.asarray(one) for one in (outputs if isinstance(outputs, (tuple, list)) else (outputs,))]
+
+
+def fault_of(outputs: Any, expected: list[np.ndarray]) -> str:
+    """What is wrong with the first output of a call that is not near what a module in float64 gives; empty where all are."""
+    found = _arrays(outputs)
+    if len(found) != len(expected):
+        return f"{len(found)} outputs, expected {len(expected)}"
+    return next(filter(None, map(_fault, found, expected)), "")
+
+
+def _fault(found: np.ndarray, expected: np.ndarray) -> str:
     if found.shape != expected.shape:
         return f"an output of shape {list(found.shape)}, expected {list(expected.shape)}"
     far = float(np.abs(found - expected).max() / np.abs(expected).max())
@@ -91,7 +104,7 @@ def _onnxruntime(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], aske
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     session = onnxruntime.InferenceSession(model.getvalue(), options, providers=["CPUExecutionProvider"])
     given = {name: one.numpy() for name, one in zip(names, inputs, strict=True)}
-    return Ways({"called": lambda: session.run(None, given)[0]})
+    return Ways({"called": lambda: session.run(None, given)})
 
 
 def _compiled(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> CompiledNetwork:
@@ -136,8 +149,8 @@ def _profiled(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: 
     from experiments.benches.networks.profiled import profile
 
     found = profile(_compiled(module, inputs, asked), [one.numpy() for one in inputs], asked["calls"])
-    (output,) = found.pop("outputs")
-    return Ways({"called": lambda: output}, {"steps": found["steps"], **found["whole"]})
+    outputs = found.pop("outputs")
+    return Ways({"called": lambda: outputs}, {"steps": found["steps"], **found["whole"]})
 
 
 def _own(module: torch.nn.Module) -> torch.nn.Module:

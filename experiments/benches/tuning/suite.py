@@ -74,7 +74,7 @@ def tuned(name: str, settings: DictConfig, seed: int, store: Path) -> tuple[list
     some = moments(found, recorder, settings.moments)
     calls = [moment.function.bind(*(one.numpy() for one in given)) for moment in some]
     for moment, call in zip(some, calls, strict=True):
-        if fault := fault_of(np.asarray(call()), expected):
+        if fault := fault_of(call(), expected):
             raise RuntimeError(f"{name} after {moment.seconds:.3g} s: {fault}")
     times = in_turns(calls, settings.rounds)
     points = [_point(moment, one) for moment, one in zip(some, times, strict=True)]

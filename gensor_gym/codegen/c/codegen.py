@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gensor_gym.codegen.c import channels
 from gensor_gym.codegen.c.loops import register_tiles
+from gensor_gym.codegen.c.micro.ahead import asks_by_turns, turns
 from gensor_gym.codegen.c.micro.along import reads_back, tail_table
 from gensor_gym.codegen.c.micro.dot import helper_text, start_axes, start_field
 from gensor_gym.codegen.c.micro.intrinsics import intrinsics
@@ -147,6 +148,7 @@ def _structs(plan: LoopPlan, rows: WholeRows | None) -> str:
             lines.add(*(f"long {guard_name(operand, d)};" for d in operand.guarded if has_guard_field(plan, operand, d)))
         lines.add(f"{output.c_type} *{output.name};", f"long {output.name}_origin;")
         lines.add(*(["long line;"] if plan.shift is not None else []))
+        lines.add(*(["long turn;"] if asks_by_turns(plan) else []))
         lines.add(*(f"long {start_field(plan, a)};" for a in start_axes(plan)))
         lines.add(*(f"long {plan.axes[a]}_count;" for a in _counted(plan)))
     return text + str(lines).rstrip("\n") + ";\n"
@@ -257,6 +259,7 @@ def _place_task(lines: Lines, plan: LoopPlan) -> None:
     elif all(plan.grid[a] == 1 for a in spatial):
         lines.add("(void)index;")
     _decode(lines, plan, spatial, number)
+    lines.add(*([f"t.turn = {number} % {turns(plan)};"] if asks_by_turns(plan) else []))
     target = f"call->partial + chunk * {plan.op.output.size}" if plan.splits > 1 else f"call->{output.name}"
     lines.add(f"t.{output.name} = {target};", f"t.{output.name}_origin = {_origin(plan, output)};")
     if plan.shift is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gensor_gym.codegen.c.micro import along as c_along
 from gensor_gym.codegen.c.micro import dot as c_dot
+from gensor_gym.codegen.c.micro.ahead import ask_ahead
 from gensor_gym.codegen.c.micro.finish import accumulate, finish, store
 from gensor_gym.codegen.c.micro.shift import store_rows
 from gensor_gym.codegen.c.micro.window import window, written_out
@@ -148,6 +149,7 @@ def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int
     with lines.block(f"for (long {name} = {begin}; {name} < {end}; {name}{step})"):
         if written_out(plan, inner, unrolls) == inner:
             _prefetch(lines, reader, axis, dict.fromkeys(inner, 0))
+        ask_ahead(lines, reader, axis)
         _reduction(lines, reader, inner, unrolls)
 
 

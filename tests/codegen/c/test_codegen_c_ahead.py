@@ -1,0 +1,116 @@
+"""Lines of the next lanes, asked for while the rows of these are computed: where, all of them, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+
+from gensor_gym import operators
+from gensor_gym.codegen.c.codegen import generate_c
+from gensor_gym.codegen.c.micro.ahead import MANY_TILES
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.program import Program
+from gensor_gym.codegen.runtime.c import load
+from gensor_gym.hardware.types import Hardware
+from tests.support.c_cases import inputs_of, machine, program, worst_error
+
+ASKED = "__builtin_prefetch("
+
+
+def small() -> Hardware:
+    """A machine whose second cache holds 16 KB, so that small operators are far away."""
+    hw = machine()
+    sizes = {"l1": 8192, "l2": 16384}
+    return dataclasses.replace(
+        hw, memory=tuple(dataclasses.replace(level, capacity=sizes.get(level.name, level.capacity)) for level in hw.memory)
+    )
+
+
+def product(m: int = 24, lanes: int = 64, **knobs: int) -> Program:
+    """A product whose task has `m` / 4 tiles of rows and `lanes` / 32 panels of weights of 48 elements each."""
+    op = operators.gemm(m=48, n=128, k=48)
+    return program(op, (4, 32, 1), (4, 32, 48), (m, lanes, 48), hw=small(), **{"pack_b": 1, **knobs})
+
+
+def image(k: int = 16, hw: Hardware | None = None, **knobs: int) -> Program:
+    """A 1x1 convolution as a product with pixels in the lanes, `k` / 4 tiles of channels."""
+    op = operators.conv2d(n=1, c=20, h=16, w=16, k=k, r=1, s=1)
+    tiles = (1, 4, 2, 16, 1, 1, 1), (1, 4, 2, 16, 20, 1, 1), (1, k, 8, 16, 20, 1, 1)
+    return program(op, *tiles, hw=hw or small(), **{"convolution": 2, **knobs})
+
+
+def window(rows: int) -> Program:
+    """A 3x3 convolution with channels in the lanes, tasks of one tile each, `rows` of which read the same panel in turn."""
+    op = operators.conv2d(n=1, c=16, h=rows, w=4, k=64, r=3, s=3, padding=1)
+    tile = (1, 32, 1, 4)
+    return program(op, (*tile, 1, 1, 1), (*tile, 16, 3, 3), (*tile, 16, 3, 3), hw=small(), convolution=1, pack_b=1)
+
+
+def right(kernel: Kernel) -> bool:
+    op = kernel.operator
+    inputs = inputs_of(op)
+    return worst_error(op, inputs, load(kernel, 2)(*inputs)) <= 1.0
+
+
+@pytest.mark.parametrize("made", [product(), image()], ids=["panels", "image"])
+def test_far_lines_are_asked_for_and_nothing_is_computed_otherwise(made: Program) -> None:
+    kernel = generate_c(made)
+    assert ASKED in kernel.source
+    assert right(kernel)
+
+
+def test_tasks_that_read_the_same_panel_take_turns() -> None:
+    hw = small()
+    roomy = dataclasses.replace(
+        hw, memory=tuple(dataclasses.replace(x, capacity=65536) if x.name == "l2" else x for x in hw.memory)
+    )
+    made = dataclasses.replace(window(5), hardware=roomy)
+    kernel = generate_c(made)
+    assert "t.turn = index % 5;" in kernel.source
+    assert ASKED in kernel.source
+    assert right(kernel)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        product(m=4),  # one tile of rows: nothing to ask meanwhile
+        product(loop_order=1),  # rows are the outer loop
+        product(prefetch=8),  # asked for by the knob
+        image(k=64),  # sixteen tiles
+        image(hw=machine()),  # stays in the second cache
+        image(loop_order=1),
+    ],
+    ids=["one_tile", "rows_outside", "knob", "many_tiles", "near", "image_rows_outside"],
+)
+def test_nothing_is_asked_for_where_it_would_not_pay(made: Program) -> None:
+    assert "ahead_0" not in generate_c(made).source
+
+
+@pytest.mark.parametrize("made", [product(), image(), product(m=20)], ids=["panels", "image", "uneven"])
+def test_the_tiles_of_a_panel_ask_for_every_line_of_the_next_once_and_for_no_other(made: Program) -> None:
+    """The expressions of the text, computed for every tile and step."""
+    source = generate_c(made).source
+    tiles = -(-made.tiles[2][0 if "gemm" in source else 1] // 4)
+    asked = re.findall(r"const unsigned long (ahead_\d) = \(unsigned long\)\((.*)\)( \+ \d)?;", source)
+    places = re.findall(r"__builtin_prefetch\((\w+) \+ (\d+) \+ (.*?)(?:, 0, 2)?\);", source)
+    assert len(asked) == len(places) >= 1
+    axis, rows = ("k", "m") if "gemm" in source else ("c", "k")
+    steps = made.operator.extents[made.operator.reduce[0]]
+    found = set()
+    for tile in range(tiles):
+        for step in range(steps):
+            names = {rows: 4 * tile, axis: step}
+            for (name, share, more), (_, start, place) in zip(asked, places, strict=True):
+                line = eval(share.replace("/", "//"), {}, names) + int(more[3:] or 0)  # noqa: S307
+                found.add(int(start) + eval(place.replace("/", "//"), {}, {name: line}))  # noqa: S307
+    stride, width = (32, 32) if axis == "k" else (256, 32)
+    begin = 48 * 32 if axis == "k" else width
+    wanted = {begin + step * stride + line * 16 + 15 for step in range(steps) for line in range(2)}
+    assert wanted <= found
+    assert len(found - wanted) <= 1 + (tiles < 2)  # what the last step asks for more than its share
+    assert tiles <= MANY_TILES
+    assert np.isfinite(list(found)).all()
