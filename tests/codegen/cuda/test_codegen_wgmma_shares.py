@@ -26,11 +26,11 @@ CASES = {
     "consumers": [
         wgmma_kernel(gemm(70, 136, 400, "bfloat16", "bias", "relu"), [64, 64], [128, 64], TINY, stages=3, persistent=2, raster=2),
         wgmma_kernel(gemm(130, 264, 136, "bfloat16", "residual"), [64, 64], [64, 128], TINY, stages=4, persistent=2, raster=4),
-        wgmma_kernel(gemm(250, 72, 264), [128, 72], [128, 72], TINY, stages=2, persistent=2),
+        wgmma_kernel(gemm(380, 72, 264), [128, 72], [128, 72], TINY, stages=2, persistent=2),
     ],
     "clusters": [
         wgmma_kernel(gemm(200, 72, 136, "float16"), [64, 64], [64, 64], PAIR, stages=2, persistent=2, cluster=2),
-        wgmma_kernel(gemm(130, 136, 200, "bfloat16", "bias"), [64, 64], [64, 128], PAIR, stages=3, persistent=2, cluster=2),
+        wgmma_kernel(gemm(300, 264, 136, "bfloat16", "bias"), [64, 64], [64, 128], PAIR, stages=3, persistent=2, cluster=2),
     ],
     "other types": [
         wgmma_kernel(gemm(70, 72, 528, "int8"), [64, 32], [64, 64], TINY, stages=2, persistent=2),
