@@ -35,8 +35,8 @@ class Kernel:
     C: `void entry(const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime)`, where `output`
     is an array of pointers if there are several outputs.
     CUDA: `extern "C" __global__ void entry(const T0 *in0, ..., T *output, float *workspace)`; each launch follows the
-    other on one stream. The workspace is not cleared between calls (but see `cleared_bytes`). Where there are tensor maps they come first, each as
-    `const __grid_constant__ TensorMap`, 128 bytes by value.
+    other on one stream. The workspace is not cleared between calls (but see `cleared_bytes`). Where there are tensor maps
+    they come first, each as `const __grid_constant__ TensorMap`, 128 bytes by value.
     """
 
     operator: Computation

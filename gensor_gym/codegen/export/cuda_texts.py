@@ -24,7 +24,8 @@ def header(exports: Sequence[Exports], library: str) -> str:
 
 /* A kernel is loaded into the context that is current, on a device of its architecture. Arrays lie there, dense and in row-major
  * order, at multiples of 16 bytes; the output overlaps no input. The workspace is `workspace_bytes` long, and of one launch at a
- * time; its first `cleared_bytes` are zero before the first launch, and after each. 16-bit floating numbers are passed as their bits. */
+ * time; its first `cleared_bytes` are zero before the first launch, and after each. 16-bit floating numbers are passed as their
+ * bits. */
 namespace {library} {{
 
 {classes}

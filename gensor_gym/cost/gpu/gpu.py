@@ -81,13 +81,8 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     resident = resident_with(row, in_shared, ints)
     if resident <= 0:
         return math.inf
-    blocks, units, clock = grid_blocks(row, ints), ints[UNITS], floats[CLOCK]
-    steps = math.ceil(reduce_steps(row, 1, ints) / power_value(row[SPLIT_K]))
-    adding, ends = second_kernel(row, ints, floats), 1
-    if shares_steps(row, blocks, steps, units * resident):
-        shares = sharing(row, blocks, steps, units * resident)
-        adding, ends = addition(row, blocks, shares, ints, floats), math.ceil(blocks / shares)
-        blocks, steps = shares, math.ceil(blocks * steps / shares)
+    units, clock = ints[UNITS], floats[CLOCK]
+    blocks, steps, ends, adding = _shared_out(row, units * resident, ints, floats)
     if row[TENSOR_CORE] == 0:
         fma, issue, shared, chain, waits = simt_step(row, resident, steps, ints)
     else:
@@ -120,6 +115,16 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     terms[CACHE_TERM], terms[DRAM], terms[LAUNCH_TERM] = cache, dram, launch
     inside, outside = cycles / clock, max(max(dram, cache), begun_blocks(row, blocks, units * resident) * DISPATCH / clock)
     return max(inside, outside) + OVERLAP / power_value(row[STAGES]) * min(inside, outside) + launch
+
+
+@lean
+def _shared_out(row, places, ints, floats):  # noqa: ANN001, ANN202
+    """(blocks, steps of each, tiles that each ends, seconds in which parts of a reduction are added up)."""
+    blocks, steps = grid_blocks(row, ints), math.ceil(reduce_steps(row, 1, ints) / power_value(row[SPLIT_K]))
+    if not shares_steps(row, blocks, steps, places):
+        return blocks, steps, 1, second_kernel(row, ints, floats)
+    shares = sharing(row, blocks, steps, places)
+    return shares, math.ceil(blocks * steps / shares), math.ceil(blocks / shares), addition(row, blocks, shares, ints, floats)
 
 
 @lean

@@ -1,4 +1,4 @@
-"""Blocks that take equal shares of all steps of all tiles (`persistent=2`), and the sums that they leave for each other. Compiled.
+"""Blocks that take equal shares of all steps (`persistent=2`), and the sums that they leave for each other. Compiled.
 
 Against whole tiles an uneven last wave is gone. What it costs: tiles that shares begin or end go to the workspace and back.
 """

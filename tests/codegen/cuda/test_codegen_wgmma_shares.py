@@ -93,9 +93,13 @@ def test_a_split_of_its_own_is_refused() -> None:
 LARGE = {
     "384x1024x4096": wgmma_kernel(gemm(384, 1024, 4096), [64, 128], [64, 128], stages=5, persistent=2, raster=8),
     "128x256": wgmma_kernel(gemm(4096, 4096, 4096), [64, 256], [128, 256], stages=4, persistent=2, raster=8),
-    "cluster": wgmma_kernel(gemm(1024, 1024, 4096, "float16", "bias", "relu"), [64, 128], [128, 128], stages=5, persistent=2, cluster=2),
+    "cluster": wgmma_kernel(
+        gemm(1024, 1024, 4096, "float16", "bias", "relu"), [64, 128], [128, 128], stages=5, persistent=2, cluster=2
+    ),
     "three blocks of rows": wgmma_kernel(gemm(1024, 1000, 1024), [192, 128], [192, 128], stages=3, persistent=2),
-    "epilogue": wgmma_kernel(gemm(1000, 1000, 4096, "bfloat16", "bias", "gelu", "residual"), [64, 256], [128, 256], stages=4, persistent=2),
+    "epilogue": wgmma_kernel(
+        gemm(1000, 1000, 4096, "bfloat16", "bias", "gelu", "residual"), [64, 256], [128, 256], stages=4, persistent=2
+    ),
     "int8": wgmma_kernel(gemm(512, 1000, 8192, "int8"), [64, 128], [128, 128], stages=4, persistent=2),
     "tf32": wgmma_kernel(gemm(512, 1000, 8192, "tf32"), [64, 128], [128, 128], stages=4, persistent=2),
     "fp8": wgmma_kernel(gemm(512, 1000, 8192, "float8_e4m3fn"), [64, 256], [128, 256], stages=4, persistent=2),

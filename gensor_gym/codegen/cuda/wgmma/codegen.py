@@ -148,7 +148,7 @@ def _write_consumer(out: Writer, plan: WgmmaPlan) -> None:
     if plan.consumer_registers:
         out.line(f"request_registers<{plan.consumer_registers}>();")
     elif plan.shares_steps:
-        out.line("__syncwarp(0xffffffffu);  // or the assembler finds the paths to the sums divergent, and serialises wgmma (C7520)")
+        out.line("__syncwarp(0xffffffffu);  // or the assembler calls paths to the sums divergent, and serialises wgmma")
     out.line(f"const int thread = threadIdx.x % {WARPGROUP}, lane = threadIdx.x % 32;")
     _write_place(out, plan)
     out.line("int stage = 0;")

@@ -1,10 +1,10 @@
 """Text of a wgmma kernel whose blocks take equal shares of all steps of all tiles, `persistent=2` (stream-K, arXiv 2301.03598).
 
-All steps of the reduction, tile after tile, are one line that is cut into as many runs as groups of blocks live at a time. A
-group goes through its run: the end of a tile that the one before began, whole tiles, the beginning of one. Whoever has part of
-a tile leaves sums in the workspace, as its threads hold them: quads of a thread, lanes side by side. A warp counts itself in;
-the one that finds all others of its place there adds the parts up, in the order of the steps whoever comes last, so that the
-result is the same in every run. Nobody waits. Counters stand at the workspace's beginning. They go round to 0 by themselves.
+All steps of the reduction, tile after tile, are one line that is cut into as many shares as blocks (or clusters) live at a
+time. A share is the end of a tile that the one before began, whole tiles, the beginning of one. Whoever has part of a tile
+leaves sums in the workspace, as its threads hold them: quads of a thread, lanes side by side. A warp counts itself in; the one
+that finds all others of its place there adds the parts up, in the order of the steps whoever comes last, so that the result is
+the same in every run. Nobody waits. Counters stand at the workspace's beginning and go round to 0 by themselves.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def share_constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
 
 @contextmanager
 def over_share(out: Writer, plan: WgmmaPlan) -> Iterator[str]:
-    """The run of steps of this group, tile by tile: `first_step` and `last_step` of the tile whose number the text given tells."""
+    """The run of steps of this share, tile by tile: `first_step` and `last_step` of the tile whose number is the text given."""
     out.line(f"const int share = blockIdx.x{' / CLUSTER' if plan.cluster > 1 else ''};")
     out.line("const int end = (share + 1ll) * ALL_STEPS / SHARES;")
     out.line("int next;")
