@@ -69,4 +69,4 @@ def test_shares_and_a_split_do_not_go_together() -> None:
     assert not graph.is_legal(schedule(op, persistent=2, split_k=2))
     shares, split = schedule(op, persistent=2), schedule(op, persistent=1, split_k=2)
     actions = [str(action) for action in graph.actions]
-    assert not graph.mask(shares)[actions.index("raise[split_k]")] and not graph.mask(split)[actions.index("raise[persistent]")]
+    assert not graph.action_mask(shares)[actions.index("raise[split_k]")] and not graph.action_mask(split)[actions.index("raise[persistent]")]
