@@ -7,10 +7,11 @@ import pytest
 
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.cost.gpu.shares import addition, parts_of_tiles, sharing, shares_steps
+from gensor_gym.cost.gpu.shares import addition, parts_of_tiles, shares_steps, sharing
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.operators.types import Operator
 from tests.support.cuda_schedules import make_schedule
+from tests.support.graph_walks import moved
 
 
 def schedule(op: Operator, **knobs: int) -> Schedule:
@@ -68,5 +69,4 @@ def test_shares_and_a_split_do_not_go_together() -> None:
     assert graph.is_legal(schedule(op, persistent=2)) and graph.is_legal(schedule(op, persistent=1, split_k=2))
     assert not graph.is_legal(schedule(op, persistent=2, split_k=2))
     shares, split = schedule(op, persistent=2), schedule(op, persistent=1, split_k=2)
-    actions = [str(action) for action in graph.actions]
-    assert not graph.action_mask(shares)[actions.index("raise[split_k]")] and not graph.action_mask(split)[actions.index("raise[persistent]")]
+    assert moved(graph, shares, "raise[split_k]") is None and moved(graph, split, "raise[persistent]") is None
