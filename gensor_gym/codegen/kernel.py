@@ -39,8 +39,8 @@ class Kernel:
     C: `void entry(const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime)`, where `output`
     is an array of pointers if there are several outputs.
     CUDA: `extern "C" __global__ void entry(const T0 *in0, ..., T *output, float *workspace)`; each launch follows the
-    other on one stream. The workspace is not cleared between calls. Where there are tensor maps they come first, each as
-    `const __grid_constant__ TensorMap`, 128 bytes by value.
+    other on one stream. The workspace is not cleared between calls (but see `cleared_bytes`). Where there are tensor maps
+    they come first, each as `const __grid_constant__ TensorMap`, 128 bytes by value.
     """
 
     operator: Computation
@@ -56,6 +56,9 @@ class Kernel:
     task_rows: int = 0
     """Of a kernel in C that has one parallel loop, and whose task number i does rows from i times this on: how many each does.
     Rows are a product's, all columns of them, or those of a row nest; 0 for any other kernel."""
+    cleared_bytes: int = 0
+    """Bytes at the workspace's beginning that are zero before the first call, and again after each: whoever allocates clears
+    them once."""
     maps: tuple[TensorMap, ...] = ()
     """Tensor maps that entries take before the plain arguments; whoever launches them encodes them for its arrays."""
 
@@ -91,6 +94,7 @@ class Kernel:
         text = "\0".join([self.language, self.arch, self.source, repr(self.launches), str(self.workspace_bytes)])
         text += f"\0{self.prepares}" if self.prepares else ""
         text += f"\0{self.maps!r}" if self.maps else ""
+        text += f"\0cleared {self.cleared_bytes}" if self.cleared_bytes else ""
         return hashlib.sha256(text.encode()).hexdigest()
 
     def in_language(self, language: str) -> Kernel:

@@ -147,6 +147,8 @@ def accepts(oracle: Oracle, state: State) -> bool:
         return False
     if cores == 0:
         return True
+    if state.knob("persistent") == 2 and state.knob("split_k") > 1:
+        return False
     _, _, m, n, k = roles(oracle.op)
     first = {"reduce_threads": 1, "warp_tile": 0, "lane_map": 0, "convolution": 0}
     first |= {"register_buffer": 1} if cores == 2 else {}

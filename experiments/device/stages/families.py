@@ -90,8 +90,9 @@ FAMILIES = (
 
 WGMMA = 2
 """Value of knob `tensor_core`."""
-_TOGETHER = [(cluster, split_k) for cluster in (1, 2) for split_k in (2, 4, 8)]
-"""Values of `cluster` and `split_k` that programs by wgmma are drawn with."""
+_KNOBS = ("cluster", "split_k", "persistent")
+_TOGETHER = [(cluster, *values) for cluster in (1, 2) for values in ((2, 0), (4, 1), (8, 0), (1, 2))]
+"""Values of `_KNOBS` that programs by wgmma are drawn with: reductions in parts, and equal shares of all steps."""
 _DRAWS = 16
 _SHORT = (12, 48)
 """Steps of a walk from a program of another kind."""
@@ -129,6 +130,8 @@ def features(schedule: Schedule, made: Kernel | Measurement) -> set[str]:
         found.add(f"wgmma cluster={schedule.knob('cluster')} split_k={schedule.knob('split_k')}")
     if not isinstance(made, Kernel):
         return found | {made.status.value}
+    if made.cleared_bytes:
+        found.add(f"shares, cluster={schedule.knob('cluster')}")
     main = made.main
     threads = main.block[0] * main.block[1] * main.block[2]
     found |= {f"threads={threads.bit_length()}", f"launches={len(made.launches)}", f"blocks={main.grid[0] > 1}"}
@@ -162,10 +165,10 @@ def _candidates(graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[
 
 
 def _split_in_clusters(graph: ConstructionGraph, drawn: list[Schedule], rng: np.random.Generator) -> Iterator[Schedule]:
-    """For every pair of `_TOGETHER`, a program by wgmma with both values, where one of those drawn allows it."""
+    """For all values of `_TOGETHER`, a program by wgmma with them, where one of those drawn allows it."""
     groups = [schedule for schedule in drawn if schedule.knob("tensor_core") == WGMMA]
     for values in _TOGETHER:
-        tries = (_with_knobs(groups[at], ("cluster", "split_k"), values) for at in rng.permutation(len(groups)))
+        tries = (_with_knobs(groups[at], _KNOBS, values) for at in rng.permutation(len(groups)))
         if (found := next((made for made in tries if made not in drawn and graph.is_legal(made)), None)) is not None:
             yield found
 

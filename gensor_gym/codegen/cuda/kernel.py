@@ -82,4 +82,7 @@ def assemble(
         launches.append(Launch(f"{entry}{FINISH}", (-(-op.output.size // FINISH_THREADS), 1, 1), (FINISH_THREADS, 1, 1)))
     known = device_functions(main, {**(functions or {}), **plan.dialect.functions})
     source = f"// {op}\n\n{plan.dialect.head}{known}{main}"
-    return Kernel(op, plan.dialect.language, plan.arch, source, tuple(launches), plan.workspace_bytes, maps=plan.maps)
+    return Kernel(
+        op, plan.dialect.language, plan.arch, source, tuple(launches), plan.workspace_bytes, cleared_bytes=plan.cleared_bytes,
+        maps=plan.maps,
+    )  # fmt: skip

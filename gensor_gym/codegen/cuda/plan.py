@@ -63,6 +63,11 @@ class BlockPlan(Tiling):
         return self.slices * self.op.output.size * ITEM_BYTES[self.op.accumulator] if self.slices > 1 else 0
 
     @property
+    def cleared_bytes(self) -> int:
+        """Bytes at the workspace's beginning that are zero before a call, and after it."""
+        return 0
+
+    @property
     def blocks(self) -> int:
         """Blocks of the launch."""
         return self.tiles * self.slices

@@ -38,7 +38,8 @@ def launched(kernel: Kernel) -> dict[str, Any]:
     """What whoever launches a kernel passes besides arrays: launches in order, and tensor maps, which are the first arguments.
 
     Of a map, `argument` is the place of its array among inputs, output, workspace, and the array begins `offset` bytes into it.
-    A cluster is what the cubin says of itself: the launch names none.
+    A cluster is what the cubin says of itself: the launch names none. So many bytes at the workspace's beginning are to be zero
+    before the first launch.
     """
     launches = [
         {
@@ -49,4 +50,4 @@ def launched(kernel: Kernel) -> dict[str, Any]:
     ]  # fmt: skip
     maps = [{"argument": one.argument, "offset": one.offset, **described(one)} for one in kernel.maps]
     order = [*(f"map {place}" for place in range(len(maps))), "inputs", "output", "workspace"]
-    return {"launches": launches, "tensor_maps": maps, "argument_order": order}
+    return {"launches": launches, "tensor_maps": maps, "argument_order": order, "cleared_bytes": kernel.cleared_bytes}

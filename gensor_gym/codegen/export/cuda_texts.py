@@ -24,7 +24,8 @@ def header(exports: Sequence[Exports], library: str) -> str:
 
 /* A kernel is loaded into the context that is current, on a device of its architecture. Arrays lie there, dense and in row-major
  * order, at multiples of 16 bytes; the output overlaps no input. The workspace is `workspace_bytes` long, and of one launch at a
- * time. 16-bit floating numbers are passed as their bits. */
+ * time; its first `cleared_bytes` are zero before the first launch, and after each. 16-bit floating numbers are passed as their
+ * bits. */
 namespace {library} {{
 
 {classes}
@@ -46,7 +47,7 @@ def _class(one: Exports) -> str:
     return f"""/* {kernel.operator} for {kernel.arch}: {shapes} */
 class {one.name} {{
   public:
-    static constexpr std::size_t workspace_bytes = {kernel.workspace_bytes};
+    static constexpr std::size_t workspace_bytes = {kernel.workspace_bytes}, cleared_bytes = {kernel.cleared_bytes};
 
     CUresult load(const std::string &folder) {{
         CUresult status = cuModuleLoad(&module, (folder + "/{one.name}.cubin").c_str());
@@ -212,6 +213,7 @@ def _run(one: Exports, library: str) -> str:
     lines += [
         "CUdeviceptr workspace = 0;",
         "if (kernel.workspace_bytes > 0) CHECK(cuMemAlloc(&workspace, kernel.workspace_bytes));",
+        "if (kernel.cleared_bytes > 0) CHECK(cuMemsetD8(workspace, 0, kernel.cleared_bytes));",
         "CUevent begin, end;",
         "CHECK(cuEventCreate(&begin, CU_EVENT_DEFAULT));",
         "CHECK(cuEventCreate(&end, CU_EVENT_DEFAULT));",

@@ -77,6 +77,8 @@ class CudaKernel:
     def _arguments(self, arrays: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
         """What every entry takes; the workspace is the call's own, of CuPy's pool, which keeps it for its stream."""
         workspace = self._cupy.empty(-(-self.kernel.workspace_bytes // 4), dtype=np.float32)
+        if self.kernel.cleared_bytes:
+            workspace.data.memset_async(0, self.kernel.cleared_bytes)
         return with_maps(self.kernel.maps, (*arrays, *outputs, workspace))
 
     def _launch(self, arguments: tuple[Any, ...]) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 
 from gensor_gym.cost.gpu.direct import is_anything_staged
+from gensor_gym.cost.gpu.shares import addition, shares_steps, sharing
 from gensor_gym.cost.gpu.simt import simt_step
 from gensor_gym.cost.gpu.tensor import tensor_step
 from gensor_gym.cost.gpu.traffic import grid_blocks, traffic_of
@@ -80,8 +81,8 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     resident = resident_with(row, in_shared, ints)
     if resident <= 0:
         return math.inf
-    blocks, units, clock = grid_blocks(row, ints), ints[UNITS], floats[CLOCK]
-    steps = math.ceil(reduce_steps(row, 1, ints) / power_value(row[SPLIT_K]))
+    units, clock = ints[UNITS], floats[CLOCK]
+    blocks, steps, ends, adding = _shared_out(row, units * resident, ints, floats)
     if row[TENSOR_CORE] == 0:
         fma, issue, shared, chain, waits = simt_step(row, resident, steps, ints)
     else:
@@ -97,7 +98,7 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     burst = min(blocks, units * resident) / floats[L2_BW] * clock
     alone, fill, drain = _block(row, max(chain, busy), latency, waits, arriving * burst, ints, floats)
     drain += tile_bytes_out(row, ints) * burst
-    ramp = drain if row[PERSISTENT] == 1 else fill + drain  # the next tile's loads run through the end of the last
+    ramp = ends * drain if row[PERSISTENT] > 0 else fill + drain  # the next tile's loads run through the end of the last
     cycles, ideal, uneven = _waves(blocks, units, resident, steps, busy, alone, ramp)
     cycles += fill + drain
     flying = min(blocks, units * resident) * in_flight
@@ -105,7 +106,7 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
     moved = share_of_dram(unique, ints) * unique
     dram = moved / min(floats[DRAM_BW], max(flying / floats[DRAM_LATENCY], 1.0)) * floats[COEFFICIENT + DRAM]
     launch = floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM]
-    launch += second_kernel(row, ints, floats) + _layout_kernel(row, ints, floats)
+    launch += adding + _layout_kernel(row, ints, floats)
     terms[ARITHMETIC] = blocks * fma * steps / units / clock
     terms[ISSUE] = blocks * issue * steps / units / clock
     terms[STAGING] = blocks * shared * steps / units / clock
@@ -117,9 +118,19 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
 
 
 @lean
+def _shared_out(row, places, ints, floats):  # noqa: ANN001, ANN202
+    """(blocks, steps of each, tiles that each ends, seconds in which parts of a reduction are added up)."""
+    blocks, steps = grid_blocks(row, ints), math.ceil(reduce_steps(row, 1, ints) / power_value(row[SPLIT_K]))
+    if not shares_steps(row, blocks, steps, places):
+        return blocks, steps, 1, second_kernel(row, ints, floats)
+    shares = sharing(row, blocks, steps, places)
+    return shares, math.ceil(blocks * steps / shares), math.ceil(blocks / shares), addition(row, blocks, shares, ints, floats)
+
+
+@lean
 def begun_blocks(row, blocks, places):  # noqa: ANN001, ANN201
     """Blocks that the device begins, which has so many places for them: those of a persistent kernel stay."""
-    return min(blocks, places) if row[PERSISTENT] == 1 else blocks
+    return min(blocks, places) if row[PERSISTENT] > 0 else blocks
 
 
 @lean

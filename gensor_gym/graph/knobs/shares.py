@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs.knob import MATRIX, REDUCE_SHARES, REGISTERS, SHARED, SPLIT, WARPS, Knob
+from gensor_gym.graph.knobs.tensor_cores import EQUAL_SHARES
 from gensor_gym.graph.structure import reduction_points
 from gensor_gym.graph.tables.geometry import power_value, reduce_product, reduce_steps
-from gensor_gym.graph.tables.layout import CONVOLUTION, REDUCE_THREADS, SPLIT_K, THREAD_SPLIT
+from gensor_gym.graph.tables.layout import CONVOLUTION, PERSISTENT, REDUCE_THREADS, SPLIT_K, THREAD_SPLIT
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
@@ -40,8 +41,8 @@ KNOBS = (
 
 @lean
 def blocks_have_steps(row, ints):  # noqa: ANN001, ANN201
-    """Whether the reduction has a step for every block of split_k."""
-    return row[SPLIT_K] == 0 or power_value(row[SPLIT_K]) <= reduce_steps(row, 1, ints)
+    """Whether the reduction has a step for every block of split_k; blocks that share out all steps split it of themselves."""
+    return row[SPLIT_K] == 0 or (row[PERSISTENT] < EQUAL_SHARES and power_value(row[SPLIT_K]) <= reduce_steps(row, 1, ints))
 
 
 @lean

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gensor_gym.graph.compiled import lean
-from gensor_gym.graph.knobs.knob import CODE, MATRIX, REGISTERS, SHARED, Knob
+from gensor_gym.graph.knobs.knob import CODE, MATRIX, REGISTERS, SHARED, SPLIT, Knob
 from gensor_gym.graph.structure import WGMMA_ROWS, matrix_axes, tensor_core_choices
 from gensor_gym.graph.tables.geometry import columns_of, power_value, reduce_product, tiles_along
 from gensor_gym.graph.tables.layout import (
@@ -36,6 +36,9 @@ def _has_tiles_for(op: Operator, hardware: Hardware, blocks: int) -> bool:
     return roles is not None and op.axes[roles.m].extent > (blocks - 1) * WGMMA_ROWS
 
 
+EQUAL_SHARES = 2
+"""Index of the value of `persistent` with which blocks share out steps, not tiles."""
+
 KNOBS = (
     Knob(
         place=TENSOR_CORE, name="tensor_core", kind="gpu", values=(0, 1, 2),
@@ -45,10 +48,10 @@ KNOBS = (
         raising=MATRIX | REGISTERS | CODE | SHARED, lowering=MATRIX | REGISTERS | CODE | SHARED, structural=True,
     ),
     Knob(
-        place=PERSISTENT, name="persistent", kind="gpu", values=(0, 1),
-        doc="0, 1: blocks stay and loop over tiles (wgmma)",
-        cost="tile scheduler in the kernel",
-        is_useful=lambda op, hardware, value: 2 in tensor_core_choices(op, hardware), raising=MATRIX, cores=(2,),
+        place=PERSISTENT, name="persistent", kind="gpu", values=(0, 1, 2),
+        doc="0, 1: blocks stay and loop over tiles; 2: over equal shares of all steps of all tiles (wgmma)",
+        cost="tile scheduler in the kernel; 2: tiles that blocks share are added up through a workspace",
+        is_useful=lambda op, hardware, value: 2 in tensor_core_choices(op, hardware), raising=MATRIX | SPLIT, cores=(2,),
     ),
     Knob(
         place=CLUSTER, name="cluster", kind="gpu", values=(1, 2, 4), masked=(4,),

@@ -110,9 +110,11 @@ class DeviceBuffer:
         """Whether all guard words stand. They are few and looked at on the host."""
         return all(bool((cupy.asnumpy(side) == _GUARD).all()) for side in self._sides)
 
-    def poison(self) -> None:
-        """Fill the data with 0xFF bytes, NaN in floating types."""
+    def poison(self, cleared: int = 0) -> None:
+        """Fill the data with 0xFF bytes, NaN in floating types, the first `cleared` of them with zeros."""
         self._data.data.memset(0xFF, self._data.nbytes)
+        if cleared:
+            self._data.data.memset(0, cleared)
 
 
 class CudaDevice:
@@ -206,6 +208,7 @@ class LoadedCubin:
         self._spilled = max(function.local_size_bytes for function, _ in self._launches)
         self._inputs = inputs
         self._outputs = [DeviceBuffer(output.shape, ARRAY_DTYPE[output.dtype]) for output in kernel.operator.outputs]
+        self._cleared = kernel.cleared_bytes
         self._workspace = DeviceBuffer((max(1, -(-kernel.workspace_bytes // 4)),), "float32")
         plain = (*(buffer.array for buffer in (*inputs, *self._outputs)), self._workspace.array)
         self._arguments = with_maps(kernel.maps, plain)
@@ -218,7 +221,7 @@ class LoadedCubin:
                 buffer.fill(array)
             for output in self._outputs:
                 output.poison()
-            self._workspace.poison()
+            self._workspace.poison(self._cleared)
             cupy.cuda.Device().synchronize()
 
     def poison(self) -> None:

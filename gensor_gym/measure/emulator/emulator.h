@@ -4,7 +4,8 @@
 // every lane that the mask names has arrived, or for an event (a copy that is under way beside the threads). Between two
 // waits the order of the fibers is random (seeded), and shared memory starts as NaN in every block, so that a missing
 // barrier gives a wrong answer. Now and then one warp lags behind until no other can go on. Blocks run one after another,
-// those of a cluster at the same time: now one of them lags behind, now another. A block ends only after a barrier of the cluster that follows all that others do to its memory.
+// from any one on, forwards or backwards, those of a cluster at the same time: now one of them lags behind, now another. A
+// block ends only after a barrier of the cluster that follows all that others do to its memory.
 // Asynchronous copies arrive when the thread that started them waits for them, no earlier; what stood there is lost at
 // once. Each thread waits for its own only, so others need a barrier after that.
 // Whatever the language calls undefined here ends the process with a message: lanes missing from a mask, threads of a
@@ -66,6 +67,20 @@ static inline void __stcs(T *to, T value) {  // past the caches
     exit(3);
   }
   *to = value;
+}
+template <typename T>
+static inline T __ldcg(const T *from) {  // past the first cache
+  if (reinterpret_cast<uintptr_t>(from) % sizeof(T)) {
+    fprintf(stderr, "emulator: a load is not aligned to its size\n");
+    exit(3);
+  }
+  return *from;
+}
+static inline void __threadfence() {}  // one thread runs at a time
+static inline unsigned atomicInc(unsigned *count, unsigned most) {
+  const unsigned before = *count;
+  *count = before >= most ? 0 : before + 1;
+  return before;
 }
 static inline float __int_as_float(unsigned bits) {
   float value;
@@ -370,12 +385,23 @@ static void launch(void (*body)(void **), void **arguments, dim3 grid, dim3 bloc
   kernel_arguments = arguments;
   gridDim = grid;
   blockDim = block;
+  const unsigned clusters = grid.x / cluster, begin = (random_state >> 33) % clusters;
+  const bool backwards = random_state >> 20 & 1;
   for (unsigned z = 0; z < grid.z; ++z)
     for (unsigned y = 0; y < grid.y; ++y)
-      for (unsigned x = 0; x < grid.x; x += cluster) {
+      for (unsigned i = 0; i < clusters; ++i) {
         if (bytes) memset(shared, 0xff, bytes * cluster);
-        run_blocks({x, y, z});
+        run_blocks({(begin + (backwards ? clusters - i : i)) % clusters * cluster, y, z});
       }
+}
+
+// A call leaves zeros where the next one expects them.
+static void check_cleared(const unsigned char *workspace, size_t bytes) {
+  for (size_t i = 0; i < bytes; ++i)
+    if (workspace[i]) {
+      fprintf(stderr, "emulator: byte %zu of the workspace is not zero again\n", i);
+      exit(3);
+    }
 }
 
 static void *read_exactly(FILE *file, size_t bytes) {

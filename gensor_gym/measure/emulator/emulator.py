@@ -200,8 +200,12 @@ def _include_text(number: int, kernel: Kernel) -> str:
     lines.append("  fclose(file);")
     for i, size in {**outputs, arrays - 1: kernel.workspace_bytes}.items():
         lines.append(f"  a[{i}] = {f'memset(malloc({size}), 0xff, {size})' if size else 'nullptr'};")
+    if kernel.cleared_bytes:
+        lines.append(f"  memset(a[{arrays - 1}], 0, {kernel.cleared_bytes});")
     lines += [f"  maps_{number}[{i}] = {_map_text(made)};" for i, made in enumerate(kernel.maps)]
     lines += [f"  {_launch_text(number, launch)}" for launch in kernel.launches]
+    if kernel.cleared_bytes:
+        lines.append(f"  emulator::check_cleared(static_cast<unsigned char *>(a[{arrays - 1}]), {kernel.cleared_bytes});")
     lines.append('  file = fopen(target, "wb");')
     written = " || ".join(f"fwrite(a[{i}], 1, {size}, file) != {size}" for i, size in outputs.items())
     lines.append(f"  if (file == nullptr || {written}) return 2;")

@@ -247,6 +247,7 @@ def test_families_use_every_value_of_every_knob() -> None:
     expected = {f"{k.name}={v}" for k in KNOBS if k.kind == "gpu" for v in k.available}
     assert expected <= seen
     assert {"shared=none", "shared=some", "shared=opt-in", "launches=1", "launches=2", "odd threads=True"} <= seen
+    assert {"shares, cluster=1", "shares, cluster=2"} <= seen
 
 
 class FakeBackend:

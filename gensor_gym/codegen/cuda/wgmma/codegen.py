@@ -30,6 +30,7 @@ from gensor_gym.codegen.cuda.wgmma.plan import (
     make_wgmma_plan,
 )
 from gensor_gym.codegen.cuda.wgmma.rows import RowsPlan, make_rows_plan
+from gensor_gym.codegen.cuda.wgmma.shares import over_share, share_constants, write_shared_store
 from gensor_gym.codegen.cuda.wgmma.store import first_column, write_pixel_origin, write_store
 from gensor_gym.codegen.cuda.wgmma.text import multiply_name, wgmma_functions
 from gensor_gym.codegen.cuda.wgmma.transpose import transpose_kernel
@@ -84,6 +85,7 @@ def _constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
         "CLUSTER": (plan.cluster, "blocks that share a tile of B, neighbours along m"),
         "EVERY_BLOCK": ((1 << plan.cluster) - 1, "of the cluster, as a mask"),
     }
+    table |= share_constants(plan)
     if plan.cluster > 1:
         table["TILES"] = (plan.tiles, "block tiles of the output, those of a cluster as one")
     return table
@@ -145,6 +147,8 @@ def _write_consumer(out: Writer, plan: WgmmaPlan) -> None:
     """A warpgroup that multiplies and stores."""
     if plan.consumer_registers:
         out.line(f"request_registers<{plan.consumer_registers}>();")
+    elif plan.shares_steps:
+        out.line("__syncwarp(0xffffffffu);  // or the assembler calls paths to the sums divergent, and serialises wgmma")
     out.line(f"const int thread = threadIdx.x % {WARPGROUP}, lane = threadIdx.x % 32;")
     _write_place(out, plan)
     out.line("int stage = 0;")
@@ -153,13 +157,15 @@ def _write_consumer(out: Writer, plan: WgmmaPlan) -> None:
         out.line(f"{SCALARS[plan.op.accumulator].name} acc[ROW_BLOCKS][{plan.columns_text} / 2];")
         if plan.stages > 1:
             out.line("int before = 0;  // stage of the step before")
-        with _over_steps(out, plan):
-            _write_products(out, plan)
+        _write_all_products(out, plan)
         if plan.stages > 1:
             out.line("wgmma_wait<0>();")
             _write_release(out, plan, "before")
         out.line()
-        write_store(out, plan)
+        if plan.shares_steps:
+            write_shared_store(out, plan)
+        else:
+            write_store(out, plan)
     if plan.cluster > 1:
         out.line("cluster_sync();  // until then others of the cluster give stages back to this block")
 
@@ -188,9 +194,29 @@ def _write_place(out: Writer, plan: WgmmaPlan) -> None:
     out.line(f"const unsigned a_first = {total(a)}, b_first = {total(b)};")
 
 
-def _write_products(out: Writer, plan: WgmmaPlan) -> None:
-    """The products of one stage, and the stage of the step before given back."""
+def _write_all_products(out: Writer, plan: WgmmaPlan) -> None:
+    """The products of all steps.
+
+    Of shares the first step stands by itself: its wgmma write the sums and do not read them, which the assembler sees. So
+    their registers are free while other shares' parts are added up.
+    """
+    if plan.shares_steps:
+        with out.block(""):
+            _write_products(out, plan, "point > 0", None)
+        with _over_steps(out, plan, "first_step + 1"):
+            _write_products(out, plan, "true", "")
+        return
     first = "first_step" if plan.slices > 1 else "0"
+    with _over_steps(out, plan):
+        add = f"point > 0 || step > {first}" if plan.steps > 1 else "point > 0"
+        _write_products(out, plan, add, f"step > {first}" if plan.steps > 1 else None)
+
+
+def _write_products(out: Writer, plan: WgmmaPlan, add: str, follows: str | None) -> None:
+    """The products of one stage, added to the sums if `add`, and the stage of the step before given back if one `follows`.
+
+    `follows` is a condition, empty where it always does, None where it never does.
+    """
     out.line("barrier_wait(full + stage * 8, parity);")
     out.line("const unsigned a_tile = a_first + stage * STAGE_BYTES, b_tile = b_first + stage * STAGE_BYTES;")
     out.line("wgmma_fence();")
@@ -198,7 +224,6 @@ def _write_products(out: Writer, plan: WgmmaPlan) -> None:
         step_bytes = plan.depth * plan.item
         out.line(f"const unsigned a = a_tile + rows * {WGMMA_ROWS * SWIZZLE_BYTES} + point * {step_bytes};")
         out.line(f"const unsigned b = b_tile + point * {plan.b_point_bytes};")
-        add = f"point > 0 || step > {first}" if plan.steps > 1 else "point > 0"
         multiply, b_lies = multiply_name(plan.op.dtype, plan.b_in_rows), "B_ROWS" if plan.b_in_rows else "B_PANELS"
         out.line(f"{multiply}(acc[rows], A_ROWS | (a >> 4 & 0x3fff), {b_lies} | (b >> 4 & 0x3fff), {add});")
     out.line("wgmma_commit();")
@@ -207,8 +232,8 @@ def _write_products(out: Writer, plan: WgmmaPlan) -> None:
         _write_release(out, plan, "stage")
     else:
         out.line("wgmma_wait<1>();  // the products of the step before are done")
-        if plan.steps > 1:
-            _write_release(out, plan, "before", f"step > {first}")
+        if follows is not None:
+            _write_release(out, plan, "before", follows)
         out.line("before = stage;")
     _write_next_stage(out)
 
@@ -230,6 +255,11 @@ def _write_next_stage(out: Writer) -> None:
 @contextmanager
 def _over_work(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
     """The tiles (and slices) of this block, one after the other where it stays; where each stands."""
+    if plan.shares_steps:
+        with over_share(out, plan) as tile:
+            write_block_tile(out, plan, tile)
+            yield
+        return
     with ExitStack() as stack:
         share = " / CLUSTER" if plan.cluster > 1 else ""
         work = f"blockIdx.x{share}"
@@ -246,16 +276,16 @@ def _over_work(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
 
 
 @contextmanager
-def _over_steps(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
-    """The steps of the reduction, of this slice where there are several.
+def _over_steps(out: Writer, plan: WgmmaPlan, first: str = "first_step") -> Iterator[None]:
+    """The steps of the reduction, of this slice or share where there are several.
 
-    A slice has at least one step, but how many only the device knows. NVRTC would unroll such a loop and give the steps that
+    It has at least one step, but how many only the device knows. NVRTC would unroll such a loop and give the steps that
     are left a loop of their own. Where more than stores reads the sums behind it, the assembler then lets wgmma instructions
     wait for each other (C7514, C7520).
     """
-    if plan.slices > 1:
+    if plan.slices > 1 or plan.shares_steps:
         out.line("#pragma unroll 1")
-        head = "for (int step = first_step; step < last_step; ++step)"
+        head = f"for (int step = {first}; step < last_step; ++step)"
     else:
         head = "for (int step = 0; step < STEPS; ++step)" if plan.steps > 1 else ""
     with out.block(head):

@@ -157,7 +157,29 @@ class WgmmaPlan(ProductPlan):
     @property
     def persistent(self) -> bool:
         """Whether blocks stay and take one tile after the other: where there are more than can live at a time."""
-        return self.program.knob("persistent") == 1 and self.work > self.living
+        return self.program.knob("persistent") >= 1 and self.work > self.living and not self.shares_steps
+
+    @property
+    def shares_steps(self) -> bool:
+        """Whether blocks take equal shares of all steps of all tiles: where shares of whole tiles are not equal."""
+        return self.program.knob("persistent") == 2 and self.steps > 1 and self.tiles % self.shares > 0
+
+    @property
+    def shares(self) -> int:
+        """Clusters that share out all steps: all that live at a time, each with a step at least."""
+        return min(self.living, self.tiles * self.steps)
+
+    @property
+    def cleared_bytes(self) -> int:
+        """A counter for each tile that groups share, by the group that begins it, and every warp of its consumers."""
+        return aligned(self.shares * self.cluster * self.num_consumers * 16) if self.shares_steps else 0
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Workspace: parts of a split reduction, or counters and, of every group, the tile that it ends and that it begins."""
+        if not self.shares_steps:
+            return super().workspace_bytes
+        return self.cleared_bytes + 2 * self.shares * self.cluster * self.num_consumers * 4 * math.prod(self.tile)
 
     @property
     def living(self) -> int:
@@ -167,6 +189,8 @@ class WgmmaPlan(ProductPlan):
     @property
     def blocks(self) -> int:
         """Blocks of the launch, whole clusters."""
+        if self.shares_steps:
+            return self.shares * self.cluster
         return (self.living if self.persistent else self.work) * self.cluster
 
     @property
@@ -229,6 +253,7 @@ def check_wgmma(plan: WgmmaPlan) -> None:
         raise ValueError(f"knob reduce_threads={program.knob('reduce_threads')}: tensor cores take 1")
     roles, (rows, columns), across = plan.roles, plan.tile, column_step(op)
     require(plan, (
+        (program.knob("persistent") == 2 and plan.slices > 1, "persistent=2 shares out all steps: split_k is 1"),
         (max(program.vthread) > 1, f"virtual threads {program.vthread}: 1 on every axis"),
         (rows % WGMMA_ROWS, f"{rows} rows of a consumer: multiples of {WGMMA_ROWS}"),
         (columns % across or columns > 256, f"{columns} columns of a consumer: multiples of {across} up to 256"),

@@ -10,6 +10,7 @@ together; they are stored together as far as the row's length is a multiple of t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from gensor_gym.codegen.cuda.index import flat, origin
 from gensor_gym.codegen.cuda.map import apply_stage
@@ -36,8 +37,12 @@ def store_length(plan: WgmmaPlan) -> int:
     return math.gcd(run_length(plan), plan.op.extents[plan.roles.n])
 
 
-def write_store(out: Writer, plan: WgmmaPlan) -> None:
+def write_store(
+    out: Writer, plan: WgmmaPlan, held: str = "acc[rows]", write_held: Callable[[Writer, WgmmaPlan], None] | None = None
+) -> None:
     """Finish and store this thread's accumulators; a slice of a split reduction stores sums to the workspace.
+
+    `held` has those of a block of rows, which `write_held`, if anything, writes beforehand.
 
     Of every 64 x 8 elements it holds two pairs: rows r and r + 8, accumulators 4 i + 2 half and the next.
     """
@@ -49,14 +54,17 @@ def write_store(out: Writer, plan: WgmmaPlan) -> None:
     length = run_length(plan)
     if length == 4:
         out.line("const bool odd = lane % 2;")
-    with out.nest([Loop("rows", "ROW_BLOCKS"), Loop("half", "2")]):
-        out.line(f"const int out_{m.name} = {row} + rows * {WGMMA_ROWS} + half * 8;")
-        with out.nest([Loop("group", f"{plan.columns_text} / {4 * length}")]):
-            inside = inside + _write_column(out, plan, length, indices)
-            out.line(f"const {SCALARS[plan.op.accumulator].name} *sums = &acc[rows][group * {2 * length} + half * 2];")
-            _write_run(out, length, SCALARS[plan.op.accumulator].name)
-            for first in range(0, length, store_length(plan)):
-                _write_stored(out, plan, first, indices, inside)
+    with out.nest([Loop("rows", "ROW_BLOCKS")]):
+        if write_held is not None:
+            write_held(out, plan)
+        with out.nest([Loop("half", "2")]):
+            out.line(f"const int out_{m.name} = {row} + rows * {WGMMA_ROWS} + half * 8;")
+            with out.nest([Loop("group", f"{plan.columns_text} / {4 * length}")]):
+                inside = inside + _write_column(out, plan, length, indices)
+                out.line(f"const {SCALARS[plan.op.accumulator].name} *sums = &{held}[group * {2 * length} + half * 2];")
+                _write_run(out, length, SCALARS[plan.op.accumulator].name)
+                for first in range(0, length, store_length(plan)):
+                    _write_stored(out, plan, first, indices, inside)
 
 
 def _write_column(out: Writer, plan: WgmmaPlan, length: int, indices: list[str]) -> list[str]:

@@ -1,0 +1,93 @@
+"""Text of a wgmma kernel whose blocks take equal shares of all steps of all tiles, `persistent=2` (stream-K, arXiv 2301.03598).
+
+All steps of the reduction, tile after tile, are one line that is cut into as many shares as blocks (or clusters) live at a
+time. A share is the end of a tile that the one before began, whole tiles, the beginning of one. Whoever has part of a tile
+leaves sums in the workspace, as its threads hold them: quads of a thread, lanes side by side. A warp counts itself in; the one
+that finds all others of its place there adds the parts up, in the order of the steps whoever comes last, so that the result is
+the same in every run. Nobody waits. Counters stand at the workspace's beginning and go round to 0 by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, total
+from gensor_gym.codegen.cuda.wgmma.plan import WARPGROUP, WgmmaPlan
+from gensor_gym.codegen.cuda.wgmma.store import write_store
+from gensor_gym.graph.structure import WGMMA_ROWS
+
+QUAD = 4
+"""Sums that a thread stores together: 16 bytes."""
+_PLACE = f"(rows * QUADS + quad) * {WARPGROUP}"
+"""Where a quad lies among those of a consumer: those of its threads side by side."""
+
+
+def share_constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
+    """Named sizes of the line of steps and of the workspace."""
+    quads = plan.tile[0] * plan.tile[1] // QUAD
+    return {
+        "SHARES": (plan.shares, "clusters that share out all steps" if plan.cluster > 1 else "blocks that share out all steps"),
+        "ALL_STEPS": (plan.tiles * plan.steps, "steps of all tiles"),
+        "PART": (plan.cluster * plan.num_consumers * quads, f"quads of a tile{'s of a cluster' if plan.cluster > 1 else ''}"),
+        "QUADS": (plan.tile[1] // 2 // QUAD, f"quads of a thread in {WGMMA_ROWS} rows"),
+    }
+
+
+@contextmanager
+def over_share(out: Writer, plan: WgmmaPlan) -> Iterator[str]:
+    """The run of steps of this share, tile by tile: `first_step` and `last_step` of the tile whose number is the text given."""
+    out.line(f"const int share = blockIdx.x{' / CLUSTER' if plan.cluster > 1 else ''};")
+    out.line("const int end = (share + 1ll) * ALL_STEPS / SHARES;")
+    out.line("int next;")
+    with out.block("for (int at = 1ll * share * ALL_STEPS / SHARES; at < end; at = next)"):
+        out.line("const int first_step = at % STEPS;")
+        out.line("const int last_step = STEPS - first_step < end - at ? STEPS : first_step + end - at;")
+        out.line("next = at - first_step + last_step;")
+        yield "at / STEPS"
+
+
+def write_shared_store(out: Writer, plan: WgmmaPlan) -> None:
+    """Store a tile that is this share's alone; of others leave this share's part, and store what the last one to come adds up."""
+    quad = f"{SCALARS[plan.op.accumulator].vector}{QUAD}"
+    with out.block("if (last_step - first_step == STEPS)"):
+        write_store(out, plan)
+    with out.block("else"):
+        out.line("const int first_share = ((at - first_step + 1ll) * SHARES - 1) / ALL_STEPS;")
+        out.line("const int last_share = ((at - first_step + 0ll + STEPS) * SHARES - 1) / ALL_STEPS;")
+        place = _of_consumer(plan, plan.tile[0] * plan.tile[1] // QUAD, "thread")
+        out.line("// Of every share the tile that it ends, and the one that it begins.")
+        out.line(f"{quad} *const parts = reinterpret_cast<{quad} *>(workspace + {plan.cleared_bytes // 4}) + {place};")
+        out.line(f"{quad} *const own = parts + (2 * share + (share == first_share)) * PART;")
+        with out.nest([Loop("rows", "ROW_BLOCKS"), Loop("quad", "QUADS")]):
+            elements = ", ".join(f"acc[rows][quad * {QUAD} + {i}]" for i in range(QUAD))
+            out.line(f"own[{_PLACE}] = {quad}{{{elements}}};")
+        out.line("__threadfence();")
+        out.line("__syncwarp(0xffffffffu);")
+        out.line("unsigned arrived = 0;")
+        counter = f"first_share * {4 * plan.cluster * plan.num_consumers} + {_of_consumer(plan, 4, 'thread / 32')}"
+        count = f"atomicInc(reinterpret_cast<unsigned *>(workspace) + {counter}, last_share - first_share)"
+        out.line(f"if (lane == 0) arrived = {count};")
+        with out.block("if (__shfl_sync(0xffffffffu, arrived, 0) == last_share - first_share)"):
+            out.line("__threadfence();")
+            write_store(out, plan, "whole", _write_sum)
+
+
+def _write_sum(out: Writer, plan: WgmmaPlan) -> None:
+    """The parts of all shares in a block of rows, added up in the order of their steps: `whole`."""
+    kind = SCALARS[plan.op.accumulator]
+    out.line(f"{kind.name} whole[{QUAD} * QUADS] = {{}};")
+    out.line("#pragma unroll 1")
+    with out.block("for (int each = first_share; each <= last_share; ++each)"):
+        out.line(f"const {kind.vector}{QUAD} *part = parts + (2 * each + (each == first_share)) * PART;")
+        with out.nest([Loop("quad", "QUADS")]):
+            out.line(f"const {kind.vector}{QUAD} sums = __ldcg(part + {_PLACE});")
+            for i, name in enumerate("xyzw"):
+                out.line(f"whole[quad * {QUAD} + {i}] += sums.{name};")
+
+
+def _of_consumer(plan: WgmmaPlan, each: int, own: str) -> str:
+    """The place `own` of this consumer's among those of a tile (of all of a cluster), `each` of a consumer."""
+    ranks = [(each * plan.num_consumers, "rank")] if plan.cluster > 1 else []
+    consumers = [(each, "(warpgroup - 1)")] if plan.num_consumers > 1 else []
+    return total([*ranks, *consumers, (1, own)])

@@ -1,0 +1,44 @@
+"""Blocks that take equal shares of all steps (`persistent=2`), and the sums that they leave for each other. Compiled.
+
+Against whole tiles an uneven last wave is gone. What it costs: tiles that shares begin or end go to the workspace and back.
+"""
+
+from __future__ import annotations
+
+from gensor_gym.graph.compiled import lean
+from gensor_gym.graph.knobs.tensor_cores import EQUAL_SHARES
+from gensor_gym.graph.tables.geometry import power_value, spatial_product
+from gensor_gym.graph.tables.layout import CLUSTER, PERSISTENT
+from gensor_gym.graph.tables.tables import L2_BW, L2_LATENCY
+
+
+@lean
+def shares_steps(row, blocks, steps, places):  # noqa: ANN001, ANN201
+    """Whether so many blocks' tiles of so many steps are shared out step by step where `places` blocks live at a time."""
+    return row[PERSISTENT] == EQUAL_SHARES and steps > 1 and blocks % sharing(row, blocks, steps, places) != 0
+
+
+@lean
+def sharing(row, blocks, steps, places):  # noqa: ANN001, ANN201
+    """Blocks that share out all steps, whole clusters of them: all that live at a time, each with a step at least."""
+    together = power_value(row[CLUSTER])
+    return min(max(1, places // together), blocks // together * steps) * together
+
+
+@lean
+def parts_of_tiles(blocks, shares):  # noqa: ANN001, ANN201
+    """Tiles of `blocks` that shares have a part of, each as often as it has parts: every cut of the line of steps makes two.
+
+    Where shares are many, so that a tile has several, there is one more part than cuts for every tile.
+    """
+    return min(2 * shares, blocks + shares)
+
+
+@lean
+def addition(row, blocks, shares, ints, floats):  # noqa: ANN001, ANN201
+    """Seconds in which parts of tiles are left in the workspace and added up, 4 bytes a sum.
+
+    All are written and read once. Whoever is last waits for its own to arrive, for the count, and for the others'.
+    """
+    moved = 2.0 * parts_of_tiles(blocks, shares) * spatial_product(row, 1, ints) * 4.0
+    return moved / floats[L2_BW] + 3.0 * floats[L2_LATENCY]
