@@ -2,8 +2,8 @@
 
 `AGENT/TRACK.jsonl`: a header, a line for each task and seed, and the digest of all that stands above. Verification plays the
 actions in the environment again, computes every line anew from what it finds and compares the whole file byte for byte. What an
-entry only states (what the search spent, the regret after each trial before the last, how it learned, who it was) the digest holds
-together: a changed byte is seen, a lie told with care is not.
+entry only states (what the search spent, the regret after each trial before the last, how it learned, who it was) the digest
+holds together: a changed byte is seen, a lie told with care is not. An entry may hold the first few seeds alone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -69,40 +69,57 @@ class Entrant:
             found: Agent = load_function(self.strategy)
             return found
         settings = {k: v.format(seed=seed) if isinstance(v, str) else v for k, v in self.settings.items()}
-        made = build(self.strategy, _searched(self.strategy, track), {**settings, "space": task.space})
+        made = build(self.strategy, _kind(self.strategy, track), {**settings, "space": task.space})
         search: Agent = made.search
         return search
 
 
-def _searched(name: str, track: Track) -> str:
+def _kind(name: str, track: Track) -> str:
     """What a strategy is asked to search: in a track of steps it may be one that learns in environments."""
     learns = track.steps is not None and name in strategies_for(LEARNING)
     return LEARNING if learns else CONSTRUCTIONS
 
 
-def play(entrant: Entrant, track: Track, folder: Path) -> Path:
-    """Search every task with every seed; goes on where it was stopped. The entry's path; what is there already stays."""
+def play(entrant: Entrant, track: Track, folder: Path, seeds: int | None = None) -> Path:
+    """Search every task with every seed, or the first few seeds; goes on where it was stopped. The entry's path.
+
+    What an entry of the same header holds is not searched again.
+    """
     header = entrant.header(track)
     path = folder / track.suite / entrant.name / f"{track.name}.jsonl"
-    if path.exists() and parse_json(read_text(path, MOST_BYTES).partition("\n")[0]) == header:
+    asked = [(task, seed) for seed in track.seeds[:seeds] for task in track.tasks]
+    known = _there(path, header)
+    if all((task.name, seed) in known for task, seed in asked):
         return path
     with Journal(path.with_suffix(f".{short_hash(header)}.journal"), ("task", "seed")) as journal:
-        warm = False
-        for seed in track.seeds:
-            for task in track.tasks:
-                if (task.name, seed) not in journal.rows:
-                    one = replace(track, tasks=(task,))
-                    if not warm and track.steps is None:  # what is imported and compiled at first use is no part of a search
-                        list(one.run(entrant.agent(track, task, seed), (seed,)))
-                    warm = True
-                    (row,) = one.run(entrant.agent(track, task, seed), (seed,))
-                    while held_up(row, track):
-                        (row,) = one.run(entrant.agent(track, task, seed), (seed,))
-                    journal.add(_line(row, task))
-        rows = [journal.rows[task.name, seed] for task in track.tasks for seed in track.seeds]
+        known.update(journal.rows)
+        left = [(task, seed) for task, seed in asked if (task.name, seed) not in known]
+        if left and track.steps is None:
+            _searched(entrant, track, *left[0])  # what is imported and compiled at first use is no part of a search
+        for task, seed in left:
+            journal.add(row := _line(_searched(entrant, track, task, seed), task))
+            known[task.name, seed] = row
+    several = {seed for _, seed in known}
+    rows = [known[task.name, seed] for task in track.tasks for seed in track.seeds if seed in several]
     write_text(path, text_of(header, rows))
     journal.path.unlink()
     return path
+
+
+def _there(path: Path, header: Mapping[str, Any]) -> dict[Any, dict[str, Any]]:
+    """Lines of an entry that is there, by task and seed; none where it is another's, or of other settings."""
+    if not path.exists():
+        return {}
+    first, *lines = map(parse_json, read_text(path, MOST_BYTES).splitlines())
+    return {(line["task"], line["seed"]): line for line in lines[:-1]} if first == header else {}
+
+
+def _searched(entrant: Entrant, track: Track, task: SuiteTask, seed: int) -> dict[str, Any]:
+    """One search, made again where it was held up."""
+    while True:
+        (row,) = replace(track, tasks=(task,)).run(entrant.agent(track, task, seed), (seed,))
+        if not held_up(row, track):
+            return row
 
 
 def held_up(row: Mapping[str, Any], track: Track) -> bool:
@@ -142,9 +159,11 @@ def verify(path: Path) -> list[dict[str, Any]]:
     if header["track"] not in suite.tracks:
         raise ValueError(f"{path}, track: expected one of {', '.join(suite.tracks)}, found {header['track']!r}")
     track = suite.tracks[header["track"]]
-    asked = [(task, seed) for task in track.tasks for seed in track.seeds]
-    if len(lines) != len(asked):
-        raise ValueError(f"{path}: expected {len(asked)} results, found {len(lines)}")
+    seeds, over = divmod(len(lines), len(track.tasks))
+    if over or not 0 < seeds <= len(track.seeds):
+        wanted = f"{len(track.tasks)} results for each of 1 to {len(track.seeds)} seeds"
+        raise ValueError(f"{path}: expected {wanted}, found {len(lines)}")
+    asked = [(task, seed) for task in track.tasks for seed in track.seeds[:seeds]]
     try:
         again = [_again(track, task, seed, line) for (task, seed), line in zip(asked, lines, strict=True)]
         compare_texts(text_of(header, again), text)
@@ -188,21 +207,27 @@ def played(task: SuiteTask, actions: Sequence[int]) -> float:
     return found.seconds if found.status is Status.OK else math.inf
 
 
-def submit(version: str, entrants: Sequence[Entrant], folder: Path, tracks: Sequence[str]) -> int:
+def submit(version: str, entrants: Sequence[Entrant], folder: Path, tracks: Sequence[str], seeds: int | None = None) -> int:
     """Play on tracks, all that are of searches where none is named; the exit status. ValueError names what is unknown."""
     suite = get(version)
     for name in tracks:
         check_known("track", name, tuple(suite.tracks))
     for entrant in entrants:
         for name in tracks or [name for name, track in suite.tracks.items() if track.steps is None]:
-            print(f"wrote {play(entrant, suite.tracks[name], folder)}", flush=True)
+            print(f"wrote {play(entrant, suite.tracks[name], folder, seeds)}", flush=True)
     return 0
 
 
-def verified(version: str, folder: Path) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Lines of all entries by track and agent; ValueError for the first that is not true."""
+def verified(version: str, folder: Path, tracks: Collection[str] | None = None) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """Lines of all entries by track and agent, of some tracks or all.
+
+    ValueError for the first that is not true, and for a folder without any.
+    """
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for path in sorted((folder / version).glob("*/*.jsonl")):
-        found.setdefault(path.stem, {})[path.parent.name] = verify(path)
-        print(f"verified {path}", file=sys.stderr, flush=True)
+        if tracks is None or path.stem in tracks:
+            found.setdefault(path.stem, {})[path.parent.name] = verify(path)
+            print(f"verified {path}", file=sys.stderr, flush=True)
+    if not found:
+        raise ValueError(f"{folder / version} holds no entries: expected AGENT/TRACK.jsonl")
     return found

@@ -146,7 +146,7 @@ def _submit(args: argparse.Namespace) -> int:
     """Play all tasks; 1 where one was not played."""
     if args.frozen:
         output = args.output if args.output != FOLDER else entries.FOLDER
-        return entries.submit(args.frozen, _frozen_entrants(args), output, args.track or [])
+        return entries.submit(args.frozen, _frozen_entrants(args), output, args.track or [], args.seeds)
     suite, entrants = read_suite(args.suite), _entrants(args)
     played = [_put(args, entrant, task, suite.budget) for entrant in entrants for task in suite.tasks]
     return 0 if all(played) else 1
@@ -211,6 +211,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--suite", type=Path, default=SUITE)
     parser.add_argument("--frozen", metavar="VERSION", help="search the tracks of a frozen suite, such as v1, instead")
     parser.add_argument("--track", action="append", help="of the frozen suite; default: all that are of searches")
+    parser.add_argument("--seeds", type=int, help="the first so many of the frozen suite alone")
     parser.add_argument(
         "--agent", metavar="FILE.py:FUNCTION", help="(session, random numbers) -> nothing, which searches the frozen suite"
     )

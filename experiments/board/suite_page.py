@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -45,8 +45,11 @@ class Standing:
     tiers: list[list[str]]
 
     @classmethod
-    def of(cls, track: Track, lines: Mapping[str, Lines]) -> Standing:
-        """Score verified lines."""
+    def of(cls, whole: Track, every: Mapping[str, Lines]) -> Standing:
+        """Score verified lines, of the seeds that all have."""
+        seeds = min(len({row["seed"] for row in rows}) for rows in every.values())
+        track = replace(whole, seeds=whole.seeds[:seeds])
+        lines = {agent: [row for row in rows if row["seed"] in track.seeds] for agent, rows in every.items()}
         scores = {agent: scores_of(track, rows) for agent, rows in lines.items()}
         return cls(track, lines, scores, tiers(scores))
 
@@ -61,8 +64,8 @@ def standings(suite: Suite, entries: Mapping[str, Mapping[str, Lines]]) -> list[
     return [Standing.of(track, entries[name]) for name, track in suite.tracks.items() if entries.get(name)]
 
 
-def lines(found: list[Standing], pictures: str) -> Iterator[str]:
-    """All tables and figures as Markdown; `pictures` is the way to the figures' folder."""
+def lines(found: list[Standing], pictures: str | None) -> Iterator[str]:
+    """All tables and figures as Markdown; `pictures` is the way to the figures' folder, None where there are none."""
     for standing in found:
         track = standing.track
         about = f"{track.about[0].upper()}{track.about[1:]}. {len(track.tasks)} tasks, {len(track.seeds)} seeds."
@@ -70,8 +73,11 @@ def lines(found: list[Standing], pictures: str) -> Iterator[str]:
         if track.model and track.steps is None and track.tasks[0].backend == "analytic":
             yield from (*_spending(standing), "")
         if track.steps is not None:
-            yield from (*_learning(standing), "", f"![Learning curves of {track.name}]({pictures}/{track.name}_learning.png)", "")
-        yield from (f"![Regrets and profiles of {track.name}]({pictures}/{track.name}.png)", "")
+            yield from (*_learning(standing), "")
+        if pictures is not None:
+            yield from (f"![Regrets and profiles of {track.name}]({pictures}/{track.name}.png)", "")
+        if pictures is not None and track.steps is not None:
+            yield from (f"![Learning curves of {track.name}]({pictures}/{track.name}_learning.png)", "")
 
 
 def _ranking(standing: Standing) -> list[str]:
@@ -122,11 +128,11 @@ def _spending(standing: Standing) -> list[str]:
 
 
 def learned(standing: Standing, agent: str) -> np.ndarray | None:
-    """[searches, points, (steps, mean regret of the last episodes, best found)] of an agent that learned, nan of nothing; or None."""
+    """Of an agent that learned [searches, points, (steps, mean regret of the last episodes, best met)], nan of nothing."""
     curves = [row["learning"] for row in standing.lines[agent]]
     if any(not curve for curve in curves):
         return None
-    return np.array([[[np.nan if value is None else value for value in point] for point in curve] for curve in curves], dtype=float)
+    return np.array(curves, dtype=float)  # None becomes nan
 
 
 def _learning(standing: Standing) -> list[str]:
@@ -136,8 +142,8 @@ def _learning(standing: Standing) -> list[str]:
         if (curves := learned(standing, agent)) is not None:
             some = np.nan_to_num(np.minimum(curves[..., 1:], CAP), nan=CAP)
             rows.append((agent, *(percent(iqm(some[:, at, k])) for k in (0, 1) for at in (0, len(some[0]) // 2, -1))))
-    head = ("IQM over searches", *(f"{what}, {when}" for what in ("episodes", "best met") for when in ("first steps", "half", "end")))
-    return table(head, rows)
+    times = [f"{what}, {when}" for what in ("episodes", "best met") for when in ("first steps", "half", "end")]
+    return table(("IQM over searches", *times), rows)
 
 
 
@@ -146,6 +152,14 @@ def _learning(standing: Standing) -> list[str]:
 def percent(regret: float | np.ndarray) -> str:
     """A regret as percent more than the best."""
     return f"{100 * np.expm1(float(regret)):.1f} %"
+
+
+def beside(version: str, folder: Path, shipped: Path) -> Iterator[str]:
+    """Tables of the tracks that a folder's entries are of, among those that ship; ValueError for an entry that is not true."""
+    own = verified(version, folder)
+    others = verified(version, shipped, own)
+    suite = get(version)
+    yield from lines(standings(suite, {name: {**others.get(name, {}), **agents} for name, agents in own.items()}), None)
 
 
 def build(version: str, folder: Path, page: Path, check: bool = False) -> None:

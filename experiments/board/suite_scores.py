@@ -1,8 +1,8 @@
 """Scores of a frozen suite's entries: regrets in the end, after so many seconds or evaluations, and who is apart from whom.
 
-By `experiments.statistics`, whose definitions are those of Agarwal et al. (NeurIPS 2021), the paper of the package `rliable`: a test
-compares them with that package where it is installed. Its intervals draw seeds alone, within each task; these draw tasks as well,
-and are wider.
+By `experiments.statistics`, whose definitions are those of Agarwal et al. (NeurIPS 2021), the paper of the package `rliable`: a
+test compares them with that package where it is installed. Its intervals draw seeds alone, within each task; these draw tasks as
+well, and are wider.
 """
 
 from __future__ import annotations

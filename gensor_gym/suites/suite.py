@@ -87,7 +87,7 @@ class Track:
     model: bool
     """Whether an agent may ask the model."""
     steps: int | None
-    """Steps of environments that an agent learns in, from scratch, an evaluation of the model being one too; None for searches."""
+    """Steps of environments that an agent learns in, from scratch, evaluations of the model among them; None for searches."""
 
     def session(self, task: SuiteTask, on_trial: OnTrial | None = None) -> Session:
         """A fresh session of a task; SuiteChanged as of `SuiteTask.check`. Where steps are learned in, a `LearningSession`."""
