@@ -141,7 +141,8 @@ def _learning(standing: Standing) -> list[str]:
     for agent in standing.agents:
         if (curves := learned(standing, agent)) is not None:
             some = np.nan_to_num(np.minimum(curves[..., 1:], CAP), nan=CAP)
-            rows.append((agent, *(percent(iqm(some[:, at, k])) for k in (0, 1) for at in (0, len(some[0]) // 2, -1))))
+            means = statistics.interquartile_mean(some, axis=0)
+            rows.append((agent, *(percent(means[at, k]) for k in (0, 1) for at in (0, len(means) // 2, -1))))
     times = [f"{what}, {when}" for what in ("episodes", "best met") for when in ("first steps", "half", "end")]
     return table(("IQM over searches", *times), rows)
 

@@ -97,12 +97,12 @@ def test_a_learning_curve_holds_what_episodes_came_to() -> None:
     assert curve[12] == [52, 0.5, 0.5] and curve[-1] == [100, 3.0, 0.5]
 
 
-@pytest.mark.parametrize("name", thorough_but(strategies_for(LEARNING), "scratch_masked_writing"))
+@pytest.mark.parametrize("name", thorough_but(strategies_for(LEARNING), "scratch_reinforce"))
 def test_what_learns_from_nothing_ends_within_its_steps_the_same_each_time(name: str) -> None:
-    track = dataclasses.replace(SUITE.tracks[LEARNED], steps=5000, tasks=SUITE.tracks[LEARNED].tasks[:1])
+    track = dataclasses.replace(SUITE.tracks[LEARNED], steps=4100, tasks=SUITE.tracks[LEARNED].tasks[:1])
     agent = build(name, LEARNING, {"space": track.tasks[0].space})
     rows = [row for _ in range(2) for row in track.run(agent.search, (3,))]
-    assert 2000 < rows[0]["evaluations"] <= 5000 and 1 <= rows[0]["trials"] <= 10 and len(rows[0]["learning"]) == WINDOWS
+    assert 2000 < rows[0]["evaluations"] <= 4100 and 1 <= rows[0]["trials"] <= 10 and len(rows[0]["learning"]) == WINDOWS
     timed = {"processor_s", "elapsed_s", "worked_s"}
     assert all(rows[0][key] == rows[1][key] for key in set(rows[0]) - timed)
     with pytest.raises(ValueError, match="from_scratch"):
