@@ -151,8 +151,8 @@ def _learning(standing: Standing) -> list[str]:
 
 
 def percent(regret: float | np.ndarray) -> str:
-    """A regret as percent more than the best."""
-    return f"{100 * np.expm1(float(regret)):.1f} %"
+    """A regret as percent more than the best; none of what is worse than a hundred times it, or no program."""
+    return f"{100 * np.expm1(float(regret)):.1f} %" if regret < CAP else "none"
 
 
 def beside(version: str, folder: Path, shipped: Path) -> Iterator[str]:
