@@ -14,10 +14,11 @@ from experiments.board.suite_page import WITHIN, Standing, learned
 from experiments.board.suite_scores import CAP, interval, iqm
 from experiments.common import style
 from experiments.statistics import statistics
+from gensor_gym.suites.session import WINDOWS
 
 LEAST = 1e-3
 """Regrets below are drawn there, on logarithmic axes."""
-TICKS = (0.001, 0.01, 0.1, 1.0, 10.0, 99.0)
+TICKS = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
 
 
 def draw(standings: Sequence[Standing], folder: Path) -> list[Path]:
@@ -100,7 +101,8 @@ def _curves(standing: Standing, path: Path) -> Path:
                 low, middle, high = np.nanquantile(shown, (0.25, 0.5, 0.75), axis=0)
             axes.fill_between(found[0, :, 0], low, high, color=colour, alpha=0.15, linewidth=0)
             axes.plot(found[0, :, 0], middle, color=colour, marker=marker, markevery=4, markersize=4, label=agent)
-    for axes, title in zip(both, ("Episodes of the last 2,000 steps", "Best program met so far"), strict=True):
+    last = f"Episodes of the last {(standing.track.steps or 0) // WINDOWS:,} steps"
+    for axes, title in zip(both, (last, "Best program met so far"), strict=True):
         axes.set_yscale("log")
         axes.set_yticks(TICKS, [f"≤{100 * LEAST:g} %", *(f"{100 * tick:g} %" for tick in TICKS[1:])])
         axes.set_title(title)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +11,12 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from gensor_gym.env import CONSTRUCT
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task, TraceRow
 
 OnTrial = Callable[[TraceRow], None]
+MOST_IDLE = 10_000
 WINDOWS = 25
 """Points of a learning curve."""
 
@@ -22,12 +25,30 @@ class NoModel(ValueError):
     """A search asked the model in a track that gives none."""
 
 
-class ModelFreeSession(Session):
-    """A session whose graph refuses to evaluate the model."""
+class SuiteSession(Session):
+    """A session that ends a search which asks for nothing new any more: programs that were tried are answered free, for ever."""
 
     def __init__(self, task: Task, budget: Budget, on_trial: OnTrial | None = None) -> None:
         """As of `Session`."""
         super().__init__(task, budget, on_trial=on_trial)
+        self._idle = 0
+
+    def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
+        """As of `Session`; BudgetSpent as well where MOST_IDLE calls in a row made no trial."""
+        before = self.trials
+        found = super().measure(schedules)
+        self._idle = 0 if self.trials > before else self._idle + 1
+        if self._idle >= MOST_IDLE:
+            raise BudgetSpent(f"{MOST_IDLE} times in a row nothing new was measured")
+        return found
+
+
+class ModelFreeSession(SuiteSession):
+    """A session whose graph refuses to evaluate the model."""
+
+    def __init__(self, task: Task, budget: Budget, on_trial: OnTrial | None = None) -> None:
+        """As of `Session`."""
+        super().__init__(task, budget, on_trial)
         self.graph.meter = _refuse
 
     def charge(self, evaluations: int) -> None:
@@ -40,7 +61,7 @@ def _refuse(evaluations: int) -> None:
     raise NoModel(f"{evaluations} evaluations of the model asked for: this track gives no model, expected none")
 
 
-class LearningSession(Session):
+class LearningSession(SuiteSession):
     """A session with environments of its task to learn in; a step of any of them is spent as an evaluation of the model is.
 
     Seconds are counted from the first trial on: learning takes what it takes.
@@ -48,7 +69,7 @@ class LearningSession(Session):
 
     def __init__(self, task: Task, budget: Budget, steps: int, on_trial: OnTrial | None = None) -> None:
         """`steps` may be taken in all, with evaluations of the model."""
-        super().__init__(task, replace(budget, evaluations=steps), on_trial=on_trial)
+        super().__init__(task, replace(budget, evaluations=steps), on_trial)
         self.steps = steps
         self.ended: list[tuple[int, float]] = []
         """(steps taken, regret) of every episode that has ended; infinite for what is no program."""

@@ -24,7 +24,7 @@ from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.records.backend import RecordedBackend
 from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task, TraceRow
 from gensor_gym.registry import check_known
-from gensor_gym.suites.session import LearningSession, ModelFreeSession, OnTrial
+from gensor_gym.suites.session import LearningSession, ModelFreeSession, OnTrial, SuiteSession
 
 Agent = Callable[[Session, np.random.Generator], object]
 """Searches through a session, which enforces the budget and remembers the best; randomness comes from the generator alone."""
@@ -95,7 +95,7 @@ class Track:
         made = Task.of(task.operator, task.hardware, task.backend, task.space)
         if self.steps is not None:
             return LearningSession(made, self.budget, self.steps, on_trial)
-        return (Session if self.model else ModelFreeSession)(made, self.budget, on_trial=on_trial)
+        return (SuiteSession if self.model else ModelFreeSession)(made, self.budget, on_trial)
 
     def run(self, agent: Agent, seeds: tuple[int, ...] | None = None) -> Iterator[dict[str, Any]]:
         """Search every task with every seed; a result each, as it ends (see `result`). BudgetSpent ends a search."""

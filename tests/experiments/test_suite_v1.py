@@ -60,6 +60,17 @@ def test_a_track_without_the_model_gives_none_and_ends_at_ten_trials() -> None:
         track.scores([row])
 
 
+def test_a_search_that_asks_for_nothing_new_ends() -> None:
+    track = dataclasses.replace(SUITE.tracks[QUICK], tasks=SUITE.tracks[QUICK].tasks[1:2])
+
+    def again(session: Session, rng: np.random.Generator) -> None:
+        while True:
+            session.measure([session.graph.initial()])
+
+    (row,) = track.run(again, (0,))
+    assert row["trials"] == 1
+
+
 def _lesson(steps: int) -> LearningSession:
     """A session of the first task that is learned."""
     track = dataclasses.replace(SUITE.tracks[LEARNED], steps=steps)
