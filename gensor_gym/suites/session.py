@@ -16,7 +16,7 @@ from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task, TraceRow
 
 OnTrial = Callable[[TraceRow], None]
-MOST_IDLE = 10_000
+MOST_IDLE = 1000
 WINDOWS = 25
 """Points of a learning curve."""
 
