@@ -42,6 +42,8 @@ class Strategy(Search[Session], Protocol):
 
 
 CONSTRUCTIONS, RECORDED, FUSED = "construction graphs", "recorded spaces", "fused operators"
+LEARNING = "environments to learn in"
+"""Of a frozen suite's sessions (`gensor_gym.suites`)."""
 
 
 def searched_of(computation: Operator | Dataflow) -> str:
@@ -69,7 +71,7 @@ class Entry:
     where: str
     """module:class."""
     searches: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: {CONSTRUCTIONS: {}})
-    """What it searches (CONSTRUCTIONS, RECORDED, FUSED) -> hyperparameters whose default there is not the class's."""
+    """What it searches (CONSTRUCTIONS, RECORDED, FUSED, LEARNING) -> hyperparameters whose default there is not the class's."""
 
 
 STRATEGIES: dict[str, Entry] = {
@@ -122,11 +124,18 @@ STRATEGIES: dict[str, Entry] = {
     "policy_annealing": Entry("agents.hybrids.annealed:PolicyAnnealing"),
     "markov_annealing": Entry("agents.hybrids.annealed:MarkovAnnealing"),
     "columns": Entry("agents.columns.policy:Columns"),
+    "columns_unranked": Entry("agents.columns.unranked:ColumnsUnranked"),
     "columns_annealing": Entry("agents.hybrids.annealed:ColumnsAnnealing"),
     "corrected": Entry("agents.hybrids.corrected:Corrected"),
     "welder": Entry("agents.baselines.welder:Welder"),
     "tpe": Entry("agents.baselines.tpe:Tpe"),
     "flextensor": Entry("agents.baselines.flextensor:FlexTensor"),
+    "scratch_ppo": Entry("agents.scratch.sb3:ScratchPpo", {LEARNING: {}}),
+    "scratch_dqn": Entry("agents.scratch.sb3:ScratchDqn", {LEARNING: {}}),
+    "scratch_masked_ppo": Entry("agents.scratch.sb3:ScratchMaskedPpo", {LEARNING: {}}),
+    "scratch_masked_columns": Entry("agents.scratch.sb3:ScratchMaskedColumns", {LEARNING: {}}),
+    "scratch_masked_writing": Entry("agents.scratch.sb3:ScratchMaskedWriting", {LEARNING: {}}),
+    "scratch_reinforce": Entry("agents.scratch.reinforce:ScratchReinforce", {LEARNING: {}}),
     "elsewhere": Entry("agents.recorded.other_devices:OtherDevices", {RECORDED: {}}),
     "policy": Entry("agents.recorded.policy:TuningPolicy", {RECORDED: {}}),
 }

@@ -87,6 +87,24 @@ def measure_rankings(
     until_nothing_new(construct, session, rng, measure)
 
 
+IDLE = 16
+"""Constructions in a row without a trial after which a search ends."""
+
+
+def measure_first_of_each(constructions: Iterator[Construction], session: Session) -> None:
+    """Measure the best program of one construction after another, until they end, or IDLE in a row make no trial.
+
+    BudgetSpent passes through.
+    """
+    idle = 0
+    for found in constructions:
+        before = session.trials
+        session.measure(found.schedules[:1])
+        idle = 0 if session.trials > before else idle + 1
+        if idle == IDLE:
+            return
+
+
 def until_nothing_new(
     construct: Callable[[ConstructionGraph, np.random.Generator], Construction],
     session: Session,

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from agents.core.programs import Programs, nearest
-from agents.core.ranking import Construction
+from agents.core.ranking import Construction, measure_first_of_each
 from agents.hybrids.descents import descent
 from agents.hybrids.model_search import ModelSearch
 from gensor_gym import hardware, operators
@@ -26,6 +26,7 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import MAX_AXES
 from gensor_gym.graph.tables.tables import DRAM_BW, EXTENT, L2_BW, PEAK, UNITS
 from gensor_gym.locate import located
+from gensor_gym.measure.session import Session
 
 OTHER_CLASS = 64.0
 """Distance, in doublings of an extent, of an operator of another class: more than any two of one class are apart."""
@@ -60,6 +61,10 @@ class Nearest(ModelSearch):
             raise ValueError(f"machines {self.machines!r}: expected names in a list, [{self.machines}]")
         for name in self.machines:
             hardware.get(name)
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Measure one after another, nearest first, until the budget is spent or none is left."""
+        measure_first_of_each(self.rounds(session.graph, rng), session)
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
         """A program a round, of every neighbour whose program is legal here. ValueError without any known optimum."""

@@ -10,10 +10,11 @@ import numpy as np
 
 from agents.columns.policy import ColumnWriter, Memory
 from agents.core.programs import Programs
-from agents.core.ranking import REGISTER_TILE, Construction, best_of_each
+from agents.core.ranking import REGISTER_TILE, Construction, best_of_each, measure_first_of_each
 from agents.hybrids.descents import descent
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.tables.layout import ROW
+from gensor_gym.measure.session import Session
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,10 @@ class ColumnsDescents(ColumnWriter):
     episodes: int = 32
     descents: int = 4
     """Programs of a round, of different register tiles, from which descents go on."""
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Measure the best program of a round and where each descent ends, until the budget is spent or nothing new comes."""
+        measure_first_of_each(self.constructions(session.graph, rng), session)
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
         """The programs of a round, then a construction for each descent; ends where no new program is left to draw."""

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from agents.core.programs import Programs
-from agents.core.ranking import Construction
+from agents.core.ranking import Construction, measure_first_of_each
 from agents.hybrids.model_search import ModelSearch
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.session import Session
 
 
 def descent(programs: Programs, row: np.ndarray) -> Construction:
@@ -29,6 +30,10 @@ class Descents(ModelSearch):
 
     It is what the proof of an optimum begins with (`gensor_gym.exact.incumbent`), gone on with. `model_descent` measures more.
     """
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Measure where each descent ends, until the budget is spent or descents end where others ended."""
+        measure_first_of_each(self.rounds(session.graph, rng), session)
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
         """A descent a round."""

@@ -2,8 +2,8 @@
 
 `AGENT/TRACK.jsonl`: a header, a line for each task and seed, and the digest of all that stands above. Verification plays the
 actions in the environment again, computes every line anew from what it finds and compares the whole file byte for byte. What an
-entry only states (what the search spent, the regret after each trial before the last, who it was) the digest holds together:
-a changed byte is seen, a lie told with care is not.
+entry only states (what the search spent, the regret after each trial before the last, how it learned, who it was) the digest
+holds together: a changed byte is seen, a lie told with care is not. An entry may hold the first few seeds alone.
 """
 
 from __future__ import annotations
@@ -12,60 +12,121 @@ import hashlib
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from agents.strategy import get_strategy
+from agents.strategy import CONSTRUCTIONS, LEARNING, build, strategies_for
 from experiments.board.replay_file import Difference, compare_texts
+from experiments.board.submitted import check_name, load_function
 from experiments.common.journal import Journal
 from experiments.common.results import write_text
-from experiments.common.settings import ROOT
+from experiments.common.settings import ROOT, short_hash
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact.paths import actions_to
 from gensor_gym.foreign import parse_json, read_text
 from gensor_gym.graph.actions import STOP
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.measurement import Status
-from gensor_gym.measure.session import Session
-from gensor_gym.suites import SuiteTask, Track, get
+from gensor_gym.registry import check_known
+from gensor_gym.suites import Agent, SuiteTask, Track, get
 
 FOLDER = ROOT / "results" / "suite"
-STATED = ("curve", "trials", "evaluations", "elapsed_s")
+STATED = ("curve", "processor_s", "asked", "learning", "trials", "evaluations", "elapsed_s", "worked_s")
 """What a line states and nobody computes again."""
 FIELDS = ("suite", "track", "task", "fingerprint", "seed", "actions", "seconds", "regret", *STATED)
+HEADER = ("suite", "track", "agent", "strategy", "settings")
 MOST_BYTES = 64 << 20
 
 
-def play(name: str, track: Track, folder: Path) -> Path:
-    """Search every task and seed with a registered strategy at its defaults; goes on where it was stopped. The entry's path."""
-    path = folder / track.suite / name / f"{track.name}.jsonl"
-    with Journal(path.with_suffix(".journal"), ("task", "seed")) as journal:
-        for task in track.tasks:
-            agent = partial(_search, name, task.space)
-            for seed in track.seeds:
-                if (task.name, seed) not in journal.rows:
-                    (row,) = _one(track, task).run(agent, (seed,))
-                    journal.add(_line(row, task))
-        rows = [journal.rows[task.name, seed] for task in track.tasks for seed in track.seeds]
-    write_text(path, text_of({"suite": track.suite, "track": track.name, "agent": name}, rows))
-    path.with_suffix(".journal").unlink()
+@dataclass(frozen=True)
+class Entrant:
+    """Who searches: `name` is its folder; a registered strategy with settings, or a function of `gensor_gym.suites.Agent`.
+
+    A text among the settings may hold `{seed}`: so one policy of several, trained by other seeds, searches with each seed.
+    """
+
+    name: str
+    strategy: str
+    """A registered name, MODULE:FUNCTION or FILE.py:FUNCTION."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """ValueError for a name that is no folder's, or settings of a function."""
+        check_name(self.name)
+        if ":" in self.strategy and self.settings:
+            raise ValueError(f"{self.name}: settings {sorted(self.settings)} are of registered strategies, not of a function")
+
+    def header(self, track: Track) -> dict[str, Any]:
+        """First line of an entry."""
+        settings = dict(self.settings)
+        return {"suite": track.suite, "track": track.name, "agent": self.name, "strategy": self.strategy, "settings": settings}
+
+    def agent(self, track: Track, task: SuiteTask, seed: int) -> Agent:
+        """What searches a task with a seed; ValueError for what is not there."""
+        if ":" in self.strategy:
+            found: Agent = load_function(self.strategy)
+            return found
+        settings = {k: v.format(seed=seed) if isinstance(v, str) else v for k, v in self.settings.items()}
+        made = build(self.strategy, _kind(self.strategy, track), {**settings, "space": task.space})
+        search: Agent = made.search
+        return search
+
+
+def _kind(name: str, track: Track) -> str:
+    """What a strategy is asked to search: in a track of steps it may be one that learns in environments."""
+    learns = track.steps is not None and name in strategies_for(LEARNING)
+    return LEARNING if learns else CONSTRUCTIONS
+
+
+def play(entrant: Entrant, track: Track, folder: Path, seeds: int | None = None) -> Path:
+    """Search every task with every seed, or the first few seeds; goes on where it was stopped. The entry's path.
+
+    What an entry of the same header holds is not searched again.
+    """
+    header = entrant.header(track)
+    path = folder / track.suite / entrant.name / f"{track.name}.jsonl"
+    asked = [(task, seed) for seed in track.seeds[:seeds] for task in track.tasks]
+    known = _there(path, header)
+    if all((task.name, seed) in known for task, seed in asked):
+        return path
+    with Journal(path.with_suffix(f".{short_hash(header)}.journal"), ("task", "seed")) as journal:
+        known.update(journal.rows)
+        left = [(task, seed) for task, seed in asked if (task.name, seed) not in known]
+        if left and track.steps is None:
+            _searched(entrant, track, *left[0])  # what is imported and compiled at first use is no part of a search
+        for task, seed in left:
+            journal.add(row := _line(_searched(entrant, track, task, seed), task))
+            known[task.name, seed] = row
+    several = {seed for _, seed in known}
+    rows = [known[task.name, seed] for task in track.tasks for seed in track.seeds if seed in several]
+    write_text(path, text_of(header, rows))
+    journal.path.unlink()
     return path
 
 
-def _one(track: Track, task: SuiteTask) -> Track:
-    """The track with one task alone."""
-    return replace(track, tasks=(task,))
+def _there(path: Path, header: Mapping[str, Any]) -> dict[Any, dict[str, Any]]:
+    """Lines of an entry that is there, by task and seed; none where it is another's, or of other settings."""
+    if not path.exists():
+        return {}
+    first, *lines = map(parse_json, read_text(path, MOST_BYTES).splitlines())
+    return {(line["task"], line["seed"]): line for line in lines[:-1]} if first == header else {}
 
 
-def _search(name: str, space: str, session: Session, rng: np.random.Generator) -> None:
-    """A registered strategy as an agent."""
-    strategy: Any = get_strategy(name, space=space)
-    strategy.search(session, rng)
+def _searched(entrant: Entrant, track: Track, task: SuiteTask, seed: int) -> dict[str, Any]:
+    """One search, made again where it was held up."""
+    while True:
+        (row,) = replace(track, tasks=(task,)).run(entrant.agent(track, task, seed), (seed,))
+        if not held_up(row, track):
+            return row
+
+
+def held_up(row: Mapping[str, Any], track: Track) -> bool:
+    """Whether a search came to its limit of seconds having worked in less than half of them: others had the processor."""
+    limit = track.budget.seconds
+    spent = row["trials"] >= (track.budget.trials or math.inf) or track.steps is not None
+    return limit is not None and not spent and row["elapsed_s"] >= limit and row["worked_s"] < limit / 2
 
 
 def _line(row: Mapping[str, Any], task: SuiteTask) -> dict[str, Any]:
@@ -89,16 +150,20 @@ def verify(path: Path) -> list[dict[str, Any]]:
     """The lines of an entry that is true. Difference names the first byte that differs, ValueError what does not read."""
     text = read_text(path, MOST_BYTES)
     rows = [parse_json(line) for line in text.splitlines()]
-    if len(rows) < 3 or not isinstance(rows[0], dict) or set(rows[0]) != {"suite", "track", "agent"}:
-        raise ValueError(f"{path}: expected a header of suite, track and agent, lines of results, and a digest")
+    if len(rows) < 3 or not isinstance(rows[0], dict) or tuple(rows[0]) != HEADER:
+        raise ValueError(f"{path}: expected a header of {', '.join(HEADER)}, lines of results, and a digest")
     header, lines = rows[0], rows[1:-1]
+    if header["agent"] != path.parent.name:
+        raise Difference(f"{path}, agent: expected {path.parent.name!r} by the folder, found {header['agent']!r}")
     suite = get(header["suite"])
     if header["track"] not in suite.tracks:
         raise ValueError(f"{path}, track: expected one of {', '.join(suite.tracks)}, found {header['track']!r}")
     track = suite.tracks[header["track"]]
-    asked = [(task, seed) for task in track.tasks for seed in track.seeds]
-    if len(lines) != len(asked):
-        raise ValueError(f"{path}: expected {len(asked)} results, found {len(lines)}")
+    seeds, over = divmod(len(lines), len(track.tasks))
+    if over or not 0 < seeds <= len(track.seeds):
+        wanted = f"{len(track.tasks)} results for each of 1 to {len(track.seeds)} seeds"
+        raise ValueError(f"{path}: expected {wanted}, found {len(lines)}")
+    asked = [(task, seed) for task in track.tasks for seed in track.seeds[:seeds]]
     try:
         again = [_again(track, task, seed, line) for (task, seed), line in zip(asked, lines, strict=True)]
         compare_texts(text_of(header, again), text)
@@ -111,7 +176,8 @@ def verify(path: Path) -> list[dict[str, Any]]:
 
 def _again(track: Track, task: SuiteTask, seed: int, line: Mapping[str, Any]) -> dict[str, Any]:
     """A line as the environment's rules have it, with what it only states; ValueError where more was spent than there is."""
-    for name, most in (("trials", track.budget.trials), ("evaluations", track.budget.evaluations if track.model else 0)):
+    evaluations = (track.budget.evaluations if track.steps is None else track.steps) if track.model else 0
+    for name, most in (("trials", track.budget.trials), ("evaluations", evaluations)):
         if most is not None and not 0 <= line[name] <= most:
             raise ValueError(f"{task.name}, seed {seed}, {name}: expected at most {most}, found {line[name]}")
     seconds = math.inf if line["actions"] is None else played(task, [int(word) for word in line["actions"].split()])
@@ -141,20 +207,27 @@ def played(task: SuiteTask, actions: Sequence[int]) -> float:
     return found.seconds if found.status is Status.OK else math.inf
 
 
-def submit(version: str, names: Sequence[str], folder: Path, tracks: Sequence[str]) -> int:
-    """Play strategies on tracks; the exit status."""
+def submit(version: str, entrants: Sequence[Entrant], folder: Path, tracks: Sequence[str], seeds: int | None = None) -> int:
+    """Play on tracks, all that are of searches where none is named; the exit status. ValueError names what is unknown."""
     suite = get(version)
-    for name in names:
-        for track in tracks:
-            path = play(name, suite.tracks[track], folder)
-            print(f"wrote {path}", flush=True)
+    for name in tracks:
+        check_known("track", name, tuple(suite.tracks))
+    for entrant in entrants:
+        for name in tracks or [name for name, track in suite.tracks.items() if track.steps is None]:
+            print(f"wrote {play(entrant, suite.tracks[name], folder, seeds)}", flush=True)
     return 0
 
 
-def verified(version: str, folder: Path) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Lines of all entries by track and agent; ValueError for the first that is not true."""
+def verified(version: str, folder: Path, tracks: Collection[str] | None = None) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """Lines of all entries by track and agent, of some tracks or all.
+
+    ValueError for the first that is not true, and for a folder without any.
+    """
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for path in sorted((folder / version).glob("*/*.jsonl")):
-        found.setdefault(path.stem, {})[path.parent.name] = verify(path)
-        print(f"verified {path}", file=sys.stderr, flush=True)
+        if tracks is None or path.stem in tracks:
+            found.setdefault(path.stem, {})[path.parent.name] = verify(path)
+            print(f"verified {path}", file=sys.stderr, flush=True)
+    if not found:
+        raise ValueError(f"{folder / version} holds no entries: expected AGENT/TRACK.jsonl")
     return found

@@ -33,6 +33,7 @@ from gensor_gym.measure.session import Budget
 PAGE = ROOT / "docs" / "leaderboard.md"
 BEGIN, END = "<!-- built by experiments.leaderboard -->", "<!-- end of what is built -->"
 
+FROZEN = "build docs/suite.md from the entries of a frozen suite, such as v1; with --folder print where those in it stand"
 COLUMNS = (
     "agent", "tasks", "times the fastest entry", "times the optimum, where known", "mean return", "steps", "trials",
     "model evaluations", "seed",
@@ -190,7 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=FOLDER)
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--suite", type=Path, default=SUITE)
-    parser.add_argument("--frozen", metavar="VERSION", help="build docs/suite.md from the entries of a frozen suite, such as v1")
+    parser.add_argument("--frozen", metavar="VERSION", help=FROZEN)
     parser.add_argument("--check", action="store_true", help="write nothing; say whether the page is what would be built")
     args = parser.parse_args(arguments)
     return exit_code(lambda: _build(args))
@@ -199,8 +200,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _build(args: argparse.Namespace) -> int:
     """Write the page, or compare it; 1 where it is another."""
     if args.frozen:
-        folder = entries.FOLDER if args.folder == FOLDER else args.folder
-        suite_page.build(args.frozen, folder, suite_page.PAGE, args.check)
+        if args.folder == FOLDER:
+            suite_page.build(args.frozen, entries.FOLDER, suite_page.PAGE, args.check)
+        else:
+            print("\n".join(suite_page.beside(args.frozen, args.folder, entries.FOLDER)))
         return 0
     text, table_of_agents = build(args.folder, args.page, args.suite)
     if not args.check:

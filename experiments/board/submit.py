@@ -10,11 +10,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from agents.optimize import run
 from agents.strategy import Strategy, get_strategy
 from experiments.board import entries
 from experiments.board.replay_file import VERSION, Recorder, fingerprint_of, record
+from experiments.board.submitted import check_name, load_function
 from experiments.board.suite import SUITE, SuiteTask, read_suite
 from experiments.commands.parser import Parser
 from experiments.commands.refusal import exit_code
@@ -34,7 +33,6 @@ from gensor_gym.exact.paths import actions_to
 from gensor_gym.foreign import parse_json, read_text
 from gensor_gym.graph.actions import CACHE, NUM_ACTIONS, STOP, UNCACHE
 from gensor_gym.measure.session import Budget, Session, Task
-from gensor_gym.suites import get
 
 FOLDER = ROOT / "results" / "leaderboard"
 SAME_PROGRAM = (STOP, CACHE, UNCACHE)
@@ -55,8 +53,7 @@ class Entrant:
 
     def __post_init__(self) -> None:
         """ValueError for a name that is no folder's, or for both or neither of strategy and policy."""
-        if not re.fullmatch(r"\w[\w.-]*", self.name):
-            raise ValueError(f"name {self.name!r}: expected letters, digits, '_', '-' and '.'")
+        check_name(self.name)
         if (self.strategy is None) == (self.policy is None):
             raise ValueError(f"{self.name}: expected a strategy or a policy, one of the two")
 
@@ -93,7 +90,7 @@ def play(entrant: Entrant, task: SuiteTask, seed: int, budget: Budget) -> str:
     if entrant.strategy is not None:
         return _searched(header, task, entrant, seed, budget)
     assert entrant.policy is not None
-    return played(header, load_policy(entrant.policy), seed)
+    return played(header, load_function(entrant.policy), seed)
 
 
 def _searched(header: dict[str, Any], task: SuiteTask, entrant: Entrant, seed: int, budget: Budget) -> str:
@@ -128,18 +125,6 @@ def played(header: Mapping[str, Any], policy: Policy, seed: int) -> str:
     return record({**header, "evaluations": evaluations, "trials": 1}, taken)
 
 
-def load_policy(text: str) -> Policy:
-    """The function of MODULE:FUNCTION; ValueError says what is not there."""
-    module, colon, name = text.partition(":")
-    try:
-        found = getattr(import_module(module), name) if colon else None
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"policy {text!r}: {error}") from error
-    if not callable(found):
-        raise ValueError(f"policy {text!r}: expected MODULE:FUNCTION, as in my_agent:act")
-    return found
-
-
 def is_played(path: Path, header: Mapping[str, Any]) -> bool:
     """Whether a file of this header is there. Files are written at once, so what is there is whole."""
     if not path.exists():
@@ -160,8 +145,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _submit(args: argparse.Namespace) -> int:
     """Play all tasks; 1 where one was not played."""
     if args.frozen:
-        tracks = args.track or [name for name, track in get(args.frozen).tracks.items() if track.steps is None]
-        return entries.submit(args.frozen, args.strategies, args.output if args.output != FOLDER else entries.FOLDER, tracks)
+        output = args.output if args.output != FOLDER else entries.FOLDER
+        return entries.submit(args.frozen, _frozen_entrants(args), output, args.track or [], args.seeds)
     suite, entrants = read_suite(args.suite), _entrants(args)
     played = [_put(args, entrant, task, suite.budget) for entrant in entrants for task in suite.tasks]
     return 0 if all(played) else 1
@@ -194,6 +179,15 @@ def _entrants(args: argparse.Namespace) -> list[Entrant]:
     return [Entrant(args.name or strategy, strategy=strategy, settings=settings) for strategy in args.strategies]
 
 
+def _frozen_entrants(args: argparse.Namespace) -> list[entries.Entrant]:
+    """Those of the command line for a frozen suite; ValueError where they do not fit together."""
+    settings = dict(_setting(text) for text in args.set)
+    who = [*args.strategies, *([args.agent] if args.agent else [])]
+    if args.policy or not who or (len(who) > 1 and (settings or args.name)) or ((settings or args.agent) and not args.name):
+        raise ValueError("expected strategies, or one strategy or --agent with --name (which --set and --agent need)")
+    return [entries.Entrant(args.name or strategy, strategy, settings) for strategy in who]
+
+
 def _setting(text: str) -> tuple[str, Any]:
     """NAME=VALUE, the value as JSON or else as text."""
     name, equals, value = text.partition("=")
@@ -217,6 +211,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--suite", type=Path, default=SUITE)
     parser.add_argument("--frozen", metavar="VERSION", help="search the tracks of a frozen suite, such as v1, instead")
     parser.add_argument("--track", action="append", help="of the frozen suite; default: all that are of searches")
+    parser.add_argument("--seeds", type=int, help="the first so many of the frozen suite alone")
+    parser.add_argument(
+        "--agent", metavar="FILE.py:FUNCTION", help="(session, random numbers) -> nothing, which searches the frozen suite"
+    )
     parser.add_argument("--output", type=Path, default=FOLDER)
     parser.add_argument("--again", action="store_true", help="play what is there, too")
     return parser

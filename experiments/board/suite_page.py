@@ -1,18 +1,26 @@
-"""The table of a frozen suite: interquartile means of regrets with stratified bootstrap intervals, and who is apart from whom.
-
-By `experiments.statistics`, whose definitions are those of Agarwal et al. (NeurIPS 2021), the paper of the package `rliable`;
-that package is not needed. Its intervals draw seeds alone, within each task; these draw tasks as well, and are wider.
-"""
+"""The page of a frozen suite: a table for each track, what was known after so many seconds and evaluations, and figures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from experiments.board.entries import verified
+from experiments.board.suite_scores import (
+    CAP,
+    EVALUATIONS,
+    SECONDS,
+    Lines,
+    Scores,
+    interval,
+    iqm,
+    scores_after,
+    scores_of,
+    tiers,
+)
 from experiments.common.results import write_text
 from experiments.common.settings import ROOT
 from experiments.common.texts import table
@@ -21,110 +29,156 @@ from gensor_gym.suites import Suite, Track, get
 
 PAGE = ROOT / "docs" / "suite.md"
 BEGIN, END = "<!-- built by experiments.leaderboard --frozen v1 -->", "<!-- end of what is built -->"
-CAP = float(np.log(100))
-"""Regret of what is worse than a hundred times the best, or no program at all."""
-MODEL = ("greedy", "model_descent")
+MODEL = ("greedy", "descents", "model_descent")
 """Searches of the model without anything learned: where they are as good as the best, learning has nothing to earn."""
 WITHIN = 0.05
-Scores = Mapping[str, np.ndarray]
 
 
-def tiers(scores: Scores) -> list[list[str]]:
-    """Agents in groups, the best first: one belongs to the group of the best left unless intervals tell it from that one.
+@dataclass(frozen=True)
+class Standing:
+    """A track's entries, scored."""
 
-    Told apart: the interval of the difference of interquartile means is above zero, tasks drawn as well as seeds.
-    """
-    left = sorted(scores, key=lambda name: (float(statistics.interquartile_mean(scores[name])), name))
-    found: list[list[str]] = []
-    while left:
-        best = left[0]
-        same = [name for name in left if name == best or not _apart(scores[name], scores[best])]
-        found.append(same)
-        left = [name for name in left if name not in same]
-    return found
+    track: Track
+    lines: Mapping[str, Lines]
+    """Of each agent."""
+    scores: Scores
+    tiers: list[list[str]]
 
+    @classmethod
+    def of(cls, whole: Track, every: Mapping[str, Lines]) -> Standing:
+        """Score verified lines, of the seeds that all have."""
+        seeds = min(len({row["seed"] for row in rows}) for rows in every.values())
+        track = replace(whole, seeds=whole.seeds[:seeds])
+        lines = {agent: [row for row in rows if row["seed"] in track.seeds] for agent, rows in every.items()}
+        scores = {agent: scores_of(track, rows) for agent, rows in lines.items()}
+        return cls(track, lines, scores, tiers(scores))
 
-def _apart(worse: np.ndarray, better: np.ndarray) -> bool:
-    """See `tiers`."""
-
-    def difference(one: np.ndarray, other: np.ndarray) -> float:
-        return float(statistics.interquartile_mean(one) - statistics.interquartile_mean(other))
-
-    low, _ = statistics.bootstrap(difference, worse, better, resamples=1000)
-    return bool(low > 0)
-
-
-def lines(suite: Suite, entries: Mapping[str, Mapping[str, list[dict[str, Any]]]]) -> Iterator[str]:
-    """All tables as Markdown."""
-    for name, track in suite.tracks.items():
-        own = entries.get(name, {})
-        if not own:
-            continue
-        scores = {agent: scores_of(track, rows) for agent, rows in own.items()}
-        yield from _of_track(track, scores, own)
+    @property
+    def agents(self) -> list[str]:
+        """Tier by tier, the best first."""
+        return [agent for names in self.tiers for agent in sorted(names, key=lambda name: (iqm(self.scores[name]), name))]
 
 
-def scores_of(track: Track, rows: list[dict[str, Any]]) -> np.ndarray:
-    """Regrets [tasks, seeds], capped."""
-    return np.minimum(track.scores([row | {"regret": float.fromhex(row["regret"])} for row in rows]), CAP)
+def standings(suite: Suite, entries: Mapping[str, Mapping[str, Lines]]) -> list[Standing]:
+    """Of the tracks that have entries, in the suite's order."""
+    return [Standing.of(track, entries[name]) for name, track in suite.tracks.items() if entries.get(name)]
 
 
-def _of_track(track: Track, scores: Scores, entries: Mapping[str, list[dict[str, Any]]]) -> Iterator[str]:
-    """Heading, table, what follows."""
-    ranks = {agent: place for place, names in enumerate(tiers(scores), start=1) for agent in names}
-    best = next(iter(ranks))
-    about = f"{track.about[0].upper()}{track.about[1:]}. {len(track.tasks)} tasks, {len(track.seeds)} seeds."
-    yield from (f"### {track.name}", "", about, "")
-    groups = list(dict.fromkeys(task.group for task in track.tasks))
-    head = ("tier", "agent", "IQM regret", "interval", "mean", f"within {WITHIN:.0%}", "chance to beat the first", *groups,
-            "trials", "evaluations", "seconds")  # fmt: skip
-    rows = sorted(scores, key=lambda agent: (ranks[agent], float(statistics.interquartile_mean(scores[agent]))))
-    yield from table(tuple(head), [_row(track, agent, ranks[agent], scores, best, groups, entries[agent]) for agent in rows])
-    yield ""
-    yield f"Intervals tell {max(ranks.values())} tiers apart (aim: four)."
-    least = float(statistics.interquartile_mean(scores[best]))
-    near = [a for a in MODEL if a in scores and statistics.interquartile_mean(scores[a]) <= least + np.log1p(WITHIN)]
-    if near and track.model:
-        yield f"{' and '.join(f'`{name}`' for name in near)} within {WITHIN:.0%} of the best: here learning has nothing to earn."
-    yield ""
+def lines(found: list[Standing], pictures: str | None) -> Iterator[str]:
+    """All tables and figures as Markdown; `pictures` is the way to the figures' folder, None where there are none."""
+    for standing in found:
+        track = standing.track
+        about = f"{track.about[0].upper()}{track.about[1:]}. {len(track.tasks)} tasks, {len(track.seeds)} seeds."
+        yield from (f"### {track.name}", "", about, "", *_ranking(standing), "", *_told(standing), "")
+        if track.model and track.steps is None and track.tasks[0].backend == "analytic":
+            yield from (*_spending(standing), "")
+        if track.steps is not None:
+            yield from (*_learning(standing), "")
+        if pictures is not None:
+            yield from (f"![Regrets and profiles of {track.name}]({pictures}/{track.name}.png)", "")
+        if pictures is not None and track.steps is not None:
+            yield from (f"![Learning curves of {track.name}]({pictures}/{track.name}_learning.png)", "")
 
 
-def _row(
-    track: Track, agent: str, tier: int, scores: Scores, best: str, groups: list[str], rows: list[dict[str, Any]]
-) -> tuple[str, ...]:
+def _ranking(standing: Standing) -> list[str]:
+    """The table of a track."""
+    groups = list(dict.fromkeys(task.group for task in standing.track.tasks))
+    of_groups = groups if len(groups) > 1 else []
+    spent = "evaluations" if standing.track.steps is None else "steps"
+    head = ("tier", "agent", "IQM regret", "interval", "mean", f"within {WITHIN:.0%}", "chance to beat the first", *of_groups,
+            "trials", spent, "processor seconds")  # fmt: skip
+    ranks = {agent: place for place, names in enumerate(standing.tiers, start=1) for agent in names}
+    return table(head, [_row(standing, agent, ranks[agent], of_groups) for agent in standing.agents])
+
+
+def _row(standing: Standing, agent: str, tier: int, groups: list[str]) -> tuple[str, ...]:
     """One agent's cells."""
-    own = scores[agent]
-    low, high = statistics.bootstrap(statistics.interquartile_mean, own, resamples=1000)
+    own, best = standing.scores[agent], standing.scores[standing.agents[0]]
+    low, high = interval(own)
     profile = statistics.performance_profile(own, np.array([np.log1p(WITHIN)]))[0]
-    chance = statistics.probability_of_improvement(own, scores[best])
-    at = [[task.group == group for task in track.tasks] for group in groups]
-    spent = [np.mean([row[name] for row in rows]) for name in ("trials", "evaluations", "elapsed_s")]
-    iqm = float(statistics.interquartile_mean(own))
+    at = [[task.group == group for task in standing.track.tasks] for group in groups]
+    spent = [np.mean([row[name] for row in standing.lines[agent]]) for name in ("trials", "evaluations", "worked_s")]
     return (
-        str(tier), agent, percent(iqm), f"[{percent(low)}, {percent(high)}]", percent(own.mean()), f"{profile:.0%}",
-        f"{chance:.2f}",
-        *(percent(float(statistics.interquartile_mean(own[mask]))) for mask in at),
-        f"{spent[0]:.1f}", f"{spent[1]:,.0f}", f"{spent[2]:.2f}",
+        str(tier), agent, percent(iqm(own)), f"[{percent(low)}, {percent(high)}]", percent(own.mean()), f"{profile:.0%}",
+        f"{statistics.probability_of_improvement(own, best):.2f}", *(percent(iqm(own[mask])) for mask in at),
+        f"{spent[0]:.1f}", f"{spent[1]:,.0f}", f"{spent[2]:.3f}",
     )  # fmt: skip
 
 
+def _told(standing: Standing) -> Iterator[str]:
+    """What follows from the table, in words."""
+    named = "; ".join(", ".join(f"`{name}`" for name in names) for names in standing.tiers)
+    yield f"Intervals tell {len(standing.tiers)} tiers apart (aim: four): {named}."
+    least = iqm(standing.scores[standing.agents[0]])
+    near = [name for name in MODEL if name in standing.scores and iqm(standing.scores[name]) <= least + np.log1p(WITHIN)]
+    if near and standing.track.model:
+        yield f"{' and '.join(f'`{name}`' for name in near)} within {WITHIN:.0%} of the best: here learning has nothing to earn."
+
+
+def _spending(standing: Standing) -> list[str]:
+    """IQM regret of what was measured after so much was spent."""
+    head = ("IQM regret after", *(f"{most:g} s" for most in SECONDS), *(f"{most:,} evaluations" for most in EVALUATIONS))
+    rows = []
+    for agent in standing.agents:
+        of_agent = standing.lines[agent]
+        spent = [("processor_s", SECONDS), ("asked", EVALUATIONS)]
+        found = [scores_after(standing.track, of_agent, name, limits) for name, limits in spent]
+        rows.append((agent, *(percent(iqm(scores[..., k])) for scores in found for k in range(scores.shape[-1]))))
+    return table(head, rows)
+
+
+def learned(standing: Standing, agent: str) -> np.ndarray | None:
+    """Of an agent that learned [searches, points, (steps, mean regret of the last episodes, best met)], nan of nothing."""
+    curves = [row["learning"] for row in standing.lines[agent]]
+    if any(not curve for curve in curves):
+        return None
+    return np.array(curves, dtype=float)  # None becomes nan
+
+
+def _learning(standing: Standing) -> list[str]:
+    """What agents came to while they learned."""
+    rows = []
+    for agent in standing.agents:
+        if (curves := learned(standing, agent)) is not None:
+            some = np.nan_to_num(np.minimum(curves[..., 1:], CAP), nan=CAP)
+            means = statistics.interquartile_mean(some, axis=0)
+            rows.append((agent, *(percent(means[at, k]) for k in (0, 1) for at in (0, len(means) // 2, -1))))
+    times = [f"{what}, {when}" for what in ("episodes", "best met") for when in ("first steps", "half", "end")]
+    return table(("IQM over searches", *times), rows)
+
+
+
+
+
 def percent(regret: float | np.ndarray) -> str:
-    """A regret as percent more than the best."""
-    return f"{100 * np.expm1(float(regret)):.1f} %"
+    """A regret as percent more than the best; none of what is worse than a hundred times it, or no program."""
+    return f"{100 * np.expm1(float(regret)):.1f} %" if regret < CAP else "none"
+
+
+def beside(version: str, folder: Path, shipped: Path) -> Iterator[str]:
+    """Tables of the tracks that a folder's entries are of, among those that ship; ValueError for an entry that is not true."""
+    own = verified(version, folder)
+    others = verified(version, shipped, own)
+    suite = get(version)
+    yield from lines(standings(suite, {name: {**others.get(name, {}), **agents} for name, agents in own.items()}), None)
 
 
 def build(version: str, folder: Path, page: Path, check: bool = False) -> None:
-    """Verify all entries and write the tables into the page.
+    """Verify all entries, write tables into the page and draw its figures beside the entries.
 
     ValueError for an entry that is not true; with `check` nothing is written, and ValueError where another page would be.
     """
+    from experiments.board.suite_figures import draw
+
     text = page.read_text(encoding="utf-8")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"{page} has no lines {BEGIN!r} and {END!r}")
-    built = "\n".join([before + BEGIN, "", *lines(get(version), verified(version, folder)), END + after])
+    found = standings(get(version), verified(version, folder))
+    built = "\n".join([before + BEGIN, "", *lines(found, f"../results/suite/{version}"), END + after])
     if check and built != text:
         raise ValueError(f"{page} is not what its entries say: python -m experiments.leaderboard --frozen {version} builds it")
     if not check:
         write_text(page, built)
+        draw(found, folder / version)

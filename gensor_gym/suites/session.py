@@ -1,20 +1,54 @@
-"""What a search of a suite works with: a session that ends by its budget, and one that gives no model."""
+"""What a search of a suite works with: a session that ends by its budget, gives no model, or counts the steps of learning."""
 
 from __future__ import annotations
 
-from gensor_gym.measure.session import Budget, Session, Task
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from gensor_gym.env import CONSTRUCT
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.measurement import Measurement
+from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task, TraceRow
+
+OnTrial = Callable[[TraceRow], None]
+MOST_IDLE = 1000
+WINDOWS = 25
+"""Points of a learning curve."""
 
 
 class NoModel(ValueError):
     """A search asked the model in a track that gives none."""
 
 
-class ModelFreeSession(Session):
+class SuiteSession(Session):
+    """A session that ends a search which asks for nothing new any more: programs that were tried are answered free, for ever."""
+
+    def __init__(self, task: Task, budget: Budget, on_trial: OnTrial | None = None) -> None:
+        """As of `Session`."""
+        super().__init__(task, budget, on_trial=on_trial)
+        self._idle = 0
+
+    def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
+        """As of `Session`; BudgetSpent as well where MOST_IDLE calls in a row made no trial."""
+        before = self.trials
+        found = super().measure(schedules)
+        self._idle = 0 if self.trials > before else self._idle + 1
+        if self._idle >= MOST_IDLE:
+            raise BudgetSpent(f"{MOST_IDLE} times in a row nothing new was measured")
+        return found
+
+
+class ModelFreeSession(SuiteSession):
     """A session whose graph refuses to evaluate the model."""
 
-    def __init__(self, task: Task, budget: Budget) -> None:
+    def __init__(self, task: Task, budget: Budget, on_trial: OnTrial | None = None) -> None:
         """As of `Session`."""
-        super().__init__(task, budget)
+        super().__init__(task, budget, on_trial)
         self.graph.meter = _refuse
 
     def charge(self, evaluations: int) -> None:
@@ -25,3 +59,101 @@ class ModelFreeSession(Session):
 def _refuse(evaluations: int) -> None:
     """See `NoModel`."""
     raise NoModel(f"{evaluations} evaluations of the model asked for: this track gives no model, expected none")
+
+
+class LearningSession(SuiteSession):
+    """A session with environments of its task to learn in; a step of any of them is spent as an evaluation of the model is.
+
+    Seconds are counted from the first trial on: learning takes what it takes.
+    """
+
+    def __init__(self, task: Task, budget: Budget, steps: int, on_trial: OnTrial | None = None) -> None:
+        """`steps` may be taken in all, with evaluations of the model."""
+        super().__init__(task, replace(budget, evaluations=steps), on_trial)
+        self.steps = steps
+        self.ended: list[tuple[int, float]] = []
+        """(steps taken, regret) of every episode that has ended; infinite for what is no program."""
+
+    @property
+    def steps_left(self) -> int:
+        """Steps, or evaluations, that may still be taken."""
+        return self.steps - self.evaluations
+
+    def charge(self, evaluations: int) -> None:
+        """Count steps, or evaluations of the model; BudgetSpent where fewer are left."""
+        if evaluations > self.steps_left:
+            raise BudgetSpent(f"{self.evaluations} of {self.steps} steps spent, {evaluations} more asked for")
+        self.evaluations += evaluations
+
+    def make_env(self, name: str = CONSTRUCT, **arguments: Any) -> gymnasium.Env[Any, Any]:
+        """An environment of the task, its steps counted; `name` and arguments as of `gymnasium.make`."""
+        return Counted(gymnasium.make(name, **{**arguments, **self._of_task()}), self)
+
+    def make_vec(self, count: int, name: str = CONSTRUCT, **arguments: Any) -> Any:
+        """`count` of them at a time, reset within the step that ends them; as of `gymnasium.make_vec`."""
+        made = {"autoreset_mode": AutoresetMode.SAME_STEP, "threads": 1, **arguments, **self._of_task()}
+        return CountedVector(gymnasium.make_vec(name, count, **made), self)
+
+    def _of_task(self) -> dict[str, Any]:
+        """Arguments of environments."""
+        task = self.task
+        return {"operator": task.operator, "hardware": task.hardware, "backend": task.backend, "space": task.space}
+
+    def learning_curve(self) -> list[list[float | int | None]]:
+        """[steps, mean regret of the episodes that ended in the last window, best regret so far] at WINDOWS points.
+
+        None where none has ended. Regrets of what is no program are left out of the mean.
+        """
+        points: list[list[float | int | None]] = []
+        if not self.ended:
+            return points
+        at, regrets = (np.array(column, dtype=float) for column in zip(*self.ended, strict=True))
+        for end in np.linspace(0, self.steps, WINDOWS + 1)[1:]:
+            now = (at > end - self.steps / WINDOWS) & (at <= end) & np.isfinite(regrets)
+            before = (at <= end) & np.isfinite(regrets)
+            mean = round(float(regrets[now].mean()), 6) if now.any() else None
+            points.append([int(end), mean, round(float(regrets[before].min()), 6) if before.any() else None])
+        return points
+
+
+class Counted(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """An environment whose steps a session counts."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], session: LearningSession) -> None:
+        """BudgetSpent of `step` where the session has none left."""
+        super().__init__(env)
+        self.session = session
+
+    def step(self, action: Any) -> Any:
+        """As of the environment."""
+        self.session.charge(1)
+        found = self.env.step(action)
+        if found[2]:
+            self.session.ended.append((self.session.evaluations, float(found[4].get("regret", np.inf))))
+        return found
+
+    def action_masks(self) -> np.ndarray:
+        """Legal actions, bool [N]."""
+        masks: np.ndarray = self.env.unwrapped.action_masks()  # type: ignore[attr-defined]
+        return masks
+
+
+class CountedVector:
+    """A vector environment whose steps a session counts; all else is the environment's own."""
+
+    def __init__(self, envs: Any, session: LearningSession) -> None:
+        """As of `Counted`."""
+        self.envs, self.session = envs, session
+
+    def __getattr__(self, name: str) -> Any:
+        """Of the environment."""
+        return getattr(self.envs, name)
+
+    def step(self, actions: np.ndarray) -> Any:
+        """As of the environment."""
+        self.session.charge(self.envs.num_envs)
+        found = self.envs.step(actions)
+        if (ended := np.flatnonzero(found[2])).size:
+            regrets = found[4].get("final_info", found[4]).get("regret", np.full(self.envs.num_envs, np.inf))
+            self.session.ended.extend((self.session.evaluations, float(regrets[i])) for i in ended)
+        return found

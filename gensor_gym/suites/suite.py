@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
 
-import gymnasium
 import numpy as np
 
+from gensor_gym import hardware as machines
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.env import CONSTRUCT
 from gensor_gym.fingerprint import fingerprint
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.records.backend import RecordedBackend
-from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task
+from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task, TraceRow
 from gensor_gym.registry import check_known
-from gensor_gym.suites.session import ModelFreeSession
+from gensor_gym.suites.session import LearningSession, ModelFreeSession, OnTrial, SuiteSession
 
 Agent = Callable[[Session, np.random.Generator], object]
 """Searches through a session, which enforces the budget and remembers the best; randomness comes from the generator alone."""
@@ -58,11 +58,6 @@ class SuiteTask:
         """As in results."""
         return f"{self.hardware} {self.operator}"
 
-    @property
-    def arguments(self) -> dict[str, str]:
-        """Of the environment."""
-        return {part: getattr(self, part) for part in ("operator", "hardware", "space", "backend")}
-
     def regret(self, seconds: float) -> float:
         """log(seconds / best); infinite for what is no program, and below zero for one better than was known."""
         return math.log(seconds / self.best)
@@ -74,7 +69,7 @@ class SuiteTask:
                 f"{self.name} in space {self.space!r}: rules or model changed since the suite was frozen "
                 f"(fingerprint {now}, expected {self.fingerprint}); results would not compare"
             )
-        if (edition := _edition(self)) != self.edition:
+        if (edition := _edition(self.hardware, self.backend)) != self.edition:
             raise SuiteChanged(f"{self.name}: its recorded table changed (edition {edition}, expected {self.edition})")
 
 
@@ -92,41 +87,37 @@ class Track:
     model: bool
     """Whether an agent may ask the model."""
     steps: int | None
-    """Steps of an environment that an agent learns in, from scratch; None for a track of searches."""
+    """Steps of environments that an agent learns in, from scratch, evaluations of the model among them; None for searches."""
 
-    def session(self, task: SuiteTask) -> Session:
-        """A fresh session of a task; SuiteChanged as of `SuiteTask.check`, ValueError where steps are learned in."""
-        if self.steps is not None:
-            raise ValueError(f"track {self.name!r} is of learning in an environment: expected track.make_env(task, seed)")
+    def session(self, task: SuiteTask, on_trial: OnTrial | None = None) -> Session:
+        """A fresh session of a task; SuiteChanged as of `SuiteTask.check`. Where steps are learned in, a `LearningSession`."""
         task.check()
         made = Task.of(task.operator, task.hardware, task.backend, task.space)
-        return (Session if self.model else ModelFreeSession)(made, self.budget)
-
-    def make_env(self, task: SuiteTask, seed: int, **arguments: Any) -> gymnasium.Env[Any, Any]:
-        """The environment of a task, already seeded; arguments as of `Construct-v0`. ValueError where no steps are learned in."""
-        if self.steps is None or not self.model:
-            raise ValueError(f"track {self.name!r} is of searches: expected track.session(task) or track.run(agent)")
-        task.check()
-        env = StepLimit(gymnasium.make(CONSTRUCT, **{**arguments, **task.arguments}), self.steps)
-        env.reset(seed=seed)
-        return env
+        if self.steps is not None:
+            return LearningSession(made, self.budget, self.steps, on_trial)
+        return (SuiteSession if self.model else ModelFreeSession)(made, self.budget, on_trial)
 
     def run(self, agent: Agent, seeds: tuple[int, ...] | None = None) -> Iterator[dict[str, Any]]:
         """Search every task with every seed; a result each, as it ends (see `result`). BudgetSpent ends a search."""
         for task in self.tasks:
             for seed in self.seeds if seeds is None else seeds:
-                session = self.session(task)
-                session.start()
+                clock = Clock()
+                session = self.session(task, clock)
+                clock.begin = time.process_time()
+                if self.steps is None:
+                    session.start()
                 try:
                     agent(session, np.random.default_rng(seed))
                 except BudgetSpent:
                     pass  # what was measured until then is the result
-                yield self.result(task, seed, session)
+                yield self.result(task, seed, session, clock)
 
-    def result(self, task: SuiteTask, seed: int, session: Session) -> dict[str, Any]:
+    def result(self, task: SuiteTask, seed: int, session: Session, clock: Clock) -> dict[str, Any]:
         """What a search came to: version, track, task, seed, what was spent, the best program, and its regret after each trial.
 
-        Regret of nothing is infinite; `schedule` is None then.
+        `processor_s` and `asked` are what was spent when each trial ended, processor seconds and evaluations of the model (or
+        steps); `worked_s` is processor seconds in all, `elapsed_s` what counts against the budget. Regret of nothing is infinite;
+        `schedule` is None then. `learning` is a learning curve, None of a mere search.
         """
         seconds = np.array([row.seconds for row in session.trace] or [math.inf])
         curve = [task.regret(float(value)) for value in np.minimum.accumulate(seconds)]
@@ -134,8 +125,10 @@ class Track:
         return {
             "suite": self.suite, "track": self.name, "task": task.name, "fingerprint": task.fingerprint, "seed": seed,
             "schedule": None if best is None else str(best[0]), "seconds": math.inf if best is None else best[1].seconds,
-            "curve": curve, "regret": curve[-1], "trials": session.trials, "evaluations": session.evaluations,
-            "elapsed_s": round(session.elapsed, 4),
+            "curve": curve, "processor_s": clock.seconds, "asked": [row.evaluations for row in session.trace],
+            "learning": session.learning_curve() if isinstance(session, LearningSession) else None,
+            "regret": curve[-1], "trials": session.trials, "evaluations": session.evaluations,
+            "elapsed_s": round(session.elapsed, 4), "worked_s": clock.now(),
         }  # fmt: skip
 
     def scores(self, results: list[dict[str, Any]], group: str | None = None) -> np.ndarray:
@@ -153,25 +146,21 @@ class Track:
         return np.array([[found[key] for key in row] for row in asked])
 
 
-class StepLimit(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """An environment that takes so many steps in all, over all episodes; BudgetSpent beyond."""
+class Clock:
+    """Processor seconds of this process at the end of each trial, rounded: other work on a machine makes none of them longer."""
 
-    def __init__(self, env: gymnasium.Env[Any, Any], steps: int) -> None:
-        """`steps` are what may be taken."""
-        super().__init__(env)
-        self.limit, self.taken = steps, 0
+    def __init__(self) -> None:
+        """It begins now, or whenever `begin` is set to."""
+        self.begin = time.process_time()
+        self.seconds: list[float] = []
 
-    def step(self, action: Any) -> Any:
-        """As of the environment."""
-        if self.taken >= self.limit:
-            raise BudgetSpent(f"{self.taken} of {self.limit} steps spent")
-        self.taken += 1
-        return self.env.step(action)
+    def now(self) -> float:
+        """Since it began."""
+        return round(time.process_time() - self.begin, 5)
 
-    def action_masks(self) -> np.ndarray:
-        """Legal actions, bool [N]."""
-        masks: np.ndarray = self.env.unwrapped.action_masks()  # type: ignore[attr-defined]
-        return masks
+    def __call__(self, row: TraceRow) -> None:
+        """A trial has ended."""
+        self.seconds.append(self.now())
 
 
 @dataclass(frozen=True)
@@ -216,7 +205,8 @@ def _mark(operator: str, hardware: str, space: str) -> str:
     return fingerprint(ConstructionGraph(operator, hardware, space))
 
 
-def _edition(task: SuiteTask) -> str:
-    """Of the table of one operator."""
-    backend = get_backend(task.backend, ConstructionGraph(task.operator, task.hardware, task.space).hardware)
-    return backend.edition if isinstance(backend, RecordedBackend) else ""
+@cache
+def _edition(hardware: str, backend: str) -> str:
+    """Of the recorded table; empty for the model."""
+    found = get_backend(backend, machines.get(hardware))
+    return found.edition if isinstance(found, RecordedBackend) else ""

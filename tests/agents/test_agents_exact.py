@@ -13,6 +13,7 @@ from agents.exact.nearest import Nearest
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact.shipped import certificate_of, certificates_of
+from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task
 
 UNSEEN = "depthwise_conv2d(n=1, c=32, h=112, w=112, r=3, s=3, padding=1)"
 
@@ -73,3 +74,15 @@ def test_descents_go_on_from_programs_of_a_policy() -> None:
     graph = graph_of(UNSEEN)
     written, *after = latencies("columns_descents", graph, 4)
     assert len(after) == 3 and min(after) <= written
+
+
+def test_a_search_goes_on_to_the_next_neighbour_and_the_next_descent() -> None:
+    """Each measures the best of one construction after another, in their order, not the first construction again."""
+    task = Task.of("gemm(m=384, n=640, k=256)", "h200", "analytic", "gensor")
+    for name in ("nearest", "nearest_descents", "descents", "columns_descents"):
+        session, strategy = Session(task, Budget(trials=4)), get_strategy(name)
+        with pytest.raises(BudgetSpent):
+            strategy.search(session, np.random.default_rng(0))
+        found = strategy.constructions(session.graph, np.random.default_rng(0))
+        wanted = dict.fromkeys(str(one.schedules[0]) for one in islice(found, 40))
+        assert [row.schedule for row in session.trace] == list(wanted)[:4], name

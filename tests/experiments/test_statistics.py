@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from experiments.statistics import statistics
 
@@ -87,3 +88,27 @@ def test_probability_of_improvement() -> None:
     # first task: 3 of 4 pairs won and one tied; second: two ties and two lost
     assert statistics.probability_of_improvement(ours, others) == pytest.approx(((3 + 0.5) / 4 + (2 * 0.5) / 4) / 2)
     assert statistics.probability_of_improvement(ours, ours) == 0.5
+
+
+def test_means_are_those_of_scipy() -> None:
+    scores = np.random.default_rng(0).lognormal(size=(7, 10))
+    assert np.isclose(statistics.interquartile_mean(scores), scipy.stats.trim_mean(scores, 0.25, axis=None), rtol=1e-12)
+    chances = [scipy.stats.mannwhitneyu(other, own).statistic / 100 for own, other in zip(scores, scores[::-1] ** 2, strict=True)]
+    assert np.isclose(statistics.probability_of_improvement(scores, scores[::-1] ** 2), np.mean(chances), rtol=1e-12)
+    drawn = scipy.stats.bootstrap((scores[0],), lambda x, axis=-1: scipy.stats.trim_mean(x, 0.25, axis=axis), n_resamples=4000,
+                                  method="percentile", rng=0).confidence_interval  # fmt: skip
+    ours = statistics.bootstrap(statistics.interquartile_mean, scores[:1], resamples=4000)
+    assert np.allclose(ours, drawn, rtol=0.03), "of one task both draw seeds alone"
+
+
+def test_metrics_are_those_of_rliable() -> None:
+    """Where it is installed; it takes runs before tasks, and greater scores for better.
+
+    Its module of intervals is left out: rliable 1.2.0 wants arch 7, which does not import beside pandas 3.
+    """
+    metrics = pytest.importorskip("rliable.metrics")
+    rng = np.random.default_rng(0)
+    own, other = rng.lognormal(size=(7, 10)), rng.lognormal(0.2, size=(7, 10))
+    assert np.isclose(statistics.interquartile_mean(own), metrics.aggregate_iqm(own.T), rtol=1e-12)
+    chance = metrics.probability_of_improvement(-own.T, -other.T)
+    assert np.isclose(statistics.probability_of_improvement(own, other), chance, rtol=1e-12)

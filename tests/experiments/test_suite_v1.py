@@ -8,15 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents import get_strategy
-from experiments.board import entries
-from experiments.board.suite_page import tiers
+from agents.strategy import LEARNING, build, strategies_for
+from experiments.board import entries, submit
+from experiments.board.suite_figures import draw
+from experiments.board.suite_page import lines, standings
+from experiments.board.suite_scores import CAP, scores_after, tiers
 from gensor_gym import operators, suites
+from gensor_gym.env import WRITE
 from gensor_gym.measure.session import BudgetSpent, Session
-from gensor_gym.suites.session import NoModel
+from gensor_gym.suites.session import WINDOWS, LearningSession, NoModel
+from tests.support.thorough import thorough_but
 
 SUITE = suites.get("v1")
-QUICK = "few_trials_no_model"
+QUICK, LEARNED = "few_trials_no_model", "from_scratch"
 
 
 def test_tracks_hold_what_they_say() -> None:
@@ -56,18 +60,67 @@ def test_a_track_without_the_model_gives_none_and_ends_at_ten_trials() -> None:
         track.scores([row])
 
 
-def test_an_environment_ends_at_its_steps() -> None:
-    track = dataclasses.replace(SUITE.tracks["from_scratch"], steps=3)
-    env = track.make_env(track.tasks[0], 0)
+def test_a_search_that_asks_for_nothing_new_ends() -> None:
+    track = dataclasses.replace(SUITE.tracks[QUICK], tasks=SUITE.tracks[QUICK].tasks[1:2])
+
+    def again(session: Session, rng: np.random.Generator) -> None:
+        while True:
+            session.measure([session.graph.initial()])
+
+    (row,) = track.run(again, (0,))
+    assert row["trials"] == 1
+
+
+def _lesson(steps: int) -> LearningSession:
+    """A session of the first task that is learned."""
+    track = dataclasses.replace(SUITE.tracks[LEARNED], steps=steps)
+    session = track.session(track.tasks[0])
+    assert isinstance(session, LearningSession)
+    return session
+
+
+def test_steps_of_all_environments_and_evaluations_are_one_budget() -> None:
+    session = _lesson(12)
+    env, envs = session.make_env(), session.make_vec(2, WRITE, choices="columns")
     for _ in range(3):
-        env.step(0)
         env.reset()
-    with pytest.raises(BudgetSpent):
         env.step(0)
-    with pytest.raises(ValueError, match="track.make_env"):
-        track.session(track.tasks[0])
-    with pytest.raises(ValueError, match="track.run"):
-        SUITE.tracks[QUICK].make_env(track.tasks[0], 0)
+    envs.reset()
+    for _ in range(2):
+        envs.step(envs.action_masks().argmax(axis=1))
+    session.predict([session.graph.initial()] * 3)
+    assert (session.evaluations, session.steps_left, session.trials) == (10, 2, 0) and session.elapsed == 0.0
+    with pytest.raises(BudgetSpent, match="10 of 12 steps"):
+        session.predict([session.graph.initial()] * 3)
+    for _ in range(2):
+        env.reset()
+        env.step(0)
+    for step in (lambda: env.step(0), lambda: envs.step(np.zeros(2, dtype=int))):
+        with pytest.raises(BudgetSpent, match="12 of 12 steps"):
+            step()
+
+
+def test_a_learning_curve_holds_what_episodes_came_to() -> None:
+    session = _lesson(100)
+    session.ended = [(3, 2.0), (4, 1.0), (50, np.inf), (51, 0.5), (99, 3.0)]
+    curve = session.learning_curve()
+    assert len(curve) == WINDOWS and curve[0] == [4, 1.5, 1.0] and curve[1] == [8, None, 1.0]
+    assert curve[12] == [52, 0.5, 0.5] and curve[-1] == [100, 3.0, 0.5]
+
+
+@pytest.mark.parametrize("name", thorough_but(strategies_for(LEARNING), "scratch_reinforce"))
+def test_what_learns_from_nothing_ends_within_its_steps_the_same_each_time(name: str) -> None:
+    track = dataclasses.replace(SUITE.tracks[LEARNED], steps=4100, tasks=SUITE.tracks[LEARNED].tasks[:1])
+    agent = build(name, LEARNING, {"space": track.tasks[0].space})
+    rows = [row for _ in range(2) for row in track.run(agent.search, (3,))]
+    assert 2000 < rows[0]["evaluations"] <= 4100 and 1 <= rows[0]["trials"] <= 10 and len(rows[0]["learning"]) == WINDOWS
+    timed = {"processor_s", "elapsed_s", "worked_s"}
+    assert all(rows[0][key] == rows[1][key] for key in set(rows[0]) - timed)
+    with pytest.raises(ValueError, match="from_scratch"):
+        agent.search(SUITE.tracks[QUICK].session(SUITE.tracks[QUICK].tasks[1]), np.random.default_rng(0))
+
+
+WALK = entries.Entrant("random_walk", "random_walk")
 
 
 def _small(monkeypatch: pytest.MonkeyPatch) -> suites.Track:
@@ -79,7 +132,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> suites.Track:
 
 
 def test_an_entry_is_verified_and_refused_when_any_byte_is_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = entries.play("random_walk", _small(monkeypatch), tmp_path)
+    path = entries.play(WALK, _small(monkeypatch), tmp_path)
     assert len(entries.verify(path)) == 4
     content = path.read_bytes()
     for at in np.random.default_rng(0).integers(0, len(content), 40):
@@ -92,9 +145,9 @@ def test_an_entry_is_verified_and_refused_when_any_byte_is_changed(tmp_path: Pat
 
 def test_a_lie_under_a_new_digest_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A faster time than its actions come to, and a cheaper search than the budget allows."""
-    path = entries.play("random_walk", _small(monkeypatch), tmp_path)
+    path = entries.play(WALK, _small(monkeypatch), tmp_path)
     rows = entries.verify(path)
-    header = {"suite": "v1", "track": QUICK, "agent": "random_walk"}
+    header = WALK.header(SUITE.tracks[QUICK])
     half = (float.fromhex(rows[0]["seconds"]) / 2).hex()
     lies = ({"seconds": half}, {"trials": 11}, {"actions": rows[1]["actions"][:-1] + "9"})
     for lie in lies:
@@ -107,20 +160,94 @@ def test_a_killed_run_goes_on_to_the_same_entry(tmp_path: Path, monkeypatch: pyt
     """What has been searched is in the journal, and is not searched again."""
     small, made = _small(monkeypatch), []
 
-    def stop(name: str, **arguments: object) -> object:
+    def stop(name: str, searched: str, given: dict[str, object]) -> object:
         made.append(name)
-        if len(made) == 3:
+        if len(made) == 4:
             raise KeyboardInterrupt
-        return get_strategy(name, **arguments)
+        return build(name, searched, given)
 
-    monkeypatch.setattr(entries, "get_strategy", stop)
+    monkeypatch.setattr(entries, "build", stop)
     with pytest.raises(KeyboardInterrupt):
-        entries.play("random_walk", small, tmp_path)
-    entries.verify(entries.play("random_walk", small, tmp_path))
-    assert len(made) == 5  # two, one that was stopped, two
+        entries.play(WALK, small, tmp_path)
+    path = entries.play(WALK, small, tmp_path)
+    entries.verify(path)
+    assert len(made) == 7  # one to warm up and two, one that was stopped, one to warm up and two
+    assert entries.play(WALK, small, tmp_path) == path and len(made) == 7, "an entry that is there is not made again"
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+
+
+AGENT = """
+def search(session, rng):
+    while True:
+        session.measure([session.graph.random_schedule(rng)])
+"""
+
+
+def test_an_agent_in_a_file_enters_by_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _small(monkeypatch)
+    file = tmp_path / "mine.py"
+    file.write_text(AGENT)
+    words = ["--frozen", "v1", "--track", QUICK, "--output", str(tmp_path / "out")]
+    assert submit.main([*words, "--agent", f"{file}:search", "--name", "mine"]) == 0
+    path = tmp_path / "out" / "v1" / "mine" / f"{QUICK}.jsonl"
+    assert len(entries.verify(path)) == 4
+    other = path.parent.parent / "yours" / path.name
+    other.parent.mkdir()
+    other.write_bytes(path.read_bytes())
+    with pytest.raises(ValueError, match="expected 'yours' by the folder"):
+        entries.verify(other)
+    named = ["--name", "mine"]
+    for wrong in (["--agent", f"{file}:search"], ["--agent", f"{file}:nothing", *named], [], ["random_walk", "--set", "a=1"]):
+        assert submit.main([*words, *wrong]) == 2
+    assert submit.main(["--frozen", "v1", "--track", "few", "random_walk"]) == 2
+
+
+def test_a_seed_of_the_suite_chooses_among_policies() -> None:
+    track = SUITE.tracks[QUICK]
+    columns = entries.Entrant("columns", "columns", {"checkpoint": "policies/of_{seed}"})
+    agents = [columns.agent(track, track.tasks[0], seed).__self__ for seed in (3, 4)]  # type: ignore[attr-defined]
+    assert [agent.checkpoint for agent in agents] == ["policies/of_3", "policies/of_4"]
+    with pytest.raises(ValueError, match="checkpoint"):
+        entries.Entrant("mine", "mine.py:search", {"checkpoint": "x"})
+
+
+def test_a_search_that_others_held_up_is_made_again() -> None:
+    track = SUITE.tracks["unseen_operators"]
+    row = {"trials": 3, "elapsed_s": 10.2, "worked_s": 1.0}
+    assert entries.held_up(row, track)
+    for other in ({"trials": 10}, {"elapsed_s": 9.0}, {"worked_s": 6.0}):
+        assert not entries.held_up(row | other, track)
 
 
 def test_tiers_tell_apart_what_intervals_tell_apart() -> None:
     rng = np.random.default_rng(0)
     noise = rng.random((12, 10)) * 0.01
     assert tiers({"c": noise + 1.0, "a": noise, "b": rng.permuted(noise, axis=1), "d": noise + 0.3}) == [["a", "b"], ["d"], ["c"]]
+
+
+def test_regret_after_so_much_was_spent_is_that_of_what_was_measured_until_then() -> None:
+    track = dataclasses.replace(SUITE.tracks[QUICK], tasks=SUITE.tracks[QUICK].tasks[:1], seeds=(0,))
+    task = track.tasks[0]
+    row = {"suite": "v1", "track": QUICK, "task": task.name, "seed": 0, "fingerprint": task.fingerprint}
+    row |= {"curve": [None, 0.7, 0.2], "processor_s": [0.1, 0.2, 0.4], "asked": [0, 0, 0]}
+    found = scores_after(track, [row], "processor_s", (0.05, 0.1, 0.3, 0.4))
+    assert found.tolist() == [[[CAP, CAP, 0.7, 0.2]]]
+
+
+def test_a_page_and_figures_follow_from_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of searches and of learning, by the lines of real entries."""
+    small = _small(monkeypatch)
+    lesson = dataclasses.replace(SUITE.tracks[LEARNED], steps=400, tasks=SUITE.tracks[LEARNED].tasks[:1], seeds=(0, 1))
+    suite = suites.Suite("v1", {QUICK: small, LEARNED: lesson})
+    monkeypatch.setattr(entries, "get", lambda version: suite)
+    file = tmp_path / "mine.py"
+    file.write_text("def search(session, rng):\n    env = session.make_env()\n    env.reset()\n    while session.steps_left:\n"
+                    "        if env.step(rng.choice(env.action_masks().nonzero()[0]))[2]:\n            env.reset()\n"
+                    "    session.measure([env.get_wrapper_attr('schedule')])\n")  # fmt: skip
+    entries.play(WALK, small, tmp_path)
+    entries.play(entries.Entrant("mine", f"{file}:search"), lesson, tmp_path)
+    found = standings(suite, entries.verified("v1", tmp_path))
+    text = "\n".join(lines(found, "pictures"))
+    assert f"### {QUICK}" in text and "| 1 | mine |" in text and "best met, end" in text and "| 400 |" in text
+    assert [path.name for path in draw(found, tmp_path)] == [f"{QUICK}.png", f"{LEARNED}.png", f"{LEARNED}_learning.png"]
+    assert all((tmp_path / path).stat().st_size > 10_000 for path in (f"{QUICK}.png", f"{LEARNED}.png"))

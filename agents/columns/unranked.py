@@ -1,0 +1,24 @@
+"""The policy of columns without the model: what it writes is measured as it comes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.columns.choices import choices_of
+from agents.columns.policy import Columns, Memory, load_columns, write
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.session import Session
+
+
+@dataclass(frozen=True)
+class ColumnsUnranked(Columns):
+    """Measure what a policy of columns writes, the most probable program first, then draws: the model is asked nothing."""
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Write a program and measure it, until the budget is spent or nothing new is written."""
+        graph, memory = session.graph, Memory(self.temperature)
+        network = load_columns(str(self.folder(graph)), self.trust)
+        while len(rows := write(network, choices_of(graph), 1, memory, rng)):
+            session.measure([Schedule(row) for row in rows])

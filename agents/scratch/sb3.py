@@ -1,0 +1,106 @@
+"""Algorithms of stable-baselines3 and sb3-contrib, from nothing, by their defaults but for what makes a run dear.
+
+Rollouts of PPO have 2,048 steps, as by default, of 32 environments, in minibatches of 512 in place of 64. DQN learns from 128
+transitions for every 16 steps in place of 32 for every 4, which is as many, and its buffer holds no more than there are steps.
+Actions of the two that know no masks may be illegal, which costs a step.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sb3_contrib import MaskablePPO
+from stable_baselines3 import DQN, PPO
+
+from agents.scratch.learned import Act, FromScratch
+from gensor_gym.env import CONSTRUCT, WRITE
+from gensor_gym.env.sb3 import ConstructVecEnv
+from gensor_gym.suites.session import LearningSession
+
+
+@dataclass(frozen=True)
+class Sb3(FromScratch):
+    """One algorithm of the two libraries."""
+
+    num_envs: int = 32
+
+    def learn(self, session: LearningSession, seed: int) -> Act:
+        """The model's own predictions."""
+        torch.manual_seed(seed)
+        envs = ConstructVecEnv(session.make_vec(self.num_envs, **self.environment()))
+        envs.seed(seed)
+        model = self.make(envs, seed)
+        round_of = getattr(model, "n_steps", 1) * self.num_envs  # a rollout that has begun is ended
+        model.learn((session.steps_left - self.shown) // round_of * round_of)
+        return self.acting(model)
+
+    @abstractmethod
+    def make(self, envs: ConstructVecEnv, seed: int) -> Any:
+        """A fresh model."""
+
+    def acting(self, model: Any) -> Act:
+        """What the model does in one environment."""
+
+        def act(observation: Any, legal: np.ndarray, greedy: bool) -> int:
+            return int(model.predict(observation, deterministic=greedy)[0])
+
+        return act
+
+
+@dataclass(frozen=True)
+class ScratchPpo(Sb3):
+    """PPO of stable-baselines3, which knows no masks, in `Construct-v0`."""
+
+    def make(self, envs: ConstructVecEnv, seed: int) -> PPO:
+        """See the module."""
+        return PPO("MlpPolicy", envs, n_steps=2048 // self.num_envs, batch_size=512, seed=seed, device="cpu")
+
+
+@dataclass(frozen=True)
+class ScratchDqn(Sb3):
+    """DQN of stable-baselines3, which knows no masks, in `Construct-v0`."""
+
+    num_envs: int = 16
+
+    def make(self, envs: ConstructVecEnv, seed: int) -> DQN:
+        """See the module."""
+        return DQN("MlpPolicy", envs, buffer_size=50_000, batch_size=128, train_freq=1, seed=seed, device="cpu")
+
+
+@dataclass(frozen=True)
+class ScratchMaskedPpo(Sb3):
+    """MaskablePPO of sb3-contrib in `Construct-v0`, whose actions are primitives."""
+
+    def make(self, envs: ConstructVecEnv, seed: int) -> MaskablePPO:
+        """See the module."""
+        return MaskablePPO("MlpPolicy", envs, n_steps=2048 // self.num_envs, batch_size=512, seed=seed, device="cpu")
+
+    def acting(self, model: Any) -> Act:
+        """Legal actions alone."""
+
+        def act(observation: Any, legal: np.ndarray, greedy: bool) -> int:
+            return int(model.predict(observation, action_masks=legal, deterministic=greedy)[0])
+
+        return act
+
+
+@dataclass(frozen=True)
+class ScratchMaskedColumns(ScratchMaskedPpo):
+    """MaskablePPO of sb3-contrib in `Construct-v0` with `moves="columns"`."""
+
+    def environment(self) -> dict[str, Any]:
+        """Whole columns are moves."""
+        return {"name": CONSTRUCT, "moves": "columns"}
+
+
+@dataclass(frozen=True)
+class ScratchMaskedWriting(ScratchMaskedPpo):
+    """MaskablePPO of sb3-contrib in `Write-v0`."""
+
+    def environment(self) -> dict[str, Any]:
+        """Sizes are choices, 256 of them: whole columns are more than a thousand, and a run is four times as dear."""
+        return {"name": WRITE}

@@ -1,0 +1,77 @@
+"""Scores of a frozen suite's entries: regrets in the end, after so many seconds or evaluations, and who is apart from whom.
+
+By `experiments.statistics`, whose definitions are those of Agarwal et al. (NeurIPS 2021), the paper of the package `rliable`: a
+test compares them with that package where it is installed. Its intervals draw seeds alone, within each task; these draw tasks as
+well, and are wider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from experiments.statistics import statistics
+from gensor_gym.suites import Track
+
+CAP = float(np.log(100))
+"""Regret of what is worse than a hundred times the best, or no program at all."""
+RESAMPLES = 1000
+SECONDS = (0.01, 0.1, 1.0, 10.0)
+"""Processor seconds at which the best program measured until then is looked at."""
+EVALUATIONS = (64, 1024, 16384, 262144)
+Scores = Mapping[str, np.ndarray]
+Lines = Sequence[Mapping[str, Any]]
+
+
+def scores_of(track: Track, lines: Lines) -> np.ndarray:
+    """Regrets in the end [tasks, seeds], capped."""
+    return np.minimum(track.scores([{**row, "regret": float.fromhex(row["regret"])} for row in lines]), CAP)
+
+
+def scores_after(track: Track, lines: Lines, spent: str, limits: Sequence[float]) -> np.ndarray:
+    """Regrets [tasks, seeds, limits] of the best program measured before so much of `processor_s` or `asked` was spent."""
+    return np.stack([track.scores([{**row, "regret": _after(row, spent, most)} for row in lines]) for most in limits], axis=-1)
+
+
+def _after(row: Mapping[str, Any], spent: str, most: float) -> float:
+    """One search's, capped: CAP where nothing was measured yet."""
+    known = [CAP if value is None else value for value, at in zip(row["curve"], row[spent], strict=False) if at <= most]
+    return min(CAP, known[-1]) if known else CAP
+
+
+def iqm(scores: np.ndarray) -> float:
+    """Interquartile mean over tasks and seeds."""
+    return float(statistics.interquartile_mean(scores))
+
+
+def interval(scores: np.ndarray) -> tuple[float, float]:
+    """Of the interquartile mean, 95 %."""
+    low, high = statistics.bootstrap(statistics.interquartile_mean, scores, resamples=RESAMPLES)
+    return float(low), float(high)
+
+
+def tiers(scores: Scores) -> list[list[str]]:
+    """Agents in groups, the best first: one belongs to the group of the best left unless intervals tell it from that one.
+
+    Told apart: the interval of the difference of interquartile means is above zero, tasks drawn as well as seeds.
+    """
+    left = sorted(scores, key=lambda name: (iqm(scores[name]), name))
+    found: list[list[str]] = []
+    while left:
+        best = left[0]
+        same = [name for name in left if name == best or not _apart(scores[name], scores[best])]
+        found.append(same)
+        left = [name for name in left if name not in same]
+    return found
+
+
+def _apart(worse: np.ndarray, better: np.ndarray) -> bool:
+    """See `tiers`."""
+
+    def difference(one: np.ndarray, other: np.ndarray) -> float:
+        return iqm(one) - iqm(other)
+
+    low, _ = statistics.bootstrap(difference, worse, better, resamples=RESAMPLES)
+    return bool(low > 0)
