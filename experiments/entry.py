@@ -106,8 +106,13 @@ COMMANDS = {
     ),
     "stock": Command(
         "experiments.studies.stock.study:main",
-        "stock learners of stable-baselines3 in the environments, a minute and ten minutes each",
+        "stock learners of stable-baselines3 in the environments, a minute and three each",
         ("output=outputs/stock", "'tested=gemm(m=512, n=32, k=512)' output=outputs/one"),
+    ),
+    "machines": Command(
+        "experiments.studies.machines.study:main",
+        "policies that see the machine, trained on drawn machines, on held-out real ones",
+        ("output=outputs/machines", "'machines=[t4]' operators=4 output=outputs/t4"),
     ),
     "transfer": Command(
         "experiments.studies.transfer.transfer:main",

@@ -34,7 +34,7 @@ class ColumnLearner:
     """A network with its training on the analytic model of some tasks.
 
     Settings (conf/agent/columns.yaml): width, tasks, programs, best, learning_rate, final_learning_rate, entropy, final_entropy;
-    with `machines` (conf/agent/columns_machines.yaml) the network sees the machine's constants.
+    with `machines` the network sees the machine's constants.
     """
 
     def __init__(self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], steps: int, seed: int) -> None:
