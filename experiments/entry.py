@@ -106,7 +106,7 @@ COMMANDS = {
     ),
     "stock": Command(
         "experiments.studies.stock.study:main",
-        "stock learners of stable-baselines3 in the environments, a minute and three each",
+        "stock learners of stable-baselines3 in the environments, a minute each",
         ("output=outputs/stock", "'tested=gemm(m=512, n=32, k=512)' output=outputs/one"),
     ),
     "machines": Command(

@@ -94,8 +94,10 @@ def plan_of(config: DictConfig) -> Plan:
     if plain["reference"] not in strategies:
         raise ValueError(f"reference {plain['reference']!r}: expected one of {[*strategies]}")
     tested = list(dict.fromkeys(task.operator for task in suites.get("v1").tracks[TRACK].tasks))
+    count = len(tested) if plain["operators"] is None else plain["operators"]
+    chosen = np.unique(np.linspace(0, len(tested) - 1, count).round().astype(int))
     return Plan(
-        tuple(tested[: plain["operators"]]), held_out, strategies, tuple(plain["seeds"]), tuple(plain["seconds"]),
+        tuple(tested[i] for i in chosen), held_out, strategies, tuple(plain["seeds"]), tuple(plain["seconds"]),
         tuple(plain["evaluations"]), Path(plain["output"]), plain["figures"], plain,
     )  # fmt: skip
 

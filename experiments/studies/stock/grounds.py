@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env.columns.places import Places
@@ -21,7 +23,9 @@ GROUNDS: dict[str, tuple[Callable[..., ConstructVecEnv], dict[str, Any]]] = {
 
 
 @cache
-def operators_of(trained: str, tested: str, most_values: int, hardware: str, space: str) -> tuple[tuple[str, ...], ...]:
+def operators_of(
+    trained: str, tested: str, most_values: int, most_tested: int | None, hardware: str, space: str
+) -> tuple[tuple[str, ...], ...]:
     """(operators to learn on, operators that are tried, those of `tested` that are left out), as text.
 
     One list for all kinds of actions: what has a column of more than `most_values` values is left out, of what is tried also what
@@ -37,7 +41,8 @@ def operators_of(trained: str, tested: str, most_values: int, hardware: str, spa
         (tried if str(op) in known and _fits(places, ConstructionGraph(op, hardware, space)) else left).append(str(op))
     if not tried:
         raise ValueError(f"tested {tested!r}: none has a certified optimum on {hardware} in {space!r}, and columns that fit")
-    return tuple(str(graph.operator) for graph in graphs), tuple(tried), tuple(left)
+    chosen = range(len(tried)) if most_tested is None else np.unique(np.linspace(0, len(tried) - 1, most_tested).round().astype(int))
+    return tuple(str(graph.operator) for graph in graphs), tuple(tried[i] for i in chosen), tuple(left)
 
 
 def _fits(places: Places, graph: ConstructionGraph) -> bool:

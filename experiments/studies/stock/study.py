@@ -57,6 +57,8 @@ def plan_of(config: DictConfig) -> Plan:
     """Resolve conf/stock.yaml; ValueError names what is wrong."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     check_whole(plain, 1, "processes", "resamples", "num_envs", "programs", "most_values")
+    if plain["most_tested"] is not None:
+        check_whole(plain, 1, "most_tested")
     trials = {name: [_trial(name, agent, seed, plain) for seed in plain["seeds"]] for name, agent in plain["agents"].items()}
     output = Path(plain["output"])
     return Plan(trials, plain["processes"], plain["resamples"], output, plain["figures"], plain)
@@ -72,7 +74,7 @@ def _trial(name: str, agent: dict[str, Any], seed: int, plain: dict[str, Any]) -
     if (learner in CLASSES) != (seconds > 0):
         raise ValueError(f"agents.{name}: seconds {seconds!r}; of what learns expected more than 0, of the others none")
     return Trial(
-        name, learner, ground, seconds, agent.get("settings") or {}, plain["operators"], plain["tested"], plain["most_values"],
+        name, learner, ground, seconds, agent.get("settings") or {}, plain["operators"], plain["tested"], plain["most_values"], plain["most_tested"],
         machines.get(plain["env"]["hardware"]).name, plain["env"]["space"], plain["num_envs"], plain["programs"], seed,
         str(Path(plain["output"]) / "checkpoints"),
     )  # fmt: skip

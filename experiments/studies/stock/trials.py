@@ -35,6 +35,7 @@ class Trial:
     trained: str
     tested: str
     most_values: int
+    most_tested: int | None
     hardware: str
     space: str
     num_envs: int
@@ -45,7 +46,7 @@ class Trial:
     @property
     def lists(self) -> tuple[tuple[str, ...], ...]:
         """As of `grounds.operators_of`."""
-        return grounds.operators_of(self.trained, self.tested, self.most_values, self.hardware, self.space)
+        return grounds.operators_of(self.trained, self.tested, self.most_values, self.most_tested, self.hardware, self.space)
 
     @property
     def config(self) -> dict[str, Any]:
