@@ -1,7 +1,7 @@
 """PPO by RLlib (its new API stack) on this environment: `pip install -e '.[lab,rllib]'`, without constraints.txt.
 
-RLlib finds the environment by a name that `register_env` knows, and learns in this very process: no worker and no learner is started.
-It heeds no mask here: what is illegal costs its step, as for any stock agent.
+RLlib finds the environment by a name that `register_env` knows, and learns in this very process: no worker and no learner is
+started. It heeds no mask here: what is illegal costs its step, as for any stock agent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """PPO by TorchRL's own parts on this environment, with its masks: `pip install -e '.[lab,torchrl]'`.
 
-`GymEnv` makes the environment by its id, an info reader brings `action_mask` into the TensorDict, and `MaskedCategorical` draws legal
-actions alone. Collector, advantages and loss are TorchRL's, as in its PPO tutorial.
+`GymEnv` makes the environment by its id, an info reader brings `action_mask` into the TensorDict, and `MaskedCategorical` draws
+legal actions alone. Collector, advantages and loss are TorchRL's, as in its PPO tutorial.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ def train(total_steps: int = 100_000, seed: int = 0) -> list[float]:
     legal = TensorDictModule(lambda mask: mask.bool(), ["action_mask"], ["legal"])
     logits = TensorDictModule(network(inputs, actions, 0.01), ["observation"], ["logits"])
     actor = ProbabilisticActor(
-        TensorDictSequential(legal, logits), in_keys={"logits": "logits", "mask": "legal"}, spec=env.full_action_spec_unbatched["action"],
-        distribution_class=MaskedCategorical, return_log_prob=True, default_interaction_type=InteractionType.RANDOM,
+        TensorDictSequential(legal, logits), in_keys={"logits": "logits", "mask": "legal"},
+        spec=env.full_action_spec_unbatched["action"], distribution_class=MaskedCategorical,
+        return_log_prob=True, default_interaction_type=InteractionType.RANDOM,
     )  # fmt: skip
     critic = ValueOperator(network(inputs, 1, 1.0), in_keys=["observation"])
     advantage = GAE(gamma=1.0, lmbda=0.95, value_network=critic, average_gae=True)

@@ -13,10 +13,10 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
     """The summary as a page."""
     lines = [
         "# Policies on machines they have not seen", "",
-        f"Models of {', '.join(summary['machines'])}, space {summary['space']}, {len(summary['operators'])} operators each, of the "
-        f"test part of split {summary['split']}; {len(summary['seeds'])} seed. Nothing was timed but the searches. Regret is "
-        "log(T / T*), T* being the best that any search of this study finds: optima are not certified there, so that what is said "
-        "of the best of them is a lower bound. Interquartile means over tasks (and seeds), in brackets 95 % intervals of a bootstrap. "
+        f"Models of {', '.join(summary['machines'])}, space {summary['space']}, {len(summary['operators'])} operators each, of "
+        f"the test part of split {summary['split']}; {len(summary['seeds'])} seed. Nothing was timed but the searches. Regret is "
+        "log(T / T*), T* being the best that any search of this study finds: optima are not certified there, so that what is "
+        "said is a lower bound. Interquartile means over tasks (and seeds), in brackets 95 % intervals of a bootstrap. "
         f"Seconds are processor time of one thread of {summary['processor']}, loading and compiling left out, training as well. "
         f"Fingerprint {summary['fingerprint']}. {summary['date']}.", "",
     ]  # fmt: skip
@@ -28,8 +28,8 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
     for policy, over in summary["over"].items():
         lines += [
             f"## `{policy}` less each search", "",
-            "Mean difference over the same tasks and seeds (negative: the policy is better), and p of a sign-flip test on the tasks' "
-            "means, adjusted by Holm.", "", *_over(summary, over), "",
+            "Mean difference over the same tasks and seeds (negative: the policy is better), and p of a sign-flip test on the "
+            "tasks' means, adjusted by Holm.", "", *_over(summary, over), "",
         ]  # fmt: skip
     lines += ["## Operators", "", *(f"- `{text}`" for text in summary["operators"]), ""]
     return page(lines, figures)
@@ -42,9 +42,8 @@ def _head(summary: dict[str, Any]) -> tuple[str, ...]:
 
 def _scores(summary: dict[str, Any], scores: dict[str, Any]) -> list[str]:
     """Regrets of every search."""
-    rows = [
-        (name, *(interval_text(value, 1) for value in (*of, *scores["evaluations"][name]))) for name, of in scores["seconds"].items()
-    ]
+    values = {name: (*of, *scores["evaluations"][name]) for name, of in scores["seconds"].items()}
+    rows = [(name, *(interval_text(value, 1) for value in of)) for name, of in values.items()]
     return table(_head(summary), rows)
 
 

@@ -1,7 +1,7 @@
 """Policies that see the machine, on machines held out: `python -m experiments.machines` (conf/machines.yaml).
 
-They are trained on machines drawn near known ones (`gensor_gym.hardware.drawn`), every operator on one of its own, and tested on real
-ones that nothing was trained near, beside searches by the model at equal processor time. By the model alone: nothing is timed.
+They are trained on machines drawn near known ones (`gensor_gym.hardware.drawn`), every operator on one of its own, and tested on
+real ones that nothing was trained near, beside searches at equal processor time. By the model alone: nothing is timed.
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ def regrets(summary: dict[str, Any], folder: Path) -> str:
     with plt.rc_context(style.RC):
         figure, axes = plt.subplots(figsize=(7.4, 0.34 * len(names) + 1.2))
         for offset, key, colour, label in (
-            (-0.19, "first", style.PALETTE[5], "most probable episode"), (0.19, "best", style.PALETTE[0], f"best of {summary['programs']}"),
+            (-0.19, "first", style.PALETTE[5], "most probable episode"),
+            (0.19, "best", style.PALETTE[0], f"best of {summary['programs']}"),
         ):  # fmt: skip
             found = [summary["agents"][name][key] for name in names]
             mean, low, high = (np.maximum(LEAST, [100 * one[part] for one in found]) for part in ("mean", "low", "high"))

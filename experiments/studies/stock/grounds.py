@@ -41,7 +41,8 @@ def operators_of(
         (tried if str(op) in known and _fits(places, ConstructionGraph(op, hardware, space)) else left).append(str(op))
     if not tried:
         raise ValueError(f"tested {tested!r}: none has a certified optimum on {hardware} in {space!r}, and columns that fit")
-    chosen = range(len(tried)) if most_tested is None else np.unique(np.linspace(0, len(tried) - 1, most_tested).round().astype(int))
+    count = len(tried) if most_tested is None else most_tested
+    chosen = np.unique(np.linspace(0, len(tried) - 1, count).round().astype(int))
     return tuple(str(graph.operator) for graph in graphs), tuple(tried[i] for i in chosen), tuple(left)
 
 

@@ -25,7 +25,7 @@ EVERY_S = 60.0
 """Processor seconds between two checkpoints."""
 FOREVER = 1 << 40
 CURVE = ("seconds", "steps", "episodes", "regret", "length", "illegal")
-"""Of a point: processor seconds, steps and episodes so far; of the episodes and steps since the last: IQM is not taken, means are."""
+"""Of a point: processor seconds, steps and episodes so far; means of the episodes, and of the steps, since the last."""
 
 
 class Counted(VecEnvWrapper):

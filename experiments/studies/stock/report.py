@@ -17,15 +17,15 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
     trained, tested, left = summary["trained"], summary["tested"], summary["left_out"]
     lines = [
         "# Stock learners in the environments", "",
-        f"Model of {summary['hardware']}, space {summary['space']}: nothing was timed. Learned on {len(trained)} operators of the "
-        f"train part of split v1 (with at most {summary['most_values']:,} values of a column), tried on {len(tested)} of the test "
-        f"part, {len(summary['seeds'])} seed. Regret is log(T / T*), T* the certified optimum; interquartile means over operators, "
-        "in brackets 95 % intervals of a bootstrap over operators (and seeds). "
-        f"Processor seconds of one thread of {summary['processor']}, beside other work. Learning under a limit of time takes other "
-        f"steps on another processor. Fingerprint {summary['fingerprint']}. {summary['date']}.", "",
-        f"Classes of stable-baselines3 and sb3-contrib over {summary['num_envs']} environments, `MlpPolicy`, their defaults but for "
-        "the settings below. Steps of an episode: of those drawn on the test part. Illegal: actions at the beginning and at the "
-        "end of learning; they cost a step and change nothing.", "",
+        f"Model of {summary['hardware']}, space {summary['space']}: nothing was timed. Learned on {len(trained)} operators of "
+        f"the train part of split v1 (with at most {summary['most_values']:,} values of a column), tried on {len(tested)} of the "
+        f"test part, {len(summary['seeds'])} seed. Regret is log(T / T*), T* the certified optimum; interquartile means over "
+        "operators, in brackets 95 % intervals of a bootstrap over operators (and seeds). "
+        f"Processor seconds of one thread of {summary['processor']}, beside other work. Learning under a limit of time takes "
+        f"other steps on another processor. Fingerprint {summary['fingerprint']}. {summary['date']}.", "",
+        f"Classes of stable-baselines3 and sb3-contrib over {summary['num_envs']} environments, `MlpPolicy`, their defaults but "
+        "for the settings below. Steps of an episode: of those drawn on the test part. Illegal: actions at the beginning and at "
+        "the end of learning; they cost a step and change nothing.", "",
         *_agents(summary), "",
     ]  # fmt: skip
     lines += ["## Settings", "", *(_settings(name, one) for name, one in summary["agents"].items() if one["seconds"]), ""]

@@ -69,15 +69,18 @@ def _trial(name: str, agent: dict[str, Any], seed: int, plain: dict[str, Any]) -
     learner, ground, seconds = agent["learner"], agent["environment"], float(agent.get("seconds", 0.0))
     if learner not in (*BESIDE, *CLASSES) or ground not in grounds.GROUNDS:
         raise ValueError(
-            f"agents.{name}: learner {learner!r}, environment {ground!r}; there are {[*BESIDE, *CLASSES]} and {[*grounds.GROUNDS]}"
+            f"agents.{name}: learner {learner!r}, environment {ground!r}; there are {[*BESIDE, *CLASSES]} and "
+            f"{[*grounds.GROUNDS]}"
         )
     if (learner in CLASSES) != (seconds > 0):
         raise ValueError(f"agents.{name}: seconds {seconds!r}; of what learns expected more than 0, of the others none")
+    asked = plain["operators"], plain["tested"], plain["most_values"], plain["most_tested"]
+    where = machines.get(plain["env"]["hardware"]).name, plain["env"]["space"]
+    folder = str(Path(plain["output"]) / "checkpoints")
+    settings = agent.get("settings") or {}
     return Trial(
-        name, learner, ground, seconds, agent.get("settings") or {}, plain["operators"], plain["tested"], plain["most_values"], plain["most_tested"],
-        machines.get(plain["env"]["hardware"]).name, plain["env"]["space"], plain["num_envs"], plain["programs"], seed,
-        str(Path(plain["output"]) / "checkpoints"),
-    )  # fmt: skip
+        name, learner, ground, seconds, settings, *asked, *where, plain["num_envs"], plain["programs"], seed, folder
+    )
 
 
 class Stock(Study[Plan, Found]):

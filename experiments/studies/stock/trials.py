@@ -97,7 +97,7 @@ def _of(model: Any, learner: str, deterministic: bool) -> Act:
 
 
 def _tried(trial: Trial, drawn: Act, probable: Act | None) -> tuple[dict[str, list[float]], float]:
-    """Regrets of every operator, the most probable episode's first (of the random one it is any), and mean steps of those drawn."""
+    """Regrets of every operator, the most probable episode's first (of random play any), and mean steps of those drawn."""
     trained, tested, _ = trial.lists
     both = (trained + tested, trial.hardware, trial.space)
     one, many = (grounds.make(trial.environment, count, *both) for count in (1, trial.programs))
