@@ -104,6 +104,16 @@ COMMANDS = {
         "searches of fused operators by the model, beside a learned policy",
         ("output=outputs/fused", "'parts=[fused/unseen]' 'seeds=[0]' output=outputs/unseen"),
     ),
+    "stock": Command(
+        "experiments.studies.stock.study:main",
+        "stock learners of stable-baselines3 in the environments, a minute each",
+        ("output=outputs/stock", "'tested=gemm(m=512, n=32, k=512)' output=outputs/one"),
+    ),
+    "machines": Command(
+        "experiments.studies.machines.study:main",
+        "policies that see the machine, trained on drawn machines, on held-out real ones",
+        ("output=outputs/machines", "'machines=[t4]' operators=4 output=outputs/t4"),
+    ),
     "transfer": Command(
         "experiments.studies.transfer.transfer:main",
         "policies trained on the model of one GPU, tested on those of others",

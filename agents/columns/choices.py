@@ -13,6 +13,7 @@ import numpy as np
 
 from agents.core.programs import Programs
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.env.observation import GROUPS, static_features
 from gensor_gym.env.writing.decisions import written_columns
 from gensor_gym.graph.coordinates import Column, Coordinates
 from gensor_gym.graph.knobs import KNOBS
@@ -29,7 +30,7 @@ COLUMN_FEATURES = 2 + 6 + 2 + len(KNOBS)
 far a step moves it, and its extent without the axis; knob one-hot."""
 CHOICE_FEATURES = _SIZES + 1 + COLUMN_FEATURES
 """Of a choice: of an axis its sizes, of a knob its index; then those of its column."""
-TASK_FEATURES = 3
+TASK_FEATURES, MACHINE_FEATURES = 3, GROUPS["hardware"]
 
 
 class Choices(Programs):
@@ -49,6 +50,8 @@ class Choices(Programs):
         flops, size = floats[FLOPS], floats[BYTES]
         self.task = np.array([np.log2(flops) / 32, np.log2(size) / 32, np.log2(flops / size) / 8], dtype=np.float32)
         """Float32 [TASK_FEATURES]: logarithms of operations, compulsory bytes, and of their ratio."""
+        self.machine = static_features(graph.operator, graph.hardware)[-MACHINE_FEATURES:]
+        """Float32 [MACHINE_FEATURES]: what environments show of the machine; policies of several machines look at it."""
 
 
 def is_joint(graph: ConstructionGraph) -> bool:

@@ -10,7 +10,6 @@ less.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from agents.learners.stored import save_tensors
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import CAP_OVER_FLOOR
 from gensor_gym.env.writing.env import WriteVectorEnv
+from gensor_gym.hardware.types import Hardware
 
 _CLIP = 1.0
 
@@ -33,7 +33,8 @@ _CLIP = 1.0
 class ColumnLearner:
     """A network with its training on the analytic model of some tasks.
 
-    Settings (conf/agent/columns.yaml): width, tasks, programs, best, learning_rate, final_learning_rate, entropy, final_entropy.
+    Settings (conf/agent/columns.yaml): width, tasks, programs, best, learning_rate, final_learning_rate, entropy, final_entropy;
+    with `machines` the network sees the machine's constants.
     """
 
     def __init__(self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], steps: int, seed: int) -> None:
@@ -47,12 +48,13 @@ class ColumnLearner:
         self.choices = [Choices(graph) for graph in graphs if is_joint(graph)]
         if not self.choices:
             raise ValueError(f"operators {[str(graph.operator) for graph in graphs][:3]}: expected one with several axes")
+        self._writing: dict[str, WriteVectorEnv] = {}
         self.rewards: list[float] = []
         """Of the batches since the last point of the learning curve."""
         self.rng = np.random.default_rng(seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.network = ColumnNetwork(settings["width"])
+            self.network = ColumnNetwork(settings["width"], bool(settings.get("machines")))
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=settings["learning_rate"])
 
     def advance(self) -> float:
@@ -90,20 +92,21 @@ class ColumnLearner:
 
         They are written in `gensor_gym/Write-v0`, whose decisions are these columns in this order.
         """
-        self.writing.reset(options={"operator": choices.graph.operator})
+        writing = self.writing(choices.graph.hardware)
+        writing.reset(options={"operator": choices.graph.operator})
         for actions in chosen.T:
-            info = self.writing.step(actions)[-1]
+            info = writing.step(actions)[-1]
         seconds: np.ndarray = info["runtime_s"]
         return seconds
 
-    @cached_property
-    def writing(self) -> WriteVectorEnv:
-        """The environment in which programs are written, as many at a time as are drawn for a task."""
-        graphs = [choices.graph for choices in self.choices]
-        tasks = [graph.operator for graph in graphs], graphs[0].hardware, "analytic", graphs[0].space
-        return WriteVectorEnv(
-            self.settings["programs"], *tasks, choices="columns", masked=False, autoreset_mode=AutoresetMode.DISABLED, threads=1
-        )
+    def writing(self, hardware: Hardware) -> WriteVectorEnv:
+        """The environment of a machine in which programs are written, as many at a time as are drawn for a task."""
+        if hardware.digest not in self._writing:
+            graphs = [choices.graph for choices in self.choices if choices.graph.hardware == hardware]
+            tasks = [graph.operator for graph in graphs], hardware, "analytic", graphs[0].space
+            how = {"choices": "columns", "masked": False, "autoreset_mode": AutoresetMode.DISABLED, "threads": 1}
+            self._writing[hardware.digest] = WriteVectorEnv(self.settings["programs"], *tasks, **how)
+        return self._writing[hardware.digest]
 
     def _now(self, name: str) -> float:
         """A setting that falls to its `final_` value on a straight line over the training."""

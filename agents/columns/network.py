@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from agents.columns.choices import CHOICE_FEATURES, COLUMN_FEATURES, TASK_FEATURES, Choices
+from agents.columns.choices import CHOICE_FEATURES, COLUMN_FEATURES, MACHINE_FEATURES, TASK_FEATURES, Choices
 from agents.columns.feasible import Feasible
 from agents.columns.given import Given
 
@@ -27,15 +27,16 @@ def _perceptron(*sizes: int) -> nn.Sequential:
 class ColumnNetwork(nn.Module):
     """Chances of choices, one column after the other."""
 
-    def __init__(self, width: int) -> None:
-        """`width` of embeddings and queries."""
+    def __init__(self, width: int, machine: bool = False) -> None:
+        """`width` of embeddings and queries; `machine`: whether queries depend on the machine's constants."""
         super().__init__()
-        self.width = width
+        self.width, self.machine = width, machine
+        task = TASK_FEATURES + (MACHINE_FEATURES if machine else 0)
         self.choice = _perceptron(CHOICE_FEATURES, width, width)
         self.alone = nn.Linear(width, 1)
         self.chosen = _perceptron(CHOICE_FEATURES, width, width)
         self.column = _perceptron(COLUMN_FEATURES, width, width)
-        self.query = _perceptron(TASK_FEATURES + COLUMN_FEATURES + 2 * width, 2 * width, width)
+        self.query = _perceptron(task + COLUMN_FEATURES + 2 * width, 2 * width, width)
 
     def forward(
         self,
@@ -53,13 +54,14 @@ class ColumnNetwork(nn.Module):
         embedded, counts = self.choice(features), choices.counts.tolist()
         alone = self.alone(torch.relu(embedded))[:, 0].split(counts)
         keys, described = embedded.split(counts), features.split(counts)
+        task = np.concatenate([choices.task, choices.machine]) if self.machine else choices.task
         of_columns, scale = self.column(columns), self.width**-0.5
         left, count = of_columns.sum(0), 1 if draws is None else len(draws)
         sofar, chance, entropy = torch.zeros(count, self.width), torch.zeros(count), torch.zeros(count)
         chosen = np.full((count, len(counts)), -1, dtype=np.int64)
         for k in range(len(counts)):
             left = left - of_columns[k]
-            known = torch.cat([torch.from_numpy(choices.task), columns[k], left])
+            known = torch.cat([torch.from_numpy(task), columns[k], left])
             query = self.query(torch.cat([known.expand(count, -1), sofar], dim=1)) * (scale / temperature)
             logs = torch.log_softmax(torch.addmm(alone[k] / temperature, query, keys[k].T), dim=1)
             chances = logs.exp()

@@ -161,7 +161,7 @@ def load_columns(folder: str, trust: bool = False) -> Any:
             "another with: python -m experiments.train agent=columns output=FOLDER"
         )
     check_width(folder, "width", width := card["config"]["agent"].get("width"))
-    network = ColumnNetwork(width)
+    network = ColumnNetwork(width, bool(card["config"]["agent"].get("machines")))
     fill(network, _tensors(located(folder), trust), folder)
     return network.eval()
 

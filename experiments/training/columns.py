@@ -26,9 +26,12 @@ from experiments.training.checkpoints import check_same
 from experiments.training.validation import over_floor
 from experiments.training.variants import with_variants
 from experiments.training.watch import CURVE, LAST, VALIDATION, Every, identity, keep_rows, steps_in_all, training_bar
+from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.files import whole
+from gensor_gym.hardware.drawn import drawn
+from gensor_gym.operators.types import Operator
 
 
 def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[ColumnLearner, float, bool]:
@@ -43,7 +46,7 @@ def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Colum
     begin = time.process_time()
     rng = np.random.default_rng(config["seed"])
     known = with_variants(list(operators.resolve(config["operators"])), config["variants"], rng)
-    learner = ColumnLearner(config["agent"], _graphs(known, config), config["steps"], config["seed"])
+    learner = ColumnLearner(config["agent"], _tasks(known, config, rng), config["steps"], config["seed"])
     last = folder / LAST
     resumed = bool(config["resume"]) and last.exists()
     spent = _load(last, learner, config) if resumed else time.process_time() - begin
@@ -55,6 +58,15 @@ def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Colum
         seconds = _train(learner, config, folder, spent, lambda done: progress.update(bar, completed=done))
     whole(folder / POLICY, learner.save)
     return learner, seconds, resumed
+
+
+def _tasks(ops: list[Operator], config: dict[str, Any], rng: np.random.Generator) -> list[ConstructionGraph]:
+    """What is learned on: with `agent.machines` every operator is there for a machine of its own, drawn near these."""
+    names = config["agent"].get("machines")
+    if not names:
+        return _graphs(ops, config)
+    known = [machines.get(name) for name in names]
+    return [ConstructionGraph(op, drawn(known, rng, f"drawn_{i}"), config["env"]["space"]) for i, op in enumerate(ops)]
 
 
 def _graphs(ops: Any, config: dict[str, Any]) -> list[ConstructionGraph]:

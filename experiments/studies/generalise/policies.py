@@ -118,6 +118,6 @@ def _setting(card: Mapping[str, Any], name: str) -> Any:
     if name == "agent":
         return card["agent"]
     found: Any = card["config"]
-    for part in name.split("."):
+    for part in name.removeprefix("+").split("."):
         found = found.get(part) if isinstance(found, Mapping) else None
     return found

@@ -1,0 +1,140 @@
+"""One agent: it learns, and is tried on operators that it did not learn on."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agents import get_strategy
+from experiments.common.settings import code_digest, short_hash
+from experiments.studies.stock import grounds, learning
+from gensor_gym import operators
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.env.sb3 import ConstructVecEnv
+from gensor_gym.exact.shipped import certificates_of
+from gensor_gym.fingerprint import common, fingerprints
+
+Act = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""(observations [B, O], masks bool [B, N]) -> actions [B]."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """An agent with a seed."""
+
+    agent: str
+    learner: str
+    environment: str
+    seconds: float
+    settings: Mapping[str, Any]
+    trained: str
+    tested: str
+    most_values: int
+    most_tested: int | None
+    hardware: str
+    space: str
+    num_envs: int
+    programs: int
+    seed: int
+    folder: str
+
+    @property
+    def lists(self) -> tuple[tuple[str, ...], ...]:
+        """As of `grounds.operators_of`."""
+        return grounds.operators_of(self.trained, self.tested, self.most_values, self.most_tested, self.hardware, self.space)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """All that the outcome depends on."""
+        plain = {name: value for name, value in asdict(self).items() if name not in ("agent", "folder")}
+        marks = fingerprints([operators.parse(text) for text in self.lists[1]], self.hardware, self.space)
+        return {**plain, "fingerprint": common(marks.values())}
+
+    @property
+    def key(self) -> str:
+        """Sixteen digits that name it."""
+        return short_hash(self.config)
+
+
+def run_trial(trial: Trial) -> dict[str, Any]:
+    """Its line: the learning curve, and regrets by operator: of the most probable episode, and of `programs` drawn ones."""
+    found: dict[str, Any] = {"key": trial.key, **trial.config, "agent": trial.agent, "code": code_digest(), "curve": []}
+    found |= {"date": datetime.date.today().isoformat(), "steps": 0, "episodes": 0}
+    if trial.learner == "greedy":
+        return {**found, "regrets": {text: _greedy(text, trial) for text in trial.lists[1]}, "lengths": None}
+    rng = np.random.default_rng(trial.seed)
+
+    def random(_: np.ndarray, masks: np.ndarray) -> np.ndarray:
+        return np.where(masks, rng.random(masks.shape), -1.0).argmax(axis=1)
+
+    if trial.learner == "random":
+        regrets, lengths = _tried(trial, random, None)
+        return {**found, "regrets": regrets, "lengths": lengths}
+    envs = grounds.make(trial.environment, trial.num_envs, trial.lists[0], trial.hardware, trial.space)
+    _play(envs, None, random, 8)  # what compiles compiles before the clock runs
+    limit = learning.Limit(trial.seconds, Path(trial.folder) / f"{trial.agent}_{trial.seed}.zip", {"key": trial.key})
+    model = learning.learned(trial.learner, trial.settings, envs, trial.seed, limit)
+    regrets, lengths = _tried(trial, *(_of(model, trial.learner, deterministic) for deterministic in (False, True)))
+    found |= {"curve": limit.curve, "steps": model.num_timesteps, "episodes": limit.episodes}
+    return {**found, "regrets": regrets, "lengths": lengths}
+
+
+def _of(model: Any, learner: str, deterministic: bool) -> Act:
+    """How a model acts; of a value function what is drawn is its own exploration at the end of its learning."""
+    masked = learner == "MaskablePPO"
+
+    def act(observations: np.ndarray, masks: np.ndarray) -> np.ndarray:
+        given = {"action_masks": masks} if masked else {}
+        actions: np.ndarray = model.predict(observations, deterministic=deterministic, **given)[0]
+        return actions
+
+    return act
+
+
+def _tried(trial: Trial, drawn: Act, probable: Act | None) -> tuple[dict[str, list[float]], float]:
+    """Regrets of every operator, the most probable episode's first (of random play any), and mean steps of those drawn."""
+    trained, tested, _ = trial.lists
+    both = (trained + tested, trial.hardware, trial.space)
+    one, many = (grounds.make(trial.environment, count, *both) for count in (1, trial.programs))
+    found, lengths = {}, []
+    for text in tested:
+        first, _ = _play(one, text, probable or drawn)
+        regrets, steps = _play(many, text, drawn)
+        found[text] = [round(value, 6) for value in (*first.tolist(), *regrets.tolist())]
+        lengths.append(float(steps.mean()))
+    one.close()
+    many.close()
+    return found, float(np.mean(lengths))
+
+
+def _play(envs: ConstructVecEnv, text: str | None, act: Act, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Regrets and steps float64 [B] of the first episode of every environment; after `most` steps what there is, else nan."""
+    if text is not None:
+        envs.set_options({"operator": text})
+    observations = envs.reset()
+    regrets, steps = np.full(envs.num_envs, np.nan), np.zeros(envs.num_envs)
+    done = 0
+    while (steps == 0).any() and (most is None or done < most):
+        masks = np.stack(envs.env_method("action_masks"))
+        observations, _, ended, infos = envs.step(act(observations, masks))
+        for i in np.flatnonzero(ended & (steps == 0)):
+            regrets[i], steps[i] = infos[i]["regret"], infos[i]["steps"]
+        done += 1
+    return regrets, steps
+
+
+def _greedy(text: str, trial: Trial) -> list[float]:
+    """Regrets of one-step greedy by the model, from the unscheduled program; then of this one and those from random ones."""
+    best = {c.operator: c.optimum for c in certificates_of(trial.hardware, trial.space)}[text]
+    graph = ConstructionGraph(text, trial.hardware, trial.space)
+    found: list[float] = []
+    for construction in get_strategy("greedy").constructions(graph, np.random.default_rng(trial.seed)):  # type: ignore[attr-defined]
+        found.append(round(float(np.log(min(construction.latencies) / best)), 6))
+        if len(found) == trial.programs:
+            break
+    return [found[0], *found]

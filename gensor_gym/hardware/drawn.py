@@ -1,0 +1,58 @@
+"""Machines that nobody built: constants drawn between those of known machines and around them, for policies to train on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from gensor_gym.hardware.types import Hardware, MemoryLevel
+
+Between = Callable[[float, float], float]
+"""A constant of two machines -> that of one between them."""
+SPREAD = 0.25
+"""Standard deviation of the natural logarithm of the factor that a constant is moved by."""
+
+
+def drawn(known: Sequence[Hardware], rng: np.random.Generator, name: str = "drawn") -> Hardware:
+    """A machine between two of the known ones.
+
+    What makes an architecture (arch, lanes, warp, what a unit and a block may hold, transactions) is that of one of the two, as a
+    whole: such numbers belong together. Units, clock and overhead, and of the levels beyond a unit bandwidth and capacity, lie
+    between the two on a logarithmic scale, each moved by a factor of its own. Rates of arithmetic and of levels inside a unit
+    follow units and clock; latencies follow the clock. ValueError for no machine, or kinds mixed.
+    """
+    if not known or len({machine.kind for machine in known}) != 1:
+        raise ValueError(f"machines {[machine.name for machine in known]}: expected one or more of one kind")
+    one, other = (known[int(i)] for i in rng.integers(len(known), size=2))
+    share = rng.uniform()
+
+    def between(ours: float, theirs: float) -> float:
+        """A constant of the drawn machine."""
+        return float(np.exp((1 - share) * np.log(ours) + share * np.log(theirs) + SPREAD * rng.normal()))
+
+    units = max(1, round(between(one.units, other.units)))
+    clock = between(one.clock, other.clock)
+    speed = units * clock / (one.units * one.clock)
+    memory = tuple(_level(level, other, speed, one.clock / clock, between) for level in one.memory)
+    overhead = between(one.launch_overhead, other.launch_overhead)
+    rates = {"peak": _scaled(one.peak, speed), "tensor_peak": _scaled(one.tensor_peak, speed)}
+    return dataclasses.replace(
+        one, name=name, units=units, clock=clock, memory=memory, launch_overhead=overhead, **rates,
+        source={"": f"drawn near {one.name} and {other.name}"},
+    )  # fmt: skip
+
+
+def _scaled(rates: tuple[tuple[str, float], ...], factor: float) -> tuple[tuple[str, float], ...]:
+    """Rates of a device that is so many times as fast."""
+    return tuple((dtype, rate * factor) for dtype, rate in rates)
+
+
+def _level(level: MemoryLevel, other: Hardware, speed: float, slower: float, between: Between) -> MemoryLevel:
+    """A level of the drawn machine; those that all units share are between the two."""
+    theirs = next((one for one in other.memory if one.name == level.name), level)
+    if level.name not in ("l2", "l3", "dram"):
+        return dataclasses.replace(level, bandwidth=level.bandwidth * speed, latency=level.latency * slower)
+    bandwidth, capacity = between(level.bandwidth, theirs.bandwidth), between(level.capacity, theirs.capacity)
+    return dataclasses.replace(level, bandwidth=bandwidth, capacity=round(capacity), latency=level.latency * slower)

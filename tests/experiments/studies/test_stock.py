@@ -1,0 +1,92 @@
+"""A study of stock learners: the same operators for all kinds of actions, time that ends it, a page, done once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from experiments.commands.arguments import compose
+from experiments.studies.stock import grounds
+from experiments.studies.stock.learning import Limit, learned
+from experiments.studies.stock.study import Stock, plan_of
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.env.columns.places import Places
+from tests.support.coarse_figures import COARSE_FIGURES
+from tests.support.in_process import search_here
+
+pytestmark = COARSE_FIGURES
+TRAINED, TESTED = "gemm(m=1024, n=1024, k=1024)", "gemm(m=512, n=32, k=512)"
+LEARNERS = ("masked", "masked_columns", "masked_writing", "ppo", "ppo_undiscounted", "dqn")
+
+
+def plan(folder: Path, *more: str) -> Any:
+    words = [f"output={folder}", f"operators='{TRAINED}'", f"tested='{TESTED}'", "programs=3", "num_envs=4", "resamples=20"]
+    return plan_of(compose([*words, *(f"~agents.{name}_10" for name in LEARNERS[:3]), *more], "stock"))
+
+
+def test_it_runs_once_and_says_what_it_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    search_here(monkeypatch)
+    asked = plan(tmp_path, "minute=0.3", *(f"~agents.{name}" for name in LEARNERS if name not in ("masked_writing", "ppo")))
+    found, summary = Stock(asked)(Console(quiet=True))
+    assert list(found.lines) == ["random", "random_columns", "random_writing", "greedy", "masked_writing", "ppo"]
+    for name in found.lines:
+        first, best = found.regrets(name)
+        assert first.shape == best.shape == (1, 1) and (best >= 0.0).all()
+    assert found.regrets("greedy")[0] < found.regrets("random")[0]
+    (line,) = found.lines["ppo"]
+    assert line["curve"][-1][0] >= 0.3 and line["curve"][-1][1] == line["steps"] and 0.5 < line["curve"][0][5] <= 1.0
+    assert summary["agents"]["masked_writing"]["illegal"] is None and summary["agents"]["ppo"]["illegal"] is not None
+    before = (tmp_path / "lines.jsonl").read_bytes()
+    Stock(asked)(Console(quiet=True))
+    assert (tmp_path / "lines.jsonl").read_bytes() == before and not list((tmp_path / "checkpoints").glob("*"))
+    page = (tmp_path / "summary.md").read_text()
+    assert "masked_writing" in page and "![curves.png]" in page and (tmp_path / "regrets.png").exists()
+
+
+def test_a_learning_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("experiments.studies.stock.learning.EVERY_S", 0.1)
+    settings = {"n_steps": 16, "batch_size": 64, "n_epochs": 1}
+
+    def limit(seconds: float) -> Limit:
+        return Limit(seconds, tmp_path / "state.zip", {"key": "one"})
+
+    class Cut(Exception):
+        pass
+
+    first, envs = limit(60.0), grounds.make("writing", 4, [TRAINED], "h200", "gensor")
+
+    def cut() -> bool:
+        if (tmp_path / "state.zip").exists():
+            raise Cut
+        return True
+
+    monkeypatch.setattr(first, "_on_rollout_end", cut)
+    with pytest.raises(Cut):
+        learned("MaskablePPO", settings, envs, 0, first)
+    second = limit(0.6)
+    model = learned("MaskablePPO", settings, grounds.make("writing", 4, [TRAINED], "h200", "gensor"), 0, second)
+    assert second.before > 0.0 and model.num_timesteps > first.num_timesteps - 64 and not (tmp_path / "state.zip").exists()
+    times = [point[0] for point in second.curve]
+    assert times == sorted(times) and times[-1] >= 0.6
+
+
+def test_operators_are_the_same_for_all_kinds_of_actions() -> None:
+    trained, tested, _ = grounds.operators_of(f"{TRAINED}", "split/v1/test", 2500, 5, "h200", "gensor")
+    places = Places([ConstructionGraph(TRAINED, "h200", "gensor")])
+    assert trained == (TRAINED,) and 1 <= len(tested) <= 5
+    for text in tested:
+        places.check(ConstructionGraph(text, "h200", "gensor"))
+    assert np.unique(tested).size == len(tested)
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [("agents.ppo.learner=PPPO", "agents.ppo"), ("agents.ppo.environment=trees", "trees"), ("minute=0", "expected more than 0")],
+)
+def test_bad_settings_are_named(tmp_path: Path, word: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        plan(tmp_path, word)
