@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from gensor_gym.hardware.compiler import find_compiler
+from tests.support.apart import in_a_process_of_its_own
 from tests.support.chain_cases import chain_kernels
 from tests.support.gir_cases import faults_of, sanitized
 from tests.support.thorough import thorough_but
@@ -24,9 +23,7 @@ def check(seeds: range) -> None:
 
 @pytest.mark.parametrize("seeds", thorough_but([range(start, start + 20) for start in range(0, 200, 20)], range(20)), ids=str)
 def test_random_chains_between_guard_pages(seeds: range) -> None:
-    command = [sys.executable, "-X", "faulthandler", "-c", f"from tests.chains.test_chain_kernels import *\ncheck({seeds!r})"]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
+    in_a_process_of_its_own(__name__, f"check({seeds!r})")
 
 
 @sanitizers

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from gensor_gym.frontends.builder import Builder
 from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.measure.answers.fused import fused_draws
 from gensor_gym.operators.kinds.linear import gemm
+from tests.support.apart import in_a_process_of_its_own
 from tests.support.gir_cases import called, machine, sanitized_apart
 from tests.support.panel_cases import PanelDraw
 from tests.support.thorough import thorough_but
@@ -65,9 +64,7 @@ def check(seeds: range) -> None:
 
 @pytest.mark.parametrize("seeds", thorough_but([range(start, start + 4) for start in range(0, 200, 4)], range(4)), ids=str)
 def test_random_panels_between_guard_pages(seeds: range) -> None:
-    command = [sys.executable, "-X", "faulthandler", "-c", f"from tests.chains.test_panels import *\ncheck({seeds!r})"]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
+    in_a_process_of_its_own(__name__, f"check({seeds!r})")
 
 
 @sanitizers

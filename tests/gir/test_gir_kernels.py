@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from gensor_gym.gir.graph import GirGraph
 from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.measure.answers.fused import FusedDraw
 from tests.support import gir_cases
+from tests.support.apart import in_a_process_of_its_own
 from tests.support.dataflows import random_dataflow
 from tests.support.gir_cases import SUITE, kernel_of, machine, of_suite
 from tests.support.row_dataflows import random_rows_dataflow
@@ -51,29 +50,21 @@ def check(kernels: list[Kernel]) -> None:
         assert not faults, "\n".join(faults)
 
 
-def in_a_process_of_its_own(call: str) -> None:
-    """A page that nobody may touch ends it."""
-    script = f"from tests.gir.test_gir_kernels import *\n{call}"
-    command = [sys.executable, "-X", "faulthandler", "-c", script]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-
-
 def test_programs_of_the_suite_between_guard_pages() -> None:
-    in_a_process_of_its_own("check([kernel for name in SUITE for kernel in suite_kernels(name, range(2))])")
+    in_a_process_of_its_own(__name__, "check([kernel for name in SUITE for kernel in suite_kernels(name, range(2))])")
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", SUITE)
 def test_many_programs_of_the_suite_between_guard_pages(name: str) -> None:
-    in_a_process_of_its_own(f"check(suite_kernels({name!r}, range(2, 202)))")
+    in_a_process_of_its_own(__name__, f"check(suite_kernels({name!r}, range(2, 202)))")
 
 
 @pytest.mark.parametrize("seeds", thorough_but([range(24), range(24, 200), range(200, 400)], range(24)), ids=str)
 @pytest.mark.parametrize("make, share", [(random_dataflow, 0.4), (random_rows_dataflow, 0.6)])
 def test_random_graphs_between_guard_pages(make: Callable[[int], Dataflow], share: float, seeds: range) -> None:
     assert len(graph_kernels(make, seeds)) >= share * len(seeds)
-    in_a_process_of_its_own(f"check(graph_kernels({make.__name__}, {seeds!r}))")
+    in_a_process_of_its_own(__name__, f"check(graph_kernels({make.__name__}, {seeds!r}))")
 
 
 def test_random_graphs_have_passes_placements_and_several_outputs() -> None:
@@ -102,7 +93,7 @@ def texts_kernels(texts: dict[str, str], count: int = 6) -> list[Kernel]:
 
 
 def test_any_name_does() -> None:
-    in_a_process_of_its_own("check(texts_kernels(NAMES))")
+    in_a_process_of_its_own(__name__, "check(texts_kernels(NAMES))")
 
 
 EDGES = {
@@ -123,7 +114,7 @@ EDGES = {
 
 
 def test_edges() -> None:
-    in_a_process_of_its_own("check(texts_kernels(EDGES))")
+    in_a_process_of_its_own(__name__, "check(texts_kernels(EDGES))")
 
 
 def test_a_row_of_which_nothing_is_seen_is_no_number() -> None:

@@ -19,6 +19,7 @@ from gensor_gym.codegen.runtime.compile import compile_c
 from gensor_gym.codegen.runtime.threads import pointers, runtime
 from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.operators.types import ITEM_BYTES
+from tests.support.apart import in_a_process_of_its_own
 from tests.support.c_cases import inputs_of, machine, random_program, worst_error
 from tests.support.guarded import guarded
 from tests.support.kept import KEEPING
@@ -120,7 +121,4 @@ def test_tensors_between_guard_pages() -> None:
     seeds = range(500, 524)
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda seed: compile_c(generate_c(random_program(seed, machine()))), seeds))
-    script = f"from tests.codegen.c.test_codegen_c_memory import run_between_guard_pages as f; f({seeds!r})"
-    root = Path(__file__).parents[3]
-    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
+    in_a_process_of_its_own(__name__, f"run_between_guard_pages({seeds!r})")

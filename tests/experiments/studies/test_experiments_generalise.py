@@ -119,7 +119,7 @@ def test_what_is_done_is_not_done_again(plan: Plan, summary: dict, monkeypatch: 
     path.write_bytes(whole + b'{"torn')  # a write that a kill interrupted
     made: list = []
     monkeypatch.setattr("experiments.common.lines.side_by_side", lambda work, left, processes: made.extend(left) or [])
-    _, again = Generalisation(plan)(Console(quiet=True))
+    _, again = Generalisation(dataclasses.replace(plan, figures=False))(Console(quiet=True))
     assert made == [] and path.read_bytes() == whole
     assert again["policies"] == summary["policies"] and again["strategies"] == summary["strategies"]
 
@@ -162,7 +162,7 @@ def test_lines_that_ship_are_not_made_again(plan: Plan, summary: dict, tmp_path:
     with gzip.open(tmp_path / "lines.jsonl.gz", "wb") as packed:
         packed.write((plan.output / "lines.jsonl").read_bytes())
     monkeypatch.setattr("experiments.studies.study.run_missing", lambda *_: pytest.fail("a search was made"))
-    _, again = Generalisation(dataclasses.replace(plan, output=tmp_path))(Console(quiet=True))
+    _, again = Generalisation(dataclasses.replace(plan, output=tmp_path, figures=False))(Console(quiet=True))
     assert again["strategies"] == summary["strategies"] and again["date"] == summary["date"]
 
 
