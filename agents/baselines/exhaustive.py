@@ -21,8 +21,9 @@ FAMILY = [GirSchedule.places[name] for name in ("vector", "rows", "streaming")]
 class Exhaustive:
     """Rank every legal schedule by the model, then measure in that order until the budget is spent.
 
-    Of a fused operator the families (vector, rows, streaming) whose best is near the best of all take turns, each with its
-    next one: where the model errs, it errs alike on a family, and programs that differ in loops alone are nearly one.
+    Of a fused operator the families (vector, rows, streaming, whether there is one task) whose best is near the best of all take
+    turns, each with its next one: where the model errs, it errs alike on a family, and programs that differ in loops alone are
+    nearly one.
 
     In space `compact` and without a limit on trials this measures the whole space: its optimum is the tier's. No model ranks
     a recorded space: there the order is that of the file.
@@ -50,14 +51,20 @@ class Exhaustive:
             order = np.argsort(seconds, kind="stable")[:keep]
             rows, seconds = rows[order], seconds[order]
         if isinstance(session.graph, GirGraph) and len(rows):
-            return rows[tried_first(rows, seconds, self.near)]
+            return rows[tried_first(session.graph, rows, seconds, self.near)]
         return rows
 
 
-def tried_first(rows: np.ndarray, seconds: np.ndarray, near: float = Exhaustive.near) -> np.ndarray:
-    """The order, int64 [B], in which programs of a fused operator are tried, of rows int32 [B, ROW] and seconds float64 [B]."""
+def tried_first(graph: GirGraph, rows: np.ndarray, seconds: np.ndarray, near: float = Exhaustive.near) -> np.ndarray:
+    """The order, int64 [B], in which programs of a fused operator are tried, of rows int32 [B, ROW] and seconds float64 [B].
+
+    Those of which one task does all are families of their own: what starting other threads costs differs most from the model.
+    """
     order = np.argsort(seconds, kind="stable")
-    found: np.ndarray = order[in_turns(rows[order][:, FAMILY], seconds[order], near * seconds[order[0]])]
+    header = GirSchedule.columns(rows)
+    alone = header["rows"] * header["loop"] >= graph.nest.rows
+    families = np.column_stack([rows[:, FAMILY], alone])
+    found: np.ndarray = order[in_turns(families[order], seconds[order], near * seconds[order[0]])]
     return found
 
 

@@ -50,7 +50,7 @@ def ranked(operator: str, settings: DictConfig, seed: int, store: str) -> dict[s
     ran = np.isfinite(measured)
     predicted, at_random = space.seconds[numbers], np.isin(numbers, drawn)
     best = int(np.argmin(measured))
-    tried = measured[ran][tried_first(space.rows(numbers)[ran], predicted[ran])[: FIRST[1]]]
+    tried = measured[ran][tried_first(graph, space.rows(numbers)[ran], predicted[ran])[: FIRST[1]]]
     return {
         "operator": operator, "legal": len(legal), "programs": len(numbers), "failed": int(np.count_nonzero(~ran)),
         "rank_correlation": spearman(predicted[ran & at_random], measured[ran & at_random]),

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
-from agents.baselines.exhaustive import FAMILY, Exhaustive, in_turns
+from agents.baselines.exhaustive import FAMILY, Exhaustive, in_turns, tried_first
+from gensor_gym import hardware
+from gensor_gym.dataflow.table import fused_operator
+from gensor_gym.gir.graph import GirGraph
+from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.measure.session import Budget, Session, Task
 
 
@@ -25,3 +31,13 @@ def test_the_first_trials_of_a_fused_operator_are_of_different_families() -> Non
     families = len(np.unique(rows[near][:, FAMILY], axis=0))
     assert families > 1 and len(np.unique(rows[:families, FAMILY], axis=0)) == families
     assert seconds[0] == seconds.min() and near[: near.sum()].all() and (np.diff(seconds[near.sum() :]) >= 0).all()
+
+
+def test_of_a_small_operator_one_task_and_many_are_tried() -> None:
+    """What a second thread costs is known least of all."""
+    machine = dataclasses.replace(hardware.get("cascade_lake"), launch_overhead=5e-7)
+    graph = GirGraph(fused_operator("bias(m=49, n=232)"), machine)
+    rows = np.concatenate(list(graph.enumerate()))
+    header = GirSchedule.columns(rows[tried_first(graph, rows, graph.latencies(rows))[:4]])
+    tasks = -(-49 // (header["rows"] * header["loop"]))
+    assert 0 < np.count_nonzero(tasks == 1) < 4

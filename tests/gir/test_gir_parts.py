@@ -155,7 +155,7 @@ def test_programs_are_right_between_guard_pages() -> None:
 @pytest.mark.parametrize("operator", GRAPHS, ids=str)
 def test_many_programs_are_right_between_guard_pages(operator: Dataflow) -> None:
     some = kernels(operator, 30, seed=1)
-    assert [fault for start in range(0, len(some), 20) for fault in gir_cases.faults_of(some[start : start + 20])] == []
+    assert [fault for start in range(0, len(some), 10) for fault in gir_cases.faults_of(some[start : start + 10])] == []
 
 
 @pytest.mark.thorough

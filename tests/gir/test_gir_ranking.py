@@ -39,7 +39,7 @@ def scores(timed: dict[str, Any], machine: Hardware) -> tuple[float, float, floa
     rows = graph.stack([graph.parse(text) for text, _ in timed["programs"]])
     predicted = graph.latencies(rows)
     seconds = np.array([measured for _, measured in timed["programs"]])
-    drawn, tried = timed["drawn"], seconds[tried_first(rows, predicted)[:3]]
+    drawn, tried = timed["drawn"], seconds[tried_first(graph, rows, predicted)[:3]]
     correlation = spearman(predicted[:drawn], seconds[:drawn])
     return correlation, top_k_regret(predicted, seconds, 3), float(np.log(tried.min() / seconds.min()))
 

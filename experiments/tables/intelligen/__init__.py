@@ -1,7 +1,7 @@
 """IntelliGen (arXiv 2307.04995, in its text PowerFusion): our stand-in suite beside its averages, and an ablation of its steps.
 
 `python -m experiments.reproduce table=intelligen`. The suite is read from lines of `python -m experiments.bench suite=fused`; the
-ablation is made anew, by the model and measured.
+ablation is made anew, by the model and measured, and so is what is known of a GPU without one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from experiments.tables.gensor.searches import LIVE, MODEL, tiers_of
-from experiments.tables.intelligen import ablation, suite
+from experiments.tables.intelligen import ablation, gpu, suite
 from experiments.tables.table import Table
 
 
@@ -20,7 +20,7 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
     tiers = tiers_of(config)
     tables = suite.tables(Path(config.lines) if config.lines else suite.LINES, config.limit)
     if MODEL in tiers:
-        tables.append(ablation.predicted(config))
+        tables += [ablation.predicted(config), gpu.predicted(config)]
     if LIVE in tiers:
         tables.append(ablation.measured(config, folder))
     return tables

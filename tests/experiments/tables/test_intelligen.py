@@ -104,7 +104,10 @@ def two(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("two")
 def test_the_ablation_by_the_model(tmp_path: Path) -> None:
-    *_, table = make(config(tmp_path, tiers=["model"], limit=1), tmp_path)
+    *_, table, gpu = make(config(tmp_path, tiers=["model"], limit=1), tmp_path)
+    assert gpu.stamp is Stamp.PREDICTED and "No device ran any of this" in gpu.notes[0]
+    assert [str(row[0]).partition("(")[0] for row in gpu.rows] == ["relu_add", "softmax"]
+    assert all(isinstance(row[3], float) and 0.5 < row[3] <= 1.0 and row[6] in (0, None) for row in gpu.rows)
     check(table)
     assert table.stamp is Stamp.PREDICTED and all(float(str(cell)) >= 1.0 for cell in table.rows[0][3:])
 
