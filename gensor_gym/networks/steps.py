@@ -42,6 +42,9 @@ def _of_contract(network: Network, contract: Contract, piece: Sequence[str]) -> 
         op = op.with_epilogue(found.stage)
         reads += found.reads
         last = name
+    types = {network.graph.values[network.root_of(name)].dtype for name in reads}
+    if types - {"float32"}:
+        raise ValueError(f"{piece[0]} reads values of {', '.join(sorted(types))}, expected float32 alone")
     if (constant := weights(op)) is not None and network.root_of(reads[op.reads.index(constant)]) in network.constants:
         op = op.freeze()
     return Step(op, tuple(network.root_of(name) for name in reads), (last,))
