@@ -21,6 +21,10 @@ def channel_vector(graph: Dataflow, name: str, op: Operator) -> str | None:
         return None
     while isinstance(made := graph.makers.get(source), Reshape) and shapes[source] != (extent,):
         source = made.source
+    while isinstance(made := graph.makers.get(graph.behind(source, (Reshape,))[-1]), Broadcast):
+        source = made.source  # of as many elements, or nobody has them one after another
+        if math.prod(shapes[source]) != extent:
+            return None
     return source if math.prod(shapes[source]) == extent else None
 
 
