@@ -71,7 +71,8 @@ def _add(network: Network, name: str, inside: set[str], nodes: dict[str, Node], 
     if name in nodes or name in given:
         return
     node = network.nodes.get(name)
-    own = isinstance(node, Reshape) and network.source_of(name) in inside
+    repeated = isinstance(network.nodes.get(network.root_of(name)), Broadcast)  # which lies nowhere
+    own = isinstance(node, Reshape) and (repeated or network.source_of(name) in inside)
     if node is None or not (name in inside or isinstance(node, Broadcast) or own):
         given.append(name)
         return
