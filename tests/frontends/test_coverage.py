@@ -103,7 +103,8 @@ CASES: dict[str, tuple[Callable[[], nn.Module], tuple[tuple[int, ...], ...]]] = 
 DEFAULT = (
     "elu", "softplus", "power", "clamp", "all", "var", "apart", "normalize", "cumsum", "pad", "reflect", "steps", "assigned",
     "roll", "repeat", "cats", "filled", "nearest", "nearest to", "corners", "ceil max", "without padding", "adaptive",
-    "transposed", "transposed in groups", "signal", "groups", "instances", "weights of norm 1", "vectors", "scaled", "shared heads",
+    "transposed", "transposed in groups", "signal", "groups", "instances", "weights of norm 1", "vectors", "scaled",
+    "shared heads",
 )  # fmt: skip
 """One of each kind; the others are made of the same."""
 
