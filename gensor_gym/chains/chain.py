@@ -114,6 +114,8 @@ def chain_of(graph: Dataflow) -> Chain:
     for name in (*one.sources, other.sources[1]):
         if name not in views:
             raise ValueError(f"{graph.name}: a product reads {name}, expected an input or what strides say of one")
+        if (dtype := graph.values[views[name].tensor].dtype) != "float32":
+            raise ValueError(f"{graph.name}: a product reads {views[name].tensor} of {dtype}, expected float32")
     _check_all_used(graph, nodes, [*inside, scores, result], [*one.sources, *other.sources[1:]], result)
     shapes = shape_of(one.operator), shape_of(other.operator)
     if shapes[0].rows != shapes[1].rows or shapes[0].columns != shapes[1].inner:

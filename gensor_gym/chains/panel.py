@@ -91,6 +91,8 @@ def panel_of(graph: Dataflow) -> Panel:
     roots = tuple(graph.behind(name, (Reshape,))[-1] for name in reads)
     if strangers := [name for name in roots if name in graph.makers]:
         raise ValueError(f"{graph.name}: {first} reads {strangers[0]}, expected inputs of the graph")
+    if whole := [name for name in roots if graph.values[name].dtype != "float32"]:
+        raise ValueError(f"{graph.name}: {first} reads {whole[0]} of {graph.values[whole[0]].dtype}, expected float32")
     constant = weights(op)
     if constant is not None and graph.values[roots[op.reads.index(constant)]].constant:
         op = op.freeze()

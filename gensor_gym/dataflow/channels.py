@@ -11,17 +11,21 @@ from gensor_gym.operators.types import Operator
 
 def channel_vector(graph: Dataflow, name: str, op: Operator) -> str | None:
     """The value [channels] that `name`, of the output's shape, repeats along all other axes of `op`'s output; None for others."""
-    shapes = {value.name: value.shape for value in graph.values.values()}
+    values = graph.values
     node, extent = graph.makers.get(name), op.output.shape[op.channel_dimension]
-    if not isinstance(node, Broadcast) or shapes[name] != op.output.shape:
+    if not isinstance(node, Broadcast) or values[name].shape != op.output.shape:
         return None
     source = node.source
-    given = (1,) * (len(op.output.shape) - len(shapes[source])) + shapes[source]
+    given = (1,) * (len(op.output.shape) - len(values[source].shape)) + values[source].shape
     if math.prod(given) != extent or given[op.channel_dimension] != extent:
         return None
-    while isinstance(made := graph.makers.get(source), Reshape) and shapes[source] != (extent,):
+    while isinstance(made := graph.makers.get(source), Reshape) and values[source].shape != (extent,):
         source = made.source
-    return source if math.prod(shapes[source]) == extent else None
+    while isinstance(made := graph.makers.get(graph.behind(source, (Reshape,))[-1]), Broadcast):
+        source = made.source  # of as many elements, or nobody has them one after another
+        if math.prod(values[source].shape) != extent:
+            return None
+    return source if math.prod(values[source].shape) == extent else None
 
 
 def channel_axes(op: Operator) -> dict[int, int]:

@@ -14,7 +14,7 @@ from gensor_gym.codegen import runtime as rooms
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.runtime.c import NativeFunction, entry_of
 from gensor_gym.codegen.runtime.compile import compile_text
-from gensor_gym.codegen.runtime.memory import address_of, workspace_of
+from gensor_gym.codegen.runtime.memory import address_of, in_large_pages
 from gensor_gym.codegen.runtime.threads import ARCH, GgRuntime, runtime
 from gensor_gym.networks.layout import WEIGHTS, Layout, Place, layout_of
 from gensor_gym.networks.loops import check_loops
@@ -117,7 +117,7 @@ def _places(step: Step, layout: Layout, workspace: Place) -> ctypes.Array[_Place
 
 def _fixed(plan: Plan, layout: Layout) -> np.ndarray:
     """Memory that stays, with the constants in it."""
-    memory = workspace_of(layout.fixed_bytes)
+    memory = in_large_pages(layout.fixed_bytes)
     for name, view in _constants(plan, layout, memory).items():
         view[...] = plan.network.constants[name]
     return memory

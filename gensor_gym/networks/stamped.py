@@ -24,7 +24,8 @@ from gensor_gym.networks.plan import Plan
 class StampedNetwork:
     """A loaded network on inputs of its own, whose kernels read and write where they do when the network is called.
 
-    `network.c` runs the same entries on the same addresses; here a clock is read between them. From one thread at a time, and
+    `network.c` runs the same entries on the same addresses; here a clock is read between them, and those of one loop
+    (`networks.loops`) run one after another. From one thread at a time, and
     not while the network is called elsewhere: packed weights and their scratch are the network's.
     """
 

@@ -42,6 +42,9 @@ def _of_contract(network: Network, contract: Contract, piece: Sequence[str]) -> 
         op = op.with_epilogue(found.stage)
         reads += found.reads
         last = name
+    types = {network.graph.values[network.root_of(name)].dtype for name in reads}
+    if types - {"float32"}:
+        raise ValueError(f"{piece[0]} reads values of {', '.join(sorted(types))}, expected float32 alone")
     if (constant := weights(op)) is not None and network.root_of(reads[op.reads.index(constant)]) in network.constants:
         op = op.freeze()
     return Step(op, tuple(network.root_of(name) for name in reads), (last,))
@@ -68,7 +71,8 @@ def _add(network: Network, name: str, inside: set[str], nodes: dict[str, Node], 
     if name in nodes or name in given:
         return
     node = network.nodes.get(name)
-    own = isinstance(node, Reshape) and network.source_of(name) in inside
+    repeated = isinstance(network.nodes.get(network.root_of(name)), Broadcast)  # which lies nowhere
+    own = isinstance(node, Reshape) and (repeated or network.source_of(name) in inside)
     if node is None or not (name in inside or isinstance(node, Broadcast) or own):
         given.append(name)
         return

@@ -112,6 +112,20 @@ def test_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.thorough
+def test_tuning(tmp_path: Path) -> None:
+    """A network is searched from nothing, called as it was at moments of the search, and found again."""
+    rows = _run("tuning", tmp_path)
+    (whole,) = [row for row in rows if row["kind"] == "network"]
+    points = [row for row in rows if row["kind"] == "point"]
+    assert points and [row["searched_s"] for row in points] == sorted(row["searched_s"] for row in points)
+    assert whole["near_after_s"] in [row["searched_s"] for row in points] and whole["trials"] == points[-1]["trials"] >= 3
+    assert whole["best_s"] == min(row["time_s"]["median"] for row in points) and whole["again_s"] > 0
+    assert (tmp_path / "tuning_mlp_1.png").stat().st_size > 1000
+    with pytest.raises(ValueError, match="did you mean mlp_1"):
+        _run("tuning", tmp_path, "tuning.names=[mlp_11]")
+
+
+@pytest.mark.thorough
 def test_profile(tmp_path: Path) -> None:
     """Every kernel has its time in context, which add up to the network's, and floors."""
     whole, *steps = [row for row in _run("profile", tmp_path) if row["kind"] != "machine"]

@@ -22,6 +22,15 @@ from tests.support.thorough import thorough_but
 Made = Callable[..., Any]
 IMAGE, SIGNAL, ROWS = (2, 4, 7, 9), (2, 4, 10), (2, 5, 8)
 
+def _assigned(x: torch.Tensor) -> torch.Tensor:
+    """In place, to a slice of a copy and to one place: numbers and values."""
+    y = x.clone()
+    y[:, :2] = 0
+    y[:, :, 1:4] = x[:, :, 3:6] * 2
+    y[..., -1] = x[..., 0]
+    return y + 1
+
+
 MAPS: dict[str, Made] = {
     "elu": functional.elu, "selu": functional.selu, "celu": functional.celu, "leaky": lambda x: functional.leaky_relu(x, 0.1),
     "softplus": functional.softplus, "mish": functional.mish, "logsigmoid": functional.logsigmoid,
@@ -44,6 +53,7 @@ MOVES: dict[str, Made] = {
     "reflect": lambda x: functional.pad(x, (1, 2, 2, 1), "reflect"),
     "circular": lambda x: functional.pad(x, (1, 2, 1, 1), "circular"),
     "replicate": lambda x: functional.pad(x, (1, 2, 0, 1), "replicate"), "steps": lambda x: x[:, ::2, 1::3, ::2] + 1,
+    "assigned": lambda x: _assigned(x),
     "roll": lambda x: x.roll((1, -2), (2, 3)), "repeat": lambda x: x.repeat(1, 2, 1, 3), "flat": lambda x: x.flatten(1) + 1,
     "interleave": lambda x: x.repeat_interleave(2, 1), "stack": lambda x: torch.stack([x, x + 1, x * 2], 1),
     "unbind": lambda x: x.unbind(1)[2] * 2, "movedim": lambda x: x.movedim(1, -1) + 1, "mT": lambda x: x.mT @ x,
@@ -91,9 +101,10 @@ CASES: dict[str, tuple[Callable[[], nn.Module], tuple[tuple[int, ...], ...]]] = 
 
 
 DEFAULT = (
-    "elu", "softplus", "power", "clamp", "all", "var", "apart", "normalize", "cumsum", "pad", "reflect", "steps", "roll",
-    "repeat", "cats", "filled", "nearest", "nearest to", "corners", "ceil max", "without padding", "adaptive", "transposed",
-    "transposed in groups", "signal", "groups", "instances", "weights of norm 1", "vectors", "scaled", "shared heads",
+    "elu", "softplus", "power", "clamp", "all", "var", "apart", "normalize", "cumsum", "pad", "reflect", "steps", "assigned",
+    "roll", "repeat", "cats", "filled", "nearest", "nearest to", "corners", "ceil max", "without padding", "adaptive",
+    "transposed", "transposed in groups", "signal", "groups", "instances", "weights of norm 1", "vectors", "scaled",
+    "shared heads",
 )  # fmt: skip
 """One of each kind; the others are made of the same."""
 

@@ -45,6 +45,13 @@ def _prepared(name: str, asked: dict[str, Any]) -> tuple[Ways, dict[str, str]]:
     return ways, {way: fault for way, call in ways.calls.items() if (fault := fault_of(call(), expected))}
 
 
+def drawn(name: str, batch: int, seed: int) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...], list[np.ndarray]]:
+    """A network, inputs of it, and what it gives of them in float64."""
+    module, inputs = module_of(name, seed), inputs_of(name, batch, seed)
+    with torch.no_grad():
+        return module, inputs, expected_of(_own(module).double(), inputs)
+
+
 def expected_of(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> list[np.ndarray]:
     """What a module in float64 gives, PART elements of the batch at a time: all at once may be too large for the machine."""
     parts = zip(*(one.split(PART) for one in inputs), strict=True)

@@ -7,7 +7,6 @@ says after how many seconds the network was within 5 % of the fastest, and how l
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +17,6 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from experiments.benches.lines import Lines, Steal, machine
-from experiments.benches.networks.process import expected_of, fault_of
 from experiments.benches.networks.suite import check_counts, check_names
 from experiments.benches.tuning.moments import Moment, Recorder, moments
 from experiments.comparison.summary import interval
@@ -53,25 +51,20 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 def tuned(name: str, settings: DictConfig, seed: int, store: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """(a row for each moment, what is said of all), with trials in a new store; RuntimeError where outputs are wrong."""
-    import torch
-
     from agents.networks import compile_module
-    from experiments.networks.suite import inputs_of, module_of
+    from experiments.benches.networks.process import drawn, fault_of  # which imports torch
 
-    module, inputs = module_of(name, seed), inputs_of(name, settings.batch, seed)
+    module, inputs, expected = drawn(name, settings.batch, seed)
     recorder = Recorder()
     asked = {"trials": settings.most_trials, "seconds": settings.seconds, "plan": settings.plan}
     asked |= {"seed": seed, "store": str(store)}
-    given = tuple(inputs)
-    with torch.no_grad():
-        found = compile_module(copy.deepcopy(module), given, on_task=recorder.on_task, on_trial=recorder.on_trial, **asked)
-        searched = recorder.elapsed
-        begin = time.perf_counter()
-        compile_module(copy.deepcopy(module), given, **asked)
-        again = time.perf_counter() - begin
-        expected = expected_of(module.double(), given)
+    found = compile_module(module, inputs, on_task=recorder.on_task, on_trial=recorder.on_trial, **asked)
+    searched = recorder.elapsed
+    begin = time.perf_counter()
+    compile_module(module, inputs, **asked)
+    again = time.perf_counter() - begin
     some = moments(found, recorder, settings.moments)
-    calls = [moment.function.bind(*(one.numpy() for one in given)) for moment in some]
+    calls = [moment.function.bind(*(one.numpy() for one in inputs)) for moment in some]
     for moment, call in zip(some, calls, strict=True):
         if fault := fault_of(call(), expected):
             raise RuntimeError(f"{name} after {moment.seconds:.3g} s: {fault}")

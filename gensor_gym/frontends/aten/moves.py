@@ -147,8 +147,31 @@ def _repeat(b: Builder, x: str, counts: Sequence[int]) -> str:
 
 
 @_covers("copy.default")
-def _copy(b: Builder, into: str, x: str, *_: Any) -> str:
-    return b.repeat(x, b.shapes[into]) if isinstance(into, str) else x
+def _copy(b: Builder, into: str, x: str | float, *_: Any) -> str | float:
+    if not isinstance(x, str) and isinstance(into, str):
+        return _full_like(b, into, x)
+    return b.repeat(x, b.shapes[into]) if isinstance(into, str) and isinstance(x, str) else x
+
+
+@_covers("slice_scatter.default")
+def _slice_scatter(
+    b: Builder, x: str, part: str, axis: int = 0, start: int | None = None, stop: int | None = None, step: int = 1
+) -> str:
+    """What is assigned to a slice in place, as a value of its own."""
+    axis %= len(b.shapes[x])
+    first, last, _ = slice(start, stop).indices(b.shapes[x][axis])
+    if step != 1:
+        raise ValueError(f"an assignment to every {step} places: expected to places side by side")
+    edges = ((0, first), (last, b.shapes[x][axis]))
+    before, after = ([_slice(b, x, axis, *edge)] if edge[0] < edge[1] else [] for edge in edges)
+    return _cat(b, [*before, part, *after], axis)
+
+
+@_covers("select_scatter.default")
+def _select_scatter(b: Builder, x: str, part: str, axis: int, place: int) -> str:
+    axis, shape = axis % len(b.shapes[x]), b.shapes[x]
+    place %= shape[axis]
+    return _slice_scatter(b, x, b.reshape(part, (*shape[:axis], 1, *shape[axis + 1 :])), axis, place, place + 1)
 
 
 @_covers("full_like.default")
