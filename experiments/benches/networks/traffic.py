@@ -1,4 +1,4 @@
-"""Bytes that a call brings into a core's cache, by how values share memory: `python -m experiments.benches.networks.traffic NAME..`.
+"""Bytes that a call brings into a cache, by how values share memory: `python -m experiments.benches.networks.traffic NAME..`.
 
 Counted, not timed: a cache that forgets what was used longest ago, in pieces of 4 KB, over a second call of the plan `cut_all`. A
 kernel goes through all that it reads and writes once, side by side, and each value that is written is brought in before.
