@@ -58,7 +58,7 @@ class Layout:
 
 def layout_of(plan: Plan, kernels: Sequence[Kernel], mode: str) -> Layout:
     """Places for a plan whose steps have these kernels; ValueError for an arena that there is not."""
-    network, lives = plan.network, _lives(plan)
+    network, lives = plan.network, lives_of(plan)
     made = arena(lives, mode)
     values = {value.name: Place(Base.INPUT, number) for number, value in enumerate(network.inputs)}
     values |= {name: Place(Base.OUTPUT, number) for name, number in _returned(network).items()}
@@ -102,7 +102,7 @@ def _returned(network: Network) -> dict[str, int]:
     return {root: number for number, root in enumerate(roots)}
 
 
-def _lives(plan: Plan) -> list[Life]:
+def lives_of(plan: Plan) -> list[Life]:
     """Values between steps, in the order in which they are made; one that is made in parts as one, from its first part on.
 
     The steps of one loop are one: all that any of them needs lies there all along.

@@ -1,0 +1,90 @@
+"""Bytes that a call brings into a cache, by how values share memory: `python -m experiments.benches.networks.traffic NAME..`.
+
+Counted, not timed: a cache that forgets what was used longest ago, in pieces of 4 KB, over a second call of the plan `cut_all`. A
+kernel goes through all that it reads and writes once, side by side, and each value that is written is brought in before.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+
+from gensor_gym import hardware
+from gensor_gym.codegen.c.text import ceil_div
+from gensor_gym.networks.arena import MODES, arena
+from gensor_gym.networks.layout import lives_of
+from gensor_gym.networks.plan import Plan
+
+PIECE = 4096
+Streams = list[tuple[str, int, int]]
+"""Kind, first piece and number of pieces of all that a kernel reads and writes."""
+
+
+def traffic(plan: Plan, mode: str, capacity: int) -> dict[str, int]:
+    """Bytes `read`, `written` and of `constants` that a call brings into a cache of `capacity` bytes."""
+    cache: OrderedDict[int, None] = OrderedDict()
+    steps = _steps(plan, mode)
+    for _ in range(2):
+        brought = {"read": 0, "written": 0, "constants": 0}
+        for streams in steps:
+            for kind, piece in _side_by_side(streams):
+                if piece in cache:
+                    cache.move_to_end(piece)
+                    continue
+                brought[kind] += PIECE
+                cache[piece] = None
+                if len(cache) > capacity // PIECE:
+                    cache.popitem(last=False)
+    return brought
+
+
+def _steps(plan: Plan, mode: str) -> list[Streams]:
+    """What every kernel goes through; what is not in the arena lies behind it, each by itself."""
+    network, values = plan.network, plan.network.graph.values
+    made = arena(lives_of(plan), mode)
+    places = {name: offset // PIECE for name, offset in made.offsets.items()}
+    end = ceil_div(made.bytes, PIECE)
+
+    def stream(kind: str, name: str) -> tuple[str, int, int]:
+        nonlocal end
+        holder = name if name in network.constants else network.place_of(name)[0]
+        if holder not in places:
+            places[holder] = end
+            end += ceil_div(values[holder].nbytes, PIECE)
+        return kind, places[holder], ceil_div(values[name].nbytes, PIECE)
+
+    return [
+        [stream("constants" if name in network.constants else "read", name) for name in step.reads]
+        + [stream("written", name) for name in step.writes]
+        for step in plan.steps
+    ]
+
+
+def _side_by_side(streams: Streams) -> Iterator[tuple[str, int]]:
+    """Pieces of all streams, each at the same share of its length."""
+    steps = max(count for _, _, count in streams)
+    for step in range(steps):
+        for kind, first, count in streams:
+            for piece in range(step * count // steps, (step + 1) * count // steps):
+                yield kind, first + piece
+
+
+def main(names: Sequence[str]) -> None:
+    """Print a line for each network and mode, for the second cache of this machine."""
+    from experiments.networks.suite import inputs_of, module_of
+    from gensor_gym.frontends.torch_export import from_torch
+    from gensor_gym.networks.folding import folded
+    from gensor_gym.networks.fusion.fine import plan_of
+
+    capacity = next(level.capacity for level in hardware.get("host").memory if level.name == "l2")
+    for name in names:
+        plan = plan_of(folded(from_torch(module_of(name), inputs_of(name))), "cut_all")
+        for mode in MODES:
+            brought = traffic(plan, mode, capacity)
+            parts = ", ".join(f"{kind} {size / 1e6:.1f}" for kind, size in brought.items())
+            print(f"{name}, {mode}: {sum(brought.values()) / 1e6:.1f} MB into {capacity / 2**20:g} MB ({parts})")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
