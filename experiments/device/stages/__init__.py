@@ -11,11 +11,11 @@ def _stage(name: str, weight: float, least: float) -> Stage:
 
 
 STAGES = (
-    _stage("correctness", 28.0, 20.0),
-    _stage("operators", 170.0, 30.0),
+    _stage("correctness", 26.0, 20.0),
+    _stage("operators", 176.0, 30.0),
     _stage("tables", 163.0, 20.0),
     _stage("refit", 6.0, 5.0),
-    _stage("compare", 77.0, 20.0),
+    _stage("compare", 80.0, 20.0),
     _stage("policies", 76.0, 20.0),
     _stage("fused", 120.0, 30.0),
     _stage("fine_tuning", 200.0, 60.0),

@@ -39,7 +39,7 @@ def test_nine_minutes_suffice() -> None:
     """The targets of a run of nine minutes, with answers checked on the device."""
     found = simulate.now(ON_DEVICE, 0, 540.0)
     assert found["correctness"]["verified"] >= 400
-    assert found["operators"]["compared"] == found["operators"]["operators"] == 29
+    assert found["operators"]["compared"] == found["operators"]["operators"] == 30
     assert found["operators"]["fewest_candidates"] >= 16
     assert found["tables"]["recorded"] >= 1500 and found["tables"]["operators"] == found["tables"]["of"]
     for stage in ("compare", "policies"):
