@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -45,11 +45,8 @@ class Standing:
     tiers: list[list[str]]
 
     @classmethod
-    def of(cls, whole: Track, every: Mapping[str, Lines]) -> Standing:
-        """Score verified lines, of the seeds that all have."""
-        seeds = min(len({row["seed"] for row in rows}) for rows in every.values())
-        track = replace(whole, seeds=whole.seeds[:seeds])
-        lines = {agent: [row for row in rows if row["seed"] in track.seeds] for agent, rows in every.items()}
+    def of(cls, track: Track, lines: Mapping[str, Lines]) -> Standing:
+        """Score verified lines."""
         scores = {agent: scores_of(track, rows) for agent, rows in lines.items()}
         return cls(track, lines, scores, tiers(scores))
 
@@ -68,7 +65,8 @@ def lines(found: list[Standing], pictures: str | None) -> Iterator[str]:
     """All tables and figures as Markdown; `pictures` is the way to the figures' folder, None where there are none."""
     for standing in found:
         track = standing.track
-        about = f"{track.about[0].upper()}{track.about[1:]}. {len(track.tasks)} tasks, {len(track.seeds)} seeds."
+        few = "" if _whole(standing) else ", fewer where the table says so"
+        about = f"{track.about[0].upper()}{track.about[1:]}. {len(track.tasks)} tasks, {len(track.seeds)} seeds{few}."
         yield from (f"### {track.name}", "", about, "", *_ranking(standing), "", *_told(standing), "")
         if track.model and track.steps is None and track.tasks[0].backend == "analytic":
             yield from (*_spending(standing), "")
@@ -80,13 +78,19 @@ def lines(found: list[Standing], pictures: str | None) -> Iterator[str]:
             yield from (f"![Learning curves of {track.name}]({pictures}/{track.name}_learning.png)", "")
 
 
+def _whole(standing: Standing) -> bool:
+    """Whether every agent has all seeds."""
+    return {own.shape[1] for own in standing.scores.values()} == {len(standing.track.seeds)}
+
+
 def _ranking(standing: Standing) -> list[str]:
     """The table of a track."""
     groups = list(dict.fromkeys(task.group for task in standing.track.tasks))
     of_groups = groups if len(groups) > 1 else []
     spent = "evaluations" if standing.track.steps is None else "steps"
-    head = ("tier", "agent", "IQM regret", "interval", "mean", f"within {WITHIN:.0%}", "chance to beat the first", *of_groups,
-            "trials", spent, "processor seconds")  # fmt: skip
+    seeds = () if _whole(standing) else ("seeds",)
+    head = ("tier", "agent", *seeds, "IQM regret", "interval", "mean", f"within {WITHIN:.0%}", "chance to beat the first",
+            *of_groups, "trials", spent, "processor seconds")  # fmt: skip
     ranks = {agent: place for place, names in enumerate(standing.tiers, start=1) for agent in names}
     return table(head, [_row(standing, agent, ranks[agent], of_groups) for agent in standing.agents])
 
@@ -98,8 +102,9 @@ def _row(standing: Standing, agent: str, tier: int, groups: list[str]) -> tuple[
     profile = statistics.performance_profile(own, np.array([np.log1p(WITHIN)]))[0]
     at = [[task.group == group for task in standing.track.tasks] for group in groups]
     spent = [np.mean([row[name] for row in standing.lines[agent]]) for name in ("trials", "evaluations", "worked_s")]
+    seeds = () if _whole(standing) else (str(own.shape[1]),)
     return (
-        str(tier), agent, percent(iqm(own)), f"[{percent(low)}, {percent(high)}]", percent(own.mean()), f"{profile:.0%}",
+        str(tier), agent, *seeds, percent(iqm(own)), f"[{percent(low)}, {percent(high)}]", percent(own.mean()), f"{profile:.0%}",
         f"{statistics.probability_of_improvement(own, best):.2f}", *(percent(iqm(own[mask])) for mask in at),
         f"{spent[0]:.1f}", f"{spent[1]:,.0f}", f"{spent[2]:.3f}",
     )  # fmt: skip

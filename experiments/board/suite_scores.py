@@ -8,6 +8,7 @@ well, and are wider.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,14 +26,20 @@ Scores = Mapping[str, np.ndarray]
 Lines = Sequence[Mapping[str, Any]]
 
 
+def seeds_of(track: Track, lines: Lines) -> Track:
+    """The track with those seeds alone that an entry has, the first ones."""
+    return replace(track, seeds=track.seeds[: len({row["seed"] for row in lines})])
+
+
 def scores_of(track: Track, lines: Lines) -> np.ndarray:
     """Regrets in the end [tasks, seeds], capped."""
-    return np.minimum(track.scores([{**row, "regret": float.fromhex(row["regret"])} for row in lines]), CAP)
+    return np.minimum(seeds_of(track, lines).scores([{**row, "regret": float.fromhex(row["regret"])} for row in lines]), CAP)
 
 
 def scores_after(track: Track, lines: Lines, spent: str, limits: Sequence[float]) -> np.ndarray:
     """Regrets [tasks, seeds, limits] of the best program measured before so much of `processor_s` or `asked` was spent."""
-    return np.stack([track.scores([{**row, "regret": _after(row, spent, most)} for row in lines]) for most in limits], axis=-1)
+    own = seeds_of(track, lines)
+    return np.stack([own.scores([{**row, "regret": _after(row, spent, most)} for row in lines]) for most in limits], axis=-1)
 
 
 def _after(row: Mapping[str, Any], spent: str, most: float) -> float:
@@ -55,7 +62,8 @@ def interval(scores: np.ndarray) -> tuple[float, float]:
 def tiers(scores: Scores) -> list[list[str]]:
     """Agents in groups, the best first: one belongs to the group of the best left unless intervals tell it from that one.
 
-    Told apart: the interval of the difference of interquartile means is above zero, tasks drawn as well as seeds.
+    Told apart: the interval of the difference of interquartile means is above zero, tasks drawn as well as seeds, the first ones
+    where one agent has fewer.
     """
     left = sorted(scores, key=lambda name: (iqm(scores[name]), name))
     found: list[list[str]] = []
@@ -73,5 +81,6 @@ def _apart(worse: np.ndarray, better: np.ndarray) -> bool:
     def difference(one: np.ndarray, other: np.ndarray) -> float:
         return iqm(one) - iqm(other)
 
-    low, _ = statistics.bootstrap(difference, worse, better, resamples=RESAMPLES)
+    seeds = min(worse.shape[1], better.shape[1])
+    low, _ = statistics.bootstrap(difference, worse[:, :seeds], better[:, :seeds], resamples=RESAMPLES)
     return bool(low > 0)
