@@ -10,8 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.board.suite_page import WITHIN, Standing, learned
-from experiments.board.suite_scores import CAP, interval, iqm
+from experiments.board.suite_scores import CAP, WITHIN, Standing, interval, iqm, learned
 from experiments.common import style
 from experiments.statistics import statistics
 from gensor_gym.suites.session import WINDOWS

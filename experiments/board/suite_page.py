@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,52 +12,24 @@ from experiments.board.suite_scores import (
     CAP,
     EVALUATIONS,
     SECONDS,
-    Lines,
-    Scores,
+    WITHIN,
+    Standing,
     interval,
     iqm,
+    learned,
     scores_after,
-    scores_of,
-    tiers,
+    standings,
 )
 from experiments.common.results import write_text
 from experiments.common.settings import ROOT
 from experiments.common.texts import table
 from experiments.statistics import statistics
-from gensor_gym.suites import Suite, Track, get
+from gensor_gym.suites import get
 
 PAGE = ROOT / "docs" / "suite.md"
 BEGIN, END = "<!-- built by experiments.leaderboard --frozen v1 -->", "<!-- end of what is built -->"
 MODEL = ("greedy", "descents", "model_descent")
 """Searches of the model without anything learned: where they are as good as the best, learning has nothing to earn."""
-WITHIN = 0.05
-
-
-@dataclass(frozen=True)
-class Standing:
-    """A track's entries, scored."""
-
-    track: Track
-    lines: Mapping[str, Lines]
-    """Of each agent."""
-    scores: Scores
-    tiers: list[list[str]]
-
-    @classmethod
-    def of(cls, track: Track, lines: Mapping[str, Lines]) -> Standing:
-        """Score verified lines."""
-        scores = {agent: scores_of(track, rows) for agent, rows in lines.items()}
-        return cls(track, lines, scores, tiers(scores))
-
-    @property
-    def agents(self) -> list[str]:
-        """Tier by tier, the best first."""
-        return [agent for names in self.tiers for agent in sorted(names, key=lambda name: (iqm(self.scores[name]), name))]
-
-
-def standings(suite: Suite, entries: Mapping[str, Mapping[str, Lines]]) -> list[Standing]:
-    """Of the tracks that have entries, in the suite's order."""
-    return [Standing.of(track, entries[name]) for name, track in suite.tracks.items() if entries.get(name)]
 
 
 def lines(found: list[Standing], pictures: str | None) -> Iterator[str]:
@@ -130,14 +101,6 @@ def _spending(standing: Standing) -> list[str]:
         found = [scores_after(standing.track, of_agent, name, limits) for name, limits in spent]
         rows.append((agent, *(percent(iqm(scores[..., k])) for scores in found for k in range(scores.shape[-1]))))
     return table(head, rows)
-
-
-def learned(standing: Standing, agent: str) -> np.ndarray | None:
-    """Of an agent that learned [searches, points, (steps, mean regret of the last episodes, best met)], nan of nothing."""
-    curves = [row["learning"] for row in standing.lines[agent]]
-    if any(not curve for curve in curves):
-        return None
-    return np.array(curves, dtype=float)  # None becomes nan
 
 
 def _learning(standing: Standing) -> list[str]:

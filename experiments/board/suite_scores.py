@@ -8,17 +8,19 @@ well, and are wider.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from experiments.statistics import statistics
-from gensor_gym.suites import Track
+from gensor_gym.suites import Suite, Track
 
 CAP = float(np.log(100))
 """Regret of what is worse than a hundred times the best, or no program at all."""
 RESAMPLES = 1000
+WITHIN = 0.05
+"""What is as good as the best."""
 SECONDS = (0.01, 0.1, 1.0, 10.0)
 """Processor seconds at which the best program measured until then is looked at."""
 EVALUATIONS = (64, 1024, 16384, 262144)
@@ -84,3 +86,38 @@ def _apart(worse: np.ndarray, better: np.ndarray) -> bool:
     seeds = min(worse.shape[1], better.shape[1])
     low, _ = statistics.bootstrap(difference, worse[:, :seeds], better[:, :seeds], resamples=RESAMPLES)
     return bool(low > 0)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A track's entries, scored."""
+
+    track: Track
+    lines: Mapping[str, Lines]
+    """Of each agent."""
+    scores: Scores
+    tiers: list[list[str]]
+
+    @classmethod
+    def of(cls, track: Track, lines: Mapping[str, Lines]) -> Standing:
+        """Score verified lines."""
+        scores = {agent: scores_of(track, rows) for agent, rows in lines.items()}
+        return cls(track, lines, scores, tiers(scores))
+
+    @property
+    def agents(self) -> list[str]:
+        """Tier by tier, the best first."""
+        return [agent for names in self.tiers for agent in sorted(names, key=lambda name: (iqm(self.scores[name]), name))]
+
+
+def standings(suite: Suite, entries: Mapping[str, Mapping[str, Lines]]) -> list[Standing]:
+    """Of the tracks that have entries, in the suite's order."""
+    return [Standing.of(track, entries[name]) for name, track in suite.tracks.items() if entries.get(name)]
+
+
+def learned(standing: Standing, agent: str) -> np.ndarray | None:
+    """Of an agent that learned [searches, points, (steps, mean regret of the last episodes, best met)], nan of nothing."""
+    curves = [row["learning"] for row in standing.lines[agent]]
+    if any(not curve for curve in curves):
+        return None
+    return np.array(curves, dtype=float)  # None becomes nan

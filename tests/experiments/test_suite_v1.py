@@ -11,8 +11,8 @@ import pytest
 from agents.strategy import LEARNING, build, strategies_for
 from experiments.board import entries, submit
 from experiments.board.suite_figures import draw
-from experiments.board.suite_page import lines, standings
-from experiments.board.suite_scores import CAP, scores_after, tiers
+from experiments.board.suite_page import lines
+from experiments.board.suite_scores import CAP, scores_after, standings, tiers
 from gensor_gym import operators, suites
 from gensor_gym.env import WRITE
 from gensor_gym.measure.session import BudgetSpent, Session
