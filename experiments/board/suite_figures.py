@@ -17,7 +17,7 @@ from gensor_gym.suites.session import WINDOWS
 
 LEAST = 1e-3
 """Regrets below are drawn there, on logarithmic axes."""
-TICKS = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
+TICKS = (0.001, 0.01, 0.1, 1.0, 10.0)
 
 
 def draw(standings: Sequence[Standing], folder: Path) -> list[Path]:

@@ -25,11 +25,16 @@ from experiments.common.settings import ROOT
 from experiments.common.texts import table
 from experiments.statistics import statistics
 from gensor_gym.suites import get
+from gensor_gym.suites.session import WINDOWS
 
 PAGE = ROOT / "docs" / "suite.md"
 BEGIN, END = "<!-- built by experiments.leaderboard --frozen v1 -->", "<!-- end of what is built -->"
 MODEL = ("greedy", "descents", "model_descent")
 """Searches of the model without anything learned: where they are as good as the best, learning has nothing to earn."""
+
+
+LEARNT = (0, WINDOWS // 2, WINDOWS - 3)
+"""Points of a learning curve in its table; in the last steps some agents show what they learned."""
 
 
 def lines(found: list[Standing], pictures: str | None) -> Iterator[str]:
@@ -105,14 +110,15 @@ def _spending(standing: Standing) -> list[str]:
 
 def _learning(standing: Standing) -> list[str]:
     """What agents came to while they learned."""
-    rows = []
+    rows, steps = [], ["", "", ""]
     for agent in standing.agents:
         if (curves := learned(standing, agent)) is not None:
             some = np.nan_to_num(np.minimum(curves[..., 1:], CAP), nan=CAP)
             means = statistics.interquartile_mean(some, axis=0)
-            rows.append((agent, *(percent(means[at, k]) for k in (0, 1) for at in (0, len(means) // 2, -1))))
-    times = [f"{what}, {when}" for what in ("episodes", "best met") for when in ("first steps", "half", "end")]
-    return table(("IQM over searches", *times), rows)
+            rows.append((agent, *(percent(means[at, k]) for k in (0, 1) for at in LEARNT)))
+            steps = [f"{curves[0, at, 0]:,.0f}" for at in LEARNT]
+    times = [f"{what}, {when}" for what in ("episodes until", "best met until") for when in steps]
+    return table(("IQM over searches, by steps", *times), rows)
 
 
 

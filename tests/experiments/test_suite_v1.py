@@ -260,6 +260,6 @@ def test_a_page_and_figures_follow_from_entries(tmp_path: Path, monkeypatch: pyt
     found = standings(suite, entries.verified("v1", tmp_path))
     text = "\n".join(lines(found, "pictures"))
     assert "fewer where the table says so" in text and "| few | 1 |" in text and "| random_walk | 2 |" in text
-    assert f"### {QUICK}" in text and "| 1 | mine |" in text and "best met, end" in text and "| 400 |" in text
+    assert f"### {QUICK}" in text and "| 1 | mine |" in text and "best met until" in text and "| 400 |" in text
     assert [path.name for path in draw(found, tmp_path)] == [f"{QUICK}.png", f"{LEARNED}.png", f"{LEARNED}_learning.png"]
     assert all((tmp_path / path).stat().st_size > 10_000 for path in (f"{QUICK}.png", f"{LEARNED}.png"))
