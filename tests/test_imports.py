@@ -45,12 +45,14 @@ HOMES: dict[str, tuple[str, ...]] = {
     "sb3_contrib": (
         "agents/learners/masked/a2c.py", "agents/learners/masked/policy.py", "agents/learners/masked/ppo.py",
         "agents/learners/masked/q.py",
+        "agents/scratch/sb3.py",
         "experiments/benches/environment/learning.py",
     ),  # fmt: skip
     "stable_baselines3": (
         "agents/learners/blank.py",
         "agents/learners/feature_groups.py",
         "agents/learners/masked/q.py",
+        "agents/scratch/sb3.py",
         "agents/learners/observed.py",
         "experiments/benches/environment/learning.py",
         "experiments/training/checkpoints.py",
@@ -71,6 +73,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "agents/learners/masked/policy.py",
         "agents/learners/masked/ppo.py",
         "agents/learners/masked/q.py",
+        "agents/scratch/sb3.py",
         "agents/learners/loading.py",
         "agents/learners/networks.py",
         "agents/learners/stored.py",

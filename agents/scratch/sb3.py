@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,8 +18,10 @@ from stable_baselines3 import DQN, PPO
 
 from agents.scratch.learned import Act, FromScratch
 from gensor_gym.env import CONSTRUCT, WRITE
-from gensor_gym.env.sb3 import ConstructVecEnv
 from gensor_gym.suites.session import LearningSession
+
+if TYPE_CHECKING:
+    from gensor_gym.env.sb3 import ConstructVecEnv
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class Sb3(FromScratch):
 
     def learn(self, session: LearningSession, seed: int) -> Act:
         """The model's own predictions."""
+        from gensor_gym.env.sb3 import ConstructVecEnv
+
         torch.manual_seed(seed)
         envs = ConstructVecEnv(session.make_vec(self.num_envs, **self.environment()))
         envs.seed(seed)

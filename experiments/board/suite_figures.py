@@ -10,15 +10,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.board.suite_page import WITHIN, Standing, learned
-from experiments.board.suite_scores import CAP, interval, iqm
+from experiments.board.suite_scores import CAP, WITHIN, Standing, interval, iqm, learned
 from experiments.common import style
 from experiments.statistics import statistics
 from gensor_gym.suites.session import WINDOWS
 
 LEAST = 1e-3
 """Regrets below are drawn there, on logarithmic axes."""
-TICKS = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
+TICKS = (0.001, 0.01, 0.1, 1.0, 10.0)
 
 
 def draw(standings: Sequence[Standing], folder: Path) -> list[Path]:

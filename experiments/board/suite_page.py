@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,62 +12,37 @@ from experiments.board.suite_scores import (
     CAP,
     EVALUATIONS,
     SECONDS,
-    Lines,
-    Scores,
+    WITHIN,
+    Standing,
     interval,
     iqm,
+    learned,
     scores_after,
-    scores_of,
-    tiers,
+    standings,
 )
 from experiments.common.results import write_text
 from experiments.common.settings import ROOT
 from experiments.common.texts import table
 from experiments.statistics import statistics
-from gensor_gym.suites import Suite, Track, get
+from gensor_gym.suites import get
+from gensor_gym.suites.session import WINDOWS
 
 PAGE = ROOT / "docs" / "suite.md"
 BEGIN, END = "<!-- built by experiments.leaderboard --frozen v1 -->", "<!-- end of what is built -->"
 MODEL = ("greedy", "descents", "model_descent")
 """Searches of the model without anything learned: where they are as good as the best, learning has nothing to earn."""
-WITHIN = 0.05
 
 
-@dataclass(frozen=True)
-class Standing:
-    """A track's entries, scored."""
-
-    track: Track
-    lines: Mapping[str, Lines]
-    """Of each agent."""
-    scores: Scores
-    tiers: list[list[str]]
-
-    @classmethod
-    def of(cls, whole: Track, every: Mapping[str, Lines]) -> Standing:
-        """Score verified lines, of the seeds that all have."""
-        seeds = min(len({row["seed"] for row in rows}) for rows in every.values())
-        track = replace(whole, seeds=whole.seeds[:seeds])
-        lines = {agent: [row for row in rows if row["seed"] in track.seeds] for agent, rows in every.items()}
-        scores = {agent: scores_of(track, rows) for agent, rows in lines.items()}
-        return cls(track, lines, scores, tiers(scores))
-
-    @property
-    def agents(self) -> list[str]:
-        """Tier by tier, the best first."""
-        return [agent for names in self.tiers for agent in sorted(names, key=lambda name: (iqm(self.scores[name]), name))]
-
-
-def standings(suite: Suite, entries: Mapping[str, Mapping[str, Lines]]) -> list[Standing]:
-    """Of the tracks that have entries, in the suite's order."""
-    return [Standing.of(track, entries[name]) for name, track in suite.tracks.items() if entries.get(name)]
+LEARNT = (0, WINDOWS // 2, WINDOWS - 3)
+"""Points of a learning curve in its table; in the last steps some agents show what they learned."""
 
 
 def lines(found: list[Standing], pictures: str | None) -> Iterator[str]:
     """All tables and figures as Markdown; `pictures` is the way to the figures' folder, None where there are none."""
     for standing in found:
         track = standing.track
-        about = f"{track.about[0].upper()}{track.about[1:]}. {len(track.tasks)} tasks, {len(track.seeds)} seeds."
+        few = "" if _whole(standing) else ", fewer where the table says so"
+        about = f"{track.about[0].upper()}{track.about[1:]}. {len(track.tasks)} tasks, {len(track.seeds)} seeds{few}."
         yield from (f"### {track.name}", "", about, "", *_ranking(standing), "", *_told(standing), "")
         if track.model and track.steps is None and track.tasks[0].backend == "analytic":
             yield from (*_spending(standing), "")
@@ -80,13 +54,19 @@ def lines(found: list[Standing], pictures: str | None) -> Iterator[str]:
             yield from (f"![Learning curves of {track.name}]({pictures}/{track.name}_learning.png)", "")
 
 
+def _whole(standing: Standing) -> bool:
+    """Whether every agent has all seeds."""
+    return {own.shape[1] for own in standing.scores.values()} == {len(standing.track.seeds)}
+
+
 def _ranking(standing: Standing) -> list[str]:
     """The table of a track."""
     groups = list(dict.fromkeys(task.group for task in standing.track.tasks))
     of_groups = groups if len(groups) > 1 else []
     spent = "evaluations" if standing.track.steps is None else "steps"
-    head = ("tier", "agent", "IQM regret", "interval", "mean", f"within {WITHIN:.0%}", "chance to beat the first", *of_groups,
-            "trials", spent, "processor seconds")  # fmt: skip
+    seeds = () if _whole(standing) else ("seeds",)
+    head = ("tier", "agent", *seeds, "IQM regret", "interval", "mean", f"within {WITHIN:.0%}", "chance to beat the first",
+            *of_groups, "trials", spent, "processor seconds")  # fmt: skip
     ranks = {agent: place for place, names in enumerate(standing.tiers, start=1) for agent in names}
     return table(head, [_row(standing, agent, ranks[agent], of_groups) for agent in standing.agents])
 
@@ -98,8 +78,9 @@ def _row(standing: Standing, agent: str, tier: int, groups: list[str]) -> tuple[
     profile = statistics.performance_profile(own, np.array([np.log1p(WITHIN)]))[0]
     at = [[task.group == group for task in standing.track.tasks] for group in groups]
     spent = [np.mean([row[name] for row in standing.lines[agent]]) for name in ("trials", "evaluations", "worked_s")]
+    seeds = () if _whole(standing) else (str(own.shape[1]),)
     return (
-        str(tier), agent, percent(iqm(own)), f"[{percent(low)}, {percent(high)}]", percent(own.mean()), f"{profile:.0%}",
+        str(tier), agent, *seeds, percent(iqm(own)), f"[{percent(low)}, {percent(high)}]", percent(own.mean()), f"{profile:.0%}",
         f"{statistics.probability_of_improvement(own, best):.2f}", *(percent(iqm(own[mask])) for mask in at),
         f"{spent[0]:.1f}", f"{spent[1]:,.0f}", f"{spent[2]:.3f}",
     )  # fmt: skip
@@ -127,24 +108,17 @@ def _spending(standing: Standing) -> list[str]:
     return table(head, rows)
 
 
-def learned(standing: Standing, agent: str) -> np.ndarray | None:
-    """Of an agent that learned [searches, points, (steps, mean regret of the last episodes, best met)], nan of nothing."""
-    curves = [row["learning"] for row in standing.lines[agent]]
-    if any(not curve for curve in curves):
-        return None
-    return np.array(curves, dtype=float)  # None becomes nan
-
-
 def _learning(standing: Standing) -> list[str]:
     """What agents came to while they learned."""
-    rows = []
+    rows, steps = [], ["", "", ""]
     for agent in standing.agents:
         if (curves := learned(standing, agent)) is not None:
             some = np.nan_to_num(np.minimum(curves[..., 1:], CAP), nan=CAP)
             means = statistics.interquartile_mean(some, axis=0)
-            rows.append((agent, *(percent(means[at, k]) for k in (0, 1) for at in (0, len(means) // 2, -1))))
-    times = [f"{what}, {when}" for what in ("episodes", "best met") for when in ("first steps", "half", "end")]
-    return table(("IQM over searches", *times), rows)
+            rows.append((agent, *(percent(means[at, k]) for k in (0, 1) for at in LEARNT)))
+            steps = [f"{curves[0, at, 0]:,.0f}" for at in LEARNT]
+    times = [f"{what}, {when}" for what in ("episodes until", "best met until") for when in steps]
+    return table(("IQM over searches, by steps", *times), rows)
 
 
 

@@ -8,16 +8,19 @@ well, and are wider.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from experiments.statistics import statistics
-from gensor_gym.suites import Track
+from gensor_gym.suites import Suite, Track
 
 CAP = float(np.log(100))
 """Regret of what is worse than a hundred times the best, or no program at all."""
 RESAMPLES = 1000
+WITHIN = 0.05
+"""What is as good as the best."""
 SECONDS = (0.01, 0.1, 1.0, 10.0)
 """Processor seconds at which the best program measured until then is looked at."""
 EVALUATIONS = (64, 1024, 16384, 262144)
@@ -25,14 +28,20 @@ Scores = Mapping[str, np.ndarray]
 Lines = Sequence[Mapping[str, Any]]
 
 
+def seeds_of(track: Track, lines: Lines) -> Track:
+    """The track with those seeds alone that an entry has, the first ones."""
+    return replace(track, seeds=track.seeds[: len({row["seed"] for row in lines})])
+
+
 def scores_of(track: Track, lines: Lines) -> np.ndarray:
     """Regrets in the end [tasks, seeds], capped."""
-    return np.minimum(track.scores([{**row, "regret": float.fromhex(row["regret"])} for row in lines]), CAP)
+    return np.minimum(seeds_of(track, lines).scores([{**row, "regret": float.fromhex(row["regret"])} for row in lines]), CAP)
 
 
 def scores_after(track: Track, lines: Lines, spent: str, limits: Sequence[float]) -> np.ndarray:
     """Regrets [tasks, seeds, limits] of the best program measured before so much of `processor_s` or `asked` was spent."""
-    return np.stack([track.scores([{**row, "regret": _after(row, spent, most)} for row in lines]) for most in limits], axis=-1)
+    own = seeds_of(track, lines)
+    return np.stack([own.scores([{**row, "regret": _after(row, spent, most)} for row in lines]) for most in limits], axis=-1)
 
 
 def _after(row: Mapping[str, Any], spent: str, most: float) -> float:
@@ -55,7 +64,8 @@ def interval(scores: np.ndarray) -> tuple[float, float]:
 def tiers(scores: Scores) -> list[list[str]]:
     """Agents in groups, the best first: one belongs to the group of the best left unless intervals tell it from that one.
 
-    Told apart: the interval of the difference of interquartile means is above zero, tasks drawn as well as seeds.
+    Told apart: the interval of the difference of interquartile means is above zero, tasks drawn as well as seeds, the first ones
+    where one agent has fewer.
     """
     left = sorted(scores, key=lambda name: (iqm(scores[name]), name))
     found: list[list[str]] = []
@@ -73,5 +83,41 @@ def _apart(worse: np.ndarray, better: np.ndarray) -> bool:
     def difference(one: np.ndarray, other: np.ndarray) -> float:
         return iqm(one) - iqm(other)
 
-    low, _ = statistics.bootstrap(difference, worse, better, resamples=RESAMPLES)
+    seeds = min(worse.shape[1], better.shape[1])
+    low, _ = statistics.bootstrap(difference, worse[:, :seeds], better[:, :seeds], resamples=RESAMPLES)
     return bool(low > 0)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A track's entries, scored."""
+
+    track: Track
+    lines: Mapping[str, Lines]
+    """Of each agent."""
+    scores: Scores
+    tiers: list[list[str]]
+
+    @classmethod
+    def of(cls, track: Track, lines: Mapping[str, Lines]) -> Standing:
+        """Score verified lines."""
+        scores = {agent: scores_of(track, rows) for agent, rows in lines.items()}
+        return cls(track, lines, scores, tiers(scores))
+
+    @property
+    def agents(self) -> list[str]:
+        """Tier by tier, the best first."""
+        return [agent for names in self.tiers for agent in sorted(names, key=lambda name: (iqm(self.scores[name]), name))]
+
+
+def standings(suite: Suite, entries: Mapping[str, Mapping[str, Lines]]) -> list[Standing]:
+    """Of the tracks that have entries, in the suite's order."""
+    return [Standing.of(track, entries[name]) for name, track in suite.tracks.items() if entries.get(name)]
+
+
+def learned(standing: Standing, agent: str) -> np.ndarray | None:
+    """Of an agent that learned [searches, points, (steps, mean regret of the last episodes, best met)], nan of nothing."""
+    curves = [row["learning"] for row in standing.lines[agent]]
+    if any(not curve for curve in curves):
+        return None
+    return np.array(curves, dtype=float)  # None becomes nan

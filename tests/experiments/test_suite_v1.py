@@ -11,8 +11,8 @@ import pytest
 from agents.strategy import LEARNING, build, strategies_for
 from experiments.board import entries, submit
 from experiments.board.suite_figures import draw
-from experiments.board.suite_page import lines, standings
-from experiments.board.suite_scores import CAP, scores_after, tiers
+from experiments.board.suite_page import lines
+from experiments.board.suite_scores import CAP, scores_after, standings, tiers
 from gensor_gym import operators, suites
 from gensor_gym.env import WRITE
 from gensor_gym.measure.session import BudgetSpent, Session
@@ -211,6 +211,16 @@ def test_a_seed_of_the_suite_chooses_among_policies() -> None:
         entries.Entrant("mine", "mine.py:search", {"checkpoint": "x"})
 
 
+def test_more_seeds_join_those_that_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small, other = _small(monkeypatch), tmp_path / "other"
+    first = entries.verify(entries.play(WALK, small, tmp_path, 1))
+    assert [row["seed"] for row in first] == [0, 0]
+    both, whole = (entries.verify(entries.play(WALK, small, folder)) for folder in (tmp_path, other))
+    told = ("task", "seed", "actions", "regret", "curve")
+    assert [[row[name] for name in told] for row in both] == [[row[name] for name in told] for row in whole]
+    assert [row for row in both if row["seed"] == 0] == first
+
+
 def test_a_search_that_others_held_up_is_made_again() -> None:
     track = SUITE.tracks["unseen_operators"]
     row = {"trials": 3, "elapsed_s": 10.2, "worked_s": 1.0}
@@ -246,8 +256,10 @@ def test_a_page_and_figures_follow_from_entries(tmp_path: Path, monkeypatch: pyt
                     "    session.measure([env.get_wrapper_attr('schedule')])\n")  # fmt: skip
     entries.play(WALK, small, tmp_path)
     entries.play(entries.Entrant("mine", f"{file}:search"), lesson, tmp_path)
+    entries.play(entries.Entrant("few", "random_walk"), small, tmp_path, 1)
     found = standings(suite, entries.verified("v1", tmp_path))
     text = "\n".join(lines(found, "pictures"))
-    assert f"### {QUICK}" in text and "| 1 | mine |" in text and "best met, end" in text and "| 400 |" in text
+    assert "fewer where the table says so" in text and "| few | 1 |" in text and "| random_walk | 2 |" in text
+    assert f"### {QUICK}" in text and "| 1 | mine |" in text and "best met until" in text and "| 400 |" in text
     assert [path.name for path in draw(found, tmp_path)] == [f"{QUICK}.png", f"{LEARNED}.png", f"{LEARNED}_learning.png"]
     assert all((tmp_path / path).stat().st_size > 10_000 for path in (f"{QUICK}.png", f"{LEARNED}.png"))
