@@ -88,7 +88,10 @@ def plan_of(config: DictConfig) -> Plan:
         seen = [machines.get(one).name for one in policy["train"].get("+agent.machines", [policy["hardware"]])]
         if both := sorted(set(seen) & set(held_out)):
             raise ValueError(f"policies.{name} is trained near {both}, which are held out")
-    strategies = {name: dict(parameters or {}) for name, parameters in plain["strategies"].items()}
+    strategies = {
+        name: {key: tuple(value) if isinstance(value, list) else value for key, value in (parameters or {}).items()}
+        for name, parameters in plain["strategies"].items()
+    }
     for name, parameters in strategies.items():
         get_strategy(name, **parameters)
     if plain["reference"] not in strategies:
