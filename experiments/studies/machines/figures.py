@@ -34,5 +34,5 @@ def draw(found: Found, folder: Path) -> str:
             axes.set_ylim(bottom=0)
             axes.set_xlabel(label)
         panels[0].set_ylabel("IQM regret to the best known, %")
-        panels[1].legend(loc="upper right")
+        panels[1].legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
         return style.save(figure, folder / "regret.png")
