@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.common import style
 from experiments.studies.intervals import iqm
-from experiments.studies.machines.study import Found
+from experiments.studies.machines.scores import Found
 
 POINTS, SHORTEST = 40, 1e-3
 
