@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import NormalDist, mean, stdev
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,8 @@ from experiments.studies.generalise.policies import train_missing
 from experiments.studies.generalise.scores import Regrets, task_of
 from experiments.studies.generalise.summary import summarise
 from experiments.studies.intervals import iqm
+from experiments.studies.machines import report as machines_report
+from experiments.studies.stock import report as stock_report
 from experiments.studies.study import SHIPPED
 from experiments.studies.transfer_recorded import report as transfer_recorded_report
 from gensor_gym.construction import ConstructionGraph
@@ -42,6 +45,21 @@ def _summary(folder: str) -> tuple[dict, str, list[str]]:
 def test_page_of_generalisation_is_made_from_its_values() -> None:
     values, page, figures = _summary("generalise")
     assert generalise_report.markdown(values, figures) == page
+
+
+LEARNED = [("machines", machines_report, "generalisation", "search"), ("stock", stock_report, "results/hard", "agent")]
+"""Folder of results, its report, the page that says it, and the head of the table there."""
+
+
+@pytest.mark.parametrize(("folder", "report", "page", "head"), LEARNED)
+def test_pages_of_learning_are_made_from_their_values(folder: str, report: Any, page: str, head: str) -> None:
+    values, made, figures = _summary(folder)
+    assert report.markdown(values, figures) == made
+    cells = set(re.findall(r"\d+\.\d % \[\d+\.\d, \d+\.\d\]", made))
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    table = text[text.index(f"\n| {head} |", text.index(f"{folder}/summary.md")) :].split("\n\n")[0]
+    said = re.findall(r"\d+\.\d % \[\d+\.\d, \d+\.\d\]", table)
+    assert len(said) > 9 and set(said) <= cells
 
 
 @pytest.fixture(scope="module")

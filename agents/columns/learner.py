@@ -104,8 +104,9 @@ class ColumnLearner:
         if hardware.digest not in self._writing:
             graphs = [choices.graph for choices in self.choices if choices.graph.hardware == hardware]
             tasks = [graph.operator for graph in graphs], hardware, "analytic", graphs[0].space
-            how = {"choices": "columns", "masked": False, "autoreset_mode": AutoresetMode.DISABLED, "threads": 1}
-            self._writing[hardware.digest] = WriteVectorEnv(self.settings["programs"], *tasks, **how)
+            count, mode = self.settings["programs"], AutoresetMode.DISABLED
+            made = WriteVectorEnv(count, *tasks, choices="columns", masked=False, autoreset_mode=mode, threads=1)
+            self._writing[hardware.digest] = made
         return self._writing[hardware.digest]
 
     def _now(self, name: str) -> float:

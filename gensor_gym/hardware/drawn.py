@@ -37,10 +37,9 @@ def drawn(known: Sequence[Hardware], rng: np.random.Generator, name: str = "draw
     speed = units * clock / (one.units * one.clock)
     memory = tuple(_level(level, other, speed, one.clock / clock, between) for level in one.memory)
     overhead = between(one.launch_overhead, other.launch_overhead)
-    rates = {"peak": _scaled(one.peak, speed), "tensor_peak": _scaled(one.tensor_peak, speed)}
     return dataclasses.replace(
-        one, name=name, units=units, clock=clock, memory=memory, launch_overhead=overhead, **rates,
-        source={"": f"drawn near {one.name} and {other.name}"},
+        one, name=name, units=units, clock=clock, memory=memory, launch_overhead=overhead, peak=_scaled(one.peak, speed),
+        tensor_peak=_scaled(one.tensor_peak, speed), source={"": f"drawn near {one.name} and {other.name}"},
     )  # fmt: skip
 
 

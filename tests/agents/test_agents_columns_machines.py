@@ -32,7 +32,7 @@ SETTINGS: dict[str, Any] = {
 def chances(net: ColumnNetwork, machine: Any) -> float:
     """Logarithm of the chance of the first choices."""
     choices = Choices(ConstructionGraph(GEMM, machine, "gensor"))
-    return float(net(choices, np.zeros((1, len(choices.counts))))[1][0])
+    return float(net(choices, np.zeros((1, len(choices.counts))))[1][0].detach())
 
 
 def test_what_is_chosen_depends_on_the_machine_only_where_it_is_seen() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.common import style
 from experiments.studies.intervals import iqm
-from experiments.studies.machines.study import Found
+from experiments.studies.machines.scores import Found
 
 POINTS, SHORTEST = 40, 1e-3
 
@@ -34,5 +34,5 @@ def draw(found: Found, folder: Path) -> str:
             axes.set_ylim(bottom=0)
             axes.set_xlabel(label)
         panels[0].set_ylabel("IQM regret to the best known, %")
-        panels[1].legend(loc="upper right")
+        panels[1].legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
         return style.save(figure, folder / "regret.png")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from experiments.statistics import paired
 from experiments.studies.generalise.policies import Trained, train_missing
 from experiments.studies.intervals import interval, iqm
 from experiments.studies.machines import report
+from experiments.studies.machines.scores import Found, Plan
 from experiments.studies.study import Study, study_command
 from gensor_gym import hardware as machines
 from gensor_gym import suites
@@ -31,52 +31,6 @@ from gensor_gym.fingerprint import common
 
 TRACK = "unseen_operators"
 """Of suite v1, whose operators are tested."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is run."""
-
-    operators: tuple[str, ...]
-    machines: tuple[str, ...]
-    strategies: dict[str, dict[str, Any]]
-    seeds: tuple[int, ...]
-    seconds: tuple[float, ...]
-    evaluations: tuple[int, ...]
-    output: Path
-    figures: bool
-    config: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Found:
-    """Lines by (strategy, operator, machine, seed), the best known of each task and the unscheduled program, in seconds."""
-
-    plan: Plan
-    lines: dict[tuple[str, str, str, int], dict[str, Any]]
-    policies: dict[str, list[Trained]]
-    best: dict[tuple[str, str], float]
-    start: dict[tuple[str, str], float]
-
-    @property
-    def names(self) -> list[str]:
-        """Policies, then strategies."""
-        return [*self.plan.config["policies"], *self.plan.strategies]
-
-    @property
-    def tasks(self) -> list[tuple[str, str]]:
-        """(operator, machine), machine by machine."""
-        return [(text, machine) for machine in self.plan.machines for text in self.plan.operators]
-
-    def regrets(self, name: str, at: np.ndarray, column: int) -> np.ndarray:
-        """log(T / T*) [tasks, seeds, K] after so many evaluations (column 0) or seconds (column 2); at first the unscheduled."""
-        found = np.zeros((len(self.tasks), len(self.plan.seeds), len(at)))
-        for i, task in enumerate(self.tasks):
-            for j, seed in enumerate(self.plan.seeds):
-                curve = self.lines[name, *task, seed]["curve"]
-                places = np.searchsorted(np.array(curve[column]), at, side="right")
-                found[i, j] = np.log(np.minimum.accumulate([self.start[task], *curve[1]])[places] / self.best[task])
-        return found
 
 
 def plan_of(config: DictConfig) -> Plan:
@@ -88,7 +42,10 @@ def plan_of(config: DictConfig) -> Plan:
         seen = [machines.get(one).name for one in policy["train"].get("+agent.machines", [policy["hardware"]])]
         if both := sorted(set(seen) & set(held_out)):
             raise ValueError(f"policies.{name} is trained near {both}, which are held out")
-    strategies = {name: dict(parameters or {}) for name, parameters in plain["strategies"].items()}
+    strategies = {
+        name: {key: tuple(value) if isinstance(value, list) else value for key, value in (parameters or {}).items()}
+        for name, parameters in plain["strategies"].items()
+    }
     for name, parameters in strategies.items():
         get_strategy(name, **parameters)
     if plain["reference"] not in strategies:

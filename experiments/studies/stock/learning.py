@@ -111,6 +111,12 @@ def learned(learner: str, settings: Mapping[str, Any], envs: Any, seed: int, lim
     torch.set_num_threads(1)
     counted = Counted(envs, learner == "MaskablePPO")
     model = CLASSES[learner]("MlpPolicy", counted, seed=seed, device="cpu", **settings)
+
+    def progress(*_: int) -> None:
+        """What is left of the time, after which schedules go, such as of DQN's exploration: steps are not limited."""
+        model._current_progress_remaining = max(0.0, 1.0 - limit.spent / limit.seconds)
+
+    model._update_current_progress_remaining = progress
     kept = read_state(limit.path, lambda begun: _check(begun, limit)) if limit.path.exists() else None
     if kept is not None:
         model._setup_learn(FOREVER)

@@ -28,6 +28,7 @@ def plan(folder: Path, *more: str) -> Any:
     return plan_of(compose([*words, *(f"~agents.{name}_10" for name in LEARNERS[:3]), *more], "stock"))
 
 
+@pytest.mark.thorough
 def test_it_runs_once_and_says_what_it_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     search_here(monkeypatch)
     asked = plan(tmp_path, "minute=0.3", *(f"~agents.{name}" for name in LEARNERS if name not in ("masked_writing", "ppo")))
