@@ -75,7 +75,7 @@ def main(names: Sequence[str]) -> None:
     from experiments.networks.suite import inputs_of, module_of
     from gensor_gym.frontends.torch_export import from_torch
     from gensor_gym.networks.folding import folded
-    from gensor_gym.networks.fusion.fine import plan_of
+    from gensor_gym.networks.fusion.rules import plan_of
 
     capacity = next(level.capacity for level in hardware.get("host").memory if level.name == "l2")
     for name in names:
