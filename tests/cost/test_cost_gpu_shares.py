@@ -16,7 +16,7 @@ from tests.support.graph_walks import moved
 
 def schedule(op: Operator, **knobs: int) -> Schedule:
     """One consumer of 64 x 128, five stages."""
-    return make_schedule(op, [64, 128, 16], [64, 128, 64], tensor_core=2, stages=5, **knobs)
+    return make_schedule(op, [64, 128, 16], [64, 128, 64], None, tensor_core=2, stages=5, **knobs)
 
 
 def test_parts_are_those_of_the_cut_line() -> None:
