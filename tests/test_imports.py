@@ -46,7 +46,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "agents/learners/masked/a2c.py", "agents/learners/masked/policy.py", "agents/learners/masked/ppo.py",
         "agents/learners/masked/q.py",
         "agents/scratch/sb3.py",
-        "experiments/benches/environment/learning.py",
+        "experiments/benches/environment/learning.py", "experiments/studies/stock/learning.py",
     ),  # fmt: skip
     "stable_baselines3": (
         "agents/learners/blank.py",
@@ -58,12 +58,14 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/training/checkpoints.py",
         "experiments/fine_tuning/walk.py",
         "experiments/resuming/model.py",
+        "experiments/studies/stock/learning.py",
         "experiments/training/recorded/spaces.py",
         "experiments/training/walk.py",
         "experiments/training/watch.py",
     ),
     "torch": (
         "agents/learners/cloning.py",
+        "experiments/studies/stock/learning.py",
         "experiments/device/work/beside_torch.py",
         "agents/columns/learner.py",
         "agents/columns/network.py",

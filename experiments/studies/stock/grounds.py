@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env.columns.places import Places
-from gensor_gym.env.sb3 import ConstructVecEnv, make_sb3, make_writing_sb3
 from gensor_gym.exact.shipped import certificates_of
 
-GROUNDS: dict[str, tuple[Callable[..., ConstructVecEnv], dict[str, Any]]] = {
-    "primitives": (make_sb3, {}),
-    "columns": (make_sb3, {"moves": "columns"}),
-    "writing": (make_writing_sb3, {}),
+if TYPE_CHECKING:
+    from gensor_gym.env.sb3 import ConstructVecEnv
+
+GROUNDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "primitives": ("make_sb3", {}),
+    "columns": ("make_sb3", {"moves": "columns"}),
+    "writing": ("make_writing_sb3", {}),
 }
-"""Name -> (what makes such environments, its arguments)."""
+"""Name -> (what of `gensor_gym.env.sb3` makes such environments, its arguments)."""
 
 
 @cache
@@ -57,5 +59,10 @@ def _fits(places: Places, graph: ConstructionGraph) -> bool:
 
 def make(ground: str, count: int, ops: Sequence[str], hardware: str, space: str) -> ConstructVecEnv:
     """`count` environments on one thread; an episode is about any of the operators."""
-    made, arguments = GROUNDS[ground]
-    return made(count, operator=list(ops), hardware=hardware, space=space, threads=1, **arguments)
+    from gensor_gym.env import sb3
+
+    maker, arguments = GROUNDS[ground]
+    made: ConstructVecEnv = getattr(sb3, maker)(
+        count, operator=list(ops), hardware=hardware, space=space, threads=1, **arguments
+    )
+    return made

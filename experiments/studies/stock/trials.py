@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,9 +15,11 @@ from experiments.common.settings import code_digest, short_hash
 from experiments.studies.stock import grounds, learning
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.env.sb3 import ConstructVecEnv
 from gensor_gym.exact.shipped import certificates_of
 from gensor_gym.fingerprint import common, fingerprints
+
+if TYPE_CHECKING:
+    from gensor_gym.env.sb3 import ConstructVecEnv
 
 Act = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(observations [B, O], masks bool [B, N]) -> actions [B]."""
