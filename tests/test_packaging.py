@@ -57,8 +57,10 @@ def test_configurations_name_data_that_ships() -> None:
     for _, text in found:
         assert text.startswith("results/") or (ROOT / text.rstrip("}").partition("{")[0]).exists(), text
     here = {text for _, text in found if text.startswith("results/")}
-    policies = "results/generalise/policies/columns_{hardware}_{seed}"  # of a study whose lines lie beside them
-    assert here == {"results/host/peer_tvm", "results/h100/fine_tuning", "results/fused", policies} and len(found) >= 10
+    studies = {"results/fused", "results/machines", "results/stock"}
+    policies = {"results/generalise/policies/columns_{hardware}_{seed}", "results/machines/policies/columns_machines_{seed}"}
+    # Policies of studies lie beside their lines.
+    assert here == {"results/host/peer_tvm", "results/h100/fine_tuning", *studies, *policies} and len(found) >= 10
 
 
 def test_data_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from agents.columns.learner import ColumnLearner
 from agents.columns.policy import Memory, write
 from gensor_gym.env import WRITE
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
 from gensor_gym.suites.session import LearningSession
 
 
@@ -20,9 +21,8 @@ class CountedLearner(ColumnLearner):
 
     session: LearningSession
 
-    @property
-    def writing(self) -> Any:  # type: ignore[override]
-        """The session's environment."""
+    def writing(self, hardware: Hardware) -> Any:
+        """The session's environment, whose machine is the session's."""
         return self._envs
 
     def within(self, session: LearningSession) -> CountedLearner:

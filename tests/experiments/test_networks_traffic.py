@@ -6,7 +6,7 @@ import torch
 
 from experiments.benches.networks.traffic import PIECE, traffic
 from gensor_gym.frontends.torch_export import from_torch
-from gensor_gym.networks.fusion.fine import plan_of
+from gensor_gym.networks.fusion.rules import plan_of
 
 
 class Chain(torch.nn.Module):
