@@ -36,7 +36,8 @@ def by_rows(
         made = list(_nests(computation, schedule, rows))
     else:
         op = panel_of(computation).product if isinstance(computation, Dataflow) else computation
-        made = list(_products(graph, op, schedule, rows, hw))
+        bases = (schedule, graph.initial())  # whose knobs may not go together with such tiles, and those that always do
+        made = [one for base in bases for one in _products(graph, op, base, rows, hw)]
     legal = [one for one in made if graph.is_legal(one)]
     order = np.argsort(graph.latencies(np.stack([one.row for one in legal])), kind="stable") if legal else ()
     yield from (legal[place] for place in order if generate(computation, legal[place], hw).task_rows == rows)
