@@ -13,8 +13,8 @@ from gensor_gym.frontends.builder import Builder
 from gensor_gym.operators.kinds.linear import batched_gemm, gemm
 from tests.support.thorough import thorough_but
 
-ROWS = "row by row|after the product"
-"""What a refusal for the sake of rows says."""
+OTHERWISE = ("nothing is made", "reductions over different axes")
+"""What refusals say of graphs whose rows may well stay apart: nothing is left to do, or no nest of rows has such reductions."""
 
 
 class Drawn:
@@ -59,6 +59,8 @@ def rows_apart(graph: Dataflow) -> bool:
     """Whether no element of an output is made of two rows of the product's value."""
     ((name, _),) = [one for one in graph.nodes if isinstance(one[1], Contract)]
     made, nodes = graph.values[name], tuple(one for one in graph.nodes if one[0] != name)
+    if not nodes:
+        return True
     read = {one for _, node in nodes for one in node.inputs}
     inputs = (*(value for value in graph.inputs if value.name in read), Value(name, made.shape))
     after = Dataflow("after", inputs, nodes, graph.returns)
@@ -92,7 +94,7 @@ def test_rules_and_trying_agree(start: int) -> None:
             assert rows_apart(graph), f"{seed}: {graph}"
         except ValueError as error:
             apart = rows_apart(graph)
-            assert not apart or "nothing is made" in str(error), f"{seed}: {error}: {graph}"
+            assert not apart or any(word in str(error) for word in OTHERWISE), f"{seed}: {error}: {graph}"
             refused += not apart
     assert taken > 3 and refused > 3
 
