@@ -10,7 +10,7 @@ from experiments.benches.fused.process import OURS
 from experiments.benches.fused.suite import PACKAGES
 from experiments.benches.networks.cases import Case, versions_of
 from experiments.studies.stamps import Stamp
-from experiments.tables.graphs.measured import SEARCHES, conditions, over, rows_of, time_of
+from experiments.tables.graphs.measured import conditions, over, rows_of, time_of
 from experiments.tables.table import Table
 
 NETWORKS = ("mobilenet_v2", "resnet34", "resnet50", "bert", "gpt2")
@@ -24,7 +24,7 @@ PLAN = "fine"
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
     """One table; `limit` caps the networks."""
-    rows = rows_of(config, folder, [Case(name, 1, tuple(PACKAGES)) for name in NETWORKS[: config.limit]], PLAN, SEARCHES)
+    rows = rows_of(config, folder, [Case(name, 1, tuple(PACKAGES)) for name in NETWORKS[: config.limit]], PLAN)
     columns = ("network", "ours", *PACKAGES, *(f"over {name}" for name in PACKAGES))
     cells = [
         (row["network"], time_of(row, OURS), *(time_of(row, name) for name in PACKAGES),

@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 from experiments.benches.fused.process import OURS
 from experiments.benches.networks.cases import Case, Row
 from experiments.studies.stamps import Stamp
-from experiments.tables.graphs.measured import SEARCHES, conditions, facts_of, megabytes, over, rows_of, time_of
+from experiments.tables.graphs.measured import conditions, facts_of, megabytes, over, rows_of, time_of
 from experiments.tables.table import Cell, Table
 
 NETWORKS = ("mobilenet_v2", "resnet50", "bert", "gpt2")
@@ -28,7 +28,7 @@ NOTES = (
 def make(config: DictConfig, folder: Path) -> list[Table]:
     """One table; `limit` caps the networks."""
     cases = [Case(name, 1, (SIDES["none"], SIDES["whole"])) for name in NETWORKS[: config.limit]]
-    rows = rows_of(config, folder, cases, limit=SEARCHES)
+    rows = rows_of(config, folder, cases)
     columns = (
         "network", "none", "whole", "hot", "hot over none", "hot over whole", *(f"bytes, {mode}" for mode in SIDES), "bound",
         "hot over bound",
