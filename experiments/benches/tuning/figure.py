@@ -23,8 +23,8 @@ def draw(points: Sequence[dict[str, Any]], near: float, title: str, path: Path) 
         axes.axhline(near * min(times), color=style.GREY, linewidth=0.9, linestyle="--")
         axes.annotate(f"{near - 1:.0%} above the fastest", (at[-1], near * min(times)), xytext=(0, 3), textcoords="offset points",
                       ha="right", fontsize=7, color=style.GREY)  # fmt: skip
-        axes.set_xscale("log")
-        axes.set_xlabel("seconds of search, torch's export included")
+        style.time_axis(axes, "x")
+        axes.set_xlabel("time of search, torch's export included")
         axes.set_ylabel("ms a call")
         axes.set_title(title)
         return style.save(figure, path)
