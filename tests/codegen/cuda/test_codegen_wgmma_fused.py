@@ -16,8 +16,8 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
 from gensor_gym.cost.gpu.traffic import grid_blocks
 from gensor_gym.graph.compiled import plain
+from gensor_gym.graph.matrices.lying import is_laid_out, lies_as_product, wgmma_columns
 from gensor_gym.graph.resources import shared_bytes_of, threads_of
-from gensor_gym.graph.structure import is_laid_out, lies_as_product, wgmma_columns
 from gensor_gym.measure.emulator.emulator import EmulatedKernels
 from gensor_gym.operators.types import Operator
 from tests.codegen.cuda.test_codegen_wgmma_convolution import conv, conv_kernel
