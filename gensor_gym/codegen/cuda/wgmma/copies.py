@@ -10,7 +10,7 @@ from types import MappingProxyType
 from gensor_gym.codegen.cuda.index import along, origin
 from gensor_gym.codegen.cuda.text import Writer, remainder, total
 from gensor_gym.codegen.cuda.wgmma.convolution import ConvolutionPlan
-from gensor_gym.codegen.cuda.wgmma.groups import GroupedPlan, group_boxes
+from gensor_gym.codegen.cuda.wgmma.groups import GroupedPlan, write_groups
 from gensor_gym.codegen.cuda.wgmma.plan import WgmmaPlan
 from gensor_gym.codegen.cuda.wgmma.rows import RowsPlan
 from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES
@@ -41,8 +41,7 @@ def _write_products(out: Writer, plan: WgmmaPlan) -> None:
         _write_boxes(out, plan, [(total([(1, "b_tile")], c * SWIZZLE_BYTES), place) for c, place in places])
         return
     if isinstance(plan, GroupedPlan):
-        boxes = (group_boxes(plan, total([(1, "b_tile")], at), column, batch) for at, column, batch in _panels(plan))
-        _write_boxes(out, plan, [box for panel in boxes for box in panel])
+        write_groups(out, plan, _panels(plan))
         return
     copy, to_all, first, share = load_b, "", step, "b_tile"
     if plan.cluster > 1:

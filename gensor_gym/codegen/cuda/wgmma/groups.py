@@ -10,7 +10,7 @@ columns of A's tile before the consumers get it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from gensor_gym.codegen.cuda.index import origin
@@ -58,11 +58,23 @@ def make_grouped_plan(program: Program) -> GroupedPlan:
     return plan
 
 
-def group_boxes(plan: GroupedPlan, to: str, column: str, batch: list[str]) -> Iterator[tuple[str, str]]:
-    """Where the boxes of a panel go, and coordinates of their first elements: eight, of a swizzle atom each."""
-    group = f"step * {plan.step // GROUP}" if plan.steps > 1 else "0"
-    for i in range(GROUP):
-        yield total([(1, to)], i * ATOM_BYTES), ", ".join([total([(1, column)], i * plan.row_length), group, *batch])
+def write_groups(out: Writer, plan: GroupedPlan, panels: Iterable[tuple[int, str, list[str]]]) -> None:
+    """Copies of B: of every panel, where it lies, first column and matrix, eight boxes of a swizzle atom each.
+
+    Blocks of a cluster take them in turn and send them to all. The loop is not unrolled: its coordinates would each be kept in a
+    register, of which the producer has few.
+    """
+    name, rank = plan.mapped[1], len(plan.maps[1].shape)
+    step = f"step * {plan.step // GROUP}" if plan.steps > 1 else "0"
+    copy, to_all, first, by = f"load_box_{rank}d", "", "0", "++group"
+    if plan.cluster > 1:
+        copy, to_all, first, by = f"multicast_box_{rank}d", "EVERY_BLOCK, ", "rank", "group += CLUSTER"
+    out.line("#pragma unroll 1")
+    with out.block(f"for (int group = {first}; group < {GROUP}; {by})"):
+        for at, column, batch in panels:
+            to = total([(1, "b_tile"), (ATOM_BYTES, "group")], at)
+            place = ", ".join([total([(1, column), (plan.row_length, "group")]), step, *batch])
+            out.line(f"{copy}({to}, {name}_map, ready, {to_all}{place});")
 
 
 def write_turn(out: Writer, plan: GroupedPlan) -> None:
@@ -74,15 +86,15 @@ def write_turn(out: Writer, plan: GroupedPlan) -> None:
     out.line("barrier_wait(full + stage * 8, parity);")
     eights = math.ceil(plan.block[plan.roles.m] / 8)
     with out.block(f"for (int eight = warp; eight < {eights}; eight += {WARPS})"):
-        place = f"tiles + stage * STAGE_BYTES + eight * {ATOM_BYTES} + at * {SWIZZLE_BYTES}"
+        place = f"tiles + stage * STAGE_BYTES + eight * {ATOM_BYTES} + own * {SWIZZLE_BYTES}"
         out.line(f"unsigned char *const row = shared_pointer({place});")
         out.line(f"unsigned words[{GROUP}];")
         with out.nest([Loop("i", str(GROUP))]):
-            out.line("words[i] = *reinterpret_cast<const unsigned *>(row + ((i ^ at) * 16 + word * 4));")
+            out.line("words[i] = *reinterpret_cast<const unsigned *>(row + ((i ^ own) * 16 + word * 4));")
         out.line("__syncwarp(0xffffffffu);")
         for half, selector in (("", "0x5410"), (" + 1", "0x7632")):
             pairs = ", ".join(f"__byte_perm(words[{i}], words[{i + 1}], {selector})" for i in range(0, GROUP, 2))
-            out.line(f"*reinterpret_cast<uint4 *>(row + (2 * word{half} ^ at) * 16) = uint4{{{pairs}}};")
+            out.line(f"*reinterpret_cast<uint4 *>(row + (2 * word{half} ^ own) * 16) = uint4{{{pairs}}};")
     out.line("fence_async();")
     out.line("__syncwarp(0xffffffffu);")
     out.line("if (lane == 0) barrier_arrive(turned + stage * 8);")
@@ -90,6 +102,6 @@ def write_turn(out: Writer, plan: GroupedPlan) -> None:
 
 def write_turner(out: Writer) -> None:
     """What a warp that turns A knows of itself."""
-    out.line(f"const int warp = threadIdx.x / 32 - 1, lane = threadIdx.x % 32, at = lane / {_LANES}, word = lane % {_LANES};")
+    out.line(f"const int warp = threadIdx.x / 32 - 1, lane = threadIdx.x % 32, own = lane / {_LANES}, word = lane % {_LANES};")
     out.line("int stage = 0;")
     out.line("unsigned parity = 0;")
