@@ -122,7 +122,7 @@ def _panels(tables: Tables, columns: int) -> dict[int, int]:
     *_, p, q = range(SPATIAL_SLOTS)
     wide = -(-int(ints[EXTENT + p] * ints[EXTENT + q]) // PANEL) * PANEL
     count = max(size for size in tables.ladder(images) if size <= max(1, columns // wide))
-    found = [(rows, across) for rows in tables.ladder(p) for across in tables.ladder(q) if rows * across == wide and across % 8 == 0]
+    found = [(rows, wide // rows) for rows in tables.ladder(p) if wide % (8 * rows) == 0 and wide // rows in tables.ladder(q)]
     return {images: count, p: found[-1][0], q: found[-1][1]} if count > 1 and found else {}
 
 

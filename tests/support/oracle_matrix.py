@@ -90,7 +90,7 @@ def across(op: Operator) -> int:
 
 
 def in_place(op: Operator) -> bool:
-    """Whether a convolution is a product of its operands as they lie: one element of a window at every pixel, channels in eights."""
+    """Whether a convolution is a product of its operands as they lie: one element at every pixel, channels in eights."""
     if op.name != "conv2d" or "g" in names_of(op):
         return False
     given = dict(op.arguments)
@@ -150,9 +150,11 @@ def shared_bytes(oracle: Oracle, state: State) -> int:
         rows = count // state.tiles[1][row]
         lies = oracle.op.name != "conv2d" or in_place(oracle.op)
         if state.knob("tensor_core") == 2 and row == n and size == 2 and lies:
-            columns = (lambda level: of_an_image(oracle, state, level)) if "p" in names_of(oracle.op) else (lambda i: state.tiles[i][n])
-            images = state.tiles[1][names_of(oracle.op).index("n")] if "p" in names_of(oracle.op) else 1
-            panels = images * (columns(1) // columns(0)) * math.ceil(columns(0) * size / 128)
+            own, together, images = state.tiles[0][n], state.tiles[1][n], 1
+            if "p" in names_of(oracle.op):
+                own, together = (of_an_image(oracle, state, level) for level in (0, 1))
+                images = state.tiles[1][names_of(oracle.op).index("n")]
+            panels = images * (together // own) * math.ceil(own * size / 128)
             total += panels * 128 * state.tiles[1][k] + (16 if grouped(oracle.op) else 8)
         elif state.knob("tensor_core") == 2:
             count = count // state.tiles[1][m] * max(64, state.tiles[1][m]) if row == k else count

@@ -142,8 +142,9 @@ def _may_be_matrix(row, fact, ints, sizes):  # noqa: ANN001, ANN202
         alone = row[TENSOR_CORE] == 2 and axis != m and axis < ints[COLUMNS_FROM]
         if row[VTHREAD + axis] > 1:
             return False
-        if alone and row[TILE + MAX_AXES + axis] > 1 and not (axis == ints[IMAGES] and _panels_may_be_whole(row, fact, ints, sizes)):
-            return False
+        if alone and row[TILE + MAX_AXES + axis] > 1:
+            if axis != ints[IMAGES] or not _panels_may_be_whole(row, fact, ints, sizes):
+                return False
     for axis in (m, n, k):
         length = fragment_length(row, axis, ints)
         if fact[WRITTEN + axis] >= 1:

@@ -86,7 +86,7 @@ def _has_groups(op: Operator, roles: MatrixAxes) -> bool:
 def images_axis(op: Operator) -> int:
     """The axis of a product as it lies along which B and the output repeat and A does not; -1 where columns are not on it.
 
-    So the images of a convolution with a window of one element. A wgmma has columns of several, of each whole panels of 64 pixels.
+    So the images of a convolution with a window of one element. A wgmma has columns of several, of each whole panels of 64.
     """
     roles = matrix_axes(op)
     if roles is None or not is_convolution(op) or not lies_as_product(op):

@@ -102,7 +102,7 @@ FAULTS = {
     "the same image twice": ("block_n + 1);", "block_n);", "wrong"),
     "the other consumer's images": ("const int pixel_n = consumer_column * REG_N", "const int pixel_n = 0 * REG_N", "wrong"),
     "no end of an image": ("&& out_pixel < 49)", "&& out_pixel < 64)", "wrong|overflow"),
-    "a warp that never says that it has turned": ("if (lane == 0) barrier_arrive(turned", "if (lane == 33) barrier_arrive(turned", "deadlock"),
+    "a warp that says nothing": ("if (lane == 0) barrier_arrive(turned", "if (lane == 33) barrier_arrive(turned", "deadlock"),
     "rows of the other phase": ("barrier_wait(turned + stage * 8, parity);", "", "wrong"),
 }  # fmt: skip
 
@@ -198,7 +198,7 @@ MENU = {
     "8x4096x4096": wgmma_kernel(gemm(8, 4096, 4096), [8, 64], [8, 128], stages=4),
     "128x30522x1024": wgmma_kernel(gemm(128, 30522, 1024, "float16", "bias"), [64, 256], [128, 256], stages=4, persistent=1),
     "128x50257x1024": wgmma_kernel(gemm(128, 50257, 1024, "float16"), [64, 256], [128, 256], stages=4, persistent=2),
-    "14x14": conv_kernel(conv(16, 256, 14, 14, 1024, 1, 1, "bias", "relu"), [1, 64, 7, 16], [1, 128, 14, 16], stages=4, persistent=1),
+    "14x14": conv_kernel(conv(16, 256, 14, 14, 1024, 1, 1, "bias"), [1, 64, 7, 16], [1, 128, 14, 16], stages=4, persistent=1),
     "14x14 of 1024": conv_kernel(conv(16, 1024, 14, 14, 256, 1, 1), [1, 128, 7, 8], [1, 128, 7, 8], stages=5, persistent=1),
     "7x7": conv_kernel(conv(16, 512, 7, 7, 2048, 1, 1, "bias"), [4, 64, 8, 8], [4, 128, 8, 8], stages=4),
     "7x7 cluster": conv_kernel(conv(16, 2048, 7, 7, 512, 1, 1, "bias"), [4, 64, 8, 8], [4, 128, 8, 8], stages=4, cluster=2),

@@ -26,8 +26,8 @@ UNROLLED_SWIZZLED = 4
 class Share:
     """When a copy of a step that is spread over `points` of the computation is begun: with others, in `groups`.
 
-    It is one of `total`, of which those of its read begin at number `first`. Of the text around it `part` is the point at hand, or
-    -1 for all copies, and `more` is false where the step does not exist: then zeros come, which nobody reads.
+    It is one of `total`, of which those of its read begin at number `first`. Of the text around it `part` is the point at hand,
+    or -1 for all copies, and `more` is false where the step does not exist: then zeros come, which nobody reads.
     """
 
     first: int

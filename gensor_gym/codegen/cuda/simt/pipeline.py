@@ -130,7 +130,8 @@ def _write_copy_functions(out: Writer, plan: BlockPlan, copies: list[Copies], sh
         write_registers(out, each)
     with out.block(f"const auto load_tiles = [&](int step, int buffer{', int part, bool more' if shares else ''})", ";"):
         write_step_origin(out, plan, "step", _moved(plan, staged=True))
-        for each, share in zip(copies, shares or [None] * len(copies), strict=True):
+        for number, each in enumerate(copies):
+            share = shares[number] if shares else None
             write_copies(out, each, "async" if each.tile.asynchronous else "load", "buffer", share)
     if apart:
         with out.block("const auto store_tiles = [&](int buffer)", ";"):
@@ -146,7 +147,7 @@ def _write_arrival(out: Writer, plan: BlockPlan, by_itself: bool) -> None:
 
 
 def _write_step(out: Writer, plan: BlockPlan, between: str) -> None:
-    """The points of a step, from the buffer that is read, with a line between; with double-buffered fragments all but the last."""
+    """The points of a step, from the buffer that is read; with double-buffered fragments all but the last, a line `between`."""
     if plan.buffered and plan.step_points == 1:
         return
     write_step_origin(out, plan, "step", _moved(plan, staged=False))

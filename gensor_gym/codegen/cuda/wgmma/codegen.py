@@ -276,7 +276,7 @@ def _write_next_stage(out: Writer) -> None:
 
 @contextmanager
 def _over_work(out: Writer, plan: WgmmaPlan, places: bool = True) -> Iterator[None]:
-    """The tiles (and slices) of this block, one after the other where it stays; where each stands, if anybody asks for `places`."""
+    """The tiles (and slices) of this block, one after the other where it stays; where each stands, if `places`."""
     if plan.shares_steps:
         with over_share(out, plan) as tile:
             if places:

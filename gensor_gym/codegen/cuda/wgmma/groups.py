@@ -2,8 +2,8 @@
 
 Eight such rows are, whatever their length. So the map has them as one row, and a box takes the same pixels of every eighth
 channel: it begins 0, 1, .. 7 lengths of a row further on. What sticks out of a row is the beginning of the next one, in columns
-that are not stored. In shared memory the 64 rows of a step then lie as 8 x 8 turned: row 8 j + i has channel 8 i + j. The order of
-a sum's terms is free as long as A has the same one, so three warps of the producer, which have nothing else to do, turn the
+that are not stored. In shared memory the 64 rows of a step then lie as 8 x 8 turned: row 8 j + i has channel 8 i + j. The order
+of a sum's terms is free as long as A has the same one, so three warps of the producer, which have nothing else to do, turn the
 columns of A's tile before the consumers get it.
 """
 
@@ -13,7 +13,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from gensor_gym.codegen.cuda.index import origin
 from gensor_gym.codegen.cuda.tensor_map import TensorMap
 from gensor_gym.codegen.cuda.text import Loop, Writer, total
 from gensor_gym.codegen.cuda.wgmma.plan import ATOM_BYTES, WARPGROUP, WgmmaPlan, check_batch, check_wgmma
