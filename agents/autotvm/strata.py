@@ -14,9 +14,10 @@ import numpy as np
 from gensor_gym.graph.coordinates import Column
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.knobs.tensor_cores import fragment_length
-from gensor_gym.graph.structure import SWIZZLE_BYTES
+from gensor_gym.graph.matrices.choices import WGMMA_ROWS
+from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES
 from gensor_gym.graph.tables.layout import ROW, SPATIAL_SLOTS, TENSOR_CORE, TILE
-from gensor_gym.graph.tables.tables import COLUMNS_FROM, IS_CPU, ITEM, MATRIX_A, MATRIX_K, MATRIX_M
+from gensor_gym.graph.tables.tables import COLUMNS_FROM, IMAGES, IS_CPU, ITEM, MATRIX_A, MATRIX_K, MATRIX_M, ROW_STEP
 
 _STRATUM_OF = {knob.place: knob.cores[0] for knob in KNOBS if len(knob.cores) == 1}
 """The one stratum that a knob goes with: programs of the others keep its default."""
@@ -59,6 +60,8 @@ def _whole(axis: int, values: np.ndarray, core: int, ints: np.ndarray) -> np.nda
     if core == 2:
         if axis == ints[MATRIX_K]:
             kept &= values[:, 1] * ints[ITEM + ints[MATRIX_A]] == SWIZZLE_BYTES
-        elif axis != ints[MATRIX_M] and axis < ints[COLUMNS_FROM]:
+        elif axis != ints[MATRIX_M] and axis < ints[COLUMNS_FROM] and axis != ints[IMAGES]:
             kept &= values[:, 1] == 1
+        elif axis == ints[MATRIX_M] and ints[ROW_STEP] < WGMMA_ROWS:
+            kept &= values[:, 1] == values[:, 0]
     return kept

@@ -1,7 +1,8 @@
 """What the assembler and the disassembler say about kernels of every family: evidence that needs no GPU.
 
 For each: registers beside the model's estimate, spills, shared memory, blocks that are resident by the model, the assembler's
-warnings, and how much of the main loop is multiply-adds. A kernel with `loss` would be pruned before timing.
+warnings, and how much of the main loop is multiply-adds; of wgmma also the cycles in which the tensor cores do those of the
+loop, beside which its instructions are to be few. A kernel with `loss` would be pruned before timing.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.gpu.gpu import resident_blocks
 from gensor_gym.graph.resources import registers_of
 from gensor_gym.graph.schedule import Schedule, make_row
+from gensor_gym.graph.tables.geometry import columns_of
 from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, slot_of
 
 SPACE = "extended"
-SHOWN = ("FFMA", "HMMA", "IMMA", "HGMMA", "UTMALDG", "LDGSTS", "LDG", "LDS", "LDSM", "LDL", "STL", "BAR")
+SHOWN = ("FFMA", "HMMA", "IMMA", "HGMMA", "IGMMA", "QGMMA", "UTMALDG", "LDGSTS", "LDG", "LDS", "LDSM", "LDL", "STL", "BAR")
 """Operations that are counted over the whole kernel."""
+WGMMA = ("HGMMA", "IGMMA", "QGMMA")
+"""Products of a warpgroup: 64 rows of 32 bytes along k take a cycle for two columns (of 16 bits 2,048 multiply-adds a cycle)."""
 
 
 def run(config: DictConfig, emit: Lines) -> None:
@@ -60,7 +64,7 @@ def evidence(family: dict[str, Any], hardware: str, seed: int) -> dict[str, Any]
         "share_target": family.get("share"), "kept": None,
     }  # fmt: skip
     if sass.is_available():
-        row |= _machine_code(compiled.cubin)
+        row |= _machine_code(compiled.cubin, columns_of(schedule.row, graph.tables.ints))
         if row["share_target"] is not None:
             row["kept"] = bool(row["multiply_add_share"] >= row["share_target"] and not compiled.loss)
     return row
@@ -83,12 +87,14 @@ def schedule_of(family: dict[str, Any], graph: ConstructionGraph, seed: int) -> 
     return Schedule(make_row([inner] + [outer] * (MAX_LEVELS - 1), virtual, 1, family["knobs"]))
 
 
-def _machine_code(cubin: bytes) -> dict[str, Any]:
-    """Counts of the disassembled kernel."""
+def _machine_code(cubin: bytes, columns: int) -> dict[str, Any]:
+    """Counts of the disassembled kernel; a wgmma has so many columns."""
     names = [line.partition(".")[0] for lines in sass.instructions(sass.disassemble(cubin)).values() for line in lines]
     found: dict[str, Any] = {"operations": {name: names.count(name) for name in SHOWN if name in names}}
     try:
         loop = sass.main_loop(cubin)
     except sass.SassError:
         return found | {"main_loop": 0, "multiply_add_share": 0.0}
+    wgmma = sum(loop.counts[name] for name in WGMMA)
+    found |= {"tensor_cycles": wgmma * columns // 2} if wgmma else {}
     return found | {"main_loop": len(loop.operations), "multiply_add_share": loop.share()}

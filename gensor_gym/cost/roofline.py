@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gensor_gym.graph.structure import tensor_core_choices
+from gensor_gym.graph.matrices.choices import tensor_core_choices
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.types import Operator

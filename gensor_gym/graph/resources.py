@@ -10,10 +10,12 @@ from gensor_gym.graph.knobs.vector import copied_length
 from gensor_gym.graph.tables.geometry import (
     box_length,
     columns_of,
+    computed_product,
     footprint,
     fragment,
     has_window_rows,
     matrix_elements,
+    matrix_rows,
     moving_product,
     power_value,
     reduce_product,
@@ -35,6 +37,8 @@ from gensor_gym.graph.tables.layout import (
 from gensor_gym.graph.tables.tables import (
     COLUMNS_FROM,
     FIRST_SPATIAL,
+    GROUPED,
+    IMAGES,
     INSTRUCTION_K,
     ITEM,
     LAID_OUT,
@@ -42,6 +46,7 @@ from gensor_gym.graph.tables.tables import (
     MATRIX_A,
     MATRIX_B,
     MATRIX_K,
+    MATRIX_M,
     MATRIX_N,
     NUM_DIMS,
     NUM_READS,
@@ -84,7 +89,7 @@ def registers_of(row, ints):  # noqa: ANN001, ANN201
     """
     tile = spatial_product(row, 0, ints)
     if row[TENSOR_CORE] == 2:
-        return 40 + tile // 128
+        return 40 + computed_product(row, 0, ints) // 128
     total = 32 + tile if row[TENSOR_CORE] == 0 else 40 + tile // 32
     for t in range(ints[NUM_READS]):
         part = fragment(row, t, ints)
@@ -141,13 +146,17 @@ def staged_row(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def panel_bytes_of(row, ints):  # noqa: ANN001, ANN201
-    """Bytes of B that a step of a wgmma program copies as it lies: panels of 128 bytes of columns, each consumer's its own."""
+    """Bytes of B that a step of a wgmma program copies as it lies: panels of 128 bytes of columns, each consumer's its own.
+
+    Every image has panels of its own.
+    """
     own, together = 1, 1
     for axis in range(ints[COLUMNS_FROM], SPATIAL_SLOTS):
         own *= row[TILE + axis]
         together *= row[TILE + MAX_AXES + axis]
     wide = (own * ints[ITEM + ints[MATRIX_B]] + 127) // 128 * 128
-    return together // own * wide * row[TILE + MAX_AXES + ints[MATRIX_K]]
+    images = row[TILE + MAX_AXES + ints[IMAGES]] if ints[IMAGES] > 0 else 1
+    return images * (together // own) * wide * row[TILE + MAX_AXES + ints[MATRIX_K]]
 
 
 @lean
@@ -157,15 +166,16 @@ def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
     With shared_layout=1 rows (where a tile has several) are padded: 16 bytes on tensor cores, else 4 elements are
     counted, the code may take fewer. The exchange of a reduction shared by more than a warp takes the place of the tiles.
     wgmma: tiles of whole swizzle atoms of 1024 bytes, B in panels of 128 bytes of n, each warpgroup's columns in its own
-    (pixels of a convolution, and columns of a transposed B, are rows of k, like A's); two barriers of 8 bytes per stage, and
-    the alignment of the first.
+    (pixels of a convolution, and columns of a transposed B, are rows of k, like A's); two barriers of 8 bytes per stage, a third
+    where A is turned, and the alignment of the first.
     """
     if row[TENSOR_CORE] == 2:
         item, right = ints[ITEM + ints[MATRIX_B]], panel_bytes_of(row, ints)
         if ints[LAID_OUT] + ints[TRANSPOSED] > 0:
             right = matrix_elements(row, ints[MATRIX_B], 1, ints) * item
-        left = (matrix_elements(row, ints[MATRIX_A], 1, ints) * item + 1023) // 1024 * 1024
-        return 1024 + (row[STAGES] + 1) * (left + right + 16)
+        along = matrix_elements(row, ints[MATRIX_A], 1, ints) // row[TILE + MAX_AXES + ints[MATRIX_M]]
+        left = along * matrix_rows(row, 1, ints) * item
+        return 1024 + (row[STAGES] + 1) * (left + right + 16 + 8 * ints[GROUPED])
     total = 0
     for t in range(ints[NUM_READS]):
         if ints[STAGED + t] == 0 and row[TENSOR_CORE] == 0:
@@ -187,6 +197,7 @@ def code_of(row, ints):  # noqa: ANN001, ANN201
     if row[TENSOR_CORE] == 1:
         body = body // (128 * ints[INSTRUCTION_K]) * MMA_CODE * ints[PRODUCTS]
     elif row[TENSOR_CORE] == 2:
+        body = computed_product(row, 0, ints) * reduce_product(row, 0, ints)
         body = body // (64 * ints[INSTRUCTION_K] * columns_of(row, ints)) * MMA_CODE
     return body * power_value(row[UNROLL])
 

@@ -12,8 +12,9 @@ import numpy as np
 from gensor_gym.graph.actions import KNOB_UP
 from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
+from gensor_gym.graph.knobs.tensor_cores import PANEL
+from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES
 from gensor_gym.graph.rules import fits, is_well_formed
-from gensor_gym.graph.structure import SWIZZLE_BYTES, WGMMA_ROWS
 from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.tables.tables import (
     ALLOWED,
@@ -22,6 +23,7 @@ from gensor_gym.graph.tables.tables import (
     COPIED,
     EXTENT,
     FROZEN_READ,
+    IMAGES,
     INSTRUCTION_K,
     IS_CPU,
     ITEM,
@@ -30,6 +32,7 @@ from gensor_gym.graph.tables.tables import (
     MATRIX_K,
     MATRIX_M,
     MATRIX_N,
+    ROW_STEP,
     Tables,
 )
 
@@ -53,7 +56,7 @@ def starts(tables: Tables, first: np.ndarray, columns: tuple[int, ...] = WGMMA_C
         if _offers(ints, "tensor_core", 2):
             step = SWIZZLE_BYTES // int(ints[ITEM + ints[MATRIX_A]])
             for across in _pixels(tables, columns) if ints[COLUMNS_FROM] < ints[MATRIX_N] else _columns(tables, columns):
-                tile = {int(ints[MATRIX_M]): WGMMA_ROWS, int(ints[MATRIX_K]): step}
+                tile = {int(ints[MATRIX_M]): int(ints[ROW_STEP]), int(ints[MATRIX_K]): step}
                 rows.append(_tensor_row(first, 2, tile | across))
     elif ints[FROZEN_READ + 1] == 1 and ints[KNOB_BITS + KNOB_INDEX["convolution"]] >> 2 & 1:
         rows.append(_shifted(first, ints))
@@ -89,11 +92,14 @@ def _columns(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
 def _pixels(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
     """Pixels of the first wgmma programs of a convolution: whole rows first, then several rows, then several images.
 
-    Those of one image alone where they are taken as they lie.
+    Those of one image alone where they are taken as they lie, or whole panels of several where each is small.
     """
     ints, found = tables.ints, []
     for left in columns:
-        tile: dict[int, int] = {}
+        tile = _panels(tables, left)
+        if tile:
+            found.append(tile)
+            continue
         for axis in range(SPATIAL_SLOTS - 1, int(ints[COLUMNS_FROM]) - 1, -1):
             if axis == ints[MATRIX_M]:
                 continue
@@ -106,6 +112,18 @@ def _pixels(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
         if tile not in found:
             found.append(tile)
     return found
+
+
+def _panels(tables: Tables, columns: int) -> dict[int, int]:
+    """About so many columns, of several images whole panels each; nothing where these are not taken, or are too large for it."""
+    ints, images = tables.ints, int(tables.ints[IMAGES])
+    if images == 0:
+        return {}
+    *_, p, q = range(SPATIAL_SLOTS)
+    wide = -(-int(ints[EXTENT + p] * ints[EXTENT + q]) // PANEL) * PANEL
+    count = max(size for size in tables.ladder(images) if size <= max(1, columns // wide))
+    found = [(rows, wide // rows) for rows in tables.ladder(p) if wide % (8 * rows) == 0 and wide // rows in tables.ladder(q)]
+    return {images: count, p: found[-1][0], q: found[-1][1]} if count > 1 and found else {}
 
 
 def _tensor_row(first: np.ndarray, core: int, tile: dict[int, int]) -> np.ndarray:

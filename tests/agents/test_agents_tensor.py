@@ -10,9 +10,10 @@ from experiments.tables.gpu_published import MMA, SIMT, WGMMA, Kernel
 from gensor_gym import ConstructionGraph
 from gensor_gym.graph import resources
 from gensor_gym.graph.compiled import plain
+from gensor_gym.graph.matrices.choices import column_step, tensor_core_choices
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.starts import WGMMA_COLUMNS, starts
-from gensor_gym.graph.structure import column_step, matrix_axes, tensor_core_choices
+from gensor_gym.graph.structure import matrix_axes
 from gensor_gym.graph.tables.layout import slot_of
 from tests.support.graph_walks import TENSOR, climbed, graph_of, tensor_start, walk
 from tests.support.oracle import Oracle

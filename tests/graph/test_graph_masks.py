@@ -10,8 +10,8 @@ import pytest
 from gensor_gym import ConstructionGraph, hardware
 from gensor_gym.graph import limits, resources, rules
 from gensor_gym.graph.actions import KNOB_UP, NUM_ACTIONS, STOP
+from gensor_gym.graph.matrices.choices import tensor_core_choices
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.structure import tensor_core_choices
 from gensor_gym.graph.tables import tables
 from gensor_gym.hardware.types import Hardware
 from tests.support.graph_walks import OPERATORS, SPACES, TENSOR, graph_of, tensor_start

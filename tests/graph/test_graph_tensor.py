@@ -10,8 +10,9 @@ from gensor_gym.graph import resources
 from gensor_gym.graph.actions import NUM_ACTIONS
 from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
+from gensor_gym.graph.matrices.choices import instruction_k, tensor_core_choices
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.structure import MatrixAxes, instruction_k, matrix_axes, tensor_core_choices
+from gensor_gym.graph.structure import MatrixAxes, matrix_axes
 from gensor_gym.graph.tables.layout import LEVEL, ROW
 from gensor_gym.graph.tables.tables import KNOB_BITS
 from tests.support.graph_walks import TENSOR, climbed, graph_of, moved, tensor_start, walk
@@ -52,10 +53,13 @@ def test_roles_of_axes(operator: str, roles: MatrixAxes | None) -> None:
         ('conv2d(n=2, c=64, h=14, w=14, k=64, r=3, s=3, dtype="tf32")', {"h200": (0, 1)}),
         ('conv2d(n=2, c=128, h=14, w=14, k=64, r=3, s=3, dtype="int8")', {"h200": (0, 1)}),
         ('gemm(m=64, n=61, k=128, dtype="float8_e4m3fn")', {"h200": (0, 1, 2), "rtx4090": (0, 1), "a100": (0,), "host": (0,)}),
-        ('gemm(m=64, n=60, k=64, dtype="float16")', {"h200": (0, 1)}),  # rows of B of 120 bytes have no tensor map
-        ('gemm(m=8, n=64, k=64, dtype="float16")', {"h200": (0,)}),
+        ('gemm(m=64, n=60, k=64, dtype="float16")', {"h200": (0, 1, 2)}),  # rows of B of 120 bytes, eight of them as one
+        ('gemm(m=64, n=60, k=68, dtype="float16")', {"h200": (0, 1)}),  # rows of A of 136 bytes have no tensor map
+        ('gemm(m=8, n=64, k=64, dtype="float16")', {"h200": (0, 2), "a100": (0,)}),
+        ('gemm(m=3, n=64, k=64, dtype="float16")', {"h200": (0, 2), "a100": (0,)}),
+        ('gemm(m=8, n=64, k=48, dtype="float16")', {"h200": (0,)}),
         ('gemm(m=64, n=64, k=24, dtype="int8")', {"h200": (0,), "t4": (0, 1)}),
-        ('gemm(m=40, n=64, k=64, dtype="float16")', {"h200": (0, 1)}),
+        ('gemm(m=40, n=64, k=64, dtype="float16")', {"h200": (0, 1, 2)}),
     ],
 )
 def test_choices_of_tensor_cores(operator: str, choices: dict[str, tuple[int, ...]]) -> None:

@@ -8,8 +8,9 @@ from functools import cache
 import numpy as np
 
 from gensor_gym import ConstructionGraph
+from gensor_gym.graph.matrices.choices import instruction_k
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.structure import instruction_k, matrix_axes
+from gensor_gym.graph.structure import matrix_axes
 from gensor_gym.graph.tables.layout import slot_of
 
 OPERATORS = (
@@ -48,6 +49,8 @@ TENSOR = (
     'gemm(m=200, n=100, k=256, dtype="int8")',
     'gemm(m=136, n=75, k=84, dtype="tf32")',
     'batched_gemm(b=2, m=72, n=40, k=96, dtype="tf32")',
+    'gemm(m=24, n=75, k=136, dtype="bfloat16")',
+    'conv2d(n=6, c=72, h=7, w=7, k=40, r=1, s=1, dtype="float16")',
 )
 """Products with tensor-core programs, of which random walks from the start find hardly any."""
 

@@ -27,7 +27,8 @@ class Gpu:
     def registers(self, state: State) -> int:
         outputs = math.prod(state.tiles[0][a] for a in self.spatial)
         if state.knob("tensor_core") == 2:
-            return 40 + outputs // 128
+            rows = state.tiles[0][matrix.roles(self.op)[2]]
+            return 40 + outputs // rows * max(64, rows) // 128
         parts = [math.prod(state.tiles[0][a] for a in self.spatial if self.depends(r, a)) for r in self.op.reads]
         if state.knob("tensor_core") == 0:
             points = math.prod(state.tiles[0][a] for a in self.reduce) * state.knob("unroll")

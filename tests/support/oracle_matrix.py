@@ -56,17 +56,32 @@ def choices(op: Operator, hw: Hardware) -> tuple[int, ...]:
         return 2 ** math.ceil(math.log2(extent)) if extent < 8 else math.ceil(extent / 8) * 8
 
     _, _, m, n, k = found
-    if longest(m) < 16 or longest(n) < 8 or longest(k) < step:
-        return (0,)
+    cores = (0, 1) if longest(m) >= 16 and longest(n) >= 8 and longest(k) >= step else (0,)
     if hw.arch != "sm_90" or op.dtype == "tf32x3":
-        return (0, 1)
+        return cores
     size = ITEM[op.dtype]
     if op.name == "conv2d":
         stride = dict(op.arguments).get("stride", 1)
         rows = size == 2 and "g" not in names_of(op) and max(stride if isinstance(stride, tuple) else (stride,)) <= 8
-    else:  # B of tf32, int8 and floats of 8 bits is transposed first, so its own rows may have any length
-        rows = op.axes[k].extent * size % 16 == 0 and (size != 2 or op.axes[n].extent * size % 16 == 0)
-    return (0, 1, 2) if rows and longest(m) >= 64 and longest(n) >= across(op) and longest(k) >= 128 // size else (0, 1)
+    else:  # B of tf32, int8 and floats of 8 bits is transposed first, of 16 bits taken eight rows at a time: rows of any length
+        rows = op.axes[k].extent * size % 16 == 0
+    return (*cores, 2) if rows and longest(n) >= across(op) and longest(k) >= 128 // size else cores
+
+
+def least_rows(op: Operator) -> int:
+    """What rows of a wgmma's tile are a multiple of: 64; where m is shorter 16, or under 16 all of them."""
+    extent = op.axes[roles(op)[2]].extent
+    if extent > 56:
+        return 64
+    return 16 if extent > 8 else 2 ** math.ceil(math.log2(extent)) if extent < 8 else 8
+
+
+def grouped(op: Operator) -> bool:
+    """Whether rows of B, of 16 bits, are not whole 16 bytes: eight are taken as one, and A is turned behind a third barrier."""
+    if ITEM[op.dtype] != 2:
+        return False
+    given = dict(op.arguments)
+    return in_place(op) and given["h"] * given["w"] % 8 > 0 if op.name == "conv2d" else given["n"] % 8 > 0
 
 
 def across(op: Operator) -> int:
@@ -75,12 +90,12 @@ def across(op: Operator) -> int:
 
 
 def in_place(op: Operator) -> bool:
-    """Whether a convolution is a product of its operands as they lie: one element of a window at every pixel, whole 16 bytes."""
+    """Whether a convolution is a product of its operands as they lie: one element at every pixel, channels in eights."""
     if op.name != "conv2d" or "g" in names_of(op):
         return False
     given = dict(op.arguments)
     plain = given["r"] == given["s"] == 1 and given.get("stride", 1) == 1 and given.get("padding", 0) == 0
-    return plain and given["h"] * given["w"] % 8 == 0 and given["c"] % 8 == 0
+    return plain and given["c"] % 8 == 0
 
 
 def clusters(op: Operator, hw: Hardware, blocks: int) -> bool:
@@ -91,18 +106,24 @@ def clusters(op: Operator, hw: Hardware, blocks: int) -> bool:
 def fragment(oracle: Oracle, state: State, axis: int) -> int:
     """What a register tile is a multiple of along an axis."""
     _, _, m, n, k = roles(oracle.op)
-    rows, columns = {1: (16, 8), 2: (64, across(oracle.op))}[state.knob("tensor_core")]
+    rows, columns = {1: (16, 8), 2: (least_rows(oracle.op), across(oracle.op))}[state.knob("tensor_core")]
     return {m: rows, n: columns, k: instruction(oracle.op, oracle.hw)}.get(axis, 1)
 
 
 def pixels(oracle: Oracle, state: State, axis: int) -> bool:
     """Whether one wgmma takes several indices along the axis, as it does along all spatial axes of a convolution but m.
 
-    Of a convolution that is a product as it lies, along rows and columns of one image.
+    Of a convolution that is a product as it lies, along rows and columns of one image, and along images where each has whole 64s.
     """
     convolution = oracle.op.name == "conv2d" and state.knob("tensor_core") == 2
-    images = in_place(oracle.op) and names_of(oracle.op)[axis] == "n"
-    return convolution and axis in oracle.spatial and axis != roles(oracle.op)[2] and not images
+    if not convolution or axis not in oracle.spatial or axis == roles(oracle.op)[2]:
+        return False
+    return not in_place(oracle.op) or names_of(oracle.op)[axis] != "n" or of_an_image(oracle, state, 0) % 64 == 0
+
+
+def of_an_image(oracle: Oracle, state: State, level: int) -> int:
+    """Pixels of an image in a tile of a convolution."""
+    return math.prod(state.tiles[level][names_of(oracle.op).index(name)] for name in ("p", "q"))
 
 
 def instructions(oracle: Oracle, state: State) -> int:
@@ -112,7 +133,7 @@ def instructions(oracle: Oracle, state: State) -> int:
     repeats = math.prod(t for a, t in enumerate(tile) if a not in (m, n, k) and not pixels(oracle, state, a))
     steps = tile[k] // instruction(oracle.op, oracle.hw)
     if state.knob("tensor_core") == 2:
-        return repeats * steps * (tile[m] // 64)
+        return repeats * steps * math.ceil(tile[m] / 64)
     each = 3 if oracle.op.dtype == "tf32x3" else 2 if widened(oracle.op, oracle.hw) else 1
     return repeats * steps * (tile[m] // 16) * (tile[n] // 8) * each
 
@@ -129,10 +150,14 @@ def shared_bytes(oracle: Oracle, state: State) -> int:
         rows = count // state.tiles[1][row]
         lies = oracle.op.name != "conv2d" or in_place(oracle.op)
         if state.knob("tensor_core") == 2 and row == n and size == 2 and lies:
-            columns = [axis for axis in oracle.spatial if axis == n or pixels(oracle, state, axis)]
-            own, together = (math.prod(state.tiles[level][axis] for axis in columns) for level in (0, 1))
-            total += together // own * math.ceil(own * size / 128) * 128 * state.tiles[1][k] + 8
+            own, together, images = state.tiles[0][n], state.tiles[1][n], 1
+            if "p" in names_of(oracle.op):
+                own, together = (of_an_image(oracle, state, level) for level in (0, 1))
+                images = state.tiles[1][names_of(oracle.op).index("n")]
+            panels = images * (together // own) * math.ceil(own * size / 128)
+            total += panels * 128 * state.tiles[1][k] + (16 if grouped(oracle.op) else 8)
         elif state.knob("tensor_core") == 2:
+            count = count // state.tiles[1][m] * max(64, state.tiles[1][m]) if row == k else count
             total += math.ceil(count * size / 1024) * 1024 + 8
         else:
             padding = 16 if state.knob("shared_layout") == 1 and rows > 1 else 0
@@ -161,6 +186,8 @@ def accepts(oracle: Oracle, state: State) -> bool:
     if cores == 1:
         return True
     if math.ceil(oracle.op.axes[m].extent / state.tiles[1][m]) < state.knob("cluster"):
+        return False
+    if least_rows(oracle.op) < 64 and state.tiles[1][m] != state.tiles[0][m]:
         return False
     alone = all(
         state.tiles[1][axis] == 1 for axis in oracle.axes if axis not in (m, n, k) and not pixels(oracle, state, axis)

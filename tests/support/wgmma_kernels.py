@@ -16,8 +16,8 @@ from gensor_gym.codegen.program import lower
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.compiled import plain
 from gensor_gym.graph.knobs import KNOB_INDEX, KNOBS
+from gensor_gym.graph.matrices.choices import column_step
 from gensor_gym.graph.resources import shared_bytes_of, threads_of
-from gensor_gym.graph.structure import column_step
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.answers.expectation import decode, make_draws
 from gensor_gym.measure.emulator.emulator import EmulatedKernels, EmulatorError

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gensor_gym.graph.structure import MAP_STEP
+from gensor_gym.graph.matrices.lying import MAP_STEP
 from gensor_gym.operators.types import ITEM_BYTES
 
 MAP_BYTES = 128

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs.tensor_cores import EQUAL_SHARES
-from gensor_gym.graph.tables.geometry import power_value, spatial_product
+from gensor_gym.graph.tables.geometry import computed_product, power_value
 from gensor_gym.graph.tables.layout import CLUSTER, PERSISTENT
 from gensor_gym.graph.tables.tables import L2_BW, L2_LATENCY
 
@@ -40,5 +40,5 @@ def addition(row, blocks, shares, ints, floats):  # noqa: ANN001, ANN201
 
     All are written and read once. Whoever is last waits for its own to arrive, for the count, and for the others'.
     """
-    moved = 2.0 * parts_of_tiles(blocks, shares) * spatial_product(row, 1, ints) * 4.0
+    moved = 2.0 * parts_of_tiles(blocks, shares) * computed_product(row, 1, ints) * 4.0
     return moved / floats[L2_BW] + 3.0 * floats[L2_LATENCY]

@@ -9,8 +9,10 @@ from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.resources import staged_row
 from gensor_gym.graph.tables.geometry import (
     columns_of,
+    computed_product,
     fragment,
     matrix_elements,
+    matrix_rows,
     power_value,
     reduce_product,
     spatial_product,
@@ -19,10 +21,13 @@ from gensor_gym.graph.tables.geometry import (
 from gensor_gym.graph.tables.layout import MAX_AXES, SHARED_LAYOUT, TENSOR_CORE, TILE, UNROLL
 from gensor_gym.graph.tables.tables import (
     CLOCK,
+    GROUPED,
     INSTRUCTION_K,
     ITEM,
+    MATRIX_A,
     MATRIX_B,
     MATRIX_K,
+    MATRIX_M,
     MMA_PEAK,
     NUM_READS,
     PRODUCTS,
@@ -33,6 +38,8 @@ from gensor_gym.graph.tables.tables import (
 SCHEDULERS = 4
 MMA_LATENCY = 33.0
 """Cycles of a dependent mma.sync m16n8k16 (arXiv 2402.13499: about 32 on Hopper and Ampere, recalled)."""
+TURN = 35.0
+"""Instructions with which a warp turns eight rows of A, as generated: eight loads, eight permutations, two stores, addresses."""
 LOOP, STEP = 30.0, 20.0
 """Instructions of a turn of the loop and of a step: as counted on CUDA cores (`cost/gpu/simt.py`)."""
 
@@ -40,14 +47,27 @@ LOOP, STEP = 30.0, 20.0
 @lean
 def tensor_step(row, ints, floats):  # noqa: ANN001, ANN201
     """Cycles one block needs for one step on tensor cores: (their pipes, issue slots, shared wavefronts, alone)."""
-    points = spatial_product(row, 1, ints) * reduce_product(row, 1, ints) * 2.0
+    points = computed_product(row, 1, ints) * reduce_product(row, 1, ints) * 2.0
     rate = floats[MMA_PEAK] if row[TENSOR_CORE] == 1 else floats[WGMMA_PEAK]
     pipes = points / (rate / ints[UNITS] / floats[CLOCK])
     if row[TENSOR_CORE] == 1:
         issue, waves, alone, waits = _mma(row, pipes, ints)
         return pipes, issue, waves, alone, waits
     pipes /= narrow_share(columns_of(row, ints))
-    return pipes, STEP, _wgmma_wavefronts(row, ints), pipes, 0.0
+    issue, waves = _turning(row, ints)
+    return pipes, STEP + issue, _wgmma_wavefronts(row, ints) + waves, pipes, 0.0
+
+
+@lean
+def _turning(row, ints):  # noqa: ANN001, ANN202
+    """(issue slots, wavefronts) of turning A where B's rows come in groups: it is read and written once more.
+
+    A warp turns eight rows at a time.
+    """
+    if ints[GROUPED] == 0:
+        return 0.0, 0.0
+    rows = matrix_rows(row, 1, ints)
+    return rows / 8.0 * TURN / SCHEDULERS, 2.0 * rows
 
 
 @lean
@@ -95,5 +115,7 @@ def _wgmma_wavefronts(row, ints):  # noqa: ANN001, ANN201
     waves = 0.0
     for t in range(ints[NUM_READS]):
         read = matrix_elements(row, t, 0, ints) // row[TILE + ints[MATRIX_K]] * workers_of(row, ints)
+        if t == ints[MATRIX_A]:
+            read = read // row[TILE + ints[MATRIX_M]] * matrix_rows(row, 0, ints)
         waves += (read * row[TILE + MAX_AXES + ints[MATRIX_K]] + matrix_elements(row, t, 1, ints)) * ints[ITEM + t] / 128.0
     return waves

@@ -13,10 +13,11 @@ from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs.knob import CODE, L1_TILE, REGISTERS, SHARED, SPLIT, TASK_TILE
 from gensor_gym.graph.knobs.lanes import warp_rows
 from gensor_gym.graph.knobs.packing import is_packed_for_algorithm
-from gensor_gym.graph.knobs.tensor_cores import fragment_length
+from gensor_gym.graph.knobs.tensor_cores import PANEL, fragment_length
 from gensor_gym.graph.limits import goes_with_cores
+from gensor_gym.graph.matrices.choices import WGMMA_ROWS
+from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES
 from gensor_gym.graph.rules import within
-from gensor_gym.graph.structure import SWIZZLE_BYTES
 from gensor_gym.graph.tables.geometry import columns_of, power_value, reduce_product, tiles_along
 from gensor_gym.graph.tables.layout import (
     CLUSTER,
@@ -35,6 +36,7 @@ from gensor_gym.graph.tables.tables import (
     COLUMNS_FROM,
     END_REDUCE,
     FIRST_SPATIAL,
+    IMAGES,
     IS_CPU,
     ITEM,
     KNOB_BITS,
@@ -42,6 +44,7 @@ from gensor_gym.graph.tables.tables import (
     MATRIX_K,
     MATRIX_M,
     MATRIX_N,
+    ROW_STEP,
     SIZE_START,
 )  # fmt: skip
 
@@ -137,8 +140,11 @@ def _may_be_matrix(row, fact, ints, sizes):  # noqa: ANN001, ANN202
     m, n, k = ints[MATRIX_M], ints[MATRIX_N], ints[MATRIX_K]
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         alone = row[TENSOR_CORE] == 2 and axis != m and axis < ints[COLUMNS_FROM]
-        if row[VTHREAD + axis] > 1 or (alone and row[TILE + MAX_AXES + axis] > 1):
+        if row[VTHREAD + axis] > 1:
             return False
+        if alone and row[TILE + MAX_AXES + axis] > 1:
+            if axis != ints[IMAGES] or not _panels_may_be_whole(row, fact, ints, sizes):
+                return False
     for axis in (m, n, k):
         length = fragment_length(row, axis, ints)
         if fact[WRITTEN + axis] >= 1:
@@ -153,9 +159,28 @@ def _may_be_matrix(row, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 
 @lean
+def _panels_may_be_whole(row, fact, ints, sizes):  # noqa: ANN001, ANN202
+    """Whether there are sizes of the two axes of pixels, those written as they are, with which every image has whole panels."""
+    p, q = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
+    for i in range(ints[SIZE_START + p], ints[SIZE_START + p + 1]):
+        if fact[WRITTEN + p] >= 1 and sizes[i] != row[TILE + p]:
+            continue
+        for j in range(ints[SIZE_START + q], ints[SIZE_START + q + 1]):
+            if fact[WRITTEN + q] >= 1 and sizes[j] != row[TILE + q]:
+                continue
+            pixels = sizes[i] * sizes[j]
+            if pixels % PANEL == 0 and pixels * row[TILE + ints[IMAGES]] <= 256:
+                return True
+    return False
+
+
+@lean
 def _may_be_wgmma(row, fact, ints):  # noqa: ANN001, ANN202
     """What wgmma asks for beside whole fragments: its columns, a cluster's tiles, a swizzle row along k."""
     if columns_of(row, ints) > 256:
+        return False
+    m = ints[MATRIX_M]
+    if ints[ROW_STEP] < WGMMA_ROWS and fact[WRITTEN + m] >= 2 and row[TILE + MAX_AXES + m] > row[TILE + m]:
         return False
     if row[CLUSTER] > 0 and tiles_along(row, ints[MATRIX_M], ints) < power_value(row[CLUSTER]):
         return False

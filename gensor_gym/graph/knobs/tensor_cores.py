@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gensor_gym.graph.compiled import lean
 from gensor_gym.graph.knobs.knob import CODE, MATRIX, REGISTERS, SHARED, SPLIT, Knob
-from gensor_gym.graph.structure import WGMMA_ROWS, matrix_axes, tensor_core_choices
+from gensor_gym.graph.matrices.choices import WGMMA_ROWS, tensor_core_choices
+from gensor_gym.graph.structure import matrix_axes
 from gensor_gym.graph.tables.geometry import columns_of, power_value, reduce_product, tiles_along
 from gensor_gym.graph.tables.layout import (
     CLUSTER,
@@ -19,12 +20,14 @@ from gensor_gym.graph.tables.tables import (
     COLUMN_STEP,
     COLUMNS_FROM,
     FIRST_SPATIAL,
+    IMAGES,
     INSTRUCTION_K,
     ITEM,
     MATRIX_A,
     MATRIX_K,
     MATRIX_M,
     MATRIX_N,
+    ROW_STEP,
 )
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
@@ -36,6 +39,8 @@ def _has_tiles_for(op: Operator, hardware: Hardware, blocks: int) -> bool:
     return roles is not None and op.axes[roles.m].extent > (blocks - 1) * WGMMA_ROWS
 
 
+PANEL = 64
+"""Columns of B side by side in shared memory: 128 bytes of 16 bits."""
 EQUAL_SHARES = 2
 """Index of the value of `persistent` with which blocks share out steps, not tiles."""
 
@@ -66,10 +71,11 @@ KNOBS = (
 def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
     """Whether the tiles are what the instruction of a program on tensor cores takes.
 
-    mma.sync: 16 x 8 x INSTRUCTION_K, one element of a window at a time. wgmma: 64 rows, up to 256 columns in eights (of int8
-    in sixteens), one swizzle row of 128 bytes along k in each step, a tile along m for every block of a cluster. Columns are
-    one matrix of a batch, or neighbouring pixels of one image; of a convolution that is laid out pixels of several rows and
-    images, at one element of the window in each step.
+    mma.sync: 16 x 8 x INSTRUCTION_K, one element of a window at a time. wgmma: 64 rows (where m is shorter, one tile of fewer
+    in a block), up to 256 columns in eights (of int8 in sixteens), one swizzle row of 128 bytes along k in each step, a tile
+    along m for every block of a cluster. Columns are one matrix of a batch, or neighbouring pixels of one image, or whole
+    panels of 64 of several; of a convolution that is laid out pixels of several rows and images, at one element of the window
+    in each step.
     """
     if row[TENSOR_CORE] == 0:
         return True
@@ -78,14 +84,14 @@ def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
         if row[VTHREAD + axis] > 1:
             return False
         alone = row[TENSOR_CORE] == 2 and axis != m and axis < ints[COLUMNS_FROM]
-        if alone and row[TILE + MAX_AXES + axis] > 1:
+        if alone and row[TILE + MAX_AXES + axis] > 1 and not (axis == ints[IMAGES] and pixels_of(row, ints) % PANEL == 0):
             return False
     for axis in (m, n, k):
         if row[TILE + axis] % fragment_length(row, axis, ints) != 0:
             return False
     if row[TENSOR_CORE] == 1:
         return reduce_product(row, 0, ints) == row[TILE + k]
-    if columns_of(row, ints) > 256:
+    if columns_of(row, ints) > 256 or (ints[ROW_STEP] < WGMMA_ROWS and row[TILE + MAX_AXES + m] > row[TILE + m]):
         return False
     if row[CLUSTER] > 0 and tiles_along(row, m, ints) < power_value(row[CLUSTER]):
         return False
@@ -94,10 +100,19 @@ def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
 
 
 @lean
+def pixels_of(row, ints):  # noqa: ANN001, ANN201
+    """Pixels of an image in a register tile of wgmma, which takes them as they lie."""
+    pixels = 1
+    for axis in range(ints[COLUMNS_FROM], SPATIAL_SLOTS):
+        pixels *= row[TILE + axis]
+    return pixels
+
+
+@lean
 def fragment_length(row, axis, ints):  # noqa: ANN001, ANN201
     """What a register tile along an axis is a multiple of on tensor cores: the fragment of the instruction."""
     if axis == ints[MATRIX_M]:
-        return 16 if row[TENSOR_CORE] == 1 else 64
+        return 16 if row[TENSOR_CORE] == 1 else ints[ROW_STEP]
     if axis == ints[MATRIX_N]:
         return 8 if row[TENSOR_CORE] == 1 else ints[COLUMN_STEP]
     return ints[INSTRUCTION_K] if axis == ints[MATRIX_K] else 1

@@ -9,16 +9,14 @@ import numpy as np
 from gensor_gym.graph.actions import NUM_ACTIONS, space_actions
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.ladder import ladders
+from gensor_gym.graph.matrices.choices import column_step, instruction_k, row_step, tensor_core_choices
+from gensor_gym.graph.matrices.lying import images_axis, is_grouped, is_laid_out, is_transposed, wgmma_columns
 from gensor_gym.graph.structure import (
     LEVELS,
-    column_step,
     convolution_choices,
     has_async_copies,
-    instruction_k,
     is_aligned_window,
-    is_laid_out,
     is_staged,
-    is_transposed,
     is_window_row,
     load_width,
     matrix_axes,
@@ -26,9 +24,7 @@ from gensor_gym.graph.structure import (
     needs_copy,
     shared_inner,
     shifting_axis,
-    tensor_core_choices,
     vector_axis,
-    wgmma_columns,
 )
 from gensor_gym.graph.tables.layout import MAX_AXES, MAX_DIMS, NUM_KNOBS, slot_of
 from gensor_gym.graph.tables.tables import (
@@ -56,7 +52,9 @@ from gensor_gym.graph.tables.tables import (
     FREE_KNOBS,
     FROZEN_READ,
     FUNCTIONS,
+    GROUPED,
     HORIZON,
+    IMAGES,
     INSTRUCTION_K,
     IS_CPU,
     ITEM,
@@ -83,6 +81,7 @@ from gensor_gym.graph.tables.tables import (
     PAIRS,
     PEAK,
     PRODUCTS,
+    ROW_STEP,
     SHARED_BLOCK,
     SHARED_INNER,
     SHARED_LATENCY,
@@ -182,15 +181,19 @@ def _fill_matrix(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
     """Roles of axes and reads on tensor cores, and their instruction; zeros where there is none for the operator."""
     ints[ASYNC] = has_async_copies(hardware)
     roles = matrix_axes(op)
-    if roles is None or len(tensor_core_choices(op, hardware)) == 1:
+    choices = tensor_core_choices(op, hardware)
+    if roles is None or len(choices) == 1:
         return
     slots = [slot_of(axis, len(op.spatial)) for axis in (roles.m, roles.n, roles.k)]
     ints[MATRIX_M : MATRIX_B + 1] = *slots, roles.a, roles.b
-    ints[INSTRUCTION_K] = instruction_k(op, hardware, 1)
+    ints[INSTRUCTION_K] = instruction_k(op, hardware, choices[-1])
     ints[LAID_OUT] = is_laid_out(op)
     ints[COLUMNS_FROM] = slots[1]
-    if 2 in tensor_core_choices(op, hardware):
+    if 2 in choices:
         ints[COLUMNS_FROM] = slot_of(wgmma_columns(op)[0], len(op.spatial))
+        ints[GROUPED] = is_grouped(op)
+        ints[IMAGES] = slot_of(images_axis(op), len(op.spatial)) if images_axis(op) >= 0 else 0
+    ints[ROW_STEP] = row_step(op)
     ints[TRANSPOSED] = is_transposed(op)
     ints[COLUMN_STEP] = column_step(op)
     ints[PRODUCTS] = 2 if hardware.widens(op.dtype) else 3 if op.dtype == "tf32x3" else 1

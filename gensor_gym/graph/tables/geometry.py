@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gensor_gym.graph.compiled import lean
+from gensor_gym.graph.matrices.choices import WGMMA_ROWS
 from gensor_gym.graph.tables.layout import MAX_AXES, MAX_DIMS, SPATIAL_SLOTS, TENSOR_CORE, TILE
 from gensor_gym.graph.tables.tables import (
     COLUMNS_FROM,
@@ -149,6 +150,19 @@ def fragment(row, tensor, ints):  # noqa: ANN001, ANN201
 def columns_of(row, ints):  # noqa: ANN001, ANN201
     """Columns of a wgmma: the register tile over all spatial axes but m."""
     return spatial_product(row, 0, ints) // row[TILE + ints[MATRIX_M]]
+
+
+@lean
+def matrix_rows(row, level, ints):  # noqa: ANN001, ANN201
+    """Rows of a tile along m as tensor cores have them: of wgmma 64 at least."""
+    rows = row[TILE + level * MAX_AXES + ints[MATRIX_M]]
+    return max(rows, WGMMA_ROWS) if row[TENSOR_CORE] == 2 else rows
+
+
+@lean
+def computed_product(row, level, ints):  # noqa: ANN001, ANN201
+    """Output elements that tensor cores compute of a tile, those of rows that are not there among them."""
+    return spatial_product(row, level, ints) // row[TILE + level * MAX_AXES + ints[MATRIX_M]] * matrix_rows(row, level, ints)
 
 
 @lean

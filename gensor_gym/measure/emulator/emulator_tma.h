@@ -64,7 +64,7 @@ static unsigned char *shared_at(unsigned address, size_t bytes, const char *who,
   }
   if (block >= static_cast<unsigned>(cluster)) fail("a block that the cluster does not have", line);
   if (living[block] == 0) fail("the shared memory of a block that has ended", line);
-  return shared_base + block * shared_bytes + (own - WINDOW);
+  return shared_base + block * ((shared_bytes + 15) / 16 * 16) + (own - WINDOW);
 }
 
 // The 16-byte units of rows of `swizzle` bytes change places, as the address says.
@@ -277,12 +277,17 @@ static unsigned shared_address(const void *pointer) {
 // --- the names that kernels use
 
 static inline unsigned shared_address(const void *pointer) { return emulator::shared_address(pointer); }
+static inline unsigned char *shared_pointer(unsigned address, int line = __builtin_LINE()) {
+  emulator::check_own(address, "a pointer", line);
+  return emulator::shared_at(address, 1, "a pointer", line);
+}
 static inline void prefetch_map(const TensorMap &) {}
 
 static inline void barrier_init(unsigned barrier, unsigned arrivals, int line = __builtin_LINE()) {
   emulator::barrier_init(line, barrier, arrivals);
 }
 static inline void fence_barrier_init(int line = __builtin_LINE()) { emulator::fence_barrier_init(line); }
+static inline void fence_async() {}
 static inline void barrier_arrive(unsigned barrier, int line = __builtin_LINE()) { emulator::barrier_arrive(line, barrier); }
 static inline void barrier_expect_bytes(unsigned barrier, int bytes, int line = __builtin_LINE()) {
   emulator::barrier_expect_bytes(line, barrier, bytes);

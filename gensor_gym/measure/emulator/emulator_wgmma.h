@@ -12,6 +12,7 @@
 #include "emulator_warp.h"
 
 struct alignas(8) uint2 { unsigned x, y; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
 
 namespace emulator {
 

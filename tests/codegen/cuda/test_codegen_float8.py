@@ -10,7 +10,7 @@ import pytest
 from gensor_gym import hardware, operators
 from gensor_gym.codegen.cuda import nvrtc, sass
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.graph.structure import tensor_core_choices
+from gensor_gym.graph.matrices.choices import tensor_core_choices
 from gensor_gym.measure.answers.expectation import error_bound, make_draws
 from gensor_gym.measure.emulator.emulator import EmulatedKernels
 from gensor_gym.operators.inputs import decode, from_bfloat16, from_float8_e4m3fn, to_float8_e4m3fn

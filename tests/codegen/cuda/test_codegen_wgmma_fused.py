@@ -16,8 +16,8 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import lower
 from gensor_gym.cost.gpu.traffic import grid_blocks
 from gensor_gym.graph.compiled import plain
+from gensor_gym.graph.matrices.lying import is_laid_out, lies_as_product, wgmma_columns
 from gensor_gym.graph.resources import shared_bytes_of, threads_of
-from gensor_gym.graph.structure import is_laid_out, lies_as_product, wgmma_columns
 from gensor_gym.measure.emulator.emulator import EmulatedKernels
 from gensor_gym.operators.types import Operator
 from tests.codegen.cuda.test_codegen_wgmma_convolution import conv, conv_kernel
@@ -61,7 +61,7 @@ def test_nothing_is_laid_out() -> None:
     [
         (conv(2, 64, 7, 8, 64, 1, 1), True),
         (conv(2, 64, 4, 14, 64, 1, 1, dilation=2), True),  # of one element nothing is dilated
-        (conv(2, 64, 14, 14, 64, 1, 1), False),  # 392 bytes from one channel to the next
+        (conv(2, 64, 14, 14, 64, 1, 1), True),  # 392 bytes from one channel to the next, eight as one
         (conv(2, 60, 8, 8, 64, 1, 1), False),  # 120 bytes from one output channel to the next
         (conv(2, 64, 8, 8, 64, 1, 1, stride=2), False),
         (conv(2, 64, 8, 8, 64, 1, 1, stride=(2, 1)), False),
@@ -70,7 +70,9 @@ def test_nothing_is_laid_out() -> None:
         (conv(2, 64, 8, 8, 64, 3, 3, padding=1), False),  # as many pixels out as in, but of a window
         (conv(2, 128, 8, 8, 128, 1, 1, groups=2), False),
         (operators.gemm(64, 64, 64, dtype="float16"), True),
-        (operators.gemm(64, 60, 64, dtype="float16"), False),
+        (operators.gemm(64, 60, 64, dtype="float16"), True),
+        (operators.gemm(64, 60, 64, dtype="tf32"), True),
+        (operators.gemm(64, 61, 64, dtype="tf32"), False),
         (operators.gemm(64, 64, 60, dtype="float16"), False),
         (operators.batched_gemm(3, 64, 64, 64, dtype="bfloat16"), True),
         (operators.depthwise_conv2d(1, 64, 8, 8, 1, 1, dtype="float16"), False),
@@ -177,13 +179,13 @@ def test_legal_schedules_are_right() -> None:
     assert len(legal_kernels(conv(16, 128, 28, 28, 128, 1, 1), 30, np.random.default_rng(4))) == 30
 
 
-def test_several_images_in_a_tile_are_illegal() -> None:
-    """Pixels of two images are no neighbours where channels lie between them."""
+def test_several_images_without_whole_panels_are_illegal() -> None:
+    """Pixels of two images are no neighbours where channels lie between them: each has panels of its own."""
     op = conv(4, 64, 4, 8, 64, 1, 1)
     graph = ConstructionGraph(op, H200, space="extended")
     one, two = (make_schedule(op, [n, 64, 4, 8, 16, 1, 1], [n, 64, 4, 8, 64, 1, 1], tensor_core=2, stages=2) for n in (1, 2))
     assert graph.is_legal(one) and not graph.is_legal(two)
-    with pytest.raises(ValueError, match="one matrix of a batch"):
+    with pytest.raises(ValueError, match="32 pixels of each of several images: multiples of 64"):
         generate(op, two, H200)
 
 

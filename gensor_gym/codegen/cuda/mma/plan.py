@@ -17,7 +17,8 @@ from gensor_gym.codegen.cuda.plan import WARP, ProductPlan, check_program
 from gensor_gym.codegen.cuda.text import total
 from gensor_gym.codegen.cuda.tiles.tiling import upper_bound
 from gensor_gym.codegen.program import Program
-from gensor_gym.graph.structure import matrix_axes, mma_types
+from gensor_gym.graph.matrices.choices import mma_types
+from gensor_gym.graph.structure import matrix_axes
 
 UNIT = 16
 """Bytes of a row that one matrix of `ldmatrix` takes, of the widest copy, and of the swizzle."""

@@ -8,6 +8,7 @@ whether it is inside the tensor. A block whose whole box is inside takes copies 
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 from gensor_gym.codegen.cuda.index import fill_of, guarded_read, origin
 from gensor_gym.codegen.cuda.simt.copies import Copies, distance
@@ -19,6 +20,26 @@ UNROLLED_COPIES = 32
 """Asynchronous copies of one thread that are written out one after the other."""
 UNROLLED_SWIZZLED = 4
 """Copies into swizzled rows: each has an address of its own, which the compiler would keep in a register of its own."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """When a copy of a step that is spread over `points` of the computation is begun: with others, in `groups`.
+
+    It is one of `total`, of which those of its read begin at number `first`. Of the text around it `part` is the point at hand,
+    or -1 for all copies, and `more` is false where the step does not exist: then zeros come, which nobody reads.
+    """
+
+    first: int
+    total: int
+    groups: int
+    points: int
+
+    def begins(self, trip: str) -> str:
+        """The condition, which is known where loops are unrolled."""
+        number = f"({trip} + {self.first})" if self.first else trip
+        return f"part < 0 || {number} * {self.groups} / {self.total} * {self.points} / {self.groups} == part"
+
 
 def write_places(out: Writer, copies: Copies) -> None:
     """Before the main loop: what stays the same from step to step."""
@@ -62,8 +83,8 @@ def write_registers(out: Writer, copies: Copies) -> None:
     out.line(f"{copies.kind} {copies.name}_copy[{copies.trips}];")
 
 
-def write_copies(out: Writer, copies: Copies, statement: str, buffer: str = "0") -> None:
-    """The copies of one step.
+def write_copies(out: Writer, copies: Copies, statement: str, buffer: str = "0", share: Share | None = None) -> None:
+    """The copies of one step, or a `share` of them.
 
     `statement` is what a copy does: `move` (load and store), `load` (into registers `<name>_copy`), `store` (from
     there) or `async`. `buffer` is the number of the buffer that is filled.
@@ -71,9 +92,9 @@ def write_copies(out: Writer, copies: Copies, statement: str, buffer: str = "0")
     box = copies.whole_box
     _write_pointers(out, copies, statement, buffer)
     if statement == "store" or not copies.guarded:
-        _write_trips(out, copies, statement, guarded=False)
+        _write_trips(out, copies, statement, guarded=False, share=share)
     elif box is None:
-        _write_trips(out, copies, statement, guarded=True)
+        _write_trips(out, copies, statement, guarded=True, share=share)
     else:
         whole = ([f"{copies.name}_whole"] if box[0] else []) + box[1]
         with out.block(f"if ({' && '.join(whole)})"):
@@ -82,7 +103,7 @@ def write_copies(out: Writer, copies: Copies, statement: str, buffer: str = "0")
             _write_trips(out, copies, statement, guarded=True)
 
 
-def _write_trips(out: Writer, copies: Copies, statement: str, guarded: bool) -> None:
+def _write_trips(out: Writer, copies: Copies, statement: str, guarded: bool, share: Share | None = None) -> None:
     """The loop over a thread's copies."""
     trips = copies.trips
     unrolled = trips  # registers between load and store cannot be indexed
@@ -95,16 +116,19 @@ def _write_trips(out: Writer, copies: Copies, statement: str, guarded: bool) -> 
             stack.enter_context(out.nest([loop]))
         elif statement == "move" and copies.tile.store_width < copies.width:
             stack.enter_context(out.block(""))
+        if share is not None:
+            stack.enter_context(out.block(f"if ({share.begins('trip' if trips > 1 else '0')})"))
         stack.enter_context(out.guarded(copies.in_box()))
-        _write_copy(out, copies, statement, guarded)
+        _write_copy(out, copies, statement, guarded, share is not None)
 
 
-def _write_copy(out: Writer, copies: Copies, statement: str, guarded: bool) -> None:
+def _write_copy(out: Writer, copies: Copies, statement: str, guarded: bool, shared: bool) -> None:
     """One copy."""
     name, trip, places = copies.name, "trip" if copies.trips > 1 else "0", _places(copies)
     value = "" if statement == "store" else _value(copies, places, guarded, statement == "async")
     if statement == "async":
         size = copies.width * copies.tile.item
+        value += (" && more" if ", " in value else ", more") if shared else ""
         out.line(f"copy_async<{size}>(&{_target(copies, places)}, {value});")
     elif statement == "load":
         out.line(f"{name}_copy[{trip}] = {value};")

@@ -4,7 +4,8 @@ With one buffer: copy, barrier, compute, barrier. With S buffers the tiles of st
 computed; there is one barrier a step, after which the buffer of the step before is free. Copies are asynchronous, or
 (before sm_80, or where padding is not zero) loads into registers before the multiply-adds and stores after them. With
 double-buffered fragments the barrier stands before the multiply-adds of a step's last point, so that the first fragments
-of the next step are loaded meanwhile.
+of the next step are loaded meanwhile. Asynchronous copies of such a product are begun a few at a time between its points, where
+these are written out: loads of fragments would wait behind all of them.
 """
 
 from __future__ import annotations
@@ -15,16 +16,21 @@ from gensor_gym.codegen.cuda.origins import write_step_origin
 from gensor_gym.codegen.cuda.plan import BlockPlan
 from gensor_gym.codegen.cuda.simt.compute import write_accumulation
 from gensor_gym.codegen.cuda.simt.copies import Copies
-from gensor_gym.codegen.cuda.simt.copy import write_copies, write_places, write_registers
+from gensor_gym.codegen.cuda.simt.copy import Share, write_copies, write_places, write_registers
 from gensor_gym.codegen.cuda.simt.fragment import thread_place
 from gensor_gym.codegen.cuda.simt.points import (
     declare_fragments,
+    unrolled_points,
     write_advance,
     write_buffered_points,
     write_first_fragments,
     write_points,
 )
 from gensor_gym.codegen.cuda.text import SCALARS, Writer, total
+from gensor_gym.operators.traits import is_product
+
+TOGETHER = 3
+"""Copies that are begun together between two points: the assembler puts three empty instructions before the first of a row."""
 
 
 def write_main(out: Writer, plan: BlockPlan) -> None:
@@ -65,8 +71,8 @@ def _write_steps(out: Writer, plan: BlockPlan, copies: list[Copies]) -> None:
 
 def _write_pipeline(out: Writer, plan: BlockPlan, copies: list[Copies]) -> None:
     """Several buffers: every step starts the copies of a later one."""
-    (first, last), lead = _range(plan), plan.stages - 1
-    _write_copy_functions(out, plan, copies)
+    (first, last), lead, shares = _range(plan), plan.stages - 1, _shares(plan, copies)
+    _write_copy_functions(out, plan, copies, shares)
     apart = any(not each.tile.asynchronous for each in copies)
     by_itself = any(each.tile.asynchronous for each in copies)
     until = str(lead) if first == "0" else f"{first} + {lead}"
@@ -74,7 +80,7 @@ def _write_pipeline(out: Writer, plan: BlockPlan, copies: list[Copies]) -> None:
     exists = f"if (step < {last}) " if plan.slices > 1 else ""
     out.line("#pragma unroll")
     with out.block(f"for (int step = {first}; step < {until}; ++step)"):
-        out.line(f"{exists}load_tiles(step, {filled});")
+        out.line(f"{exists}load_tiles(step, {filled}{', -1, true' if shares else ''});")
         if apart:
             out.line(f"{exists}store_tiles({filled});")
         if by_itself:
@@ -87,10 +93,13 @@ def _write_pipeline(out: Writer, plan: BlockPlan, copies: list[Copies]) -> None:
         if not plan.buffered:
             _write_arrival(out, plan, by_itself)
         out.line(f"const int ahead = step + {lead}, free_buffer = buffer == 0 ? {lead} : buffer - 1;")
-        out.line(f"if (ahead < {last}) load_tiles(ahead, free_buffer);")
-        if by_itself:
+        if not shares:
+            out.line(f"if (ahead < {last}) load_tiles(ahead, free_buffer);")
+        if by_itself and not shares:
             out.line("commit_copies();")
-        _write_step(out, plan)
+        _write_step(out, plan, f"load_tiles(ahead, free_buffer, point, ahead < {last});" if shares else "")
+        if shares:
+            out.line("commit_copies();")
         if apart:
             out.line(f"if (ahead < {last}) store_tiles(free_buffer);")
         if plan.buffered:
@@ -98,19 +107,32 @@ def _write_pipeline(out: Writer, plan: BlockPlan, copies: list[Copies]) -> None:
         out.line(f"buffer = buffer == {lead} ? 0 : buffer + 1;")
         if plan.buffered:
             _write_turn(out, plan)
+    if shares:
+        out.line("wait_for_copies<0>();  // of steps that do not exist: zeros, which may not come once the thread has ended")
     if plan.exchange_bytes:
         out.line("__syncthreads();  // every thread is done with the tiles")
 
 
-def _write_copy_functions(out: Writer, plan: BlockPlan, copies: list[Copies]) -> None:
-    """`load_tiles(step, buffer)` and, where a copy stops over in registers, `store_tiles(buffer)`."""
+def _shares(plan: BlockPlan, copies: list[Copies]) -> list[Share]:
+    """When copies of each read are begun, where they are spread over the points of a step; else none."""
+    points, trips = unrolled_points(plan), [each.trips for each in copies]
+    whole = [each for each in copies if each.tile.asynchronous and (each.whole_box is None or not each.guarded)]
+    if not (plan.buffered and is_product(plan.op) and points > 1 and len(whole) == len(copies)):
+        return []
+    groups = min(points, -(-sum(trips) // TOGETHER))
+    return [Share(sum(trips[:i]), sum(trips), groups, points) for i in range(len(copies))]
+
+
+def _write_copy_functions(out: Writer, plan: BlockPlan, copies: list[Copies], shares: list[Share]) -> None:
+    """`load_tiles(step, buffer)`, of spread copies with `part` and `more`, and `store_tiles(buffer)` where some stop over."""
     apart = [each for each in copies if not each.tile.asynchronous]
     for each in apart:
         write_registers(out, each)
-    with out.block("const auto load_tiles = [&](int step, int buffer)", ";"):
+    with out.block(f"const auto load_tiles = [&](int step, int buffer{', int part, bool more' if shares else ''})", ";"):
         write_step_origin(out, plan, "step", _moved(plan, staged=True))
-        for each in copies:
-            write_copies(out, each, "async" if each.tile.asynchronous else "load", "buffer")
+        for number, each in enumerate(copies):
+            share = shares[number] if shares else None
+            write_copies(out, each, "async" if each.tile.asynchronous else "load", "buffer", share)
     if apart:
         with out.block("const auto store_tiles = [&](int buffer)", ";"):
             for each in apart:
@@ -124,14 +146,14 @@ def _write_arrival(out: Writer, plan: BlockPlan, by_itself: bool) -> None:
     out.line("__syncthreads();  // the next tiles are complete, the ones before are free")
 
 
-def _write_step(out: Writer, plan: BlockPlan) -> None:
-    """The points of a step, from the buffer that is read; with double-buffered fragments all but the last."""
+def _write_step(out: Writer, plan: BlockPlan, between: str) -> None:
+    """The points of a step, from the buffer that is read; with double-buffered fragments all but the last, a line `between`."""
     if plan.buffered and plan.step_points == 1:
         return
     write_step_origin(out, plan, "step", _moved(plan, staged=False))
     _write_tiles(out, plan, "now")
     if plan.buffered:
-        write_buffered_points(out, plan, last=False)
+        write_buffered_points(out, plan, last=False, between=between)
     else:
         write_points(out, plan)
 

@@ -116,17 +116,32 @@ def write_first_fragments(out: Writer, plan: BlockPlan, tile: str, registers: st
         write_fragment(out, Fragment(plan, index, point, tile, registers))
 
 
-def write_buffered_points(out: Writer, plan: BlockPlan, last: bool) -> None:
-    """All points of a step, the last one only if `last`: each loads the next one's fragments, then takes in its own."""
+def _unroll(plan: BlockPlan) -> int:
+    """Points that are written out one after the other."""
+    return plan.program.knob("unroll") * math.prod(plan.register[a] for a in plan.op.reduce)
+
+
+def unrolled_points(plan: BlockPlan) -> int:
+    """Points of a step but the last one, where all of these are written out; else 0."""
+    rounds = plan.step_points - 1
+    return rounds if _unroll(plan) >= rounds else 0
+
+
+def write_buffered_points(out: Writer, plan: BlockPlan, last: bool, between: str = "") -> None:
+    """All points of a step, the last one only if `last`: each loads the next one's fragments, then takes in its own.
+
+    `between` is a line that stands between the two.
+    """
     count = plan.step_points
     rounds = count if last else count - 1
-    unroll = plan.program.knob("unroll") * math.prod(plan.register[a] for a in plan.op.reduce)
     if rounds == 0:
         return
-    with out.nest([Loop("point", str(rounds), 1, min(unroll, rounds))]):
+    with out.nest([Loop("point", str(rounds), 1, min(_unroll(plan), rounds))]):
         with out.guarded([f"point < {count - 1}"] if last else []):
             for index in range(len(plan.op.reads)):
                 write_fragment(out, Fragment(plan, index, _next_point(plan), plan.tile_name, "next"))
+        if between:
+            out.line(between)
         write_accumulation(out, plan)
         write_advance(out, plan)
 

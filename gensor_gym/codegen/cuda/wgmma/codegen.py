@@ -21,6 +21,8 @@ from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, total
 from gensor_gym.codegen.cuda.wgmma.convolution import ConvolutionPlan, make_convolution_plan
 from gensor_gym.codegen.cuda.wgmma.copies import write_copies, write_window
 from gensor_gym.codegen.cuda.wgmma.fused import with_fused_columns
+from gensor_gym.codegen.cuda.wgmma.groups import WARPS as TURNERS
+from gensor_gym.codegen.cuda.wgmma.groups import GroupedPlan, make_grouped_plan, write_turn, write_turner
 from gensor_gym.codegen.cuda.wgmma.layout import layout_kernel
 from gensor_gym.codegen.cuda.wgmma.plan import (
     ATOM_BYTES,
@@ -36,7 +38,8 @@ from gensor_gym.codegen.cuda.wgmma.text import multiply_name, wgmma_functions
 from gensor_gym.codegen.cuda.wgmma.transpose import transpose_kernel
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.program import Program
-from gensor_gym.graph.structure import SWIZZLE_BYTES, WGMMA_ROWS, is_laid_out, is_transposed
+from gensor_gym.graph.matrices.choices import WGMMA_ROWS
+from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES, is_grouped, is_laid_out, is_transposed
 
 WARPS = WARPGROUP // 32
 
@@ -66,7 +69,10 @@ def _plan(program: Program) -> WgmmaPlan:
     """The plan of the operator's kind."""
     if is_laid_out(program.operator):
         return make_convolution_plan(program)
-    return make_rows_plan(program) if is_transposed(program.operator) else make_wgmma_plan(with_fused_columns(program))
+    if is_transposed(program.operator):
+        return make_rows_plan(program)
+    make = make_grouped_plan if is_grouped(program.operator) else make_wgmma_plan
+    return make(with_fused_columns(program))
 
 
 def _constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
@@ -74,6 +80,7 @@ def _constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
     table = sizes(plan) | {
         "STAGES": (plan.stages, "stages of the ring"),
         "STAGE_BYTES": (plan.stage_bytes, "a stage: tiles of both operands"),
+        "COPIED_BYTES": (plan.copied_bytes, "of a stage, rows that are there"),
         "A_BYTES": (plan.a_bytes, "of a stage, before B"),
         "PANEL_BYTES": (plan.panel_bytes, f"{plan.panel} columns of B"),
         "B_BYTES": (plan.b_bytes, "of a stage, the columns of one consumer"),
@@ -111,10 +118,15 @@ def _write_barriers(out: Writer, plan: WgmmaPlan) -> None:
     out.line(f"const unsigned tiles = (shared_address(shared_memory) + {ATOM_BYTES - 1}) & ~{ATOM_BYTES - 1}u;")
     out.line("const unsigned full = tiles + STAGES * STAGE_BYTES;  // barriers: data is there,")
     out.line("const unsigned empty = full + STAGES * 8;  // and is not needed any more")
+    grouped = isinstance(plan, GroupedPlan)
+    if grouped:
+        out.line("const unsigned turned = empty + STAGES * 8;  // and A has the order of B")
     with out.block("if (threadIdx.x == 0)"):
         with out.nest([Loop("stage", "STAGES")]):
             out.line("barrier_init(full + stage * 8, 1);")
             out.line("barrier_init(empty + stage * 8, CONSUMER_WARPS);")
+            if grouped:
+                out.line(f"barrier_init(turned + stage * 8, {TURNERS});")
         out.line("fence_barrier_init();")
     out.line("cluster_sync();" if plan.cluster > 1 else "__syncthreads();")
     if plan.cluster > 1:
@@ -123,9 +135,16 @@ def _write_barriers(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_producer(out: Writer, plan: WgmmaPlan) -> None:
-    """The warpgroup that copies: one thread of it does."""
+    """The warpgroup that copies: one thread of it does, and where A is turned the other warps do that."""
     if plan.consumer_registers:
         out.line(f"release_registers<{PRODUCER_REGISTERS}>();")
+    if isinstance(plan, GroupedPlan):
+        with out.block("if (threadIdx.x >= 32)"):
+            write_turner(out)
+            with _over_work(out, plan, places=False), _over_steps(out, plan):
+                write_turn(out, plan)
+                _write_next_stage(out)
+            out.line("return;")
     out.line("if (threadIdx.x != 0) return;")
     for name in plan.mapped:
         out.line(f"prefetch_map({name}_map);")
@@ -137,7 +156,7 @@ def _write_producer(out: Writer, plan: WgmmaPlan) -> None:
         out.line("const unsigned a_tile = tiles + stage * STAGE_BYTES, b_tile = a_tile + A_BYTES;")
         out.line("const unsigned ready = full + stage * 8;")
         out.line("barrier_wait(empty + stage * 8, parity);")
-        out.line("barrier_expect_bytes(ready, STAGE_BYTES);")
+        out.line(f"barrier_expect_bytes(ready, {'COPIED' if plan.copied_bytes < plan.stage_bytes else 'STAGE'}_BYTES);")
         write_copies(out, plan)
         _write_next_stage(out)
     out.line("return;")
@@ -182,10 +201,11 @@ def _write_place(out: Writer, plan: WgmmaPlan) -> None:
         out.line(f"const int consumer_{n} = {column};")
     first = [(1, f"consumer_{m} * REG_{m.upper()}" if rows > 1 else "0"), (1, "thread / 32 * 16"), (1, "lane / 4")]
     out.line(f"const int first_{m} = {total(first)};")
-    if isinstance(plan, ConvolutionPlan):
+    several = len(plan.column_axes) > 1
+    if several:
         write_pixel_origin(out, plan)
-    # Where a consumer of a convolution begins says the pixels' origin.
-    shared = columns > 1 and not isinstance(plan, ConvolutionPlan)
+    # Where a consumer begins whose columns run over several axes says the pixels' origin.
+    shared = columns > 1 and not several
     first = [(1, f"consumer_{n} * REG_{n.upper()}" if shared else "0"), (1, first_column(plan))]
     out.line(f"const int first_{n} = {total(first)};")
     a = [(1, "tiles"), (1, f"consumer_{m} * {plan.tile[0] * SWIZZLE_BYTES}" if rows > 1 else "0")]
@@ -218,6 +238,8 @@ def _write_products(out: Writer, plan: WgmmaPlan, add: str, follows: str | None)
     `follows` is a condition, empty where it always does, None where it never does.
     """
     out.line("barrier_wait(full + stage * 8, parity);")
+    if isinstance(plan, GroupedPlan):
+        out.line("barrier_wait(turned + stage * 8, parity);")
     out.line("const unsigned a_tile = a_first + stage * STAGE_BYTES, b_tile = b_first + stage * STAGE_BYTES;")
     out.line("wgmma_fence();")
     with out.nest([Loop("point", "POINTS"), Loop("rows", "ROW_BLOCKS")]):
@@ -253,11 +275,12 @@ def _write_next_stage(out: Writer) -> None:
 
 
 @contextmanager
-def _over_work(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
-    """The tiles (and slices) of this block, one after the other where it stays; where each stands."""
+def _over_work(out: Writer, plan: WgmmaPlan, places: bool = True) -> Iterator[None]:
+    """The tiles (and slices) of this block, one after the other where it stays; where each stands, if `places`."""
     if plan.shares_steps:
         with over_share(out, plan) as tile:
-            write_block_tile(out, plan, tile)
+            if places:
+                write_block_tile(out, plan, tile)
             yield
         return
     with ExitStack() as stack:
@@ -267,7 +290,8 @@ def _over_work(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
             head = f"for (int work = {work}; work < WORK; work += gridDim.x{share})"
             work = "work"
             stack.enter_context(out.block(head))
-        write_block_tile(out, plan, work)
+        if places:
+            write_block_tile(out, plan, work)
         if plan.slices > 1:
             index = f"{work} / TILES" if plan.tiles > 1 else work
             out.line(f"const int slice = {index};")

@@ -16,7 +16,7 @@ from functools import cached_property
 from gensor_gym.codegen.cuda.tensor_map import MAX_BOX, UNIT, TensorMap
 from gensor_gym.codegen.cuda.wgmma.plan import ColumnRowsPlan, aligned, check_wgmma, require
 from gensor_gym.codegen.program import Program
-from gensor_gym.graph.structure import SWIZZLE_BYTES
+from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES
 from gensor_gym.operators.types import Access
 
 
@@ -25,7 +25,7 @@ class ConvolutionPlan(ColumnRowsPlan):
     """A convolution of 16-bit elements without groups; columns of B are pixels (n, p, q), those along q innermost."""
 
     @cached_property
-    def pixels(self) -> tuple[int, ...]:
+    def column_axes(self) -> tuple[int, ...]:
         """The axes that columns run over: image, row, column."""
         return tuple(a for a in self.op.spatial if a != self.roles.m)
 
@@ -44,30 +44,10 @@ class ConvolutionPlan(ColumnRowsPlan):
         """How the weights are read: [k, c, r, s]."""
         return self.op.reads[self.roles.a]
 
-    @property
-    def tile(self) -> tuple[int, int]:
-        """Rows and columns of a consumer."""
-        return self.register[self.roles.m], math.prod(self.register[a] for a in self.pixels)
-
-    @property
-    def consumers(self) -> tuple[int, int]:
-        """Consumers along m and over pixels."""
-        return self.program.threads[self.roles.m], math.prod(self.program.threads[a] for a in self.pixels)
-
-    @property
-    def column_name(self) -> str:
-        """A column is a pixel, whatever its axes are called."""
-        return "column"
-
-    @property
-    def columns_text(self) -> str:
-        """The constant that holds a consumer's columns."""
-        return "COLUMNS"
-
     @cached_property
     def strides(self) -> tuple[int, int]:
         """Rows and columns of the image from one pixel of the output to the next."""
-        _, p, q = self.pixels
+        _, p, q = self.column_axes
         return self.image.coefficients[2][p], self.image.coefficients[3][q]
 
     @cached_property
@@ -76,7 +56,7 @@ class ConvolutionPlan(ColumnRowsPlan):
 
         With a cluster the largest of which each block can copy as many as the other, where there is one.
         """
-        images, rows, columns = (self.register[a] for a in self.pixels)
+        images, rows, columns = (self.register[a] for a in self.column_axes)
         found = [(n, rows, columns) for n in range(images, 0, -1) if images % n == 0]
         found += [(1, n, columns) for n in range(rows - 1, 0, -1) if rows % n == 0]
         found += [(1, 1, n) for n in range(columns - 8, 0, -8) if columns % n == 0]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
+from types import MappingProxyType
 
 from gensor_gym.codegen.cuda.index import along, origin
 from gensor_gym.codegen.cuda.text import Writer, remainder, total
 from gensor_gym.codegen.cuda.wgmma.convolution import ConvolutionPlan
+from gensor_gym.codegen.cuda.wgmma.groups import GroupedPlan, write_groups
 from gensor_gym.codegen.cuda.wgmma.plan import WgmmaPlan
 from gensor_gym.codegen.cuda.wgmma.rows import RowsPlan
-from gensor_gym.graph.structure import SWIZZLE_BYTES
+from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES
 from gensor_gym.operators.types import Access
 
 
@@ -25,7 +27,7 @@ def write_copies(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_products(out: Writer, plan: WgmmaPlan) -> None:
-    """Of a gemm: A in boxes of rows, B panel by panel, or in boxes of rows as well."""
+    """Of a gemm: A in boxes of rows, B panel by panel, in boxes of groups of rows, or in boxes of rows as well."""
     a, b = plan.mapped
     m, n = origin(plan, plan.roles.m), origin(plan, plan.roles.n)
     batch_a, batch_b = (_batch(plan, plan.op.reads[t]) for t in (plan.roles.a, plan.roles.b))
@@ -38,23 +40,35 @@ def _write_products(out: Writer, plan: WgmmaPlan) -> None:
         places = ((c, ", ".join([step, total([(1, n)], c), *batch_b])) for c in range(0, plan.columns, plan.box_columns))
         _write_boxes(out, plan, [(total([(1, "b_tile")], c * SWIZZLE_BYTES), place) for c, place in places])
         return
+    if isinstance(plan, GroupedPlan):
+        write_groups(out, plan, _panels(plan))
+        return
     copy, to_all, first, share = load_b, "", step, "b_tile"
     if plan.cluster > 1:
         copy, to_all, first, share = f"multicast_box_{len(plan.maps[1].shape)}d", "EVERY_BLOCK, ", "b_row", "b_share"
         k = plan.names[plan.roles.k].upper()
         out.line(f"const int b_row = {total([(1, step), (1, f'rank * (STEP_{k} / CLUSTER)')])};  // of this block's share")
         out.line("const unsigned b_share = b_tile + rank * (PANEL_BYTES / CLUSTER);")
-    for consumer in range(plan.consumers[1]):
-        for panel in range(plan.panels):
-            number, column = consumer * plan.panels + panel, consumer * plan.tile[1] + panel * plan.panel
-            place = ", ".join([total([(1, n)], column), first, *batch_b])
-            to = f"{share} + {number} * PANEL_BYTES" if number else share
-            out.line(f"{copy}({to}, {b}_map, ready, {to_all}{place});")
+    for number, (_, column, batch) in enumerate(_panels(plan)):
+        to = f"{share} + {number} * PANEL_BYTES" if number else share
+        out.line(f"{copy}({to}, {b}_map, ready, {to_all}{', '.join([column, first, *batch])});")
 
 
-def _batch(plan: WgmmaPlan, read: Access) -> list[str]:
-    """In a batch, the matrix of an operand that the block tile is of; nothing where all share it."""
-    origins = [origin(plan, a) for a in range(len(plan.op.axes))]
+def _panels(plan: WgmmaPlan) -> Iterator[tuple[int, str, list[str]]]:
+    """Of every panel of B where it lies, in bytes, its first column, and the matrix of a batch: consumer by consumer."""
+    n, *images = reversed(plan.column_axes)
+    counts = [(plan.program.threads[a], plan.register[a]) for a in images] or [(1, 1)]
+    (along_images, each), panels = counts[0], -(-plan.register[n] // plan.panel)
+    order = product(range(along_images), range(plan.program.threads[n]), range(each), range(panels))
+    for number, (block, consumer, image, panel) in enumerate(order):
+        column = total([(1, origin(plan, n))], consumer * plan.register[n] + panel * plan.panel)
+        nth = {a: block * each + image for a in images}
+        yield number * plan.panel_bytes, column, _batch(plan, plan.op.reads[plan.roles.b], nth)
+
+
+def _batch(plan: WgmmaPlan, read: Access, nth: Mapping[int, int] = MappingProxyType({})) -> list[str]:
+    """In a batch, the matrix of an operand that the block tile is of, or the `nth` along an axis; nothing where all share it."""
+    origins = [total([(1, origin(plan, a))], nth.get(a, 0)) for a in range(len(plan.op.axes))]
     return [along(read, d, origins) for d in reversed(range(len(read.view) - 2))]
 
 
@@ -94,12 +108,12 @@ def _write_boxes(out: Writer, plan: WgmmaPlan, boxes: list[tuple[str, str]]) -> 
 
 def _boxes(plan: ConvolutionPlan) -> Iterator[tuple[str, str]]:
     """Where every box of pixels goes, and coordinates of its first element: consumers, then images, rows, columns."""
-    counts = [plan.program.threads[a] for a in plan.pixels]
-    lengths = [plan.register[a] for a in plan.pixels]
+    counts = [plan.program.threads[a] for a in plan.column_axes]
+    lengths = [plan.register[a] for a in plan.column_axes]
     within = [range(0, length, n) for length, n in zip(lengths, plan.box, strict=True)]
     for number, (consumer, first) in enumerate(product(product(*map(range, counts)), product(*within))):
         place = [0] * len(plan.op.axes)
-        for a, nth, length, at in zip(plan.pixels, consumer, lengths, first, strict=True):
+        for a, nth, length, at in zip(plan.column_axes, consumer, lengths, first, strict=True):
             place[a] = nth * length + at
         indices = [total([(1, origin(plan, a))], constant) for a, constant in enumerate(place)]
         n, channel, row, column = (along(plan.image, d, indices) for d in range(4))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gensor_gym.codegen.program import Program
-from gensor_gym.graph.structure import wgmma_columns
+from gensor_gym.graph.matrices.lying import wgmma_columns
 from gensor_gym.operators.types import Access, Axis, Operator
 
 FUSED = "pixel"

@@ -9,21 +9,14 @@ from functools import cached_property
 from gensor_gym.codegen.cuda.plan import ProductPlan, check_program
 from gensor_gym.codegen.cuda.tensor_map import MAX_BOX, TensorMap
 from gensor_gym.codegen.program import Program
-from gensor_gym.graph.structure import (
-    SWIZZLE_BYTES,
-    WGMMA_ROWS,
-    column_step,
-    instruction_k,
-    tensor_core_choices,
-)
+from gensor_gym.graph.matrices.choices import WGMMA_ROWS, column_step, instruction_k, row_step, tensor_core_choices
+from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES
 from gensor_gym.operators.types import Access
 
 WARPGROUP = 128
 """Threads that issue a wgmma together."""
 ATOM_BYTES = 1024
 """Eight rows of 128 bytes: what the swizzle repeats after, and what tiles are aligned to."""
-BARRIER_BYTES = 16
-"""Of a stage: one barrier for data that came, one for room that is free."""
 PRODUCER_REGISTERS = 40
 """What a thread of the copying warpgroup keeps, as in CUTLASS's kernels with two consumers."""
 CONSUMER_REGISTERS = 232
@@ -35,13 +28,20 @@ class WgmmaPlan(ProductPlan):
     """A matrix product for one warpgroup that copies, the producer, and some that multiply, the consumers.
 
     A consumer holds `tiles[0]`. The block tile of A lies in shared memory as rows of k. That of B as panels of 64 columns,
-    each of which is `step` rows of 128 bytes; every consumer along n has panels of its own. All rows are swizzled.
+    each of which is `step` rows of 128 bytes; every consumer along n has panels of its own. All rows are swizzled. Of fewer rows
+    than a wgmma takes the others are whatever lies there: they meet no row that is stored.
     """
+
+    @cached_property
+    def column_axes(self) -> tuple[int, ...]:
+        """Axes that columns run over: n, and before it the images of which a tile has several."""
+        axes, strides = [a for a in self.op.spatial if self.block[a] > 1], self.op.reads[self.roles.a].axis_strides()
+        return (*(a for a in axes if a not in (self.roles.m, self.roles.n) and not strides[a]), self.roles.n)
 
     @property
     def tile(self) -> tuple[int, int]:
-        """Rows and columns of a consumer."""
-        return self.register[self.roles.m], self.register[self.roles.n]
+        """Rows and columns of a consumer, rows that are there for the instruction's sake among them."""
+        return max(WGMMA_ROWS, self.register[self.roles.m]), math.prod(self.register[a] for a in self.column_axes)
 
     @property
     def step(self) -> int:
@@ -50,8 +50,8 @@ class WgmmaPlan(ProductPlan):
 
     @property
     def consumers(self) -> tuple[int, int]:
-        """Consumers along m and n."""
-        return self.program.threads[self.roles.m], self.program.threads[self.roles.n]
+        """Consumers along m and over columns."""
+        return self.program.threads[self.roles.m], math.prod(self.program.threads[a] for a in self.column_axes)
 
     @cached_property
     def num_consumers(self) -> int:
@@ -76,12 +76,12 @@ class WgmmaPlan(ProductPlan):
     @property
     def column_name(self) -> str:
         """What names of the kernel's text say for a column of a consumer."""
-        return self.names[self.roles.n]
+        return self.names[self.roles.n] if len(self.column_axes) == 1 else "column"
 
     @property
     def columns_text(self) -> str:
         """The constant that holds a consumer's columns."""
-        return f"REG_{self.column_name.upper()}"
+        return f"REG_{self.column_name.upper()}" if len(self.column_axes) == 1 else "COLUMNS"
 
     @property
     def b_bytes(self) -> int:
@@ -106,12 +106,18 @@ class WgmmaPlan(ProductPlan):
     @cached_property
     def box_rows(self) -> int:
         """Rows of A in one copy: the most that divide the block tile and that a box may have."""
-        return next(rows for rows in range(MAX_BOX, 0, -WGMMA_ROWS) if self.block[self.roles.m] % rows == 0)
+        rows = self.block[self.roles.m]
+        return min(rows, next(found for found in range(MAX_BOX, 0, -WGMMA_ROWS) if rows % found == 0 or found == WGMMA_ROWS))
 
     @cached_property
     def a_bytes(self) -> int:
         """Shared memory of A in a stage."""
-        return self.block[self.roles.m] * SWIZZLE_BYTES
+        return self.consumers[0] * self.tile[0] * SWIZZLE_BYTES
+
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes that the copies of a stage bring."""
+        return self.stage_bytes - self.a_bytes + self.block[self.roles.m] * SWIZZLE_BYTES
 
     @cached_property
     def panel_bytes(self) -> int:
@@ -126,7 +132,12 @@ class WgmmaPlan(ProductPlan):
     @cached_property
     def shared_bytes(self) -> int:
         """Dynamic shared memory of a block: stages, barriers, and what aligning the first stage may take."""
-        return ATOM_BYTES + self.stages * (self.stage_bytes + BARRIER_BYTES)
+        return ATOM_BYTES + self.stages * (self.stage_bytes + self.barrier_bytes)
+
+    @property
+    def barrier_bytes(self) -> int:
+        """Of a stage: one barrier for data that came, one for room that is free."""
+        return 16
 
     @cached_property
     def consumer_registers(self) -> int:
@@ -251,11 +262,13 @@ def check_wgmma(plan: WgmmaPlan) -> None:
         raise ValueError(f"knob tensor_core=2: {op} on {hw.name} takes {choices}")
     if program.knob("reduce_threads") != 1:
         raise ValueError(f"knob reduce_threads={program.knob('reduce_threads')}: tensor cores take 1")
-    roles, (rows, columns), across = plan.roles, plan.tile, column_step(op)
+    roles, (_, columns), across, down = plan.roles, plan.tile, column_step(op), row_step(op)
+    rows, together = plan.register[roles.m], plan.block[roles.m]
     require(plan, (
         (program.knob("persistent") == 2 and plan.slices > 1, "persistent=2 shares out all steps: split_k is 1"),
         (max(program.vthread) > 1, f"virtual threads {program.vthread}: 1 on every axis"),
-        (rows % WGMMA_ROWS, f"{rows} rows of a consumer: multiples of {WGMMA_ROWS}"),
+        (rows % down, f"{rows} rows of a consumer: multiples of {down}"),
+        (down < WGMMA_ROWS and together > rows, f"{together} rows of a block: {rows}, one consumer's, where there are under 64"),
         (columns % across or columns > 256, f"{columns} columns of a consumer: multiples of {across} up to 256"),
         (plan.step != plan.panel, f"steps of {plan.step} along the reduction: {plan.panel}, one swizzled row"),
         (plan.register[roles.k] % plan.depth, f"chunks of {plan.register[roles.k]}: multiples of {plan.depth}"),
@@ -281,6 +294,10 @@ def make_wgmma_plan(program: Program) -> WgmmaPlan:
 
 
 def check_batch(plan: WgmmaPlan) -> None:
-    """ValueError where a block tile has several matrices of a batch."""
-    others = [a for a in plan.op.spatial if a not in (plan.roles.m, plan.roles.n)]
-    require(plan, ((any(plan.block[a] != 1 for a in others), f"block tile {plan.block}: one matrix of a batch"),))
+    """ValueError where a block tile has several matrices of a batch, but for whole panels of several images."""
+    others = [a for a in plan.op.spatial if a != plan.roles.m and a not in plan.column_axes]
+    pixels, several = plan.register[plan.roles.n], len(plan.column_axes) > 1
+    require(plan, (
+        (any(plan.block[a] != 1 for a in others), f"block tile {plan.block}: one matrix of a batch"),
+        (several and pixels % plan.panel, f"{pixels} pixels of each of several images: multiples of {plan.panel}"),
+    ))  # fmt: skip

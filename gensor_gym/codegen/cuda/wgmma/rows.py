@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from gensor_gym.codegen.cuda.tensor_map import MAX_BOX, TensorMap
 from gensor_gym.codegen.cuda.wgmma.plan import ColumnRowsPlan, aligned, check_batch, check_wgmma
 from gensor_gym.codegen.program import Program
-from gensor_gym.graph.structure import SWIZZLE_BYTES
+from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES
 
 
 @dataclass(frozen=True)

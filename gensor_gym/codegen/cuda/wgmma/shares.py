@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, total
 from gensor_gym.codegen.cuda.wgmma.plan import WARPGROUP, WgmmaPlan
 from gensor_gym.codegen.cuda.wgmma.store import write_store
-from gensor_gym.graph.structure import WGMMA_ROWS
+from gensor_gym.graph.matrices.choices import WGMMA_ROWS
 
 QUAD = 4
 """Sums that a thread stores together: 16 bytes."""

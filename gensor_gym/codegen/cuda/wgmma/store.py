@@ -16,9 +16,8 @@ from gensor_gym.codegen.cuda.index import flat, origin
 from gensor_gym.codegen.cuda.map import apply_stage
 from gensor_gym.codegen.cuda.simt.store import write_elements
 from gensor_gym.codegen.cuda.text import HALVES, SCALARS, Loop, Writer, narrowed, remainder, total, widened
-from gensor_gym.codegen.cuda.wgmma.convolution import ConvolutionPlan
 from gensor_gym.codegen.cuda.wgmma.plan import WgmmaPlan
-from gensor_gym.graph.structure import WGMMA_ROWS
+from gensor_gym.graph.matrices.choices import WGMMA_ROWS
 from gensor_gym.operators.types import Access
 
 
@@ -46,11 +45,13 @@ def write_store(
 
     Of every 64 x 8 elements it holds two pairs: rows r and r + 8, accumulators 4 i + 2 half and the next.
     """
-    m = plan.op.axes[plan.roles.m]
+    m, m_rows = plan.op.axes[plan.roles.m], plan.register[plan.roles.m]
     indices = [origin(plan, a) for a in range(len(plan.op.axes))]
     row = total([(1, indices[plan.roles.m]), (1, f"first_{m.name}")])
     indices[plan.roles.m] = f"out_{m.name}"
     inside = [f"out_{m.name} < {m.extent}"] if plan.overhang[plan.roles.m] else []
+    if plan.tile[0] > m_rows:
+        inside.append(f"first_{m.name} + half * 8 < {m_rows}")
     length = run_length(plan)
     if length == 4:
         out.line("const bool odd = lane % 2;")
@@ -71,13 +72,13 @@ def _write_column(out: Writer, plan: WgmmaPlan, length: int, indices: list[str])
     """Where the run's first column is in the output, put into `indices`; returns conditions under which it is inside."""
     n = plan.op.axes[plan.roles.n]
     at = total([(1, f"first_{plan.column_name}"), (4 * length, "group")])
-    if not isinstance(plan, ConvolutionPlan):
+    if len(plan.column_axes) == 1:
         out.line(f"const int out_{n.name} = {total([(1, indices[plan.roles.n]), (1, at)])};")
         indices[plan.roles.n] = f"out_{n.name}"
         return [f"out_{n.name} < {n.extent}"] if plan.overhang[plan.roles.n] else []
     out.line(f"const int column = {at};")
     divisor, outermost, inside = plan.tile[1], True, []
-    for a in plan.pixels:
+    for a in plan.column_axes:
         divisor //= plan.register[a]
         if plan.register[a] == 1:
             index = "0"
@@ -94,9 +95,9 @@ def _write_column(out: Writer, plan: WgmmaPlan, length: int, indices: list[str])
     return inside
 
 
-def write_pixel_origin(out: Writer, plan: ConvolutionPlan) -> None:
+def write_pixel_origin(out: Writer, plan: WgmmaPlan) -> None:
     """Where a consumer's pixels begin within the block tile, `pixel_<axis>` along axes that several consumers share."""
-    divisor, shared = plan.consumers[1], [a for a in plan.pixels if plan.program.threads[a] > 1]
+    divisor, shared = plan.consumers[1], [a for a in plan.column_axes if plan.program.threads[a] > 1]
     for a in shared:
         count, name = plan.program.threads[a], plan.names[a]
         divisor //= count

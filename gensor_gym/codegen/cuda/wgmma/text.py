@@ -25,6 +25,11 @@ struct __align__(64) TensorMap {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }}
 """,
+    "shared_pointer": f"""\
+{_HEAD} unsigned char *shared_pointer(unsigned address) {{  // of this block
+  return static_cast<unsigned char *>(__cvta_shared_to_generic(address));
+}}
+""",
     "barrier_init": f"""\
 // A barrier's phase ends when all arrivals, and all bytes that were announced, are there.
 {_HEAD} void barrier_init(unsigned barrier, int arrivals) {{
@@ -36,6 +41,10 @@ struct __align__(64) TensorMap {
 {_HEAD} void fence_barrier_init() {{
   asm volatile("fence.mbarrier_init.release.cluster;\\nfence.proxy.async.shared::cta;" ::: "memory");
 }}
+""",
+    "fence_async": f"""\
+// What this thread has written to shared memory is seen by wgmma and by copies.
+{_HEAD} void fence_async() {{ asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }}
 """,
     "barrier_arrive": f"""\
 {_HEAD} void barrier_arrive(unsigned barrier) {{

@@ -1,0 +1,1 @@
+"""Products as tensor cores take them: which instructions, and how their operands lie."""

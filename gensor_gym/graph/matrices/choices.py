@@ -1,0 +1,76 @@
+"""Which tensor-core instructions a product may use on a machine, and what their tiles are multiples of."""
+
+from __future__ import annotations
+
+from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES, WGMMA_TYPES, has_maps, longest
+from gensor_gym.graph.structure import MatrixAxes, capability, matrix_axes
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.types import ITEM_BYTES, Operator
+
+TENSOR_TYPES = {
+    "sm_75": {"float16": 8, "int8": 16},
+    "sm_80": {"float16": 16, "bfloat16": 16, "tf32": 8, "tf32x3": 8, "int8": 32},
+    "sm_89": {"float16": 16, "bfloat16": 16, "tf32": 8, "tf32x3": 8, "int8": 32, "float8_e4m3fn": 32},
+}
+"""Elements of the k axis that one mma.sync takes, by data type: Turing, Ampere, Ada and newer (PTX ISA, mma shapes
+m16n8k8 and m8n8k16; m16n8k16, m16n8k8 and m16n8k32)."""
+COLUMN_STEPS = {"int8": 16}
+"""What columns of a wgmma are a multiple of, 8 for types not named here: integers have 8, 16, 24, 32 and then only
+sixteens (PTX ISA), of which narrow ones reach little of the rate."""
+WGMMA_ROWS = 64
+"""Rows of one wgmma (PTX ISA, m64nNk16)."""
+
+
+def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
+    """Values of knob `tensor_core` that mean something: 0 CUDA cores, 1 mma.sync, 2 wgmma with tensor maps.
+
+    Float32 has none: precision is part of the task. Axes must be long enough that some tile fills an instruction, but for the
+    rows of wgmma (`row_step`); a tensor map wants rows of whole 16 bytes. A convolution without groups is laid out for wgmma
+    (`is_laid_out`), unless it lies as a product; B of a type that wgmma does not read as it lies is transposed (`is_transposed`).
+    """
+    roles = matrix_axes(op)
+    step = mma_types(hardware).get(op.dtype)
+    if roles is None or step is None:
+        return (0,)
+    found = (0, 1) if _fills(op, roles, (16, 8, step)) else (0,)
+    if hardware.arch != "sm_90" or op.dtype not in WGMMA_TYPES or not has_maps(op, roles):
+        return found
+    row = SWIZZLE_BYTES // ITEM_BYTES[op.reads[roles.a].tensor.dtype]
+    return (*found, 2) if _fills(op, roles, (row_step(op), column_step(op), row)) else found
+
+
+def row_step(op: Operator) -> int:
+    """What the rows of a wgmma's tile are a multiple of: 64, or where there are fewer, 16, or all.
+
+    Such tiles are whole 64s to the instruction, which multiplies what is in shared memory behind them and stores none of it.
+    """
+    roles = matrix_axes(op)
+    most = longest(op.axes[roles.m].extent) if roles is not None else 0
+    return next((step for step in (WGMMA_ROWS, 16) if step <= most), most)
+
+
+def column_step(op: Operator) -> int:
+    """What the columns of a wgmma are a multiple of."""
+    return COLUMN_STEPS.get(op.dtype, 8)
+
+
+def instruction_k(op: Operator, hardware: Hardware, tensor_core: int) -> int:
+    """Elements of the k axis that one tensor-core instruction takes; ValueError where there is no such instruction."""
+    if tensor_core not in tensor_core_choices(op, hardware) or tensor_core == 0:
+        raise ValueError(f"tensor_core={tensor_core}: {op} on {hardware.name} has {tensor_core_choices(op, hardware)}")
+    return mma_types(hardware)[op.dtype]
+
+
+def mma_types(hardware: Hardware) -> dict[str, int]:
+    """Row of `TENSOR_TYPES` for a machine; empty before Turing, for a CPU, and for GPUs that have no mma.sync."""
+    if not hardware.arch.startswith("sm_"):
+        return {}
+    number = capability(hardware)
+    found = [types for arch, types in TENSOR_TYPES.items() if int(arch.removeprefix("sm_")) <= number]
+    return found[-1] if found else {}
+
+
+def _fills(op: Operator, roles: MatrixAxes, tile: tuple[int, int, int]) -> bool:
+    """Whether such tiles, m x n x k, exist."""
+    extents = [op.axes[axis].extent for axis in (roles.m, roles.n, roles.k)]
+    return all(longest(extent) >= length for extent, length in zip(extents, tile, strict=True))

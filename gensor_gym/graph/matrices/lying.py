@@ -1,0 +1,149 @@
+"""How the operands of a product lie for wgmma and its tensor maps: as they are, B's rows in groups, transposed, or laid out anew.
+
+Rules on the operator alone, which legality, model and code generation share.
+"""
+
+from __future__ import annotations
+
+import math
+
+from gensor_gym.graph.structure import MatrixAxes, matrix_axes
+from gensor_gym.operators.traits import is_convolution
+from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
+
+WGMMA_TYPES = ("float16", "bfloat16", "tf32", "int8", "float8_e4m3fn")
+"""Data types that a wgmma multiplies."""
+AS_IT_LIES = ("float16", "bfloat16")
+"""Of these wgmma reads B[k, n] with n contiguous; of others rows of k alone (PTX ISA, matrix layouts of wgmma)."""
+GROUP = 8
+"""Rows of B that a tensor map takes as one where they are not whole 16 bytes apart (`is_grouped`): 16-bit elements of as many
+bytes as there are rows in a swizzle atom."""
+SWIZZLE_BYTES = 128
+"""A step of the reduction is one row of this many bytes in a wgmma program's shared memory."""
+MAP_STEP = 8
+"""Elements from one that a tensor map takes to the next, at most (`cuTensorMapEncodeTiled`): the stride of a convolution."""
+
+
+def is_transposed(op: Operator) -> bool:
+    """Whether a wgmma program begins with a kernel that transposes B[k, n], since it reads rows of k alone."""
+    return op.dtype in WGMMA_TYPES and op.dtype not in AS_IT_LIES
+
+
+def is_laid_out(op: Operator) -> bool:
+    """Whether a wgmma program begins with a kernel that lays its operands out with axis k innermost.
+
+    So for a convolution that does not lie as a product: neither the weights [k, c, r, s] nor the image [n, c, h, w] have
+    rows of channels. Columns of a product are then pixels of several rows and images.
+    """
+    return is_convolution(op) and not lies_as_product(op)
+
+
+def lies_as_product(op: Operator) -> bool:
+    """Whether tensor maps describe both operands as they lie: A as rows of k, B and the output as rows of columns.
+
+    So for a gemm, for each product of a batch, and for a convolution with a window of one element whose pixels follow each
+    other as they do in the image: weights [k, c], image [n, c, pixels]. Each index moves alone; rows are whole 16 bytes apart,
+    those of B eight together (`is_grouped`).
+    """
+    roles = matrix_axes(op)
+    if roles is None or any(op.axes[a].extent > 1 for a in op.reduce if a != roles.k):
+        return False
+    a, b = op.reads[roles.a], op.reads[roles.b]
+    columns = _run(op, roles)
+    others = [axis for axis in op.spatial if axis != roles.m and axis not in columns]
+    if len(others) > 1 or roles.n not in columns or a.axis_strides()[roles.k] != 1:
+        return False
+    if any(read.is_padded(op.extents) or not _move_alone(op, read) for read in op.reads):
+        return False
+    apart = [a.axis_strides()[x] for x in (roles.m, *others)] + [b.axis_strides()[x] for x in others]
+    item = ITEM_BYTES[a.tensor.dtype]
+    return all(stride * item % 16 == 0 for stride in apart) and (_is_whole(op, roles) or _has_groups(op, roles))
+
+
+def is_grouped(op: Operator) -> bool:
+    """Whether rows of B as it lies are not whole 16 bytes apart, so that a tensor map takes eight of them as one row.
+
+    So for 14 x 14 and 7 x 7 pixels, whose rows of float16 are 392 and 98 bytes. A step's rows of B then lie in shared memory in
+    another order than they have, and A's columns are put into the same (`codegen.cuda.wgmma.groups`).
+    """
+    roles = matrix_axes(op)
+    return roles is not None and op.dtype in AS_IT_LIES and lies_as_product(op) and not _is_whole(op, roles)
+
+
+def _is_whole(op: Operator, roles: MatrixAxes) -> bool:
+    """Whether rows of B are whole 16 bytes apart."""
+    b = op.reads[roles.b]
+    return b.axis_strides()[roles.k] * ITEM_BYTES[b.tensor.dtype] % 16 == 0
+
+
+def _has_groups(op: Operator, roles: MatrixAxes) -> bool:
+    """Whether B's rows, of 16-bit elements, follow each other and are whole groups."""
+    run = math.prod(op.extents[a] for a in _run(op, roles))
+    follow = op.reads[roles.b].axis_strides()[roles.k] == run
+    return op.dtype in AS_IT_LIES and follow and op.extents[roles.k] % GROUP == 0
+
+
+def images_axis(op: Operator) -> int:
+    """The axis of a product as it lies along which B and the output repeat and A does not; -1 where columns are not on it.
+
+    So the images of a convolution with a window of one element. A wgmma has columns of several, of each whole panels of 64.
+    """
+    roles = matrix_axes(op)
+    if roles is None or not is_convolution(op) or not lies_as_product(op):
+        return -1
+    columns = _run(op, roles)
+    pixels = math.prod(1 << longest(op.extents[a]).bit_length() - 1 for a in columns)
+    others = [a for a in op.spatial if a != roles.m and a not in columns and not op.reads[roles.a].axis_strides()[a]]
+    return others[0] if others and pixels >= SWIZZLE_BYTES // ITEM_BYTES[op.output.dtype] else -1
+
+
+def wgmma_columns(op: Operator) -> tuple[int, ...]:
+    """Axes that the columns of a wgmma run over, in the operator's order; ValueError for what is no product of matrices.
+
+    Of operands that are laid out all spatial axes but m. Else those whose elements follow each other in memory.
+    """
+    roles = matrix_axes(op)
+    if roles is None:
+        raise ValueError(f"{op} is no product of matrices")
+    return tuple(a for a in op.spatial if a != roles.m) if is_laid_out(op) else _run(op, roles)
+
+
+def _run(op: Operator, roles: MatrixAxes) -> tuple[int, ...]:
+    """The innermost spatial axes that move B and the output from one element to the next, and A not at all."""
+    found: list[int] = []
+    for axis in reversed(op.spatial):
+        run = math.prod(op.axes[a].extent for a in found)
+        moves = [access.axis_strides()[axis] for access in (op.reads[roles.b], op.write)]
+        if moves != [run, run] or op.reads[roles.a].axis_strides()[axis]:
+            break
+        found.insert(0, axis)
+    return tuple(found)
+
+
+def _move_alone(op: Operator, read: Access) -> bool:
+    """Whether at most one axis longer than 1 moves the index along every dimension of a read."""
+    return all(sum(1 for a, c in enumerate(row) if c and op.axes[a].extent > 1) <= 1 for row in read.coefficients)
+
+
+def has_maps(op: Operator, roles: MatrixAxes) -> bool:
+    """Whether tensor maps can describe both operands: as they lie, B transposed, or laid out, no groups, short steps."""
+    if is_laid_out(op):
+        steps = [max(row[a] for a in op.spatial) for row in op.reads[roles.b].coefficients[-2:]]
+        return not is_transposed(op) and len(op.spatial) == 4 and max(steps) <= MAP_STEP
+    if not is_transposed(op):
+        return lies_as_product(op)
+    a, b = op.reads[roles.a], op.reads[roles.b]
+    whole = a.tensor.shape[-1] * ITEM_BYTES[a.tensor.dtype] % 16 == 0
+    return whole and _lies(op, a, (roles.m, roles.k)) and _lies(op, b, (roles.k, roles.n))
+
+
+def _lies(op: Operator, read: Access, inner: tuple[int, int]) -> bool:
+    """Whether a read is one matrix, or a batch of them, over the two axes `inner`, row and column, at its own extents."""
+    batch = tuple(axis for axis in op.spatial if axis not in inner and read.axis_strides()[axis])
+    unit = tuple(tuple(int(a == axis) for a in range(len(op.axes))) for axis in (*batch, *inner))
+    return read.coefficients == unit and not any(read.offset) and read.view == read.tensor.shape
+
+
+def longest(extent: int) -> int:
+    """The longest tile of an axis: its extent rounded up to a power of two below 8, to a multiple of 8 from there on."""
+    return 1 << (extent - 1).bit_length() if extent < 8 else -(-extent // 8) * 8
