@@ -78,6 +78,8 @@ def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProg
     try:
         with torch.no_grad():
             program = torch.export.export(module, () if named else tuple(map(own, example_inputs)), keywords)
+            if _is_covered(program):
+                return program  # decomposing takes longer than all before it
             table = torch.export.default_decompositions()
             for target in [target for target in table if str(target) in TABLE]:
                 del table[target]
@@ -85,6 +87,22 @@ def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProg
     except Exception as error:  # of many kinds, which torch does not list
         said = next(iter(str(error).strip().splitlines()), "")
         raise Unsupported(f"{type(module).__name__}: torch.export: {type(error).__name__}: {said}") from error
+
+
+def _is_covered(program: ExportedProgram) -> bool:
+    """Whether operations change nothing, and each has kernels or is of tensors that are the same at every call."""
+    of_call = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT}
+    for node in program.graph.nodes:
+        if node.op != "call_function":
+            continue
+        schema = getattr(node.target, "_schema", None)
+        if (schema is None and node.target is not python.getitem) or (schema is not None and schema.is_mutable):
+            return False
+        if any(one.name in of_call for one in node.all_input_nodes):
+            if schema is not None and str(node.target) not in TABLE and str(node.target) not in _ASSERTIONS:
+                return False
+            of_call.add(node.name)
+    return True
 
 
 def _said(given: Any) -> str:
