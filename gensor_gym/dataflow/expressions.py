@@ -129,5 +129,5 @@ def bounded(expression: Expression, given: Mapping[str, Bounded], unit: float) -
     with np.errstate(all="ignore"):
         value = scalar.value(*(part.value for part in parts))
         error = scalar.error(*(part.value for part in parts), *(part.error for part in parts))
-    exact_here = expression.function in _OF_WHOLE and all(map(is_whole, parts)) and np.max(np.abs(value), initial=0.0) <= MOST_WHOLE
-    return rounded(Bounded(value, error), unit, 0 if exact_here else scalar.roundings)
+    whole = expression.function in _OF_WHOLE and all(map(is_whole, parts)) and np.max(np.abs(value), initial=0.0) <= MOST_WHOLE
+    return rounded(Bounded(value, error), unit, 0 if whole else scalar.roundings)

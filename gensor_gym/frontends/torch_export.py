@@ -75,9 +75,10 @@ def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProg
 
     named = isinstance(example_inputs, Mapping)
     keywords = {name: own(given) for name, given in example_inputs.items()} if named else {}  # type: ignore[union-attr]
+    places = () if named else tuple(own(given) for given in example_inputs)  # type: ignore[arg-type]
     try:
         with torch.no_grad():
-            program = torch.export.export(module, () if named else tuple(map(own, example_inputs)), keywords)
+            program = torch.export.export(module, places, keywords)
             if _is_covered(program):
                 return program  # decomposing takes longer than all before it
             table = torch.export.default_decompositions()

@@ -44,7 +44,8 @@ def run(line: list[str], folder: Path) -> str:
 def sanitized(folder: Path, main: str, sanitizer: str, options: Sequence[str] = NAMED) -> str:
     """What the exported sources and one more with `main` print under a sanitizer when they run; empty where it found nothing."""
     sources = sorted(path.name for path in folder.glob("*.[cS]") if path.name not in ("example.c", "threads.c"))
-    line = [*KEEPING, *find_compiler().command, *options, *_SANITIZED, sanitizer, *(str(folder / name) for name in (main, *sources))]
+    line = [*KEEPING, *find_compiler().command, *options, *_SANITIZED, sanitizer]
+    line += [str(folder / name) for name in (main, *sources)]
     subprocess.run([*line, "-o", str(folder / "sanitized"), "-lm"], cwd=folder, check=True, timeout=120)
     env = {**PATH, "TSAN_OPTIONS": "halt_on_error=1"}
     done = subprocess.run(["./sanitized"], cwd=folder, env=env, capture_output=True, text=True, timeout=30, check=False)

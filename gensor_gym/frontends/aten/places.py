@@ -44,7 +44,7 @@ def _bag(
 
 
 def take(b: Builder, x: str, axes: Sequence[int], ids: Places) -> str:
-    """Elements by their number among all of some axes, whose place the axes of `ids` take, or come first of axes that are apart."""
+    """Elements by their number among all of some axes. The axes of `ids` stand in their place; first where they are apart."""
     shape, axes = b.shapes[x], [axis % len(b.shapes[x]) for axis in axes]
     name = b.constant("places", ids) if isinstance(ids, np.ndarray) else ids
     others = [axis for axis in range(len(shape)) if axis not in axes]
@@ -106,8 +106,9 @@ def _gather(b: Builder, x: str, axis: int, ids: str, **_: Any) -> str:
     """Places along one axis, an own one for each element: a number among all elements for each."""
     shape, extents, axis = b.shapes[x], b.shapes[ids], axis % len(b.shapes[x])
     steps = [math.prod(shape[other + 1 :]) for other in range(len(shape))]
-    lines = np.ix_(*(np.arange(extent) * step * (other != axis) for other, (extent, step) in enumerate(zip(extents, steps, strict=True))))
-    return take(b, b.reshape(x, (-1,)), [0], _sum(b, _times(b, _known(b, ids), steps[axis]), sum(lines, np.zeros(extents))))
+    steps[axis], step = 0, steps[axis]
+    lines = np.ix_(*(np.arange(extent) * one for extent, one in zip(extents, steps, strict=True)))
+    return take(b, b.reshape(x, (-1,)), [0], _sum(b, _times(b, _known(b, ids), step), sum(lines, np.zeros(extents))))
 
 
 @_covers("scatter.src", "scatter.value")
@@ -124,11 +125,12 @@ def _scattered(b: Builder, x: str, axis: int, ids: str, source: str | float, add
     """One place after another, each of its line of x, compared with every place there."""
     shape, extents, axis = b.shapes[x], b.shapes[ids], axis % len(b.shapes[x])
     if any(extents[other] != extent for other, extent in enumerate(shape) if other != axis) or extents[axis] > MOST_PLACES:
-        raise ValueError(f"places of shape {list(extents)} in {list(shape)}: expected at most {MOST_PLACES} along axis {axis}, all others")
+        wanted = f"expected at most {MOST_PLACES} along axis {axis}, as many along others"
+        raise ValueError(f"places of shape {list(extents)} in {list(shape)}: {wanted}")
     for number in range(extents[axis]):
-        place, given = (_line(b, one, axis, number) if isinstance(one, str) else one for one in (ids, source))
-        here = neither(unequal(places_along(b, x, axis), b.repeat(place, shape)))
-        part = b.repeat(given, shape) if isinstance(given, str) else given
+        place = b.repeat(_line(b, ids, axis, number), shape)
+        part = b.repeat(_line(b, source, axis, number), shape) if isinstance(source, str) else source
+        here = neither(unequal(places_along(b, x, axis), place))
         x = b.map(of("add", x, of("multiply", here, part)) if add else of("where", here, part, x), "scattered")
     return x
 

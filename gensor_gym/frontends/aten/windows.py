@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gensor_gym.frontends.aten.places import take
 from gensor_gym.frontends.aten.moves import padded
+from gensor_gym.frontends.aten.places import take
 from gensor_gym.frontends.aten.products import along
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.covered import covers as _covers

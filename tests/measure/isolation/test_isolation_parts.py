@@ -116,7 +116,7 @@ for name in os.listdir("/proc/self/fd"):
 
 @pytest.mark.skipif(not landlock.version(), reason="this system has no Landlock, or a container forbids it")
 def test_what_stands_in_proc_keeps_its_inode(tmp_path: Path) -> None:
-    """Under want of memory the system drops names of /proc that nobody has open, and finds them anew with inodes without rights."""
+    """For want of memory the system drops names of /proc that nobody has open; found anew they have inodes without rights."""
     names = ["/proc/cpuinfo", "/proc/sys/vm", str(tmp_path)]
     command = [sys.executable, "-P", "-c", OPEN, str(Path(landlock.__file__).parent), *names]
     held = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
