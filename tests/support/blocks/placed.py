@@ -219,6 +219,8 @@ PLACED: dict[str, tuple[Callable[[], nn.Module], Inputs]] = {
     "interactions": (Interactions, lambda n: (torch.randn(n, 3), _ids(5, n, 3, 2))),
     "cosine": (Cosine, lambda n: (torch.randn(n, 9, 8),)),
     "queries": (Queries, lambda n: (torch.randn(n, 8, 3, 4),)),
+    "lstm": (lambda: nn.LSTM(6, 4, num_layers=2, batch_first=True), lambda n: (torch.randn(n, 5, 6),)),
+    "gru": (lambda: nn.GRU(6, 4, bidirectional=True), lambda n: (torch.randn(5, n, 6),)),
     "scanned": (Scanned, lambda n: (torch.randn(n, 7, 6), _ids(7, n) + 1)),
 }
 """Name -> (what builds it, inputs of a batch)."""
