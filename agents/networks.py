@@ -30,7 +30,7 @@ from gensor_gym.networks.folding import folded
 from gensor_gym.networks.fusion.rules import plan_of
 from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.loops import task_rows
-from gensor_gym.networks.network import Network
+from gensor_gym.networks.network import Network, put_together
 from gensor_gym.networks.plan import Plan
 from gensor_gym.operators.types import Operator
 
@@ -38,6 +38,7 @@ TRIALS, MOST_TRIALS = 3, 64
 """Programs that are measured of each piece where nobody says otherwise: without a budget in seconds, and with one."""
 LEAST_SECONDS = 1e-3
 """What is left of a budget that is spent before pieces are searched: each is tried once then."""
+Examples = Sequence[Any] | Mapping[str, Any]
 FALLBACKS = ("error", "torch")
 """What may become of a module that is not covered."""
 
@@ -89,9 +90,22 @@ class CompiledNetwork:
         known = [result.known for result in self.results]
         return export_network(self.plan, self.kernels, self.function, folder, self.hardware.units, known, library)
 
-    def __call__(self, *inputs: Any, out: Any = None) -> Any:
-        """The outputs for inputs of NumPy, torch or whatever speaks DLPack; see `codegen.runtime.c.NativeFunction`."""
-        return self.function(*inputs, out=out)
+    def __call__(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
+        """What the module returns, for inputs of NumPy, torch or whatever speaks DLPack; see `codegen.runtime.c.NativeFunction`.
+
+        Inputs may be named as the module's are. Of outputs in dicts or lists `out` is a tuple of all. TypeError for inputs of
+        other names.
+        """
+        network = self.plan.network
+        made = self.function(*inputs, *self._named(named, len(inputs)), out=out)
+        return made if network.form is None else put_together(network.form, made if len(network.outputs) > 1 else (made,))
+
+    def _named(self, named: Mapping[str, Any], before: int) -> list[Any]:
+        """Inputs after the first few, which were given by name, in order."""
+        names = [value.name for value in self.plan.network.inputs[before:]]
+        if named and set(named) != set(names):
+            raise TypeError(f"{self.plan.network}: inputs {', '.join(named)}, expected {', '.join(names)}")
+        return [named[name] for name in names] if named else []
 
     def picture(self) -> Figure:
         """Kernels as boxes around what each computes, with the sizes of values between: a figure of matplotlib."""
@@ -157,14 +171,14 @@ def _kernels(
 
 @overload
 def compile_module(
-    module: Any, example_inputs: Sequence[Any], fallback: Literal["error"] = "error", seconds: float = math.inf, **options: Any
+    module: Any, example_inputs: Examples, fallback: Literal["error"] = "error", seconds: float = math.inf, **options: Any
 ) -> CompiledNetwork: ...
 @overload
 def compile_module(
-    module: Any, example_inputs: Sequence[Any], fallback: str, seconds: float = math.inf, **options: Any
+    module: Any, example_inputs: Examples, fallback: str, seconds: float = math.inf, **options: Any
 ) -> CompiledNetwork | FallenBack: ...
 def compile_module(
-    module: Any, example_inputs: Sequence[Any], fallback: str = "error", seconds: float = math.inf, **options: Any
+    module: Any, example_inputs: Examples, fallback: str = "error", seconds: float = math.inf, **options: Any
 ) -> CompiledNetwork | FallenBack:
     """A torch module as one function; see `compile_network` for `options`, and `frontends.torch_export` for what is covered.
 
@@ -196,8 +210,8 @@ class FallenBack:
     reason: str
     """What is not, and where it is in the module."""
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
         """What the module gives, without gradients."""
         torch: Any = sys.modules["torch"]  # which the module is of
         with torch.no_grad():
-            return self.module(*inputs)
+            return self.module(*inputs, **named)

@@ -17,6 +17,10 @@ OVERFLOW = float(np.finfo(np.float32).max)
 """Results farther from zero may come out infinite, and what is computed of them as no number: they have no bound."""
 
 
+MOST_WHOLE = float(1 << 24)
+"""Whole numbers up to this are float32 numbers."""
+
+
 @dataclass(frozen=True)
 class Bounded:
     """float64 values, and of each how far a right kernel's may be away; both of one shape."""
@@ -44,6 +48,14 @@ def _settled(value: np.ndarray, error: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         lost = np.isnan(error) | (np.abs(value) + error > OVERFLOW)
     return np.where(np.isfinite(value), np.where(lost, np.inf, error), 0.0)
+
+
+def is_whole(found: Bounded) -> bool:
+    """Whether all are whole numbers without error. Most are told by the first of them."""
+    value = np.asarray(found.value)
+    if value.size and not float(value.flat[0]).is_integer():
+        return False
+    return not np.any(found.error) and bool((np.rint(value) == value).all())
 
 
 def gamma(count: int, unit: float) -> float:

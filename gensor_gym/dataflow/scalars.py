@@ -62,6 +62,11 @@ def _root(value: Callable[[Array], Array], lowest: float) -> Callable[[Array, Ar
     return error
 
 
+def _wave(x: Array, e: Array) -> Array:
+    """The error of a sine or cosine, neither of which rises faster than its argument or goes beyond 1; of no number none."""
+    return np.minimum(e, 2.0)
+
+
 def _where(condition: Array, a: Array, b: Array, unsure: Array, ea: Array, eb: Array) -> Array:
     """A condition is a comparison, whose error is 1 where its sides are too near to tell: then either branch may come."""
     sure = np.where(condition != 0, ea, eb)
@@ -98,7 +103,11 @@ SCALARS = {
     "rsqrt": Scalar(1, lambda x: 1.0 / np.sqrt(x), _root(lambda x: 1.0 / np.sqrt(x), 0.0), 4, 4),
     "tanh": Scalar(1, np.tanh, _between(np.tanh), 8, 16),
     "erf": Scalar(1, _erf, _between(_erf), 8, 20),
+    "sin": Scalar(1, np.sin, _wave, 4, 12),
+    "cos": Scalar(1, np.cos, _wave, 4, 12),
+    "round": Scalar(1, np.rint, _between(np.rint), 0, 1),
     "less": Scalar(2, lambda a, b: (a < b).astype(np.float64), _compared, 0, 1),
     "where": Scalar(3, _chosen, _where, 0, 1),
 }
-"""Name -> function. Roundings are what generated code is held to; a quotient may be a product with a refined reciprocal."""
+"""Name -> function. Roundings are what generated code is held to; a quotient may be a product with a refined reciprocal.
+`round` goes to the nearest whole number, of two the even one."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
 import operator as python
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.node import map_arg
 
+from gensor_gym.dataflow.bounds import MOST_WHOLE
 from gensor_gym.dataflow.nodes import DTYPES
 from gensor_gym.frontends import aten  # noqa: F401  (which fills the table)
 from gensor_gym.frontends.builder import Builder
@@ -22,25 +25,28 @@ from gensor_gym.registry import near
 
 MOST_NODES, MOST_BYTES = 4096, 8 << 30
 """Limits on what is taken: operations of a program, bytes of its weights."""
-_ASSERTIONS = {"aten._assert_tensor_metadata.default"}
-"""Operations that only repeat what the shapes and types of the inputs say."""
+_ASSERTIONS = {"aten._assert_tensor_metadata.default", "aten._assert_async.msg"}
+"""Operations that make nothing: what they ask of shapes and types is so, what of numbers is not asked here."""
 _LAYOUT = ("memory_format", "pin_memory", "layout", "device")
 """Options that say where tensors lie."""
 _TYPES = {getattr(torch, name): name for name in DTYPES}
-_EXACT = 1 << 24
-"""Whole numbers up to this are float32 numbers."""
+
+
+Examples = Sequence[torch.Tensor] | Mapping[str, torch.Tensor]
 
 
 class Unsupported(ValueError):
     """A module has an operation, or a kind of tensor, that has no kernels here; the text names it and its place."""
 
 
-def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Sequence[torch.Tensor], name: str = "") -> Network:
+def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Examples, name: str = "") -> Network:
     """The network of a module in evaluation mode, for inputs of the shapes of `example_inputs`; `name` is the class's by default.
 
     Inputs are float32 tensors, ids and masks of int64, int32 or bool. What the module computes of whole numbers at each call
-    is exact up to 2**24. Outputs are one float32 tensor or several in a tuple. Of an exported program extents that it leaves
-    open are those of the examples.
+    is exact up to 2**24; what it asserts of numbers is not asked. Outputs are float32 tensors, in tuples, lists and dicts
+    (`Network.form`). Of an exported program extents that it leaves open are those of the examples.
+
+    `example_inputs` by name are keyword arguments, in their order.
 
     Raises:
         Unsupported: for what is not covered, with its place in the module.
@@ -50,23 +56,31 @@ def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Sequen
         module = module.module()
     if module.training and not isinstance(module, torch.fx.GraphModule):  # whose mode was that of the export
         raise ValueError(f"{type(module).__name__} is in training mode: expected module.eval()")
-    for place, given in enumerate(example_inputs):
+    for place, given in example_inputs.items() if isinstance(example_inputs, Mapping) else enumerate(example_inputs):
         if not isinstance(given, torch.Tensor) or given.dtype not in _TYPES or given.device.type != "cpu":
             wanted = f"a float32 tensor on the CPU, or one of {', '.join(DTYPES[1:])}"
             raise ValueError(f"example input {place} is {_said(given)}: expected {wanted}")
     return _Reader(_exported(module, example_inputs)).network(name or type(module).__name__)
 
 
-def _exported(module: torch.nn.Module, example_inputs: Sequence[torch.Tensor]) -> ExportedProgram:
+def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProgram:
     """The program of a module; Unsupported for one whose steps depend on numbers, as torch says it."""
     seen: set[int] = set()
-    own = []  # of one tensor that is given twice torch would read one of the inputs alone
-    for given in example_inputs:
-        own.append(given.clone() if id(given) in seen else given)
+
+    def own(given: torch.Tensor) -> torch.Tensor:
+        """Of one tensor that is given twice torch would read one of the inputs alone."""
+        again = id(given) in seen
         seen.add(id(given))
+        return given.clone() if again else given
+
+    named = isinstance(example_inputs, Mapping)
+    keywords = {name: own(given) for name, given in example_inputs.items()} if named else {}  # type: ignore[union-attr]
+    places = () if named else tuple(own(given) for given in example_inputs)  # type: ignore[arg-type]
     try:
         with torch.no_grad():
-            program = torch.export.export(module, tuple(own))
+            program = torch.export.export(module, places, keywords)
+            if _is_covered(program):
+                return program  # decomposing takes longer than all before it
             table = torch.export.default_decompositions()
             for target in [target for target in table if str(target) in TABLE]:
                 del table[target]
@@ -74,6 +88,22 @@ def _exported(module: torch.nn.Module, example_inputs: Sequence[torch.Tensor]) -
     except Exception as error:  # of many kinds, which torch does not list
         said = next(iter(str(error).strip().splitlines()), "")
         raise Unsupported(f"{type(module).__name__}: torch.export: {type(error).__name__}: {said}") from error
+
+
+def _is_covered(program: ExportedProgram) -> bool:
+    """Whether operations change nothing, and each has kernels or is of tensors that are the same at every call."""
+    of_call = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT}
+    for node in program.graph.nodes:
+        if node.op != "call_function":
+            continue
+        schema = getattr(node.target, "_schema", None)
+        if (schema is None and node.target is not python.getitem) or (schema is not None and schema.is_mutable):
+            return False
+        if any(one.name in of_call for one in node.all_input_nodes):
+            if schema is not None and str(node.target) not in TABLE and str(node.target) not in _ASSERTIONS:
+                return False
+            of_call.add(node.name)
+    return True
 
 
 def _said(given: Any) -> str:
@@ -102,22 +132,24 @@ class _Reader:
                 self.made[node.name] = self._operation(node)
         (results,) = next(node for node in self.program.graph.nodes if node.op == "output").args
         self.builder.origin = "the outputs"
-        returns = [self._output(place, result) for place, result in enumerate(results)]
-        return self.builder.network(name, returns)
+        there = [result for result in results if result is not None]
+        returns = [self._output(place, result) for place, result in enumerate(there)]
+        return dataclasses.replace(self.builder.network(name, returns), form=self._form(results))
 
     def _check_outputs(self) -> None:
-        """Unsupported for a module that changes its tensors, or whose outputs are no tensor and no tuple of several."""
+        """Unsupported for a module that changes its tensors."""
         for spec in self.program.graph_signature.output_specs:
             if spec.kind is not OutputKind.USER_OUTPUT:
                 raise Unsupported(f"the module changes {spec.target or spec.arg}: expected one that only reads")
-        made = self.program.call_spec.out_spec
-        if made is None or made.is_leaf():
-            return
-        parts = made.children()
-        if made.type not in (tuple, list) or len(parts) < 2 or not all(part.is_leaf() for part in parts):
-            what = getattr(made.type, "__name__", made.type)
-            wanted = "expected a tensor, or several in a tuple"
-            raise Unsupported(f"the module returns a {what} of {made.num_leaves} values: {wanted}")
+
+    def _form(self, results: Sequence[Any]) -> Any:
+        """See `Network.form`."""
+        count = itertools.count()
+        spec, numbers = self.program.call_spec.out_spec, [None if result is None else next(count) for result in results]
+        if spec is None or spec.is_leaf():
+            return None
+        form = _formed(spec, iter(numbers))
+        return None if len(numbers) > 1 and form == tuple(range(len(numbers))) else form
 
     def _output(self, place: int, result: Any) -> str:
         """The name of an output's value; it may be the same at every call."""
@@ -200,6 +232,18 @@ class _Reader:
         return self.constants[name]
 
 
+def _formed(spec: Any, numbers: Iterator[int | None]) -> Any:
+    """What torch flattened, with these at its ends; Unsupported for other classes than torch and Python have."""
+    if spec.is_leaf():
+        return next(numbers)
+    parts = [_formed(part, numbers) for part in spec.children()]
+    if issubclass(spec.type, dict):
+        return dict(zip(spec.context, parts, strict=True))
+    if spec.type not in (tuple, list):
+        raise Unsupported(f"the module returns a {spec.type.__name__}: expected tensors, in tuples, lists and dicts")
+    return spec.type(parts)
+
+
 def _item(made: Any, place: Any) -> Any:
     """One of several values."""
     return made[place] if isinstance(made, tuple | list) else made
@@ -239,8 +283,8 @@ def _as_array(tensor: torch.Tensor) -> np.ndarray | float:
     if tensor.is_complex() or tensor.is_quantized:
         raise ValueError(f"a constant of {tensor.dtype}: expected real numbers")
     whole = not tensor.is_floating_point() and tensor.dtype != torch.bool and tensor.numel()
-    if whole and int(tensor.abs().max()) > _EXACT:
-        raise ValueError(f"a constant of {tensor.dtype} with numbers above {_EXACT}: expected what float32 holds")
+    if whole and int(tensor.abs().max()) > MOST_WHOLE:
+        raise ValueError(f"a constant of {tensor.dtype} with numbers above {MOST_WHOLE:.0f}: expected what float32 holds")
     if tensor.dim() == 0:
         number = float(tensor)
         if math.isnan(number):

@@ -14,8 +14,11 @@ from gensor_gym.gir.placement import Level, Placement
 
 KINDS = ("simple", "divide", "root", "exp", "fraction", "log")
 """Kinds of scalar functions by what a vector of them costs: sums, products and choices; quotients; roots; exponentials; functions
-that are a quotient of polynomials (tanh, erf); logarithms, a lane at a time."""
-_KIND = {"divide": "divide", "sqrt": "root", "rsqrt": "root", "exp": "exp", "tanh": "fraction", "erf": "fraction", "log": "log"}
+that are a quotient of polynomials (tanh, erf); logarithms, sines and cosines, a lane at a time."""
+_KIND = {
+    "divide": "divide", "sqrt": "root", "rsqrt": "root", "exp": "exp", "tanh": "fraction", "erf": "fraction", "log": "log",
+    "sin": "log", "cos": "log",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

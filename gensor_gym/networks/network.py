@@ -54,6 +54,8 @@ class Network:
     """Name of a node's value -> operation, such as `layer1.0.conv1: conv2d`. Nodes of one operation are one primitive."""
     unread: Mapping[int, Value] = field(default_factory=dict)
     """Inputs of a call that nothing is made of, by their number among all."""
+    form: Any = None
+    """What users get: dicts, lists and tuples of numbers of outputs, and of None; None for one output, or a tuple of all."""
 
     def __post_init__(self) -> None:
         """ValueError unless there is an array of the right shape for every constant input."""
@@ -173,6 +175,15 @@ class Network:
         """The outputs in float64, each with the bound that is propagated node by node."""
         given = dict(self.constants) | {value.name: array for value, array in zip(self.inputs, inputs, strict=True)}
         return evaluate(self.graph, [given[value.name] for value in self.graph.inputs])
+
+
+def put_together(form: Any, outputs: Sequence[Any]) -> Any:
+    """Outputs in the form of a network that has one."""
+    if isinstance(form, dict):
+        return {key: put_together(part, outputs) for key, part in form.items()}
+    if isinstance(form, list | tuple):
+        return type(form)(put_together(part, outputs) for part in form)
+    return None if form is None else outputs[form]
 
 
 def needed(name: str, inputs: Sequence[Value], nodes: Sequence[tuple[str, Node]], returns: Sequence[str]) -> Dataflow:

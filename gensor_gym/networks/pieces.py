@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from gensor_gym.chains.chain import chain_of, is_chain
 from gensor_gym.chains.panel import panel_of
@@ -23,6 +24,16 @@ ANCHORS = {
 """Anchor -> where in the host's loops the other nodes of a piece are computed."""
 _NAMED = ("panel", "block")
 """Anchors that a text names; which of the others it is follows from the host."""
+
+
+@lru_cache(maxsize=4096)
+def _fault(computation: Dataflow, is_panel: bool) -> str:
+    """Why it has no kernel; empty where it has one. Layers of networks are equal: each is asked once."""
+    try:
+        (panel_of if is_panel else chain_of if is_chain(computation) else row_nest)(computation)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 @dataclass(frozen=True)
@@ -72,10 +83,10 @@ class Piece:
         step = (fused_step if self.anchor == "panel" else step_of)(network, self.nodes)
         if self.anchor == "panel":
             assert isinstance(step.computation, Dataflow)
-            panel_of(step.computation)
+        if isinstance(step.computation, Dataflow) and (fault := _fault(step.computation, self.anchor == "panel")):
+            raise ValueError(fault)
+        if self.anchor == "panel":
             return step
-        if isinstance(step.computation, Dataflow):
-            (chain_of if is_chain(step.computation) else row_nest)(step.computation)
         if self.anchor != "block" and self.anchor != implied(network, self.nodes):
             raise ValueError(f"{self.nodes[0]} at anchor {self.anchor!r}: expected {implied(network, self.nodes)!r}")
         return step

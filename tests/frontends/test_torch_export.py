@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.export import ExportedProgram
 from torch.nn import functional
 
+from gensor_gym.frontends import torch_export
 from gensor_gym.frontends.torch_export import Unsupported, from_torch
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.plan import cut_all
@@ -152,3 +154,21 @@ def test_equal_layers_are_one_computation() -> None:
     module = nn.Sequential(*(nn.Sequential(nn.Linear(6, 6), nn.LayerNorm(6), nn.Tanh()) for _ in range(3)))
     plan = cut_all(folded(from_torch(module.eval(), [torch.randn(4, 6)])))
     assert len(plan.steps) == 9 and len({step.computation for step in plan.steps}) == 3
+
+
+def test_what_is_covered_is_not_decomposed_and_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 5, 8)
+    module = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.1), nn.LayerNorm(8), nn.Softmax(-1)).eval()
+    changing = Of(lambda x: x.clone().fill_(2.0) + x).eval()
+    calls = list[str]()
+    decompose = ExportedProgram.run_decompositions
+    monkeypatch.setattr(ExportedProgram, "run_decompositions", lambda self, table: calls.append("") or decompose(self, table))
+    networks = [from_torch(one, [x]) for one in (module, changing)]
+    assert len(calls) == 1  # for what is changed in place alone
+    monkeypatch.setattr(torch_export, "_is_covered", lambda program: False)
+    for one, network in zip((module, changing), networks, strict=True):
+        again = from_torch(one, [x])
+        assert again.graph == network.graph and again.origins.keys() == network.origins.keys()
+        for name, array in again.constants.items():
+            np.testing.assert_array_equal(array, network.constants[name])

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves, tree_structure
 
+from agents.networks import compile_module
 from gensor_gym.frontends.torch_export import Unsupported, from_torch
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.load import NetworkFunction
@@ -37,6 +39,27 @@ def test_all_that_may_come_out() -> None:
     assert len(places) == len(found) and Y.data_ptr() not in places
 
 
+class Named(nn.Module):
+    """Inputs by name, some of which are not given; outputs in a dict, a tuple and a list, some of which are none."""
+
+    def forward(self, *, ids: Any = None, mask: Any = None, other: Any = None) -> dict[str, Any]:
+        made = ids.softmax(-1)
+        return {"made": made, "rest": (made * mask, [made + 1], None), "none": other}
+
+
+def test_outputs_come_in_the_form_of_the_module_and_inputs_by_name() -> None:
+    compiled = compile_module(Named().eval(), {"ids": X, "mask": Y}, trials=1)
+    expected = Named()(ids=X, mask=Y)
+    for found in (compiled(X, Y), compiled(X, mask=Y), compiled(mask=Y, ids=X)):
+        assert tree_structure(found) == tree_structure(expected)
+        for one, wanted in zip(tree_leaves(found), tree_leaves(expected), strict=True):
+            torch.testing.assert_close(one, wanted)
+    assert compile_module(Of(lambda x: (x + 1,)).eval(), [X], trials=1)(X)[0].shape == X.shape
+    for names in ({"ids": X}, {"ids": X, "masc": Y}):
+        with pytest.raises(TypeError, match="inputs ids.*, expected ids, mask"):
+            compiled(**names)
+
+
 def test_one_tensor_given_twice_is_two_inputs() -> None:
     function = function_of(Of(lambda x, y: x - 2 * y).eval(), X, X)
     torch.testing.assert_close(function(X, Y), X - 2 * Y)
@@ -53,8 +76,7 @@ def test_exported_programs_with_open_extents() -> None:
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (lambda x: (x + 1, None), "output 1 is a NoneType: expected a float32 tensor"),
-        (lambda x: (x + 1, (x, x)), "returns a tuple of 3 values"),
+        (lambda x: (x + 1, 2), "output 1 is a int: expected a float32 tensor"),
         (lambda x: torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,)), "true_graph_0"),
         (lambda x: x.to(torch.bfloat16).float(), "makes a tensor of torch.bfloat16"),
     ],

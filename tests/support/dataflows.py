@@ -17,6 +17,7 @@ NUMPY = {
     "absolute": np.abs, "maximum": np.maximum, "minimum": np.minimum, "exp": np.exp, "log": np.log, "sqrt": np.sqrt,
     "rsqrt": lambda x: F(1) / np.sqrt(x), "tanh": np.tanh, "less": lambda a, b: (a < b).astype(F),
     "erf": lambda x: np.vectorize(__import__("math").erf, otypes=[F])(x), "where": lambda c, a, b: np.where(c != 0, a, b),
+    "sin": np.sin, "cos": np.cos, "round": np.rint,
 }  # fmt: skip
 
 SMALL: dict[str, dict[str, int]] = {

@@ -42,7 +42,10 @@ PAGE = 4096
 _ARGUMENTS = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"
 _ALIGNED = f"char *const aligned = (char *)(((uintptr_t)workspace + {LINE - 1}) & ~(uintptr_t){LINE - 1});"
 
-_HEADERS = {"math": r"\b(expf|tanhf|erff|logf|INFINITY)\b", "stdint": r"\w+_t\b|\bINT32_M(IN|AX)\b", "string": r"\bmemcpy\b"}
+_HEADERS = {
+    "math": r"\b(expf|tanhf|erff|logf|sinf|cosf|rintf|INFINITY)\b", "stdint": r"\w+_t\b|\bINT32_M(IN|AX)\b",
+    "string": r"\bmemcpy\b",
+}  # fmt: skip
 """Header -> the words that need it: reading one that is not needed costs a tenth of a compilation."""
 _UNROLL = """#ifdef __clang__
 #define GG_PRAGMA(text) _Pragma(#text)

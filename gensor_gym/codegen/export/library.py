@@ -52,12 +52,9 @@ def write_library(
         (target / name).write_bytes(content)
     _write(exports, units, target, library, threads)
     lines = _lines(units, library, compiler, [name for name in others or {} if name.endswith(".S")])
-    for line in lines:
-        run_compiler(compiler, line, target)
     script = ["#!/bin/sh", "# For another processor: name it in -march.", "set -e", *(" ".join(line) for line in lines), ""]
     (target / "build.sh").write_text("\n".join(script), encoding="utf-8")
-    for unit in units:
-        (target / f"{unit.name}.o").unlink()
+    _build(lines, units, target, compiler)
     return Exported(target, (target / f"lib{library}.so",), target / f"{library}.h", target / "manifest.json")
 
 
@@ -72,6 +69,14 @@ def _write(exports: Sequence[Exports], units: Sequence[Unit], folder: Path, libr
     written["runtime.c"] = '#include "runtime.h"\n' + (RUNTIME / "runtime.c").read_text("utf-8")
     for name, text in written.items():
         (folder / name).write_text(text, encoding="utf-8")
+
+
+def _build(lines: Sequence[list[str]], units: Sequence[Unit], folder: Path, compiler: Compiler) -> None:
+    """Run what makes the library; objects are left out of the folder."""
+    for line in lines:
+        run_compiler(compiler, line, folder)
+    for unit in units:
+        (folder / f"{unit.name}.o").unlink()
 
 
 def _lines(units: Sequence[Unit], library: str, compiler: Compiler, assembly: Sequence[str]) -> list[list[str]]:

@@ -31,7 +31,7 @@ for _name, _function in {"mul": "multiply", "div": "divide"}.items():
         TABLE[f"aten.{_name}.{_kind}"] = lambda b, x, y, function=_function: b.call(function, x, y)
 for _name, _function in {"neg": "negative", "abs": "absolute"}.items():
     _maps(f"{_name}.default", lambda x, function=_function: of(function, x))
-for _name in ("exp", "log", "sqrt", "rsqrt", "tanh", "erf"):
+for _name in ("exp", "log", "sqrt", "rsqrt", "tanh", "erf", "sin", "cos", "round"):
     _maps(f"{_name}.default", lambda x, function=_name: of(function, x))
 for _name in ("maximum", "minimum"):
     _maps(f"{_name}.default", lambda x, y, function=_name: of(function, x, y))
@@ -60,6 +60,45 @@ def _hardsigmoid(x: Any) -> Any:
     return of("multiply", _between(of("add", x, 3.0), 0.0, 6.0), 1.0 / 6.0)
 
 
+def _floor(x: Any) -> Any:
+    nearest = of("round", x)
+    return of("subtract", nearest, of("less", x, nearest))
+
+
+def _ceil(x: Any) -> Any:
+    nearest = of("round", x)
+    return of("add", nearest, of("less", nearest, x))
+
+
+def cut(x: Any) -> Any:
+    """The whole number next to it on the side of 0."""
+    return of("where", of("less", x, 0.0), _ceil(x), _floor(x))
+
+
+def _quotient(b: Builder, x: str, by: float) -> tuple[Any, Any]:
+    """Whole numbers by one above 0: (quotients, remainders), both exact; the rounded quotient may be off by one."""
+    if not isinstance(x, str) or b.reads[x] == "float32" or not isinstance(by, int) or by < 1:
+        raise ValueError(f"a whole quotient by {by}: expected whole numbers, by a number of at least 1")
+    near = b.call("round", of("subtract", of("divide", of("add", x, 0.5), by), 0.5))
+    left = b.map(of("subtract", x, of("multiply", near, by)), "left")
+    off = b.map(of("subtract", of("subtract", 1.0, of("less", left, by)), of("less", left, 0.0)), "off")
+    return of("add", near, off), of("subtract", left, of("multiply", by, off))
+
+
+@_covers("remainder.Scalar", "remainder.Tensor")
+def _remainder(b: Builder, x: str, by: float) -> str:
+    return b.map(_quotient(b, x, by)[1], "remainder")
+
+
+@_covers("floor_divide.default", "div.Tensor_mode", "div.Scalar_mode")
+def _floor_divide(b: Builder, x: str, by: float, rounding_mode: str | None = "floor") -> str:
+    if rounding_mode is None:
+        return b.call("divide", x, by)
+    if rounding_mode == "floor":
+        return b.map(_quotient(b, x, by)[0], "quotient")
+    raise ValueError(f"a quotient that is cut ({rounding_mode}): expected floor")
+
+
 _MOST_FACTORS = 16
 """Of a power that is written as a product."""
 
@@ -84,6 +123,11 @@ def _leaky_relu(x: Any, slope: float = 0.01) -> Any:
     return of("where", of("less", 0.0, x), x, of("multiply", slope, x))
 
 
+_maps("floor.default", _floor)
+_maps("ceil.default", _ceil)
+_maps("trunc.default", cut)
+_maps("frac.default", lambda x: of("subtract", x, cut(x)))
+_maps("tan.default", lambda x: of("divide", of("sin", x), of("cos", x)))
 _maps("elu.default", _elu)
 _maps("leaky_relu.default", _leaky_relu)
 _maps("_prelu_kernel.default", _leaky_relu)

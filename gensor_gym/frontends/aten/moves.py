@@ -10,7 +10,7 @@ import numpy as np
 
 from gensor_gym.dataflow.joins import is_leading
 from gensor_gym.dataflow.nodes import Concat, Slice
-from gensor_gym.frontends.aten.choices import take
+from gensor_gym.frontends.aten.places import take
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.covered import covers as _covers
 
@@ -212,4 +212,4 @@ def _mirrored(b: Builder, x: str, axis: int, before: int, after: int, mode: str)
     }  # fmt: skip
     if mode not in known:
         raise ValueError(f"padding by {mode}: expected constant, {', '.join(known)}")
-    return take(b, x, axis, known[mode])
+    return take(b, x, [axis], known[mode])

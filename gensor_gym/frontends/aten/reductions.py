@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gensor_gym.frontends.aten.choices import truth
 from gensor_gym.frontends.aten.products import along
 from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import TABLE
@@ -22,8 +23,8 @@ def _reduces(*names: str) -> Callable[[_Reduces], _Reduces]:
 
     def register(function: _Reduces) -> _Reduces:
         def rule(b: Builder, x: str, axes: Axes = None, keepdim: bool = False, **_: Any) -> str:
-            chosen = _axes(b, x, axes)
-            return _kept(b, function(b, x, chosen), chosen, keepdim)
+            chosen = axes_of(b, x, axes)
+            return kept(b, function(b, x, chosen), chosen, keepdim)
 
         TABLE.update({f"aten.{name}": rule for name in names})
         return function
@@ -51,35 +52,34 @@ def _amin(b: Builder, x: str, axes: list[int]) -> str:
     return b.reduce(x, "min", axes)
 
 
+@_reduces("any.default", "any.dim", "any.dims")
+def _any(b: Builder, x: str, axes: list[int]) -> str:
+    return b.reduce(b.map(truth(b, x), "truth"), "max", axes)
+
+
+@_reduces("all.default", "all.dim", "all.dims")
+def _all(b: Builder, x: str, axes: list[int]) -> str:
+    return b.reduce(b.map(truth(b, x), "truth"), "min", axes)
+
+
 @_reduces("logsumexp.default")
 def _logsumexp(b: Builder, x: str, axes: list[int]) -> str:
     top = b.reduce(x, "max", axes)
     return b.call("add", top, of("log", b.reduce(b.call("exp", of("subtract", x, b.repeat(top, b.shapes[x]))), "sum", axes)))
 
 
-def _extreme(body: str) -> Callable[..., tuple[str, None]]:
-    def rule(b: Builder, x: str, axis: int, keepdim: bool = False) -> tuple[str, None]:
-        chosen = _axes(b, x, axis)
-        return _kept(b, b.reduce(x, body, chosen), chosen, keepdim), None  # places have no kernels
-
-    return rule
-
-
-TABLE["aten.max.dim"], TABLE["aten.min.dim"] = _extreme("max"), _extreme("min")
-
-
 @_covers("var.correction")
 def _var(b: Builder, x: str, axes: Axes = None, *, correction: float | None = None, keepdim: bool = False) -> str:
-    chosen = _axes(b, x, axes)
-    return _kept(b, _spread(b, x, chosen, correction), chosen, keepdim)
+    chosen = axes_of(b, x, axes)
+    return kept(b, _spread(b, x, chosen, correction), chosen, keepdim)
 
 
 @_covers("var_mean.correction")
 def _var_mean(
     b: Builder, x: str, axes: Axes = None, *, correction: float | None = None, keepdim: bool = False
 ) -> tuple[str, str]:
-    chosen = _axes(b, x, axes)
-    return _var(b, x, axes, correction=correction, keepdim=keepdim), _kept(b, b.mean(x, chosen), chosen, keepdim)
+    chosen = axes_of(b, x, axes)
+    return _var(b, x, axes, correction=correction, keepdim=keepdim), kept(b, b.mean(x, chosen), chosen, keepdim)
 
 
 def _spread(b: Builder, x: str, axes: list[int], correction: float | None) -> str:
@@ -92,14 +92,14 @@ def _spread(b: Builder, x: str, axes: list[int], correction: float | None) -> st
 
 @_covers("linalg_vector_norm.default")
 def _norm(b: Builder, x: str, order: float = 2.0, axes: Axes = None, keepdim: bool = False, **_: Any) -> str:
-    chosen = _axes(b, x, axes)
+    chosen = axes_of(b, x, axes)
     if order not in (1, 2, math.inf):
         raise ValueError(f"a norm of order {order}: expected 1, 2 or inf")
     if order == 2:
         made = b.call("sqrt", b.reduce(b.call("multiply", x, x), "sum", chosen))
     else:
         made = b.reduce(b.call("absolute", x), "sum" if order == 1 else "max", chosen)
-    return _kept(b, made, chosen, keepdim)
+    return kept(b, made, chosen, keepdim)
 
 
 @_covers("cumsum.default")
@@ -107,12 +107,13 @@ def _cumsum(b: Builder, x: str, axis: int, **_: Any) -> str:
     return along(b, x, axis, np.triu(np.ones((b.shapes[x][axis],) * 2)))
 
 
-def _axes(b: Builder, x: str, axes: Axes) -> list[int]:
-    """All where none is named."""
+def axes_of(b: Builder, x: str, axes: Axes) -> list[int]:
+    """Their numbers from 0; all where none is named."""
     named = [axes] if isinstance(axes, int) else axes or range(len(b.shapes[x]))
     return [axis % len(b.shapes[x]) for axis in named]
 
 
-def _kept(b: Builder, made: str, axes: Sequence[int], keepdim: bool) -> str:
+def kept(b: Builder, made: str, axes: Sequence[int], keepdim: bool) -> str:
+    """What reduced axes to extent 1, without them unless they are to stay."""
     left = [extent for axis, extent in enumerate(b.shapes[made]) if axis not in axes]
     return made if keepdim else b.reshape(made, left)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gensor_gym.frontends.aten.choices import take
+from gensor_gym.frontends.aten.places import take
 from gensor_gym.frontends.aten.products import along
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.covered import covers as _covers
@@ -34,7 +34,7 @@ def _nearest(b: Builder, x: str, sizes: Sizes, scales: Scales) -> str:
             repeated = b.repeat(b.reshape(x, (*shape[: axis + 1], 1, *shape[axis + 1 :])), wide)
             x = b.reshape(repeated, (*shape[:axis], to, *shape[axis + 1 :]))
         else:
-            x = take(b, x, axis, np.minimum(np.floor(np.arange(to) * np.float32(apart)), extent - 1))
+            x = take(b, x, [axis], np.minimum(np.floor(np.arange(to) * np.float32(apart)), extent - 1))
     return x
 
 

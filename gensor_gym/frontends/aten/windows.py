@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gensor_gym.frontends.aten.choices import take
 from gensor_gym.frontends.aten.moves import padded
+from gensor_gym.frontends.aten.places import take
 from gensor_gym.frontends.aten.products import along
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.covered import covers as _covers
@@ -72,7 +72,7 @@ def _transposed(
     weights = b.transpose(b.reshape(w, (groups, c // groups, k, r, s)), (0, 2, 1, 3, 4))
     weights = b.reshape(weights, (groups * k, c // groups, r, s))
     for axis, extent in ((2, r), (3, s)):
-        weights = take(b, weights, axis, np.arange(extent)[::-1]) if extent > 1 else weights
+        weights = take(b, weights, [axis], np.arange(extent)[::-1]) if extent > 1 else weights
     return _conv2d(b, x, weights, bias, 1, 0, dilation, groups)
 
 

@@ -73,7 +73,11 @@ def _ruleset(known: int, rights: int) -> int:
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
-    """Let a file, or all beneath a folder, be used."""
+    """Let a file, or all beneath a folder, be used.
+
+    A rule is one of an inode. /proc makes a new one for a name that was dropped for want of memory, which no rule knows: what
+    stands there stays open, and with that it keeps its inode.
+    """
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
@@ -85,4 +89,5 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
         if _libc.syscall(_ADD, ruleset, _PATH_BENEATH, rule, 0) != 0:
             raise OSError(ctypes.get_errno(), f"Landlock refuses a rule for {path}")
     finally:
-        os.close(place)
+        if not path.startswith("/proc/"):
+            os.close(place)

@@ -6,6 +6,8 @@ none at which fewer threads would find work.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from gensor_gym.chains.chain import chain_of
 from gensor_gym.chains.panel import panel_of
 from gensor_gym.dataflow.graph import Dataflow
@@ -19,6 +21,8 @@ from gensor_gym.networks.plan import Plan, cut_all
 LEAST_TASKS = 8
 """Blocks of `_ROWS` rows that a host must have to be accepted, so that threads find work: a product alone also cuts columns."""
 _ROWS = 16
+_chain_of = lru_cache(maxsize=1024)(chain_of)
+"""Layers of networks are equal: each is looked at once."""
 
 
 def fine(network: Network) -> Plan:
@@ -60,9 +64,14 @@ def _has_rows(network: Network, piece: Piece) -> bool:
     try:
         step = piece.step(network)
         assert isinstance(step.computation, Dataflow)
-        return panel_of(step.computation).nest.rows >= LEAST_TASKS
+        return _rows_of_panel(step.computation) >= LEAST_TASKS
     except ValueError:
         return False
+
+
+@lru_cache(maxsize=1024)
+def _rows_of_panel(computation: Dataflow) -> int:
+    return panel_of(computation).nest.rows
 
 
 def is_worth_while(network: Network, piece: Piece) -> bool:
@@ -70,7 +79,7 @@ def is_worth_while(network: Network, piece: Piece) -> bool:
     try:
         step = piece.step(network)
         assert isinstance(step.computation, Dataflow)
-        chain = chain_of(step.computation)
+        chain = _chain_of(step.computation)
     except ValueError:
         return False
     given = {value.name: root for value, root in zip(step.computation.inputs, step.reads, strict=True)}

@@ -74,7 +74,7 @@ _ABSOLUTE = """static inline vec{w} absolute_{w}(vec{w} x) {
 
 
 def _by_lane(name: str, number: str) -> tuple[str, str]:
-    """A function of a lane at a time; compilers know the vector's instruction for roots."""
+    """A function of a lane at a time; compilers know the vector's instruction for roots and for whole numbers."""
     return (
         f"static inline vec{{w}} {name}_{{w}}(vec{{w}} x) {{\n"
         f"    for (int lane = 0; lane < {{w}}; lane++) x[lane] = {number.format('x[lane]')};\n    return x;\n}}\n",
@@ -105,6 +105,9 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "sqrt": _by_lane("sqrt", "__builtin_sqrtf({})"),
     "rsqrt": _by_lane("rsqrt", "1.0f / __builtin_sqrtf({})"),
     "log": _by_lane("log", "logf({})"),
+    "sin": _by_lane("sin", "sinf({})"),
+    "cos": _by_lane("cos", "cosf({})"),
+    "round": _by_lane("round", "rintf({})"),
     "less": (_LESS, "static inline float less_1(float a, float b) { return a < b ? 1.0f : 0.0f; }\n"),
     "where": (_WHERE, "static inline float where_1(float c, float a, float b) { return c != 0.0f ? a : b; }\n"),
     "absolute": (_ABSOLUTE, "static inline float absolute_1(float x) { return __builtin_fabsf(x); }\n"),

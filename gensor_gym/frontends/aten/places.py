@@ -1,0 +1,153 @@
+"""Operations of ATen that find elements by their places, which are whole numbers: rows of tables, places along axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gensor_gym.dataflow.nodes import Gather, Slice
+from gensor_gym.frontends.aten.choices import neither, unequal
+from gensor_gym.frontends.builder import Builder, of
+from gensor_gym.frontends.covered import covers as _covers
+
+Places = str | np.ndarray
+"""Of an operation: a value, or numbers that are the same at every call."""
+MOST_PLACES = 8
+"""That are written to, or ranked, along an axis: a pass over all elements for each."""
+
+
+@_covers("embedding.default")
+def _embedding(b: Builder, table: str, ids: str, *_: Any) -> str:
+    return b.add(Gather(table, ids), "rows")
+
+
+@_covers("_embedding_bag_forward_only.default", "_embedding_bag.default")
+def _bag(
+    b: Builder, table: str, ids: str, starts: str, by_frequency: bool = False, mode: int = 0, sparse: bool = False,
+    weights: str | None = None, last: bool = False, padding: int = -1,
+) -> tuple[str, ...]:  # fmt: skip
+    """Sums, means or maxima of rows in bags; the table of bags of one length that offsets are."""
+    first, (count,) = b.known(starts), b.shapes[ids]
+    size = count // max(1, 0 if first is None else len(first))
+    if first is None or size == 0 or not np.array_equal(first, np.arange(0, count, size)) or last or padding >= 0:
+        raise ValueError("bags of several lengths, or that leave ids out: expected bags of one length that are known ahead")
+    rows = b.add(Gather(table, ids), "rows")
+    width = b.shapes[table][1]
+    if weights is not None:
+        rows = b.call("multiply", rows, b.reshape(weights, (count, 1)))
+    bags = b.reshape(rows, (len(first), size, width))
+    made = (b.reduce(bags, "sum", [1]), b.mean(bags, [1]), b.reduce(bags, "max", [1]))[mode]
+    return (b.reshape(made, (len(first), width)),)
+
+
+def take(b: Builder, x: str, axes: Sequence[int], ids: Places) -> str:
+    """Elements by their number among all of some axes. The axes of `ids` stand in their place; first where they are apart."""
+    shape, axes = b.shapes[x], [axis % len(b.shapes[x]) for axis in axes]
+    name = b.constant("places", ids) if isinstance(ids, np.ndarray) else ids
+    others = [axis for axis in range(len(shape)) if axis not in axes]
+    front = b.reshape(b.dense(b.transpose(x, (*axes, *others))), (math.prod(shape[a] for a in axes), *(shape[a] for a in others)))
+    made, wide = b.add(Gather(front, name), "taken"), len(b.shapes[name])
+    before = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
+    return b.transpose(made, (*range(wide, wide + before), *range(wide), *range(wide + before, wide + len(others))))
+
+
+@_covers("index_select.default")
+def _index_select(b: Builder, x: str, axis: int, ids: str) -> str:
+    return take(b, x, [axis], ids)
+
+
+@_covers("index.Tensor")
+def _index(b: Builder, x: str, places: list[str | float | None]) -> str:
+    chosen = {axis: ids for axis, ids in enumerate(places) if ids is not None}
+    if any(isinstance(ids, str) and b.reads[ids] == "bool" for ids in chosen.values()):
+        raise ValueError("elements by a mask, of which there may be any number: expected places")
+    known = {axis: _known(b, ids) for axis, ids in chosen.items()}
+    made: Places | None = None
+    for axis, ids in known.items():
+        extent = b.shapes[x][axis]
+        made = _sum(b, None if made is None else _times(b, made, extent), _from_start(b, ids, extent))
+    assert made is not None
+    return take(b, x, list(known), made)
+
+
+def _known(b: Builder, ids: str | float) -> Places:
+    """Numbers where they are the same at every call."""
+    if not isinstance(ids, str):
+        return np.asarray(ids)
+    numbers = b.known(ids)
+    return ids if numbers is None else numbers
+
+
+def _from_start(b: Builder, ids: Places, extent: int) -> Places:
+    """Places below 0 count from the end."""
+    if isinstance(ids, str):
+        return b.map(of("add", ids, of("multiply", extent, of("less", ids, 0.0))), "from_start")
+    return np.where(ids < 0, ids + extent, ids)
+
+
+def _times(b: Builder, ids: Places, factor: int) -> Places:
+    return b.call("multiply", ids, factor) if isinstance(ids, str) else ids * factor
+
+
+def _sum(b: Builder, one: Places | None, other: Places) -> Places:
+    """Of places that repeat to one shape as NumPy's do."""
+    if one is None:
+        return other
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return np.asarray(one + other)
+    return b.call("add", *(ids if isinstance(ids, str) else b.constant("places", ids) for ids in (one, other)))
+
+
+@_covers("gather.default")
+def _gather(b: Builder, x: str, axis: int, ids: str, **_: Any) -> str:
+    """Places along one axis, an own one for each element: a number among all elements for each."""
+    shape, extents, axis = b.shapes[x], b.shapes[ids], axis % len(b.shapes[x])
+    steps = [math.prod(shape[other + 1 :]) for other in range(len(shape))]
+    steps[axis], step = 0, steps[axis]
+    lines = np.ix_(*(np.arange(extent) * one for extent, one in zip(extents, steps, strict=True)))
+    return take(b, b.reshape(x, (-1,)), [0], _sum(b, _times(b, _known(b, ids), step), sum(lines, np.zeros(extents))))
+
+
+@_covers("scatter.src", "scatter.value")
+def _scatter(b: Builder, x: str, axis: int, ids: str, source: str | float) -> str:
+    return _scattered(b, x, axis, ids, source, add=False)
+
+
+@_covers("scatter_add.default")
+def _scatter_add(b: Builder, x: str, axis: int, ids: str, source: str) -> str:
+    return _scattered(b, x, axis, ids, source, add=True)
+
+
+def _scattered(b: Builder, x: str, axis: int, ids: str, source: str | float, add: bool) -> str:
+    """One place after another, each of its line of x, compared with every place there."""
+    shape, extents, axis = b.shapes[x], b.shapes[ids], axis % len(b.shapes[x])
+    if any(extents[other] != extent for other, extent in enumerate(shape) if other != axis) or extents[axis] > MOST_PLACES:
+        wanted = f"expected at most {MOST_PLACES} along axis {axis}, as many along others"
+        raise ValueError(f"places of shape {list(extents)} in {list(shape)}: {wanted}")
+    for number in range(extents[axis]):
+        place = b.repeat(_line(b, ids, axis, number), shape)
+        part = b.repeat(_line(b, source, axis, number), shape) if isinstance(source, str) else source
+        here = neither(unequal(places_along(b, x, axis), place))
+        x = b.map(of("add", x, of("multiply", here, part)) if add else of("where", here, part, x), "scattered")
+    return x
+
+
+def _line(b: Builder, x: str, axis: int, number: int) -> str:
+    """One place of an axis, which stays with extent 1; of a source that is longer than its places the first ones count."""
+    return x if b.shapes[x][axis] == 1 else b.add(Slice(x, axis, number, number + 1), "line")
+
+
+def places_along(b: Builder, x: str, axis: int) -> str:
+    """0, 1, .. along an axis of x, as a constant that repeats along the others."""
+    rank, extent = len(b.shapes[x]), b.shapes[x][axis]
+    return b.constant("places", np.arange(extent).reshape([-1 if other == axis else 1 for other in range(rank)]))
+
+
+@_covers("flip.default")
+def _flip(b: Builder, x: str, axes: list[int]) -> str:
+    for axis in axes:
+        x = take(b, x, [axis], np.arange(b.shapes[x][axis])[::-1])
+    return x

@@ -1,0 +1,66 @@
+"""Operations of ATen that say where along an axis the largest elements are: the first place of equal ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from gensor_gym.dataflow.nodes import Concat
+from gensor_gym.frontends.aten.choices import neither, unequal
+from gensor_gym.frontends.aten.places import MOST_PLACES, places_along
+from gensor_gym.frontends.aten.reductions import kept
+from gensor_gym.frontends.builder import Builder, of
+from gensor_gym.frontends.covered import TABLE
+from gensor_gym.frontends.covered import covers as _covers
+
+
+def _place(b: Builder, x: str, top: str, axis: int, gone: str | None = None) -> str:
+    """The first place along an axis where x is not below `top`, among those that are not gone."""
+    below = of("less", x, b.repeat(top, b.shapes[x]))
+    out = below if gone is None else of("maximum", below, gone)
+    return b.reduce(b.map(of("where", out, float(b.shapes[x][axis]), places_along(b, x, axis)), "candidates"), "min", [axis])
+
+
+def _extreme(turned: bool) -> Callable[..., tuple[str, str]]:
+    def rule(b: Builder, x: str, axis: int, keepdim: bool = False) -> tuple[str, str]:
+        axis %= len(b.shapes[x])
+        given = b.call("negative", x) if turned else x
+        top = b.reduce(given, "max", [axis])
+        place = _place(b, given, top, axis)
+        return kept(b, b.call("negative", top) if turned else top, [axis], keepdim), kept(b, place, [axis], keepdim)
+
+    return rule
+
+
+def _place_of_extreme(turned: bool) -> Callable[..., str]:
+    def rule(b: Builder, x: str, axis: int | None = None, keepdim: bool = False) -> str:
+        if axis is None:
+            x, axis = b.reshape(x, (-1,)), 0
+        return _extreme(turned)(b, x, axis, keepdim)[1]
+
+    return rule
+
+
+TABLE["aten.max.dim"], TABLE["aten.min.dim"] = _extreme(turned=False), _extreme(turned=True)
+TABLE["aten.argmax.default"], TABLE["aten.argmin.default"] = _place_of_extreme(turned=False), _place_of_extreme(turned=True)
+
+
+@_covers("topk.default")
+def _topk(b: Builder, x: str, count: int, axis: int = -1, largest: bool = True, *_: bool) -> tuple[str, str]:
+    """One after another, each without those before it."""
+    axis %= len(b.shapes[x])
+    if not 0 < count <= MOST_PLACES:
+        raise ValueError(f"the {count} largest: expected 1 to {MOST_PLACES}")
+    given, gone = x if largest else b.call("negative", x), None
+    tops, found = list[str](), list[str]()
+    for number in range(count):
+        left = given if gone is None else b.call("where", gone, -np.inf, given)
+        tops.append(b.reduce(left, "max", [axis]))
+        found.append(_place(b, given, tops[-1], axis, gone))
+        if number + 1 < count:
+            here = neither(unequal(places_along(b, x, axis), found[-1]))
+            gone = b.map(here if gone is None else of("maximum", gone, here), "gone")
+            gone = b.repeat(gone, b.shapes[x])
+    top, places = (one[0] if count == 1 else b.add(Concat(tuple(one), axis), "ranked") for one in (tops, found))
+    return top if largest else b.call("negative", top), places
