@@ -26,17 +26,27 @@ class Bounded:
 
 
 def exact(value: np.ndarray) -> Bounded:
-    """Inputs: what is given has no error."""
-    return Bounded(value, np.zeros_like(value))
+    """Inputs: what is given has no error. One number in memory stands for the zeros of all elements."""
+    return Bounded(value, np.broadcast_to(np.float64(0.0), np.shape(value)))
 
 
-def rounded(found: Bounded, unit: float, roundings: float) -> Bounded:
-    """The same after an operation that rounds so many times; 0 leaves the error as it is."""
+def rounded(found: Bounded, unit: float, roundings: float, nearest: bool = False) -> Bounded:
+    """The same after an operation that rounds so many times; 0 leaves the error as it is.
+
+    `nearest`: IEEE 754 asks for the number nearest to the true one, so that what float32 can hold is not rounded at all.
+    """
     if not roundings:
         return Bounded(found.value, _settled(found.value, found.error))
     with np.errstate(all="ignore"):
         own = roundings * unit * (np.abs(found.value) + found.error) + UNDERFLOW
+        if nearest and not np.any(found.error):
+            own = np.where(_held(found.value), 0.0, own)
         return Bounded(found.value, _settled(found.value, found.error + own))
+
+
+def _held(value: np.ndarray) -> np.ndarray:
+    """What is a number of float32 that is not flushed to zero, bool."""
+    return (np.float32(value) == value) & ((value == 0.0) | (np.abs(value) >= UNDERFLOW))
 
 
 def _settled(value: np.ndarray, error: np.ndarray) -> np.ndarray:
@@ -52,12 +62,19 @@ def gamma(count: int, unit: float) -> float:
 
 
 def summed(found: Bounded, axes: tuple[int, ...], unit: float) -> Bounded:
-    """Sums along axes, kept with extent 1, in whatever order: n - 1 roundings of partial sums (Higham, section 4.2)."""
+    """Sums along axes, kept with extent 1, in whatever order: n - 1 roundings of partial sums (Higham, section 4.2).
+
+    Whole numbers without error whose sizes add up to 1 / `unit` at most are not rounded: every partial sum is such a number.
+    """
     count = int(np.prod([np.shape(found.value)[axis] for axis in axes]))
     with np.errstate(all="ignore"):
         value = np.sum(found.value, axis=axes, keepdims=True)
         size = np.sum(np.abs(found.value) + found.error, axis=axes, keepdims=True)
-        error = np.sum(found.error, axis=axes, keepdims=True) + gamma(count - 1, unit) * size + count * UNDERFLOW
+        own = gamma(count - 1, unit) * size + count * UNDERFLOW
+        if not np.any(found.error):
+            whole = np.all(np.rint(found.value) == found.value, axis=axes, keepdims=True)
+            own = np.where(whole & (size * unit <= 1.0), 0.0, own)
+        error = np.sum(found.error, axis=axes, keepdims=True) + own
     return Bounded(value, _settled(value, error))
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gensor_gym.dataflow.bounds import Bounded, exact, rounded
-from gensor_gym.dataflow.scalars import SCALARS
+from gensor_gym.dataflow.scalars import NEAREST, SCALARS
 
 
 @dataclass(frozen=True)
@@ -127,4 +127,4 @@ def bounded(expression: Expression, given: Mapping[str, Bounded], unit: float) -
     with np.errstate(all="ignore"):
         value = scalar.value(*(part.value for part in parts))
         error = scalar.error(*(part.value for part in parts), *(part.error for part in parts))
-    return rounded(Bounded(value, error), unit, scalar.roundings)
+    return rounded(Bounded(value, error), unit, scalar.roundings, expression.function in NEAREST)
