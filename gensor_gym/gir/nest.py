@@ -103,11 +103,23 @@ class RowNest:
     """(cell, where it is written): an output may be written in parts."""
     parts: int = 1
     """So many neighbours along the last axis of rows are parts of one row, over which reductions are joined (`gir.parts`)."""
+    last: int = 0
+    """Columns of the last part of every row where these are fewer than `columns`, else 0."""
 
     @property
     def rows(self) -> int:
         """Number of rows."""
         return math.prod(self.row_extents)
+
+    @property
+    def elements(self) -> int:
+        """Columns of all rows together."""
+        lacking = self.columns - self.last if self.last else 0
+        return self.rows * self.columns - self.rows // self.parts * lacking
+
+    def columns_at(self, part: int) -> int:
+        """Columns of a row whose number along the last axis of rows is `part`."""
+        return self.last if self.last and part == self.parts - 1 else self.columns
 
     @property
     def passes(self) -> int:

@@ -20,6 +20,7 @@ LARGE = {
     "norm(m=3, n=99999989)": r"x has 299999967 elements, expected at most 100663296 to be verified",
     "swiglu(m=65536, n=65536)": r"gate has 4294967296 elements, expected at most 100663296",
     "layernorm(m=10000, n=9973)": r"\d{9} scalar functions of elements, expected at most 671088640 to be verified",
+    "softmax(m=99999999999999999999, n=5)": "softmax: m=99999999999999999999, expected a whole number of 1 to 17179869184",
     "reduce_mean(a=2, b=1, c=33554432)": "total adds up 33554432 elements, expected at most 16777216 in float32",
 }
 
