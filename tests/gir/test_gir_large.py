@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from agents import optimize
+from agents.strategy import default_for
 from gensor_gym.dataflow.bounds import exact, summed
 from gensor_gym.dataflow.evaluate import UNIT, evaluate
 from gensor_gym.dataflow.suite import make
@@ -17,7 +18,7 @@ from gensor_gym.measure.measurement import Status
 from tests.support.gir_cases import machine
 
 LARGE = {
-    "norm(m=3, n=99999989)": r"x has 299999967 elements, expected at most 100663296 to be verified",
+    "norm(m=3, n=99999989)": "norm: total adds up 299999967 elements, expected at most 16777216 in float32",
     "swiglu(m=65536, n=65536)": r"gate has 4294967296 elements, expected at most 100663296",
     "layernorm(m=10000, n=9973)": r"\d{9} scalar functions of elements, expected at most 671088640 to be verified",
     "softmax(m=99999999999999999999, n=5)": "softmax: m=99999999999999999999, expected a whole number of 1 to 17179869184",
@@ -37,6 +38,20 @@ def test_what_is_only_modelled_may_be_larger_but_for_sums_without_a_bound() -> N
     assert GirGraph(make("norm", 4096, 4096), machine()).nest.parts > 1
     with pytest.raises(ValueError, match="adds up 16781312 elements, expected at most 16777216"):
         GirGraph(make("norm", 4096, 4097), machine())
+
+
+def chain(sums: int) -> str:
+    """The text of a graph of which so many values have to be placed."""
+    lines = (f"    s{i} = reduce_sum(a{i}, axes=[1])\n    a{i + 1} = a{i} - s{i} * 0.01\n" for i in range(sums))
+    return f"def f(x: float32[8, 90]):\n    a0 = x + 1.0\n{''.join(lines)}    return a{sums}\n"
+
+
+@pytest.mark.parametrize(("sums", "expected"), [(5, "exhaustive"), (7, "gir_descent"), (15, "gir_descent")])
+def test_a_space_that_takes_minutes_is_descended_in(sums: int, expected: str) -> None:
+    assert default_for(parse(chain(sums)), machine()) == expected
+    if expected == "gir_descent":
+        found = optimize(chain(sums), hardware=machine(), backend="analytic", trials=3)
+        assert len(found.trace) == 3 and found.seconds < found.task.graph().latency(found.task.graph().initial())
 
 
 def test_a_trial_of_what_cannot_be_verified_says_so() -> None:
