@@ -149,7 +149,7 @@ _DESCENTS = "gir_descent"
 
 
 def default_for(computation: Operator | Dataflow, hardware: Hardware) -> str:
-    """What searches where nobody chose; of a fused operator whose space takes minutes to be gone through, descents by the model."""
+    """What searches where nobody chose; of a fused operator whose space takes minutes to be gone through, descents."""
     searched = searched_of(computation)
     if searched == FUSED and isinstance(graph := graph_of(computation, hardware, "gir"), GirGraph) and graph.size > LARGEST:
         return _DESCENTS

@@ -1,7 +1,8 @@
 """Searches of fused operators by the model: `python -m experiments.fused_study` (conf/fused_study.yaml).
 
 A policy that ships beside strategies, on shapes of operators it has seen and on a class that it has not. A search goes on until
-its processor time and the most evaluations asked about are both spent, so that neither cuts the other. The optimum of each task is certain: its space is a table.
+its processor time and the most evaluations asked about are both spent, so that neither cuts the other. The optimum of each
+task is certain: its space is a table.
 """
 
 from __future__ import annotations
