@@ -11,8 +11,9 @@ import numpy as np
 
 from agents.core.kept import kept
 from agents.core.playoff import playoff
-from agents.strategy import DEFAULTS, Search, Searched, Strategy, resolve, searched_of
+from agents.strategy import Search, Searched, Strategy, default_for, resolve, searched_of
 from gensor_gym import codegen
+from gensor_gym import hardware as machines
 from gensor_gym.codegen.build import BuiltKernel
 from gensor_gym.codegen.export import Exported
 from gensor_gym.dataflow.graph import Dataflow
@@ -94,7 +95,8 @@ def optimize(
     """Search with a budget of measured trials and return the best program.
 
     `operator` is an operator, a fused one such as `softmax(m=128, n=768)`, or the text of a graph of one's own. The strategy is
-    `markov` where none is named; for fused operators `exhaustive`, which ranks all of their space by the model.
+    `markov` where none is named; for fused operators `exhaustive`, which ranks all of their space by the model, or `gir_descent`
+    where that is too large.
 
     Which that is, of those that were nearly the fastest, is decided by timing them again in turns (`agents.core.playoff`).
 
@@ -133,8 +135,8 @@ class Asked:
     ) -> Asked:  # fmt: skip
         """ValueError names what is unknown."""
         computation = resolve_computation(operator)
-        searched = searched_of(computation)
-        search: Strategy = resolve(DEFAULTS[searched] if strategy is None else strategy, searched, hyperparameters)
+        chosen = default_for(computation, machines.get(hardware)) if strategy is None else strategy
+        search: Strategy = resolve(chosen, searched_of(computation), hyperparameters)
         task = Task.of(computation, hardware, backend, search.space)
         return cls(task, search, (store or str(tuned_path())) if reuse else store, reuse, on_trial)
 

@@ -16,9 +16,12 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from agents.core.ranking import Construction
-from gensor_gym.construction import ConstructionGraph, kind_of
+from gensor_gym.construction import ConstructionGraph, graph_of, kind_of
 from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.gir.graph import GirGraph
+from gensor_gym.gir.space.table import LARGEST
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.session import SearchSession, Session
 from gensor_gym.operators.types import Operator
 from gensor_gym.plugins import load_named
@@ -142,6 +145,15 @@ STRATEGIES: dict[str, Entry] = {
 """By name. In a recorded space `random_walk` is a random search."""
 DEFAULTS = {CONSTRUCTIONS: "markov", FUSED: "exhaustive"}
 """What searches where nobody chose: the paper's traverser; of a fused operator all of the space by the model: it is small."""
+_DESCENTS = "gir_descent"
+
+
+def default_for(computation: Operator | Dataflow, hardware: Hardware) -> str:
+    """What searches where nobody chose; of a fused operator whose space takes minutes to be gone through, descents."""
+    searched = searched_of(computation)
+    if searched == FUSED and isinstance(graph := graph_of(computation, hardware, "gir"), GirGraph) and graph.size > LARGEST:
+        return _DESCENTS
+    return DEFAULTS[searched]
 
 
 def register_strategy(name: str, *searched: str) -> Callable[[Any], type[Any]]:

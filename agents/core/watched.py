@@ -122,9 +122,9 @@ class WatchedGraph(Watched, ConstructionGraph):
 
 
 class WatchedGir(Watched, GirGraph):
-    """A graph of a fused operator with a curve; seconds alone end its search."""
+    """A graph of a fused operator with a curve."""
 
-    def __init__(self, operator: Dataflow, hardware: Hardware, space: str, seconds: float) -> None:
-        """Evaluations are not limited."""
+    def __init__(self, operator: Dataflow, hardware: Hardware, space: str, limit: int, seconds: float) -> None:
+        """See `Watched`."""
         super().__init__(operator, hardware, space)
-        self.watch(0, seconds)
+        self.watch(limit, seconds)

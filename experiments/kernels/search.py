@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from agents.optimize import Result, optimize
-from agents.strategy import DEFAULTS, FUSED, STRATEGIES, searched_of
+from agents.strategy import FUSED, STRATEGIES, default_for, searched_of
 from experiments.commands.checks import check_whole
 from experiments.common.folders import make_folder
 from experiments.common.texts import seconds_text
@@ -89,7 +89,8 @@ class Search:
     def _strategy(self, op: Operator | Dataflow, console: Console) -> tuple[str, Mapping[str, object]]:
         """The strategy chosen; of a fused operator the one for these, where that does not search them, with a word."""
         if searched_of(op) == FUSED and FUSED not in STRATEGIES[self.strategy].searches:
-            note = f"{self.strategy} does not search fused operators: {DEFAULTS[FUSED]} does"
+            chosen = default_for(op, self.hardware)
+            note = f"{self.strategy} does not search fused operators: {chosen} does"
             console.print(note, style="dim", highlight=False)
-            return DEFAULTS[FUSED], {}
+            return chosen, {}
         return self.strategy, self.hyperparameters

@@ -15,8 +15,6 @@ UNDERFLOW = float(np.finfo(np.float32).tiny)
 """Results nearer to zero may come out as zero: generated code may flush them."""
 OVERFLOW = float(np.finfo(np.float32).max)
 """Results farther from zero may come out infinite, and what is computed of them as no number: they have no bound."""
-
-
 MOST_WHOLE = float(1 << 24)
 """Whole numbers up to this are float32 numbers."""
 
@@ -30,17 +28,27 @@ class Bounded:
 
 
 def exact(value: np.ndarray) -> Bounded:
-    """Inputs: what is given has no error."""
-    return Bounded(value, np.zeros_like(value))
+    """Inputs: what is given has no error. One number in memory stands for the zeros of all elements."""
+    return Bounded(value, np.broadcast_to(np.float64(0.0), np.shape(value)))
 
 
-def rounded(found: Bounded, unit: float, roundings: float) -> Bounded:
-    """The same after an operation that rounds so many times; 0 leaves the error as it is."""
+def rounded(found: Bounded, unit: float, roundings: float, nearest: bool = False) -> Bounded:
+    """The same after an operation that rounds so many times; 0 leaves the error as it is.
+
+    `nearest`: IEEE 754 asks for the number nearest to the true one, so that what float32 can hold is not rounded at all.
+    """
     if not roundings:
         return Bounded(found.value, _settled(found.value, found.error))
     with np.errstate(all="ignore"):
         own = roundings * unit * (np.abs(found.value) + found.error) + UNDERFLOW
+        if nearest and not np.any(found.error):
+            own = np.where(_held(found.value), 0.0, own)
         return Bounded(found.value, _settled(found.value, found.error + own))
+
+
+def _held(value: np.ndarray) -> np.ndarray:
+    """What is a number of float32 that is not flushed to zero, bool."""
+    return (np.float32(value) == value) & ((value == 0.0) | (np.abs(value) >= UNDERFLOW))
 
 
 def _settled(value: np.ndarray, error: np.ndarray) -> np.ndarray:
@@ -50,26 +58,25 @@ def _settled(value: np.ndarray, error: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(value), np.where(lost, np.inf, error), 0.0)
 
 
-def is_whole(found: Bounded) -> bool:
-    """Whether all are whole numbers without error. Most are told by the first of them."""
-    value = np.asarray(found.value)
-    if value.size and not float(value.flat[0]).is_integer():
-        return False
-    return not np.any(found.error) and bool((np.rint(value) == value).all())
-
-
 def gamma(count: int, unit: float) -> float:
     """What n roundings one after another may add up to: n u / (1 - n u), Higham's lemma 3.1; infinite where n u reaches 1."""
     return count * unit / (1.0 - count * unit) if count * unit < 1.0 else float("inf")
 
 
 def summed(found: Bounded, axes: tuple[int, ...], unit: float) -> Bounded:
-    """Sums along axes, kept with extent 1, in whatever order: n - 1 roundings of partial sums (Higham, section 4.2)."""
+    """Sums along axes, kept with extent 1, in whatever order: n - 1 roundings of partial sums (Higham, section 4.2).
+
+    Whole numbers without error whose sizes add up to 1 / `unit` at most are not rounded: every partial sum is such a number.
+    """
     count = int(np.prod([np.shape(found.value)[axis] for axis in axes]))
     with np.errstate(all="ignore"):
         value = np.sum(found.value, axis=axes, keepdims=True)
         size = np.sum(np.abs(found.value) + found.error, axis=axes, keepdims=True)
-        error = np.sum(found.error, axis=axes, keepdims=True) + gamma(count - 1, unit) * size + count * UNDERFLOW
+        own = gamma(count - 1, unit) * size + count * UNDERFLOW
+        if not np.any(found.error):
+            whole = np.all(np.rint(found.value) == found.value, axis=axes, keepdims=True)
+            own = np.where(whole & (size * unit <= 1.0), 0.0, own)
+        error = np.sum(found.error, axis=axes, keepdims=True) + own
     return Bounded(value, _settled(value, error))
 
 

@@ -25,10 +25,15 @@ def evaluate(graph: Dataflow, inputs: Sequence[np.ndarray]) -> tuple[Bounded, ..
         if array.shape != value.shape:
             raise ValueError(f"{graph.name}: {value.name} has shape {list(array.shape)}, expected {list(value.shape)}")
         known[value.name] = exact(np.asarray(array, np.float64))
+    left = {name: len(readers) for name, readers in graph.readers.items()}
     for name, node in graph.nodes:
         shape = graph.values[name].shape
         found = evaluate_node(node, known)
         known[name] = Bounded(np.broadcast_to(found.value, shape), np.broadcast_to(found.error, shape))
+        for source in dict.fromkeys(node.inputs):  # what nothing reads any more makes room
+            left[source] -= 1
+            if not left[source] and source not in graph.returns:
+                del known[source]
     return tuple(known[name] for name in graph.returns)
 
 

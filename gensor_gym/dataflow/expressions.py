@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gensor_gym.dataflow.bounds import MOST_WHOLE, Bounded, exact, is_whole, rounded
-from gensor_gym.dataflow.scalars import SCALARS
+from gensor_gym.dataflow.bounds import Bounded, exact, rounded
+from gensor_gym.dataflow.scalars import NEAREST, SCALARS
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,6 @@ class Call:
 
 
 Expression = Operand | Constant | Call
-_OF_WHOLE = ("add", "subtract", "multiply")
-"""Functions that make whole numbers of such, without rounding up to MOST_WHOLE."""
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "less": "<"}
 _BINDING = {"less": 0, "add": 1, "subtract": 1, "multiply": 2, "divide": 2, "negative": 3}
 """How tightly a sign holds its operands in Python's grammar."""
@@ -129,5 +127,4 @@ def bounded(expression: Expression, given: Mapping[str, Bounded], unit: float) -
     with np.errstate(all="ignore"):
         value = scalar.value(*(part.value for part in parts))
         error = scalar.error(*(part.value for part in parts), *(part.error for part in parts))
-    whole = expression.function in _OF_WHOLE and all(map(is_whole, parts)) and np.max(np.abs(value), initial=0.0) <= MOST_WHOLE
-    return rounded(Bounded(value, error), unit, 0 if whole else scalar.roundings)
+    return rounded(Bounded(value, error), unit, scalar.roundings, expression.function in NEAREST)

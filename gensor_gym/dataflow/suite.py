@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.graph import MOST_ELEMENTS, Dataflow
 from gensor_gym.dataflow.text import parse
 from gensor_gym.operators.text import read_call
 from gensor_gym.registry import near
@@ -59,9 +59,9 @@ def _factory(made: Callable[..., str]) -> Callable[..., str]:
 
 
 def _check(name: str, value: object, kind: str) -> None:
-    """ValueError for an extent that is no whole number of 1 or more, or another argument that is no finite number."""
-    if kind == "int" and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise ValueError(f"{name}={value!r}, expected a whole number of 1 or more")
+    """ValueError for an extent that is no whole number that a tensor may have, or another argument that is no finite number."""
+    if kind == "int" and (not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_ELEMENTS):
+        raise ValueError(f"{name}={value!r}, expected a whole number of 1 to {MOST_ELEMENTS}")
     if kind == "float" and (not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value)):
         raise ValueError(f"{name}={value!r}, expected a finite number")
 

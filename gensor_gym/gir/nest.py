@@ -19,6 +19,8 @@ from gensor_gym.gir.views import Rows, View, input_views, output_views
 
 MOST_ROW_AXES = 4
 MOST_CELLS = 64
+MOST_SUMMED = 1 << 24
+"""Elements of a sum: of more, added one after another in float32, nothing can be said (n roundings of 2^-24 each)."""
 
 
 @dataclass(frozen=True)
@@ -101,11 +103,23 @@ class RowNest:
     """(cell, where it is written): an output may be written in parts."""
     parts: int = 1
     """So many neighbours along the last axis of rows are parts of one row, over which reductions are joined (`gir.parts`)."""
+    last: int = 0
+    """Columns of the last part of every row where these are fewer than `columns`, else 0."""
 
     @property
     def rows(self) -> int:
         """Number of rows."""
         return math.prod(self.row_extents)
+
+    @property
+    def elements(self) -> int:
+        """Columns of all rows together."""
+        lacking = self.columns - self.last if self.last else 0
+        return self.rows * self.columns - self.rows // self.parts * lacking
+
+    def columns_at(self, part: int) -> int:
+        """Columns of a row whose number along the last axis of rows is `part`."""
+        return self.last if self.last and part == self.parts - 1 else self.columns
 
     @property
     def passes(self) -> int:
@@ -297,6 +311,7 @@ class _Builder:
             names = {one: cell.name for one, cell in sources.items()}
             read = tuple(dict.fromkeys(names.values()))
             if isinstance(node, Reduce) and sources[node.source].wide:
+                self._check_sum(name, node)
                 made = Cell(name, node.body, read, False, stage + 1)
             elif isinstance(node, Reduce):
                 made = Cell(name, self._of_equals(node, read[0]), read, False, stage)
@@ -305,6 +320,12 @@ class _Builder:
                 made = Cell(name, renamed(node.expression, names), read, any(c.wide for c in sources.values()), stage)
         self.cells[made.name] = made
         return made
+
+    def _check_sum(self, name: str, node: Reduce) -> None:
+        """ValueError for a sum that is longer than its error has a bound."""
+        count = math.prod(self.graph.values[node.source].shape[axis] for axis in node.axes)
+        if node.body == "sum" and count > MOST_SUMMED:
+            raise ValueError(f"{self.graph.name}: {name} adds up {count} elements, expected at most {MOST_SUMMED} in float32")
 
     def _of_equals(self, node: Reduce, source: str) -> Expression:
         """A reduction of what is the same in every column."""

@@ -20,6 +20,8 @@ LEAST_PASSES = 32768
 columns 4.6 us in parts and 4.4 whole, 32768 columns 7.1 and 8.3)."""
 _LINE = 16
 """Elements of a line of the cache: parts of whole lines are preferred."""
+_FEW = 4
+"""Equal parts that are fewer than the most that there may be by more than this factor leave cores without work."""
 
 
 def nest_on(graph: Dataflow, hardware: Hardware) -> RowNest:
@@ -31,15 +33,14 @@ def nest_on(graph: Dataflow, hardware: Hardware) -> RowNest:
 def in_parts(nest: RowNest, units: int) -> RowNest:
     """The nest with long rows in parts where there are fewer rows than cores, or one row; else the same.
 
-    Parts are equally long, so an extent that has no divisor stays whole; so do rows that lie side by side in some tensor, since
-    their loads are turned in registers.
+    Rows that lie side by side in some tensor stay whole, since their loads are turned in registers.
     """
-    count = parts_of(nest.columns)
+    count, columns = parts_of(nest.columns)
+    left = nest.columns - (count - 1) * columns
     if nest.passes > 1 and nest.columns < LEAST_PASSES:
         return nest
     if nest.parts > 1 or count == 1 or nest.rows >= max(units, 2) or any(one.is_turned for one in _accesses(nest)):
         return nest
-    columns = nest.columns // count
 
     def cut(access: Access) -> Access:
         chosen = access.chosen
@@ -52,15 +53,24 @@ def in_parts(nest: RowNest, units: int) -> RowNest:
 
     return dataclasses.replace(
         nest, row_extents=(*nest.row_extents, count), columns=columns, cells=tuple(map(placed, nest.cells)),
-        stores=tuple((name, cut(to)) for name, to in nest.stores), parts=count,
+        stores=tuple((name, cut(to)) for name, to in nest.stores), parts=count, last=0 if left == columns else left,
     )  # fmt: skip
 
 
-def parts_of(columns: int) -> int:
-    """In how many equal parts a row of so many columns is cut: the most, of whole lines of the cache where that can be."""
+def parts_of(columns: int) -> tuple[int, int]:
+    """(in how many parts a row of so many columns is cut, columns of each but the last).
+
+    The most equal parts, of whole lines of the cache where that can be; where these are few, as of a prime, the last is shorter.
+    """
     most = min(MOST_PARTS, columns // LEAST_COLUMNS)
+    if most < 2:
+        return 1, columns
     fitting = (count for count in range(2, most + 1) if columns % count == 0)
-    return max(fitting, key=lambda count: (columns // count % _LINE == 0, count), default=1)
+    count = max(fitting, key=lambda count: (columns // count % _LINE == 0, count), default=1)
+    if _FEW * count >= most and count > 1:
+        return count, columns // count
+    width = -(-columns // (most * _LINE)) * _LINE
+    return -(-columns // width), width
 
 
 def _accesses(nest: RowNest) -> list[Access]:

@@ -14,6 +14,7 @@ from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.host import doubt
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.answers.fused import check_size
 from gensor_gym.measure.legality import is_legal
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.stats.floor import MARGIN, warm_floor
@@ -146,7 +147,8 @@ class NativeBackend:
 def make_kernel(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> Kernel | Measurement:
     """The generated kernel, or the measurement that says why there is none: ILLEGAL, or COMPILE_ERROR.
 
-    The generator refuses what is legal and not written yet (a data type, a knob's value) with a ValueError.
+    The generator refuses what is legal and not written yet (a data type, a knob's value) with a ValueError, and so is what
+    is too large to be verified.
     """
     from gensor_gym.measure.analytic import program_digest
 
@@ -154,6 +156,8 @@ def make_kernel(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: H
         digest = program_digest(op, schedule, hw)
         return Measurement(Status.ILLEGAL, error=f"outside the limits of {hw.name}: {schedule!r}", digest=digest)
     try:
+        if isinstance(op, Dataflow):
+            check_size(op)
         return generate(op, schedule, hw)
     except ValueError as error:
         digest = program_digest(op, schedule, hw)

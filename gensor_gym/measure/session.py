@@ -20,6 +20,7 @@ from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.resolve import resolve_computation
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.answers.fused import check_size
 from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.records.store import FINAL, IMPORTED, Store
@@ -280,8 +281,14 @@ class Session(SearchSession[Schedule]):
         store: Store | str | Path | None = None,
         on_trial: Callable[[TraceRow], None] | None = None,
     ) -> None:
-        """Resolve the backend and build the graph. `on_trial` is called with every row as it joins the trace."""
-        super().__init__(task, task.graph(), get_backend(task.backend, task.hardware), budget, store, on_trial)
+        """Resolve the backend and build the graph. `on_trial` is called with every row as it joins the trace.
+
+        ValueError for a fused operator that is too large to be verified, where the backend would.
+        """
+        backend = get_backend(task.backend, task.hardware)
+        if backend.stored and isinstance(task.operator, Dataflow):
+            check_size(task.operator)
+        super().__init__(task, task.graph(), backend, budget, store, on_trial)
         self.graph.meter = _weakly(self.charge)
 
     def predict(self, schedules: Sequence[Schedule] | np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import cached_property
 from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
@@ -11,6 +12,8 @@ from gensor_gym.rows.fields import FieldSchedule
 from gensor_gym.rows.graph import RowGraph
 
 Node = TypeVar("Node", bound=FieldSchedule)
+_MOST_MET = 4096
+"""Schedules whose legal actions are remembered."""
 
 
 class RowModel(Protocol):
@@ -68,7 +71,21 @@ class StepGraph(RowGraph[Node]):
         """The end of a walk over random legal actions, as long as there is one but `stop`."""
         found = start
         for _ in range(steps):
-            legal = np.flatnonzero(self.action_mask(found))[1:]
+            legal = self._legal_at(found)
             if len(legal):
-                found = self.transition(found, int(rng.choice(legal)))
+                found = self.kind(self.applied(found.row[None])[0, int(rng.choice(legal))])
         return found
+
+    def _legal_at(self, schedule: Node) -> np.ndarray:
+        """Legal actions but `stop`, int64; searches that walk around one schedule ask again and again."""
+        known = self._met.get(key := schedule.row.tobytes())
+        if known is None:
+            if len(self._met) >= _MOST_MET:
+                self._met.clear()
+            known = self._met[key] = np.flatnonzero(self.action_mask(schedule))[1:]
+        return known
+
+    @cached_property
+    def _met(self) -> dict[bytes, np.ndarray]:
+        """Of schedules that walks came by."""
+        return {}

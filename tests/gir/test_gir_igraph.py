@@ -58,7 +58,7 @@ def check_kernel(nest: RowNest, kernel: KernelProfile, moved: Moved, number: int
             kind = {"written": "outputs" if tensor in own else "spills", "registers": ""}.get(kind, kind)
             if kind:
                 found[kind] += count
-        assert found == {kind: round(count * nest.columns * nest.rows) for kind, count in counted(one).items()}
+        assert found == {kind: round(count * nest.elements) for kind, count in counted(one).items()}
 
 
 def counted(one: PassProfile) -> dict[str, int]:

@@ -49,6 +49,7 @@ NUMBERS = """def numbers(x: float32[2, 660], z: float32[2, 1], w: float32[660]):
 GRAPHS = [
     SOFTMAX, NORM, make("layernorm", 1, 495), make("masked_softmax", 1, 660), make("add_layernorm", 1, 528),
     make("bias_gelu", 1, 495), make("reduce_mean", 1, 1, 600), parse(NUMBERS), parse(TWO_SUMS.format(n=495)),
+    make("softmax", 1, 499), parse(NUMBERS.replace("660", "661")), make("add_layernorm", 3, 401),
 ]  # fmt: skip
 
 
@@ -71,9 +72,10 @@ def graph_of(operator: Dataflow, lanes: int = 16) -> GirGraph:
 
 
 def places(nest: RowNest, access: Access) -> np.ndarray:
-    """Where the elements of all rows lie, in the order of the loops, int64 [rows, columns]."""
+    """Where the elements of all rows lie, in the order of the loops, int64 [elements]."""
     starts = [access.offset + int(np.dot(access.rows, row)) for row in np.ndindex(*nest.row_extents)]
-    return np.array(starts)[:, None] + access.column * np.arange(nest.columns)
+    ends = [nest.columns_at(row[-1] if row else 0) for row in np.ndindex(*nest.row_extents)]
+    return np.concatenate([start + access.column * np.arange(end) for start, end in zip(starts, ends, strict=True)])
 
 
 def accesses(nest: RowNest) -> list[Access]:
@@ -83,9 +85,11 @@ def accesses(nest: RowNest) -> list[Access]:
 @pytest.mark.parametrize("operator", GRAPHS, ids=str)
 def test_parts_have_the_elements_of_the_rows_in_their_order(operator: Dataflow) -> None:
     whole, cut = row_nest(operator), graph_of(operator).nest
-    assert (cut.rows, cut.columns) == (whole.rows * cut.parts, whole.columns // cut.parts)
+    assert cut.rows == whole.rows * cut.parts and cut.elements == whole.elements
+    assert bool(cut.last) == (whole.columns % cut.parts > 0)
+    assert cut.columns * (cut.parts - 1) + (cut.last or cut.columns) == whole.columns
     for one, other in zip(accesses(whole), accesses(cut), strict=True):
-        assert np.array_equal(places(whole, one).ravel(), places(cut, other).ravel())
+        assert np.array_equal(places(whole, one), places(cut, other))
 
 
 def test_few_long_rows_are_cut_on_cpus_alone() -> None:
@@ -103,7 +107,10 @@ def test_few_long_rows_are_cut_on_cpus_alone() -> None:
 
 def test_parts_are_whole_lines_where_they_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    assert [parts_of(columns) for columns in (8192, 16384, 65536, 1 << 24, 1_000_000, 50257, 16390)] == [1, 2, 8, 64, 50, 1, 2]
+    counts = [parts_of(columns)[0] for columns in (8192, 16384, 65536, 1 << 24, 1_000_000, 16390)]
+    assert counts == [1, 2, 8, 64, 50, 2]
+    assert parts_of(50257) == (6, 8384)  # the last of 8337
+    assert parts_of(3 * 99_991) == (36, 8336)  # and not three
 
 
 @pytest.mark.parametrize("operator", GRAPHS, ids=str)
@@ -183,6 +190,28 @@ FAULTS = {
     "joined before it is there": (r"(team\.parallel\(&team, kernel0, &call, \d+\);)\s+(join0\(&call\);)", r"\2 \1"),
     "parts in each other's place": (r"partials\[row \+ 0\]", "partials[0]"),
 }
+
+
+UNEQUAL = make("softmax", 1, 499)
+FAULTS_OF_LAST = {
+    "the last part left out": (r"kernel(\d)_last\(call, scratch, row\+\+\)", "row++"),
+    "a part before the last as short as it": (r"row \+ 2 - row % 3", "row + 1 - row % 3"),
+}
+
+
+def test_faults_of_a_shorter_last_part_are_caught() -> None:
+    graph = graph_of(UNEQUAL)
+    schedule = graph.parse("vector=16 tile=2 rows=2 loop=4 streaming=0 place=dram,recompute")
+    right = generate_gir(GirProgram(graph.nest, schedule, graph.hardware))
+    broken = []
+    for name, (pattern, instead) in FAULTS_OF_LAST.items():
+        source, count = re.subn(pattern, instead, right.source)
+        assert count > 0, name
+        broken.append(dataclasses.replace(right, source=source))
+    draws = fused_draws(UNEQUAL, 0)[:2]
+    entries = gir_cases.entries_of([right, *broken])
+    answers = [gir_cases.fault_of(*pair, draws) for pair in zip([right, *broken], entries, strict=True)]
+    assert answers[0] == "" and all(answers[1:])
 
 
 def test_faults_are_caught() -> None:

@@ -78,7 +78,7 @@ class _Step:
                 found = self._reduced(one.body, source)
             else:
                 (found,) = given.values()
-            wanted = (self.whole.lowered.nest.columns,) if one.target.wide else ()
+            wanted = (self._columns(),) if one.target.wide else ()
             found = np.broadcast_to(found, wanted) if one.kind == "map" else found
             assert found.shape == wanted, f"{one}: shape {found.shape}, expected {wanted}"
             self._write(one.target, one.cell, found, place)
@@ -113,9 +113,13 @@ class _Step:
         """Places of the elements of a slice in its tensor."""
         assert part.access is not None and part.buffer.level is Level.DRAM
         start = part.access.offset + int(np.dot(part.access.rows, self.row)) if self.row else part.access.offset
-        found: np.ndarray = start + part.access.column * np.arange(self.whole.lowered.nest.columns if part.wide else 1)
+        found: np.ndarray = start + part.access.column * np.arange(self._columns() if part.wide else 1)
         assert found.min() >= 0 and found.max() < part.buffer.elements, f"{part} leaves its buffer at row {self.row}"
         return found if part.wide else found.reshape(())
+
+    def _columns(self) -> int:
+        nest = self.whole.lowered.nest
+        return nest.last if nest.last and self.row[-1] == nest.parts - 1 else nest.columns
 
     def _count(self, place: int, what: str, elements: np.ndarray) -> None:
         self.whole.moved[self.number, place, what] += int(np.size(elements)) if np.ndim(elements) else 0

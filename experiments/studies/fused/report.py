@@ -17,13 +17,14 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
         f"Space `{summary['space']}` on the model of {summary['hardware']}: no kernel was timed. Mean of log(T / T*) over tasks "
         f"and {len(summary['seeds'])} seeds, in brackets 95 % intervals of a bootstrap over tasks and seeds. T* is certain: each "
         f"space was gone through as a whole, which takes {least} to {most} of processor time here. Seconds are processor time of "
-        f"one thread of {summary['processor']}, the environment's table among them; evaluations are not limited. Fingerprint "
-        f"{summary['fingerprint']}. {summary['date']}.", "",
+        f"one thread of {summary['processor']}, the environment's table among them; by the clock a search took "
+        f"{summary['wall_over_processor']:.2f} times as long, in the median. Neither seconds nor evaluations cut the other. "
+        f"Fingerprint {summary['fingerprint']}. {summary['date']}.", "",
     ]  # fmt: skip
     for name, cost in summary["training"].items():
         lines += [f"`{name}` was trained for {cost['steps']:,} steps in {cost['seconds']:.0f} s of wall time.", ""]
-    asked = ", ".join(f"{name} {count:,}" for name, count in summary["asked"].items())
-    lines += [f"Evaluations of a search in its time, medians: {asked}. One that asked for less stands with what it had.", ""]
+    asked = ", ".join(f"{name} {least:,} and {median:,}" for name, (least, median) in summary["asked"].items())
+    lines += [f"Evaluations of a search, the least and the median: {asked}.", ""]
     for part, found in summary["parts"].items():
         head = ("search", *(f"{n} evaluations" for n in summary["evaluations"]), *map(seconds_text, summary["seconds"]))
         rows = [

@@ -37,9 +37,15 @@ class Found:
     certain_s: dict[str, float]
     """Processor seconds that a table of a task took, by its text."""
 
-    def asked(self, strategy: str) -> int:
-        """Median evaluations of the searches of a strategy."""
-        return int(np.median([line["evaluated"] for (name, *_), line in self.lines.items() if name == strategy]))
+    def asked(self, strategy: str) -> tuple[int, int]:
+        """Least and median evaluations of the searches of a strategy."""
+        counts = [line["evaluated"] for (name, *_), line in self.lines.items() if name == strategy]
+        return min(counts), int(np.median(counts))
+
+    @property
+    def wall_over_processor(self) -> float:
+        """Median over the searches: 1 where nothing else ran."""
+        return float(np.median([line["wall_s"] / line["elapsed_s"] for line in self.lines.values()]))
 
     def regrets(self, plan: Plan, strategy: str, part: str, at: np.ndarray, column: int) -> np.ndarray:
         """log(T / T*) [tasks, seeds, K] after so many evaluations (column 0) or seconds (column 2); at first the unscheduled."""

@@ -1,7 +1,8 @@
-"""One search of a fused operator by the model, until its time is spent: the best so far by evaluations and processor time."""
+"""One search of a fused operator by the model: the best so far by evaluations and processor time, neither of them cut."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import SimpleNamespace
@@ -30,6 +31,8 @@ class Search:
     space: str
     seed: int
     seconds: float
+    evaluations: int = 0
+    """It goes on until both are spent, processor seconds and evaluations of the model."""
     policy: str = ""
     """Digest of the weights of the policy in `parameters["checkpoint"]`."""
 
@@ -76,9 +79,10 @@ def run_search(search: Search) -> dict[str, Any]:
     """The line of a search. Policies are loaded before the clock starts."""
     strategy = build(search.strategy, FUSED, {**search.parameters, "space": search.space})
     (operator,) = fused_operators(search.operator)
-    graph = WatchedGir(operator, machines.get(search.hardware), search.space, search.seconds)
+    graph = WatchedGir(operator, machines.get(search.hardware), search.space, search.evaluations, search.seconds)
     if hasattr(strategy, "policy"):
         strategy.policy(graph)
+    begun = time.perf_counter()
     graph.start()
     try:
         _spend(strategy, graph, np.random.default_rng(search.seed))
@@ -87,16 +91,19 @@ def run_search(search: Search) -> dict[str, Any]:
     curve = graph.curve
     return {
         "key": search.key, **search.config, "code": code_digest(), "evaluated": graph.evaluations,
-        "elapsed_s": round(graph.elapsed, 6),
+        "elapsed_s": round(graph.elapsed, 6), "wall_s": round(time.perf_counter() - begun, 6),
         "curve": [curve.evaluations, curve.latencies, [round(t, 6) for t in curve.elapsed]],
     }  # fmt: skip
 
 
 def _spend(strategy: Any, graph: WatchedGir, rng: np.random.Generator) -> None:
-    """Search until BudgetSpent, or nothing is left to search."""
+    """Search until BudgetSpent; what ends by itself begins again, as long as it still asks about something."""
     if isinstance(strategy, Constructs):
-        for _ in strategy.constructions(graph, rng):  # type: ignore[arg-type]
-            pass
+        before = -1
+        while graph.evaluations > before:
+            before = graph.evaluations
+            for _ in strategy.constructions(graph, rng):  # type: ignore[arg-type]
+                pass
     elif hasattr(strategy, "walk"):
         while True:
             strategy.walk(graph, rng)

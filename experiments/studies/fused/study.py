@@ -1,7 +1,8 @@
 """Searches of fused operators by the model: `python -m experiments.fused_study` (conf/fused_study.yaml).
 
 A policy that ships beside strategies, on shapes of operators it has seen and on a class that it has not. A search goes on until
-its processor time is spent; evaluations are counted and never cut. The optimum of each task is certain: its space is a table.
+its processor time and the most evaluations asked about are both spent, so that neither cuts the other. The optimum of each
+task is certain: its space is a table.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ class FusedStudy(Study[Plan, Found]):
                 certain[str(op)] = time.process_time() - begin
                 tasks[part][str(op)] = optimum, graph.latency(graph.initial())
         wanted = [
-            Search(name, parameters, text, plan.hardware, plan.space, seed, plan.budget_s, self._digest(name))
+            Search(
+                name, parameters, text, plan.hardware, plan.space, seed, plan.budget_s, max(plan.evaluations), self._digest(name)
+            )
             for name, parameters in plan.strategies.items() for part in plan.parts for text in tasks[part] for seed in plan.seeds
         ]  # fmt: skip
         lines = self.lines(wanted, plan.processes, console, run_search)
@@ -105,6 +108,7 @@ class FusedStudy(Study[Plan, Found]):
         return {
             "parts": parts, "tasks": {part: list(tasks) for part, tasks in found.tasks.items()},
             "asked": {name: found.asked(name) for name in plan.strategies},
+            "wall_over_processor": found.wall_over_processor,
             "evaluations": plan.evaluations, "seconds": plan.seconds, "seeds": plan.seeds, "hardware": plan.hardware,
             "space": plan.space, "training": training,
             "certain_s": [min(found.certain_s.values()), max(found.certain_s.values())],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -139,26 +140,36 @@ def _struct(program: GirProgram, layout: _Layout) -> str:
 
 def _kernel(program: GirProgram, layout: _Layout, number: int) -> list[str]:
     """The functions of a step, and the task that takes one step after another."""
-    shape, rows = program.shape, program.nest.rows
+    nest, shape, rows = program.nest, program.shape, program.nest.rows
     whole = [shape.rows] if rows >= shape.rows else []
-    sizes = whole + ([1] if rows % shape.rows else [])
+    sizes = whole + ([1] if rows % shape.rows or (nest.last and shape.rows > 1) else [])
     kernel, scratch = program.lowered.kernels[number], layout.scratch(number)
     texts = []
     for size in sizes:
         of_size = RowShape(size, shape.tile, shape.vector, shape.streaming)
-        texts.append(RowPrinter(program.nest, kernel, of_size, scratch).function(f"kernel{number}_rows{size}"))
+        texts.append(RowPrinter(nest, kernel, of_size, scratch).function(f"kernel{number}_rows{size}"))
+    if nest.last:
+        of_last = dataclasses.replace(nest, columns=nest.last, last=0)
+        shape_of_last = RowShape(1, shape.tile, shape.vector, shape.streaming)
+        texts.append(RowPrinter(of_last, kernel, shape_of_last, scratch).function(f"kernel{number}_last"))
     lines = Lines()
     with lines.block(f"static void kernel{number}(void *context, long index, int thread)"):
         lines.add("const struct call *const call = context;")
         lines.add(f"float *const scratch = call->scratch + (long)thread * {layout.unit};")
         lines.add(f"const long last = least((index + 1) * {program.rows_of_task}, {rows});")
         lines.add(f"long row = index * {program.rows_of_task};")
-        for size in sizes:
-            lines.add(f"for (; row + {size} <= last; row += {size}) kernel{number}_rows{size}(call, scratch, row);")
+        steps = [f"row += {size}) kernel{number}_rows{size}(call, scratch, row);" for size in sizes]
+        if nest.last:
+            with lines.block("while (row < last)"):
+                lines.add(f"const long equal = least(last, row + {nest.parts - 1} - row % {nest.parts});")
+                lines.add(*(f"for (; row + {size} <= equal; {step}" for size, step in zip(sizes, steps, strict=True)))
+                lines.add(f"if (row < last) kernel{number}_last(call, scratch, row++);")
+        else:
+            lines.add(*(f"for (; row + {size} <= last; {step}" for size, step in zip(sizes, steps, strict=True)))
     text = str(lines)
     if shape.streaming and "stream_" in "".join(texts):
         text = text.rstrip("\n").removesuffix("}") + _FENCE + "\n}\n"
-    return [*texts, text] + ([join_function(program.nest, kernel, f"join{number}")] if _joins(program, number) else [])
+    return [*texts, text] + ([join_function(nest, kernel, f"join{number}")] if _joins(program, number) else [])
 
 
 def _reductions(kernel: KernelGraph) -> int:

@@ -10,7 +10,9 @@ import numpy as np
 
 from gensor_gym.dataflow.bounds import Bounded
 from gensor_gym.dataflow.evaluate import evaluate
+from gensor_gym.dataflow.expressions import Call, walk
 from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.dataflow.nodes import Map, Node, Reduce
 from gensor_gym.measure.answers.downloaded import Downloaded
 from gensor_gym.measure.answers.draw import Draw, drawn_inputs, wrong_words
 
@@ -60,6 +62,11 @@ def downloaded_fused(draw: FusedDraw, download: Callable[[Any], np.ndarray]) -> 
     return Downloaded(draw, download, lambda output: [download(one) for one in output] if several else download(output))
 
 
+MOST_ELEMENTS, MOST_STEPS = 3 << 25, 5 << 27
+"""Of a value, and scalar functions of elements in all: they take up to 145 bytes an element and 90 ns a function (an Intel Xeon),
+so that more would pass a worker's five minutes for references, or the memory of most machines."""
+_LONG = 1 << 14
+"""Elements of a sum from which on its bound is so far from what kernels err by that a part could be missing."""
 _SCALES = np.array([64.0, 0.0, 1.0], np.float32)
 """Of the rows of the hard draw in turns: exponentials overflow, no spread is left, as drawn."""
 
@@ -68,12 +75,38 @@ def fused_draws(graph: Dataflow, seed: int) -> tuple[FusedDraw, ...]:
     """Three independent draws: two are checked before timing, the third after.
 
     The second is a hard one, for what does not show in standard normal numbers: a maximum that is not subtracted, an eps that
-    is missing. The first, which is timed, and the third are plain.
+    is missing. The first, which is timed, and the third are plain; but of long sums the third has whole numbers, which add up
+    without a rounding, so that not one may be missing.
     """
     first, second, third = (inputs for inputs, _ in drawn_inputs(graph, seed))
     plain = [value.constant or value.dtype != "float32" or value.name in graph.id_limits for value in graph.inputs]
     hard = tuple(array if is_plain else _hard(array) for is_plain, array in zip(plain, second, strict=True))
+    if _longest_sum(graph) >= _LONG:
+        third = tuple(array if is_plain else np.rint(array) for is_plain, array in zip(plain, third, strict=True))
     return tuple(FusedDraw(inputs, evaluate(graph, inputs)) for inputs in (first, hard, third))
+
+
+def check_size(graph: Dataflow) -> None:
+    """ValueError for a graph whose outputs take too long, or too much memory, to be computed in float64."""
+    largest = max(graph.values.values(), key=lambda value: value.size)
+    if largest.size > MOST_ELEMENTS:
+        raise ValueError(f"{graph}: {largest.name} has {largest.size} elements, expected at most {MOST_ELEMENTS} to be verified")
+    steps = sum(_steps(graph, name, node) for name, node in graph.nodes)
+    if steps > MOST_STEPS:
+        raise ValueError(f"{graph}: {steps} scalar functions of elements, expected at most {MOST_STEPS} to be verified")
+
+
+def _steps(graph: Dataflow, name: str, node: Node) -> int:
+    """Scalar functions of elements in one node."""
+    if isinstance(node, Map):
+        return graph.values[name].size * sum(isinstance(part, Call) for part in walk(node.expression))
+    return graph.values[node.source].size if isinstance(node, Reduce) else 0
+
+
+def _longest_sum(graph: Dataflow) -> int:
+    """Elements of the longest sum, 0 where there is none."""
+    sums = ((name, node.source) for name, node in graph.nodes if isinstance(node, Reduce) and node.body == "sum")
+    return max((graph.values[source].size // graph.values[name].size for name, source in sums), default=0)
 
 
 def _hard(array: np.ndarray) -> np.ndarray:
