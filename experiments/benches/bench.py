@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from importlib import import_module
 
-import hydra
 from omegaconf import DictConfig
 from rich.console import Console
 
 from experiments.benches.lines import Lines
-from experiments.commands.arguments import CONF
-from experiments.commands.command import command_line
+from experiments.commands.command import command_line, configured
 from experiments.commands.refusal import refusals
 from experiments.common.folders import make_folder
 from experiments.sheets.records import of_records
@@ -45,7 +43,7 @@ def bench(config: DictConfig) -> dict[str, Lines]:
     return lines
 
 
-@hydra.main(version_base="1.3", config_path=str(CONF), config_name="bench")
+@configured("bench")
 def run(config: DictConfig) -> None:
     """One configuration."""
     with refusals():

@@ -13,13 +13,11 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import hydra
 from omegaconf import DictConfig
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from experiments.commands.arguments import CONF
-from experiments.commands.command import command_line, say_where
+from experiments.commands.command import command_line, configured, say_where
 from experiments.commands.hydra_folder import keep_configuration, task_folder
 from experiments.commands.parent import end_with_launcher
 from experiments.commands.refusal import refusals
@@ -150,7 +148,7 @@ def _written(settings: Settings) -> dict[str, object] | None:
     return summary if same and drawn and summary["config"] == settings.config else None
 
 
-@hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
+@configured("config")
 def run(config: DictConfig) -> float:
     """One configuration (of several, with --multirun); its `score`, which a sweeper makes small."""
     end_with_launcher()

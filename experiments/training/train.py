@@ -13,7 +13,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import hydra
 import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
@@ -24,7 +23,7 @@ from agents.policies.fused_parts import parts_of as fused_parts_of
 from agents.policies.training_tasks import bound, is_current
 from experiments.commands.arguments import CONF
 from experiments.commands.checks import check_kinds, check_list, check_truths, check_whole
-from experiments.commands.command import command_line
+from experiments.commands.command import command_line, configured
 from experiments.commands.hydra_folder import keep_configuration, sweep_name
 from experiments.commands.parent import end_with_launcher, end_with_parent
 from experiments.commands.refusal import refusals
@@ -130,7 +129,7 @@ def run(config: dict[str, Any], folder: Path, console: Console) -> dict[str, Any
     return scores
 
 
-@hydra.main(version_base="1.3", config_path=str(CONF), config_name="train")
+@configured("train")
 def configured(cfg: DictConfig) -> float | None:
     """One run, or what is left of it; its first score, a latency over another, which a sweeper (optuna) makes small."""
     end_with_parent()

@@ -202,6 +202,28 @@ def test_an_agent_in_a_file_enters_by_the_command(tmp_path: Path, monkeypatch: p
     assert submit.main(["--frozen", "v1", "--track", "few", "random_walk"]) == 2
 
 
+def test_a_search_by_the_model_leaves_a_track_without_one_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(NoModel):
+        entries.play(entries.Entrant("greedy", "greedy"), _small(monkeypatch), tmp_path)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+    def played(_: entries.Entrant, track: suites.Track, folder: Path, seeds: int | None) -> Path:
+        if not track.model:
+            raise NoModel("4 evaluations of the model asked for")
+        return folder / track.name
+
+    monkeypatch.setattr(entries, "play", played)
+    monkeypatch.setattr(entries, "get", suites.get)
+    words = ["--frozen", "v1", "greedy", "--output", str(tmp_path)]
+    assert submit.main(words) == 0
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first == f"wrote {tmp_path / 'few_trials'}"
+    assert second.startswith(f"left out {QUICK}, since greedy asks the model: 4 eval")
+    assert submit.main([*words, "--track", QUICK]) == 2
+
+
 def test_a_seed_of_the_suite_chooses_among_policies() -> None:
     track = SUITE.tracks[QUICK]
     columns = entries.Entrant("columns", "columns", {"checkpoint": "policies/of_{seed}"})
