@@ -33,6 +33,9 @@ def check_shape(given: DictConfig, file: DictConfig | ListConfig) -> None:
     """ValueError names entries that a configuration lacks, and one that has a mere value where its file has settings."""
     if missing := sorted(OmegaConf.missing_keys(given)):
         raise ValueError(f"no {' and no '.join(missing)}: name {'it' if len(missing) == 1 else 'them'}, as in {missing[0]}=VALUE")
+    for name in given.strategies or () if "strategies" in given else ():
+        if not isinstance(given.strategies[name], DictConfig | None):
+            raise ValueError(f"strategies.{name} is {given.strategies[name]!r}; expected settings, strategies.{name}.FIELD=VALUE")
     for name, settings in OmegaConf.to_container(file).items():  # type: ignore[union-attr]
         if isinstance(settings, dict) and settings and name in given and not isinstance(given[name], DictConfig | None):
             raise ValueError(f"{name} is {given[name]!r}; expected settings, as in {name}.{next(iter(settings))}=VALUE")

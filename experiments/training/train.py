@@ -44,6 +44,8 @@ from gensor_gym import operators
 from gensor_gym.foreign import meant
 from gensor_gym.graph.tables.layout import LAYOUT_VERSION
 
+LEAST = ("learning_starts", "gradient_steps")
+"""Counts of an agent that may be less than 1: nothing is waited for, or as many steps as were played (-1)."""
 EVALUATION = ("eval_operators", "eval_episodes")
 """Settings that scores depend on and the policy does not."""
 
@@ -69,7 +71,10 @@ def settings_of(cfg: DictConfig) -> dict[str, Any]:
     check_whole(config, 0, "seed", "curve_every", "eval_every", "checkpoint_every", "variants")  # 0 steps between two: never
     check_whole(config, 1, "steps", "eval_episodes", "torch_threads")
     check_truths(config, "resume", "tensorboard")
-    check_kinds(config["agent"], agent_of(config["agent"]["name"]), of="agent.")
+    known = agent_of(config["agent"]["name"])
+    check_kinds(config["agent"], known, of="agent.")
+    counts = [name for name, value in known.items() if type(value) is int and name in config["agent"] and name not in LEAST]
+    check_whole(config["agent"], 1, *counts, of="agent.")
     if config["agent"].get("net_arch"):
         check_list(config["agent"], 1, "net_arch")
     if not judged(config):
