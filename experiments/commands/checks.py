@@ -51,9 +51,11 @@ def check_some(given: Mapping[str, Any], *names: str, of: str = "") -> None:
 def check_positive(given: Mapping[str, Any], *names: str, of: str = "") -> None:
     """ValueError names the first of these entries that is no positive number, and no list with one of these at least."""
     for name in names:
-        values = given[name] if isinstance(given[name], list | ListConfig) else [given[name]]
+        several = isinstance(given[name], list | ListConfig)
+        values = given[name] if several else [given[name]]
         if not values or not all(_is_number(value) and value > 0 for value in values):
-            raise ValueError(f"{of}{name} is {given[name]!r}; expected numbers above 0")
+            wanted = "a list of numbers, each more than 0" if several else "more than 0"
+            raise ValueError(f"{of}{name} is {given[name]!r}; expected {wanted}")
 
 
 def check_truths(given: Mapping[str, Any], *names: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,32 @@ def test_a_track_without_the_model_gives_none_and_ends_at_ten_trials() -> None:
     assert row["trials"] == 10 and len(row["curve"]) == 10 and row["suite"] == "v1" and row["regret"] == min(row["curve"])
     with pytest.raises(ValueError, match="189 results are missing"):
         track.scores([row])
+
+
+def test_what_is_no_agent_seed_or_schedule_is_named() -> None:
+    track = SUITE.tracks[QUICK]
+    with pytest.raises(ValueError, match="agent 'markov': expected a function"):
+        next(track.run("markov"))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="seed -1: expected whole numbers"):
+        next(track.run(lambda session, rng: None, seeds=(-1,)))
+    for wrong in (lambda graph: graph.initial(), lambda graph: [str(graph.initial())]):
+        with pytest.raises(ValueError, match="expected a list of Schedule"):
+            next(track.run(lambda session, rng, wrong=wrong: session.measure(wrong(session.graph)), seeds=(0,)))
+
+
+def test_a_process_that_an_agent_forks_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would give the same results again, and an entry would hold them twice."""
+
+    def left(code: int) -> None:
+        raise SystemExit(code)
+
+    def agent(session: Session, rng: np.random.Generator) -> None:
+        monkeypatch.setattr(os, "getpid", lambda: -1)  # as in the process that a fork makes
+        raise ZeroDivisionError("of the agent's own")
+
+    monkeypatch.setattr(os, "_exit", left)
+    with pytest.raises(SystemExit):
+        next(SUITE.tracks[QUICK].run(agent, seeds=(0,)))
 
 
 def test_a_search_that_asks_for_nothing_new_ends() -> None:

@@ -267,7 +267,7 @@ CASES: dict[str, tuple[list[str], Files]] = {
 SAID = {
     "two operators": "expected a setting, as in NAME=VALUE",
     "an operator that is called": "does not read: expected NAME=VALUE",
-    "a size that is a word": "expected numbers, strings in quotes or pairs",
+    "a size that is a word": "expected literals as arguments: numbers, strings in quotes, pairs",
     "settings that are a number": "measure is 3; expected settings, as in measure.pool=VALUE",
     "a fine-tuning without an output": "no output: name it, as in output=VALUE",
     "an export that cannot be written": "cannot be written",

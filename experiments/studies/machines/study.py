@@ -40,7 +40,7 @@ def plan_of(config: DictConfig) -> Plan:
     check_list(plain, 0, "seeds")
     check_list(plain, 1, "evaluations")
     check_positive(plain, "seconds")
-    check_some(plain, "machines", "policies", "strategies")
+    check_some(plain, "machines", "strategies")
     held_out = tuple(machines.get(name).name for name in plain["machines"])
     for name, policy in plain["policies"].items():
         seen = [machines.get(one).name for one in policy["train"].get("+agent.machines", [policy["hardware"]])]
