@@ -96,7 +96,10 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         self._running = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start an episode; option "configuration" (values by parameter) chooses its first state."""
+        """Start an episode; option "configuration" (values by parameter) chooses its first state.
+
+        The observation is float32 [2M + 6 + 2 + 2M]. ValueError for other options, and for a configuration that is not recorded.
+        """
         super().reset(seed=seed)
         unknown = set(options or {}) - {"configuration"}
         if unknown:

@@ -125,7 +125,10 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Start all episodes, or those of options["reset_mask"]; options as in `EpisodeEnv.reset`."""
+        """Start all episodes, or those of options["reset_mask"], bool [B]; options as in `EpisodeEnv.reset`.
+
+        `seed` is that of the first, the others have the next ones, or a list of B. ValueError for as many as there are not.
+        """
         seeds = (
             [None if seed is None else seed + i for i in range(self.num_envs)] if not isinstance(seed, list) else seed
         )
@@ -173,7 +176,10 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self.tasks.draw(lambda: self._streams.of(index))
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """One action per environment, whole numbers [B]. Rewards are float64 [B]; truncations are always False."""
+        """One action per environment, whole numbers [B]. Rewards are float64 [B]; truncations are always False.
+
+        ResetNeeded before `reset`. ValueError for other shapes and types, and where autoreset is off and an episode has ended.
+        """
         if self._scalars[0, START_LATENCY] == 0.0:
             raise gymnasium.error.ResetNeeded("no episode is running: call reset() first")
         actions = np.asarray(actions)
