@@ -118,8 +118,8 @@ class Loops:
 
     The body is one of `operators.bodies`: `multiply_add` (sum of products of two reads), `sum`, `max` (one read) or `map`
     (no reduce axis; `function` of the reads). A sum is divided by `divisor` before the epilogue: in text by
-    `codegen/c/micro/finish.py` and `codegen/cuda/simt/store.py`, in answers by `operators/reference.py`, `measure/answers/sampled.py`
-    and `reference_plan.py` there. Reads outside a tensor give `pad_value`.
+    `codegen/c/micro/finish.py` and `codegen/cuda/simt/store.py`, in answers by `reference.py` here, and by `sampled.py` and
+    `reference_plan.py` of `measure/answers`. Reads outside a tensor give `pad_value`.
     """
 
     name: str
