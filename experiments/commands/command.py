@@ -71,4 +71,4 @@ def command_line(run: Callable[[], object]) -> None:
 
 def say_where(console: Console, begin: float, folder: Path) -> None:
     """The last line: seconds since `begin` of `time.perf_counter`, and the folder of the results."""
-    console.print(f"{time.perf_counter() - begin:.0f} s. Results are in {folder}", soft_wrap=True)
+    console.print(f"{time.perf_counter() - begin:.0f} s. Results are in {folder}", soft_wrap=True, markup=False)

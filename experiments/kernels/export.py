@@ -85,4 +85,4 @@ def main(config: DictConfig, console: Console) -> None:
     made = export_all(results, config.folder, config.library)
     show(results, console)
     binaries = ", ".join(path.name for path in made.binaries)
-    console.print(f"{made.header} declares what {binaries} has", soft_wrap=True, highlight=False)
+    console.print(f"{made.header} declares what {binaries} has", soft_wrap=True, highlight=False, markup=False)

@@ -150,7 +150,7 @@ def run(config: DictConfig) -> None:
             if backend is not None:
                 stack.callback(backend.close)
             record(settings, backend, console)
-    console.print(f"Tables and cards are in {settings.folder}", soft_wrap=True)
+    console.print(f"Tables and cards are in {settings.folder}", soft_wrap=True, markup=False)
 
 
 def main() -> None:

@@ -95,4 +95,4 @@ def main(config: DictConfig, console: Console) -> None:
     with meant(config.measured, "file of measurements, such as gensor fine_tune writes"):
         correction, card = learn(lines, config.env.hardware, config.env.space, console)
     correction.save(Path(config.output), {**card, "hardware": hw, "measured": str(config.measured)})
-    console.print(f"correction and card in {config.output}", highlight=False)
+    console.print(f"correction and card in {config.output}", highlight=False, markup=False)

@@ -148,7 +148,7 @@ def configured(cfg: DictConfig) -> float | None:
         keep_configuration(folder, cfg)
         if config["resume"] and finished(folder, config):
             scores = read_card(folder)["evaluation"]
-            console.print(f"{folder} holds this very policy: {scores}")
+            console.print(f"{folder} holds this very policy: {scores}", markup=False)
             return score(scores)
         if others := [part for part in parts_of(config) if part != "train"]:
             console.print(f"training on operators of the part {' and '.join(others)}: to this policy that part is not unseen")
@@ -156,9 +156,9 @@ def configured(cfg: DictConfig) -> float | None:
         scores, tracked = tracked_run(config, folder, console)
         lock.close()
     Sheet.of("evaluation", ("score", "value"), [(name, plain(value)) for name, value in scores.items()]).show(console)
-    console.print(f"Policy and card are in {folder}", soft_wrap=True)
+    console.print(f"Policy and card are in {folder}", soft_wrap=True, markup=False)
     if tracked is not None:
-        console.print(hint(tracked), soft_wrap=True)
+        console.print(hint(tracked), soft_wrap=True, markup=False)
     return score(scores)
 
 
