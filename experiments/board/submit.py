@@ -147,11 +147,11 @@ def _submit(args: argparse.Namespace) -> int:
     """Play all tasks; 1 where one was not played."""
     if args.seed < 0:
         raise ValueError(f"--seed {args.seed}: expected a whole number, 0 or more")
-    make_folder(args.output)
     if args.frozen:
         output = args.output if args.output != FOLDER else entries.FOLDER
-        return entries.submit(args.frozen, _frozen_entrants(args), output, args.track or [], args.seeds)
+        return entries.submit(args.frozen, _frozen_entrants(args), make_folder(output), args.track or [], args.seeds)
     suite, entrants = read_suite(args.suite), _entrants(args)
+    make_folder(args.output)
     played = [_put(args, entrant, task, suite.budget) for entrant in entrants for task in suite.tasks]
     return 0 if all(played) else 1
 
