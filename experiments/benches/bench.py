@@ -33,6 +33,9 @@ def bench(config: DictConfig) -> dict[str, Lines]:
     """Run one suite or all; returns the lines by suite. ValueError for an unknown suite or a bad folder."""
     check_known("suite", config.suite, (*SUITES, "all"))
     chosen = SUITES if config.suite == "all" else (config.suite,)
+    for suite in chosen:
+        if not isinstance(config[suite], DictConfig):
+            raise ValueError(f"{suite} is {config[suite]!r}; expected settings, {suite}.NAME=VALUE")
     folder, lines = make_folder(config.output), {}
     for suite in chosen:
         lines[suite] = Lines(folder / f"{suite}.jsonl", suite)

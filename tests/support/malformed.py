@@ -152,6 +152,7 @@ CASES: dict[str, tuple[list[str], Files]] = {
     "steps of a rollout that are none": ([*TRAIN, "agent.n_steps=0"], {}),
     "settings of a strategy that are a number": (["optimize", GEMM, *MODEL, "strategies.random_walk=3"], {}),
     "settings of a study's strategy that are a number": (["generalise", "strategies.markov=3", "output={here}/out"], {}),
+    "settings of a suite that are a number": (["bench", "suite=env", "env=3", "output={here}/out"], {}),
     "figures that may be": ([*COMPARE, "figures=maybe"], {}),
     "a search of nothing planted": (["planted", "--seconds", "nan", "--output", "{here}"], {}),
     "a simulation of no seconds": (["simulate", "budget_s=nan"], {}),
