@@ -36,7 +36,8 @@ def check_shape(given: DictConfig, file: DictConfig | ListConfig) -> None:
     for name in given.strategies or () if "strategies" in given else ():
         if not isinstance(given.strategies[name], DictConfig | None):
             raise ValueError(f"strategies.{name} is {given.strategies[name]!r}; expected settings, strategies.{name}.FIELD=VALUE")
-    for name, settings in OmegaConf.to_container(file).items():  # type: ignore[union-attr]
+    plain: Any = OmegaConf.to_container(file)
+    for name, settings in plain.items():
         if isinstance(settings, dict) and settings and name in given and not isinstance(given[name], DictConfig | None):
             raise ValueError(f"{name} is {given[name]!r}; expected settings, as in {name}.{next(iter(settings))}=VALUE")
 
