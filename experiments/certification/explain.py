@@ -70,7 +70,8 @@ def optima_of(graph: ConstructionGraph) -> np.ndarray:
 
 def replay(graph: ConstructionGraph, actions: Sequence[str], values: Values | None) -> tuple[Schedule, list[Step]]:
     """(last schedule, steps) of an episode from the unscheduled program. ValueError names an unknown or illegal action."""
-    schedule, steps = graph.initial(), []
+    schedule = graph.initial()
+    steps: list[Step] = []
     for number, name in enumerate(actions):
         if steps and steps[-1].action == str(ACTIONS[STOP]):
             raise ValueError(f"step {number + 1}, {name}: expected nothing behind {steps[-1].action}, which ends the episode")
