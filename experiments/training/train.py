@@ -135,7 +135,7 @@ def run(config: dict[str, Any], folder: Path, console: Console) -> dict[str, Any
 
 
 @configured("train")
-def configured(cfg: DictConfig) -> float | None:
+def one_run(cfg: DictConfig) -> float | None:
     """One run, or what is left of it; its first score, a latency over another, which a sweeper (optuna) makes small."""
     end_with_parent()
     end_with_launcher()
@@ -188,4 +188,4 @@ def score(scores: dict[str, Any]) -> float | None:
 
 def main() -> None:
     """Command line."""
-    command_line(configured)
+    command_line(one_run)
