@@ -26,6 +26,7 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.remembered import remembered
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.networks.arena import MODES
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.fusion.rules import plan_of
 from gensor_gym.networks.load import NetworkFunction
@@ -33,6 +34,7 @@ from gensor_gym.networks.loops import task_rows
 from gensor_gym.networks.network import Network, put_together
 from gensor_gym.networks.plan import Plan
 from gensor_gym.operators.types import Operator
+from gensor_gym.registry import check_known
 
 TRIALS, MOST_TRIALS = 3, 64
 """Programs that are measured of each piece where nobody says otherwise: without a budget in seconds, and with one."""
@@ -139,6 +141,9 @@ def compile_network(
     """
     if not seconds > 0:
         raise ValueError(f"seconds={seconds!r}: expected a number above 0")
+    if trials is not None and (not isinstance(trials, int) or trials < 1):
+        raise ValueError(f"trials={trials!r}: expected a whole number, 1 or more")
+    check_known("arena", arena, MODES)
     begin, hw = time.monotonic(), hardware.get(machine)
     if hw.kind != "cpu":
         raise ValueError(f"{hw.name} is a GPU: networks are compiled for CPUs")

@@ -166,7 +166,9 @@ class Asked:
 
 
 def run(strategy: Search[Searched], session: Searched, seed: int) -> None:
-    """Search until the strategy or the budget is done; the session's clock starts here."""
+    """Search until the strategy or the budget is done; the session's clock starts here. ValueError for a seed that is none."""
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(f"seed {seed!r}: expected a whole number, 0 or more")
     session.start()
     try:
         strategy.search(session, np.random.default_rng(seed))

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from numbers import Integral, Real
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -27,6 +29,12 @@ from gensor_gym.operators.types import Operator
 from gensor_gym.plugins import load_named
 from gensor_gym.registry import near, register
 
+_WHOLE, _NUMBER = (Integral, "a whole number"), (Real, "a number")
+_KINDS: dict[Any, tuple[Any, str]] = {
+    "int": _WHOLE, int: _WHOLE, "float": _NUMBER, float: _NUMBER, "bool": (bool, "true or false"), bool: (bool, "true or false"),
+    "str": ((str, os.PathLike), "text"), "str | None": ((str, os.PathLike), "text"),
+}  # fmt: skip
+"""Types of hyperparameters that are checked here -> what is accepted, and what that is called; classes check all others."""
 Searched = TypeVar("Searched", bound=SearchSession, contravariant=True)
 
 
@@ -219,14 +227,23 @@ def build(name: str, searched: str, hyperparameters: Mapping[str, object]) -> An
     unknown = sorted(set(hyperparameters) - set(known))
     if unknown:
         raise ValueError(f"strategy {name!r} has no hyperparameters {unknown}; it has {known}{near(unknown, known)}")
+    for one in dataclasses.fields(cls):
+        value, (kinds, words) = hyperparameters.get(one.name), _KINDS.get(one.type, (object, ""))
+        if value is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and kinds in (Integral, Real))):
+            raise ValueError(f"{one.name} of strategy {name!r} is {value!r}; expected {words}, such as {one.default!r}")
     return cls(**{**STRATEGIES[name].searches[searched], **hyperparameters})
 
 
 def resolve(strategy: Any, searched: str, hyperparameters: Mapping[str, object]) -> Any:
-    """The strategy of a name as of `build`, or the very object; ValueError where its class is registered for something else."""
+    """The strategy of a name as of `build`, or the very object.
+
+    ValueError for what is neither, and where its class is registered for something else.
+    """
     if isinstance(strategy, str):
         return build(strategy, searched, hyperparameters)
     where = f"{type(strategy).__module__}:{type(strategy).__qualname__}"
+    if not callable(getattr(strategy, "search", None)) or (searched != RECORDED and not hasattr(strategy, "space")):
+        raise ValueError(f"strategy {strategy!r}: expected a name, or an object with `search(session, rng)` and a `space`")
     entries = [entry for entry in STRATEGIES.values() if entry.where == where]
     if entries and not any(searched in entry.searches for entry in entries):
         raise refusal(type(strategy).__name__, searched)

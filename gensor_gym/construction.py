@@ -192,7 +192,7 @@ class ConstructionGraph(RowGraph[Schedule]):
         """Every legal schedule of the space with all levels opened, in batches of rows int32 [<= batch, ROW].
 
         Knobs are enumerated only where the space has actions for them. Programs of states with fewer opened levels are
-        among these, since a level not yet opened copies the one below.
+        among these, since a level not yet opened copies the one below. ValueError for a batch of no rows.
         """
         if batch < 1:
             raise ValueError(f"batch is {batch!r}: expected at least one row")

@@ -30,17 +30,12 @@ HOMES: dict[str, tuple[str, ...]] = {
     "cuda": ("gensor_gym/codegen/cuda/nvrtc.py", "gensor_gym/codegen/cuda/tensor_map.py"),
     "cupy": ("gensor_gym/codegen/runtime/cuda.py", "gensor_gym/measure/devices/cuda.py"),
     "hydra": (
-        "experiments/benches/bench.py",
         "experiments/commands/arguments.py",
         "experiments/commands/command.py",
         "experiments/commands/words.py",
         "experiments/commands/hydra_folder.py",
-        "experiments/comparison/compare.py",
         "experiments/comparison/sweep.py",
-        "experiments/peers/tvm.py",
-        "experiments/recording/record.py",
         "experiments/training/sweep_table.py",
-        "experiments/training/train.py",
     ),
     "sb3_contrib": (
         "agents/learners/masked/a2c.py", "agents/learners/masked/policy.py", "agents/learners/masked/ppo.py",
@@ -108,7 +103,8 @@ HOMES: dict[str, tuple[str, ...]] = {
 }
 """Heavy library -> the files that import it, where one file in each package is not enough.
 
-hydra: programs of `experiments` that take a configuration are commands (`experiments.commands.command`) or decorated themselves.
+hydra: programs of `experiments` that take a configuration are decorated by `experiments.commands.command`; the others read its
+errors, folders and callbacks.
 torch, stable_baselines3, sb3_contrib: every way to learn is a file of its own, imported when it is chosen by name.
 """
 HEAVY = ("cupy", "torch", "stable_baselines3", "sb3_contrib", "hydra", "wandb", "xgboost", "cuda", "ray")

@@ -1,5 +1,7 @@
 """Networks of policies: a loop nest as a set of axes, and scores of actions by the programs they lead to.
 
+The flat network of `ppo`, `a2c` and `dqn` is their library's own: its layers are `net_arch` of a file of `conf/agent/`.
+
 Set networks as in Zaheer et al. (2017, Deep Sets): one perceptron for every axis, pooled by mean and maximum. What is
 computed of an axis does not depend on its slot, so that exchanging two slots exchanges their scores.
 """

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from importlib import import_module
 
-import hydra
 from omegaconf import DictConfig
 from rich.console import Console
 
 from experiments.benches.lines import Lines
-from experiments.commands.arguments import CONF
-from experiments.commands.command import command_line
+from experiments.commands.command import command_line, configured
 from experiments.commands.refusal import refusals
 from experiments.common.folders import make_folder
 from experiments.sheets.records import of_records
@@ -35,6 +33,9 @@ def bench(config: DictConfig) -> dict[str, Lines]:
     """Run one suite or all; returns the lines by suite. ValueError for an unknown suite or a bad folder."""
     check_known("suite", config.suite, (*SUITES, "all"))
     chosen = SUITES if config.suite == "all" else (config.suite,)
+    for suite in chosen:
+        if not isinstance(config[suite], DictConfig):
+            raise ValueError(f"{suite} is {config[suite]!r}; expected settings, {suite}.NAME=VALUE")
     folder, lines = make_folder(config.output), {}
     for suite in chosen:
         lines[suite] = Lines(folder / f"{suite}.jsonl", suite)
@@ -45,7 +46,7 @@ def bench(config: DictConfig) -> dict[str, Lines]:
     return lines
 
 
-@hydra.main(version_base="1.3", config_path=str(CONF), config_name="bench")
+@configured("bench")
 def run(config: DictConfig) -> None:
     """One configuration."""
     with refusals():

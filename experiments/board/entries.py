@@ -31,6 +31,7 @@ from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.measurement import Status
 from gensor_gym.registry import check_known
 from gensor_gym.suites import Agent, SuiteTask, Track, get
+from gensor_gym.suites.session import NoModel
 
 FOLDER = ROOT / "results" / "suite"
 STATED = ("curve", "processor_s", "asked", "learning", "trials", "evaluations", "elapsed_s", "worked_s")
@@ -94,8 +95,12 @@ def play(entrant: Entrant, track: Track, folder: Path, seeds: int | None = None)
     with Journal(path.with_suffix(f".{short_hash(header)}.journal"), ("task", "seed")) as journal:
         known.update(journal.rows)
         left = [(task, seed) for task, seed in asked if (task.name, seed) not in known]
-        if left and track.steps is None:
-            _searched(entrant, track, *left[0])  # what is imported and compiled at first use is no part of a search
+        try:
+            if left and track.steps is None:
+                _searched(entrant, track, *left[0])  # what is imported and compiled at first use is no part of a search
+        except NoModel:
+            journal.path.unlink()
+            raise
         for task, seed in left:
             journal.add(row := _line(_searched(entrant, track, task, seed), task))
             known[task.name, seed] = row
@@ -208,13 +213,27 @@ def played(task: SuiteTask, actions: Sequence[int]) -> float:
 
 
 def submit(version: str, entrants: Sequence[Entrant], folder: Path, tracks: Sequence[str], seeds: int | None = None) -> int:
-    """Play on tracks, all that are of searches where none is named; the exit status. ValueError names what is unknown."""
+    """Play on tracks; the exit status. ValueError names what is unknown.
+
+    Where none is named these are all of searches, those without a model only of agents that do not ask for it.
+    """
     suite = get(version)
     for name in tracks:
         check_known("track", name, tuple(suite.tracks))
+    asked = [suite.tracks[name] for name in tracks or suite.tracks if tracks or suite.tracks[name].steps is None]
+    for track in asked:
+        if seeds is not None and not 0 < seeds <= len(track.seeds):
+            raise ValueError(f"--seeds {seeds}: expected 1 to {len(track.seeds)}, which {track.name} has")
+        for entrant in entrants:
+            entrant.agent(track, track.tasks[0], track.seeds[0])  # what is not there is said before anything is searched
     for entrant in entrants:
-        for name in tracks or [name for name, track in suite.tracks.items() if track.steps is None]:
-            print(f"wrote {play(entrant, suite.tracks[name], folder, seeds)}", flush=True)
+        for track in asked:
+            try:
+                print(f"wrote {play(entrant, track, folder, seeds)}", flush=True)
+            except NoModel as error:
+                if tracks:
+                    raise
+                print(f"left out {track.name}, since {entrant.name} asks the model: {error}", flush=True)
     return 0
 
 

@@ -26,6 +26,7 @@ from experiments.board.submitted import check_name, load_function
 from experiments.board.suite import SUITE, SuiteTask, read_suite
 from experiments.commands.parser import Parser
 from experiments.commands.refusal import exit_code
+from experiments.common.folders import make_folder
 from experiments.common.results import write_text
 from experiments.common.settings import ROOT
 from gensor_gym.env import CONSTRUCT
@@ -144,10 +145,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _submit(args: argparse.Namespace) -> int:
     """Play all tasks; 1 where one was not played."""
+    if args.seed < 0:
+        raise ValueError(f"--seed {args.seed}: expected a whole number, 0 or more")
     if args.frozen:
         output = args.output if args.output != FOLDER else entries.FOLDER
-        return entries.submit(args.frozen, _frozen_entrants(args), output, args.track or [], args.seeds)
+        return entries.submit(args.frozen, _frozen_entrants(args), make_folder(output), args.track or [], args.seeds)
     suite, entrants = read_suite(args.suite), _entrants(args)
+    make_folder(args.output)
     played = [_put(args, entrant, task, suite.budget) for entrant in entrants for task in suite.tasks]
     return 0 if all(played) else 1
 

@@ -30,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status: 1 where an optimum was not proved."""
     parser = _parser()
     args = parser.parse_args(arguments)
+    if args.seconds is not None and not args.seconds > 0:
+        parser.error(f"--seconds {args.seconds}: expected more than 0")
     path = Path(args.output) if args.output else folder() / f"{args.hardware}_{args.space}.jsonl"
     space = args.space if args.knobs is None else f"{args.space}({', '.join(args.knobs)})"
     done = {(c.key, c.fingerprint) for c in read_certificates(path)}
@@ -42,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{len(graphs) - len(left)} of {len(graphs)} tasks are certified in {path}")
     begin, failed = time.monotonic(), 0
     for graph in left:
-        if args.seconds and time.monotonic() - begin > args.seconds:
+        if args.seconds is not None and time.monotonic() - begin > args.seconds:
             print(f"{args.seconds} seconds are over: the same command goes on")
             break
         try:

@@ -103,6 +103,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--again", type=float, help="search again with floors multiplied by this number")
     parser.add_argument("--match", default="", help="only operators whose text has this in it")
     args = parser.parse_args(arguments)
+    if nowhere := [str(path) for path in args.file if not located(path).is_file()]:
+        parser.error(f"no file {', '.join(nowhere)}")
     wrong, found = 0, [c for path in args.file for c in read_certificates(located(path)) if args.match in c.operator]
     if not found:
         files = ", ".join(map(str, args.file))

@@ -70,8 +70,11 @@ def optima_of(graph: ConstructionGraph) -> np.ndarray:
 
 def replay(graph: ConstructionGraph, actions: Sequence[str], values: Values | None) -> tuple[Schedule, list[Step]]:
     """(last schedule, steps) of an episode from the unscheduled program. ValueError names an unknown or illegal action."""
-    schedule, steps = graph.initial(), []
+    schedule = graph.initial()
+    steps: list[Step] = []
     for number, name in enumerate(actions):
+        if steps and steps[-1].action == str(ACTIONS[STOP]):
+            raise ValueError(f"step {number + 1}, {name}: expected nothing behind {steps[-1].action}, which ends the episode")
         if name not in NAMES:
             raise ValueError(f"no action {name!r}: expected one such as {', '.join(list(NAMES)[:4])}{near(name, NAMES)}")
         action = NAMES[name]
@@ -80,8 +83,6 @@ def replay(graph: ConstructionGraph, actions: Sequence[str], values: Values | No
         lost = _lost(values, schedule, action, graph.horizon - number) if values is not None else None
         schedule = graph.transition(schedule, action)
         steps.append(Step(name, graph.latency(schedule), lost))
-        if action == STOP:
-            break
     return schedule, steps
 
 

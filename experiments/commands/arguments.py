@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 
 from hydra.core.config_store import ConfigStore
@@ -16,6 +17,7 @@ from gensor_gym.dataflow.suite import FACTORIES
 from gensor_gym.registry import near, registered
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
+_SWEEP = ("-m", "--multirun")
 _CALL = re.compile(r"[A-Za-z_]\w*\(")
 _EPILOGUE = re.compile(r"(\s*\+\s*[A-Za-z_]\w*)*")
 
@@ -25,7 +27,8 @@ def readable(arguments: list[str]) -> list[str]:
 
     `operator=X` is left alone where X names files of conf/operator; otherwise it sets the value `operators`. Texts
     such as gemm(m=512, n=384, k=1000)+bias are quoted, in other arguments as well. What stands first may be the value of
-    `operators` alone. ValueError for a strategy that there is not.
+    `operators` alone. ValueError for a strategy that there is not, and for
+    words without a name behind it.
     """
     store_strategies(registered("strategy"))  # of plugins that were loaded since
     known = strategies_for(CONSTRUCTIONS)
@@ -33,7 +36,11 @@ def readable(arguments: list[str]) -> list[str]:
         if unknown := sorted(set(re.findall(r"\w+", names)) - {*known, "null"}):
             hints = "".join(near(name, known) for name in unknown)
             raise ValueError(f"no strategies {unknown}; strategies are {sorted(known)}{hints}")
-    return [*map(_alone, arguments[:1]), *map(_one, arguments[1:])]
+    for before, argument in pairwise(arguments):
+        if not before.startswith("-") and not re.search(r"=|^[-+~]", argument.partition("(")[0]):
+            raise ValueError(f"{argument!r}: expected a setting, as in NAME=VALUE; only the first word may stand without a name")
+    read = [*map(_alone, arguments[:1]), *map(_one, arguments[1:])]
+    return sorted(read, key=lambda argument: argument not in _SWEEP)  # its parser takes no settings behind a flag between them
 
 
 def compose(overrides: list[str], name: str = "config") -> DictConfig:

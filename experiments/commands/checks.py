@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 
 def check_whole(given: Mapping[str, Any], least: int, *names: str, of: str = "", null: Collection[str] = ()) -> None:
@@ -25,6 +27,36 @@ def check_list(given: Mapping[str, Any], least: int, *names: str, of: str = "") 
         values = given[name]
         if not isinstance(values, list) or not values or not all(type(value) is int and value >= least for value in values):
             raise ValueError(f"{of}{name} {values!r}: expected a list of whole numbers, {least} or more")
+
+
+def check_shape(given: DictConfig, file: DictConfig | ListConfig) -> None:
+    """ValueError names entries that a configuration lacks, and one that has a mere value where its file has settings."""
+    if missing := sorted(OmegaConf.missing_keys(given)):
+        raise ValueError(f"no {' and no '.join(missing)}: name {'it' if len(missing) == 1 else 'them'}, as in {missing[0]}=VALUE")
+    for name in given.strategies or () if "strategies" in given else ():
+        if not isinstance(given.strategies[name], DictConfig | None):
+            raise ValueError(f"strategies.{name} is {given.strategies[name]!r}; expected settings, strategies.{name}.FIELD=VALUE")
+    plain: Any = OmegaConf.to_container(file)
+    for name, settings in plain.items():
+        if isinstance(settings, dict) and settings and name in given and not isinstance(given[name], DictConfig | None):
+            raise ValueError(f"{name} is {given[name]!r}; expected settings, as in {name}.{next(iter(settings))}=VALUE")
+
+
+def check_some(given: Mapping[str, Any], *names: str, of: str = "") -> None:
+    """ValueError names the first of these entries that is no list and no mapping, or an empty one."""
+    for name in names:
+        if not isinstance(given[name], Sequence | Mapping) or isinstance(given[name], str) or not given[name]:
+            raise ValueError(f"{of}{name} is {given[name]!r}; expected one entry or more")
+
+
+def check_positive(given: Mapping[str, Any], *names: str, of: str = "") -> None:
+    """ValueError names the first of these entries that is no positive number, and no list with one of these at least."""
+    for name in names:
+        several = isinstance(given[name], list | ListConfig)
+        values = given[name] if several else [given[name]]
+        if not values or not all(_is_number(value) and value > 0 for value in values):
+            wanted = "a list of numbers, each more than 0" if several else "more than 0"
+            raise ValueError(f"{of}{name} is {given[name]!r}; expected {wanted}")
 
 
 def check_truths(given: Mapping[str, Any], *names: str) -> None:

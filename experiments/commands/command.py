@@ -7,13 +7,15 @@ import time
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import hydra
 from hydra.errors import HydraException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from experiments.commands.arguments import CONF, readable
+from experiments.commands.checks import check_shape
 from experiments.commands.hydra_folder import keep_configuration
 from experiments.commands.refusal import refusals
 from experiments.commands.words import in_a_line
@@ -26,9 +28,9 @@ def command(name: str, *more: type[Exception]) -> Callable[[Run], Callable[[], N
     """Makes a function the command of conf/`name`.yaml; errors of these kinds are refusals as well as those of the user's."""
 
     def made(run: Run) -> Callable[[], None]:
-        @hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)
+        @configured(name)
         @wraps(run)
-        def configured(config: DictConfig) -> None:
+        def shown(config: DictConfig) -> None:
             console, begin = Console(), time.perf_counter()
             with refusals(*more):
                 folder = run(config, console)
@@ -36,7 +38,23 @@ def command(name: str, *more: type[Exception]) -> Callable[[Run], Callable[[], N
                 keep_configuration(folder, config)
                 say_where(console, begin, folder)
 
-        return lambda: command_line(configured)
+        return lambda: command_line(shown)
+
+    return made
+
+
+def configured(name: str) -> Callable[[Callable[[DictConfig], Any]], Callable[[], Any]]:
+    """Makes a function of a configuration one of conf/`name`.yaml and the process's arguments; see `check_shape`."""
+
+    def made(run: Callable[[DictConfig], Any]) -> Callable[[], Any]:
+        @hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)
+        @wraps(run)
+        def checked(config: DictConfig) -> Any:
+            with refusals():
+                check_shape(config, OmegaConf.load(CONF / f"{name}.yaml"))
+            return run(config)
+
+        return checked
 
     return made
 
@@ -53,4 +71,4 @@ def command_line(run: Callable[[], object]) -> None:
 
 def say_where(console: Console, begin: float, folder: Path) -> None:
     """The last line: seconds since `begin` of `time.perf_counter`, and the folder of the results."""
-    console.print(f"{time.perf_counter() - begin:.0f} s. Results are in {folder}", soft_wrap=True)
+    console.print(f"{time.perf_counter() - begin:.0f} s. Results are in {folder}", soft_wrap=True, markup=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hydra.errors import HydraException, MissingConfigException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
@@ -21,6 +21,8 @@ def in_a_line(error: HydraException) -> str:
         return f"no {group or 'configuration'} {option!r}; there are {', '.join(error.options)}{near(option, error.options)}"
     if match := _KEY.search(str(error)):
         return _no_key(match[1], error.__cause__)
+    if isinstance(error, OverrideParseException):
+        return f"{error.override!r} does not read: expected NAME=VALUE, other signs than letters and digits in quotes"
     return " ".join(str(error).split())
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from agents.strategy import get_strategy
-from experiments.commands.checks import check_whole
+from experiments.commands.checks import check_truths, check_whole
 from experiments.commands.tracking import tracking_of
 from gensor_gym import hardware as machines
 from gensor_gym import operators
@@ -139,6 +139,7 @@ def settings_of(config: DictConfig, purpose: str = "compare") -> Settings:
     )
     tracking_of(plain["wandb"])
     check_whole(plain, 1, "rounds", "processes")
+    check_truths(plain, "figures", "tensorboard")
     name = short_hash({"jobs": [{**job.config, "code": ""} for job in jobs], "rounds": plain["rounds"]})
     output = Path(plain["output"] or OUTPUTS / purpose / name)
     store = Path(plain["store"] or output.parent / "trials.sqlite")

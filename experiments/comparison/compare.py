@@ -13,13 +13,12 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import hydra
 from omegaconf import DictConfig
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from experiments.commands.arguments import CONF
-from experiments.commands.command import command_line, say_where
+from experiments.commands.command import command_line, configured, say_where
 from experiments.commands.hydra_folder import keep_configuration, task_folder
 from experiments.commands.parent import end_with_launcher
 from experiments.commands.refusal import refusals
@@ -60,7 +59,7 @@ def compare(
     trials = [row for job in settings.jobs for row in jobs.results.rows(job)]
     tracked = _write(settings, summary, trials, console)
     if tracked is not None and not brief:
-        console.print(hint(tracked), highlight=False, soft_wrap=True)
+        console.print(hint(tracked), highlight=False, soft_wrap=True, markup=False)
     return summary
 
 
@@ -101,9 +100,9 @@ def _run(job: Job, jobs: Jobs, progress: Progress) -> Outcome:
 
 def _line(job: Job, outcome: Outcome) -> str:
     """One finished search in words."""
-    name = f"[bold]{job.strategy}[/] seed {job.seed} on {job.operator}"
+    name = f"[bold]{escape(job.strategy)}[/] seed {job.seed} on {escape(str(job.operator))}"
     if outcome.status != DONE:
-        return f"[yellow]{outcome.status}[/] {name}: {outcome.error}"
+        return f"[yellow]{outcome.status}[/] {name}: {escape(outcome.error)}"
     return f"{name}: {table.seconds_text(outcome.seconds)} after {outcome.trials} trials, {outcome.elapsed_s:.1f} s"
 
 
@@ -150,7 +149,7 @@ def _written(settings: Settings) -> dict[str, object] | None:
     return summary if same and drawn and summary["config"] == settings.config else None
 
 
-@hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
+@configured("config")
 def run(config: DictConfig) -> float:
     """One configuration (of several, with --multirun); its `score`, which a sweeper makes small."""
     end_with_launcher()

@@ -94,7 +94,7 @@ def together(tasks: Sequence[Task], folder: Path, console: Console) -> dict[str,
     summary = compare(settings, jobs, console, known)
     jobs.close()
     table.show(console, summary)
-    console.print(f"The results of all {len(tasks)} tasks together are in {folder}", soft_wrap=True)
+    console.print(f"The results of all {len(tasks)} tasks together are in {folder}", soft_wrap=True, markup=False)
     return summary
 
 

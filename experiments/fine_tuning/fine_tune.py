@@ -116,5 +116,5 @@ def main(config: DictConfig, console: Console) -> None:
     found = fine_tune(config, console)["fine_tuned"]
     console.print(
         f"{found['measurements']} kernels measured ({found['failed']} failed) in {found['seconds']:.0f} s; policy and card in "
-        f"{config.output}", highlight=False, soft_wrap=True,
+        f"{config.output}", highlight=False, soft_wrap=True, markup=False,
     )  # fmt: skip

@@ -17,6 +17,7 @@ from rich.console import Console
 from agents.optimize import Result, export_all
 from experiments.commands.command import command
 from experiments.commands.refusal import first_line
+from experiments.common.folders import make_folder
 from experiments.kernels.search import Search
 from experiments.sheets.cells import seconds
 from experiments.sheets.sheet import Sheet
@@ -32,8 +33,8 @@ def operators_of(given: str | ListConfig | None) -> list[Operator]:
     if given is None:
         raise ValueError("no operators: name a file of them, as in gensor export FILE folder=FOLDER")
     if not isinstance(given, str) or not Path(given).is_file():
-        if isinstance(given, str) and "(" not in given and Path(given).suffix:
-            raise ValueError(f"no file {given}")
+        if isinstance(given, str) and "(" not in given and (Path(given).suffix or Path(given).exists()):
+            raise ValueError(f"{given} is a folder: expected a file" if Path(given).is_dir() else f"no file {given}")
         return list(dict.fromkeys(operators.resolve(given if isinstance(given, str) else list(given))))
     found: dict[Operator, None] = {}
     for number, line in read_lines(given):
@@ -72,9 +73,10 @@ def main(config: DictConfig, console: Console) -> None:
     """Collect the programs, search for those that are missing, write the folder."""
     if config.folder is None:
         raise ValueError("no folder: name a new one, as in gensor export FILE folder=FOLDER")
-    check_folder(config.folder)
+    folder = check_folder(config.folder)
     ops, search = operators_of(config.operators), Search.of(config)
     check_known(ops, search)
+    make_folder(folder)
     try:
         results = [search.run(op, True, console) for op in ops]
     except RuntimeError as error:
@@ -83,4 +85,4 @@ def main(config: DictConfig, console: Console) -> None:
     made = export_all(results, config.folder, config.library)
     show(results, console)
     binaries = ", ".join(path.name for path in made.binaries)
-    console.print(f"{made.header} declares what {binaries} has", soft_wrap=True, highlight=False)
+    console.print(f"{made.header} declares what {binaries} has", soft_wrap=True, highlight=False, markup=False)

@@ -106,7 +106,7 @@ def main(config: DictConfig, console: Console) -> None:
     if config.source is not None:
         _check_file(Path(config.source))
     if config.export is not None:
-        check_folder(config.export)
+        make_folder(check_folder(config.export))
     try:
         result = search.run(op, bool(config.reuse), console)
     except RuntimeError as error:

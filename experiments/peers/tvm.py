@@ -18,14 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import hydra
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from experiments.benches.lines import machine
-from experiments.commands.arguments import CONF
 from experiments.commands.checks import check_list, check_whole
-from experiments.commands.command import command_line
+from experiments.commands.command import command_line, configured
 from experiments.commands.refusal import refusals
 from experiments.common.folders import make_folder
 from experiments.common.results import write_text
@@ -226,7 +224,7 @@ def compare(study: Study, console: Console) -> list[str]:
     return wrong
 
 
-@hydra.main(version_base="1.3", config_path=str(CONF), config_name="peers")
+@configured("peers")
 def run(config: DictConfig) -> None:
     """One configuration. Exit code 1 when a search failed, 2 when nothing could run."""
     console = Console()

@@ -127,6 +127,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown := set(args.only or ()) - named:
         parser.error(f"no changes {sorted(unknown)}; there are {sorted(named)}{near(unknown, named)}")
     certificates = [c for path in sorted(folder().glob("*.jsonl")) for c in read_certificates(path) if c.seconds <= args.seconds]
+    if not certificates:
+        parser.error(f"--seconds {args.seconds}: no certificate took at most so long; expected more")
     before = [fingerprint(ConstructionGraph(c.operator, c.hardware, parts_of(c.space)[0])) for c in certificates]
     journal, console = Journal(args.output / "planted.jsonl", ("change",)), Console()
     known = {row["change"]: Outcome(**row | {"missed": tuple(row["missed"])}) for row in journal}

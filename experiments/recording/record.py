@@ -14,13 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import hydra
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from experiments.commands.arguments import CONF
-from experiments.commands.command import command_line
+from experiments.commands.command import command_line, configured
 from experiments.commands.refusal import refusals
 from experiments.common.folders import make_folder
 from experiments.common.journal import locked
@@ -140,7 +138,7 @@ def _name_of(hw: Hardware) -> str:
     return f"{words}_{hw.units}c"
 
 
-@hydra.main(version_base="1.3", config_path=str(CONF), config_name="record")
+@configured("record")
 def run(config: DictConfig) -> None:
     """One configuration."""
     console = Console()
@@ -152,7 +150,7 @@ def run(config: DictConfig) -> None:
             if backend is not None:
                 stack.callback(backend.close)
             record(settings, backend, console)
-    console.print(f"Tables and cards are in {settings.folder}", soft_wrap=True)
+    console.print(f"Tables and cards are in {settings.folder}", soft_wrap=True, markup=False)
 
 
 def main() -> None:

@@ -80,7 +80,7 @@ def _prune(args: argparse.Namespace) -> None:
 
 def _existing(path: str) -> Store:
     """A store that must be there already."""
-    if not Path(path).is_file():
+    if not Path(path).is_file() or not Path(path).stat().st_size:  # SQLite would make a store of an empty file
         raise ValueError(f"no store at {path}")
     return Store(path)
 

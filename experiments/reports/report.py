@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> None:
     output = Path(args.output)
     make_folder(output.parent)
     write_text(output, page.text())
-    console.print(f"{output} ({output.stat().st_size / 1e6:.1f} MB)", soft_wrap=True)
+    console.print(f"{output} ({output.stat().st_size / 1e6:.1f} MB)", soft_wrap=True, markup=False)
 
 
 def make_page(folders: list[Path], title: str) -> Page:

@@ -58,4 +58,4 @@ def main(config: DictConfig, console: Console) -> None:
         tables = reproduce(config)
     for table in tables:
         show(console, table)
-    console.print(f"Results are in {config.output}/{config.table}.md and .json", soft_wrap=True)
+    console.print(f"Results are in {config.output}/{config.table}.md and .json", soft_wrap=True, markup=False)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from agents.policies.card import CARD
-from gensor_gym.foreign import parse_object, read_json, read_lines
+from gensor_gym.foreign import read_json, read_objects
 
 POINTS = 200
 """Steps at which the runs of a group are read off."""
@@ -32,7 +32,7 @@ def read_run(folder: Path) -> Run:
     """The run in a folder; ValueError names one whose card.json or curve.jsonl is not as experiments.train writes it."""
     try:
         card = read_json(folder / CARD, finite=False)
-        points = [parse_object(line, finite=False) for _, line in read_lines(folder / "curve.jsonl")]
+        points = read_objects(folder / "curve.jsonl", finite=False)
         steps, returns = (np.array([p[name] for p in points], dtype=np.float64) for name in ("steps", "mean_return"))
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{folder}: card.json or curve.jsonl is not as experiments.train writes it ({error!r})") from error

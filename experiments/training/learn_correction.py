@@ -18,7 +18,7 @@ from experiments.commands.command import command
 from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.foreign import meant, parse_object, read_lines
+from gensor_gym.foreign import meant, read_objects
 from gensor_gym.graph.schedule import Schedule
 
 FOLDS = 5
@@ -90,9 +90,9 @@ def rank_correlation(ours: np.ndarray, theirs: np.ndarray) -> float:
 @command("learn_correction")
 def main(config: DictConfig, console: Console) -> None:
     """Command line."""
-    lines = [parse_object(line) for _, line in read_lines(config.measured)]
+    lines = read_objects(config.measured)
     hw = machines.get(config.env.hardware).name
     with meant(config.measured, "file of measurements, such as gensor fine_tune writes"):
         correction, card = learn(lines, config.env.hardware, config.env.space, console)
     correction.save(Path(config.output), {**card, "hardware": hw, "measured": str(config.measured)})
-    console.print(f"correction and card in {config.output}", highlight=False)
+    console.print(f"correction and card in {config.output}", highlight=False, markup=False)

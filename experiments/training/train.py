@@ -13,7 +13,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import hydra
 import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
@@ -24,7 +23,7 @@ from agents.policies.fused_parts import parts_of as fused_parts_of
 from agents.policies.training_tasks import bound, is_current
 from experiments.commands.arguments import CONF
 from experiments.commands.checks import check_kinds, check_list, check_truths, check_whole
-from experiments.commands.command import command_line
+from experiments.commands.command import command_line, configured
 from experiments.commands.hydra_folder import keep_configuration, sweep_name
 from experiments.commands.parent import end_with_launcher, end_with_parent
 from experiments.commands.refusal import refusals
@@ -45,6 +44,8 @@ from gensor_gym import operators
 from gensor_gym.foreign import meant
 from gensor_gym.graph.tables.layout import LAYOUT_VERSION
 
+LEAST = ("learning_starts", "gradient_steps")
+"""Counts of an agent that may be less than 1: nothing is waited for, or as many steps as were played (-1)."""
 EVALUATION = ("eval_operators", "eval_episodes")
 """Settings that scores depend on and the policy does not."""
 
@@ -70,7 +71,10 @@ def settings_of(cfg: DictConfig) -> dict[str, Any]:
     check_whole(config, 0, "seed", "curve_every", "eval_every", "checkpoint_every", "variants")  # 0 steps between two: never
     check_whole(config, 1, "steps", "eval_episodes", "torch_threads")
     check_truths(config, "resume", "tensorboard")
-    check_kinds(config["agent"], agent_of(config["agent"]["name"]), of="agent.")
+    known = agent_of(config["agent"]["name"])
+    check_kinds(config["agent"], known, of="agent.")
+    counts = [name for name, value in known.items() if type(value) is int and name in config["agent"] and name not in LEAST]
+    check_whole(config["agent"], 1, *counts, of="agent.")
     if config["agent"].get("net_arch"):
         check_list(config["agent"], 1, "net_arch")
     if not judged(config):
@@ -130,8 +134,8 @@ def run(config: dict[str, Any], folder: Path, console: Console) -> dict[str, Any
     return scores
 
 
-@hydra.main(version_base="1.3", config_path=str(CONF), config_name="train")
-def configured(cfg: DictConfig) -> float | None:
+@configured("train")
+def one_run(cfg: DictConfig) -> float | None:
     """One run, or what is left of it; its first score, a latency over another, which a sweeper (optuna) makes small."""
     end_with_parent()
     end_with_launcher()
@@ -144,7 +148,7 @@ def configured(cfg: DictConfig) -> float | None:
         keep_configuration(folder, cfg)
         if config["resume"] and finished(folder, config):
             scores = read_card(folder)["evaluation"]
-            console.print(f"{folder} holds this very policy: {scores}")
+            console.print(f"{folder} holds this very policy: {scores}", markup=False)
             return score(scores)
         if others := [part for part in parts_of(config) if part != "train"]:
             console.print(f"training on operators of the part {' and '.join(others)}: to this policy that part is not unseen")
@@ -152,9 +156,9 @@ def configured(cfg: DictConfig) -> float | None:
         scores, tracked = tracked_run(config, folder, console)
         lock.close()
     Sheet.of("evaluation", ("score", "value"), [(name, plain(value)) for name, value in scores.items()]).show(console)
-    console.print(f"Policy and card are in {folder}", soft_wrap=True)
+    console.print(f"Policy and card are in {folder}", soft_wrap=True, markup=False)
     if tracked is not None:
-        console.print(hint(tracked), soft_wrap=True)
+        console.print(hint(tracked), soft_wrap=True, markup=False)
     return score(scores)
 
 
@@ -184,4 +188,4 @@ def score(scores: dict[str, Any]) -> float | None:
 
 def main() -> None:
     """Command line."""
-    command_line(configured)
+    command_line(one_run)

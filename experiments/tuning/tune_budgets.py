@@ -132,4 +132,4 @@ def main(config: DictConfig, console: Console) -> None:
     sheet = Sheet.of("mean regret on validation", ("evaluations or seconds", "regret", "values"), rows)
     sheet.write(path.with_suffix(""))
     sheet.show(console)
-    console.print(f"They are in {path}", soft_wrap=True, highlight=False)
+    console.print(f"They are in {path}", soft_wrap=True, highlight=False, markup=False)

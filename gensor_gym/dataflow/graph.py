@@ -54,7 +54,7 @@ class Dataflow:
 
     @cached_property
     def values(self) -> Mapping[str, Value]:
-        """Every value by name, the inputs first."""
+        """Every value by name, inputs first. ValueError names a node that reads what is not there before it, or other shapes."""
         found: dict[str, Value] = {}
         for value in self.inputs:
             _add(found, value)

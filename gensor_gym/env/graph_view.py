@@ -42,7 +42,7 @@ class GraphView:
         self.space = gymnasium.spaces.Graph(box(self._width), box(EDGE_FEATURES))
 
     def of(self, groups: Mapping[str, np.ndarray], op: Operator) -> GraphInstance:
-        """The graph of one state of an operator; `groups` holds the features of each."""
+        """The graph of one state of an operator; `groups` holds the features of each, float32 [F] as in the flat observation."""
         if str(op) not in self._fixed:
             self._fixed[str(op)] = (self._fixed_nodes(op), *_edges(op))
         nodes, edges, links = self._fixed[str(op)]

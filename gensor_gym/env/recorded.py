@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from gensor_gym.env.settings import TextSpec, check_process
+from gensor_gym.env.settings import TextSpec, check_process, whole
 from gensor_gym.spaces.files import load_space
 from gensor_gym.spaces.moves import STOP, Moves, moves_of
 from gensor_gym.spaces.space import TIMINGS, TuningSpace
@@ -96,7 +96,10 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         self._running = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start an episode; option "configuration" (values by parameter) chooses its first state."""
+        """Start an episode; option "configuration" (values by parameter) chooses its first state.
+
+        The observation is float32 [2M + 6 + 2 + 2M]. ValueError for other options, and for a configuration that is not recorded.
+        """
         super().reset(seed=seed)
         unknown = set(options or {}) - {"configuration"}
         if unknown:
@@ -113,18 +116,18 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         return self._observation(), self._info()
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Move, or stop. Illegal actions never raise; ResetNeeded before `reset` and after the end of an episode."""
+        """Move, or stop. ResetNeeded and ValueError as of `Construct-v0`; other illegal actions never raise."""
         if not self._running:
             raise gymnasium.error.ResetNeeded("no episode is running: call reset() first")
-        before = self._potential()
+        action, before = whole(action), self._potential()
         forced = self._only_stop()
         self.remaining -= 1
-        if forced or int(action) == STOP:
+        if forced or action == STOP:
             self._running = False
             info = self._info() | {"steps": self.steps, "best_s": float(self.seconds[self.best])}
             return self._observation(), float(self._final() - before), True, False, info
         self.steps += 1
-        self.index = self.moves.successor(self.index, int(action))
+        self.index = self.moves.successor(self.index, action)
         self._measure()
         reward = self.discount * self._potential() - before - self.step_cost
         return self._observation(), float(reward), False, False, self._info()

@@ -144,7 +144,7 @@ class ConstructVecEnv(VecEnv):
         return [issubclass(Monitor, wrapper_class)] * len(self._chosen(indices))
 
     def get_images(self) -> Sequence[np.ndarray | None]:
-        """The figure of every environment (render_mode `rgb_array`)."""
+        """The figure of every environment, uint8 [H, W, 3] (render_mode `rgb_array`), None without that mode."""
         return self.env_method("render")
 
     def _chosen(self, indices: VecEnvIndices) -> list[int]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import math
+import operator
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from numbers import Real
+from typing import SupportsIndex
 
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
@@ -91,6 +93,14 @@ def check_process(discount: float, step_cost: float) -> None:
         raise ValueError(f"discount {discount!r} is not in (0, 1]")
     if not isinstance(step_cost, Real) or not 0.0 <= step_cost < math.inf:
         raise ValueError(f"step_cost {step_cost!r} is negative or no finite number; it takes 0 or more")
+
+
+def whole(action: SupportsIndex) -> int:
+    """The number of an action; ValueError for what is no whole number, which no rounding makes an action."""
+    try:
+        return operator.index(action)
+    except TypeError:
+        raise ValueError(f"action {action!r}: expected a whole number, as the action space has them") from None
 
 
 def json_arguments(arguments: Mapping[str, object]) -> dict[str, object]:

@@ -42,6 +42,14 @@ class Tasks(Protocol):
 OperatorSpec = Operator | str | Sequence["Operator | str"]
 
 
+def _is_fused(operator: object) -> str:
+    """Behind the refusal of a fused operator, where it belongs; nothing behind others."""
+    from gensor_gym.dataflow.suite import FACTORIES  # which an environment of loop nests needs for nothing else
+
+    named = isinstance(operator, str) and operator.partition("(")[0].strip() in FACTORIES
+    return "; it is a fused operator, which has the environment gensor_gym/Gir-v0" if named else ""
+
+
 class TaskSet:
     """Construction graphs of one or many operators on one hardware, as stacked arrays.
 
@@ -56,7 +64,10 @@ class TaskSet:
         """Resolve names (see `operators.resolve`); ValueError names what is not known."""
         self.hardware = machines.get(hardware)
         self.space = space
-        self.operators = operators.resolve(operator)
+        try:
+            self.operators = operators.resolve(operator)
+        except ValueError as error:
+            raise ValueError(f"{error}{_is_fused(operator)}") from error
         self.graphs: list[ConstructionGraph] = []
         self._index: dict[Operator, int] = {}
         for op in self.operators:

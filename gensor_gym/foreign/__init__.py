@@ -4,11 +4,11 @@ Everything of these packages that reads such a file reads it by what is here, so
 """
 
 from gensor_gym.foreign.files import MOST_BYTES, read_bytes, read_lines, read_text, unfolded
-from gensor_gym.foreign.jsons import MOST_NESTING, parse_json, parse_object, read_fields, read_json
+from gensor_gym.foreign.jsons import MOST_NESTING, parse_json, parse_object, read_fields, read_json, read_objects
 from gensor_gym.foreign.meaning import meant
 from gensor_gym.foreign.yamls import read_yaml
 
 __all__ = [
     "MOST_BYTES", "MOST_NESTING", "meant", "parse_json", "parse_object", "read_bytes", "read_fields", "read_json", "read_lines",
-    "read_text", "read_yaml", "unfolded",
+    "read_objects", "read_text", "read_yaml", "unfolded",
 ]  # fmt: skip

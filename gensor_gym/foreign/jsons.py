@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from gensor_gym.foreign.files import read_text
+from gensor_gym.foreign.files import read_lines, read_text
 
 Made = TypeVar("Made")
 MOST_NESTING = 64
@@ -46,6 +46,17 @@ def read_json(path: str | os.PathLike[str], finite: bool = True) -> dict[str, An
         return parse_object(text, finite)
     except ValueError as error:
         raise ValueError(f"{path} does not read: {error}") from error
+
+
+def read_objects(path: str | os.PathLike[str], finite: bool = True) -> list[dict[str, Any]]:
+    """The objects of a file of JSON lines, as of `parse_object`. ValueError names file and line; OSError where there is none."""
+    found = []
+    for number, line in read_lines(path):
+        try:
+            found.append(parse_object(line, finite))
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number} does not read: {error}") from error
+    return found
 
 
 def read_fields(path: str | os.PathLike[str], make: Callable[..., Made], of: str | None = None) -> Made:

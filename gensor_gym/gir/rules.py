@@ -1,4 +1,8 @@
-"""Which schedules of a row nest are legal on a machine: limits of its header and of its placement, for many rows at once."""
+"""Which schedules of a row nest are legal on a machine: limits of its header and of its placement, for many rows at once.
+
+What a kernel goes through in which pass follows from the placement (`placement.py`); on a GPU there are further limits
+(`gpu/rules.py`).
+"""
 
 from __future__ import annotations
 

@@ -92,7 +92,10 @@ class Schedule(RowSchedule):
 
 
 def make_row(tiles: list[list[int]], vthread: list[int], level: int, knobs: dict[str, int] | None = None) -> np.ndarray:
-    """A row from named parts; knobs not given stand at their default. ValueError names an unknown knob or value."""
+    """A row int32 [ROW] of tiles [levels][axes], virtual threads [axes], the level, and values of knobs by name.
+
+    Knobs not given stand at their default. ValueError names an unknown knob or value.
+    """
     row = np.empty(ROW, dtype=np.int32)
     row[TILE:VTHREAD] = np.asarray(tiles, dtype=np.int32).ravel()
     row[VTHREAD:LEVEL] = vthread

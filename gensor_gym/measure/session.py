@@ -15,7 +15,7 @@ import numpy as np
 
 from gensor_gym import hardware as machines
 from gensor_gym.codegen.targets import target_of
-from gensor_gym.construction import ConstructionGraph, graph_of
+from gensor_gym.construction import ConstructionGraph, graph_of, kind_of
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.resolve import resolve_computation
 from gensor_gym.graph.schedule import Schedule
@@ -290,6 +290,13 @@ class Session(SearchSession[Schedule]):
             check_size(task.operator)
         super().__init__(task, task.graph(), backend, budget, store, on_trial)
         self.graph.meter = _weakly(self.charge)
+
+    def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
+        """As of `SearchSession`; ValueError for what is no list of schedules of such a graph."""
+        kind = kind_of(self.task.operator)
+        if isinstance(schedules, kind) or not all(isinstance(one, kind) for one in schedules):
+            raise ValueError(f"measure {schedules!r}: expected a list of {kind.__name__}, such as session.graph.initial() is one")
+        return super().measure(schedules)
 
     def predict(self, schedules: Sequence[Schedule] | np.ndarray) -> np.ndarray:
         """Seconds by the model, float64 [B], of schedules or rows int32 [B, ROW]: `graph.latencies`, which is charged.

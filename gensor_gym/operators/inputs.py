@@ -18,7 +18,7 @@ _INFINITY = 0x7F80 << 1
 
 
 def random_inputs(op: Computation, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
-    """One array for each of `op.inputs`: standard normal cast to the dtype, or integers uniform in -128..127.
+    """One array for each of `op.inputs`, of its shape: standard normal cast to the dtype, or integers uniform in -128..127.
 
     Ids are uniform among the rows that there are; bools and other numbers of 64 bits are 0 or 1, as masks are.
     bfloat16 and float8_e4m3fn, which NumPy lacks, come as uint16 and uint8 arrays of their bits.

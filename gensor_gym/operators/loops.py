@@ -117,8 +117,9 @@ class Loops:
     """What `Operator` holds: output[spatial] = epilogue(body over reduce axes of the reads).
 
     The body is one of `operators.bodies`: `multiply_add` (sum of products of two reads), `sum`, `max` (one read) or `map`
-    (no reduce axis; `function` of the reads). A sum is divided by `divisor` before the epilogue. Reads outside a tensor give
-    `pad_value`.
+    (no reduce axis; `function` of the reads). A sum is divided by `divisor` before the epilogue: in text by
+    `codegen/c/micro/finish.py` and `codegen/cuda/simt/store.py`, in answers by `reference.py` here, and by `sampled.py` and
+    `reference_plan.py` of `measure/answers`. Reads outside a tensor give `pad_value`.
     """
 
     name: str

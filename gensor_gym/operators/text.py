@@ -82,5 +82,5 @@ def _literals(call: ast.Call, text: str) -> tuple[list[object], dict[str, object
         values = [ast.literal_eval(value) for value in call.args]
         options = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
     except (ValueError, TypeError, RecursionError, MemoryError) as error:
-        raise ValueError(f"operator {text!r}: expected literal arguments (numbers, strings, pairs): {error}") from error
+        raise ValueError(f"operator {text!r}: expected literals as arguments: numbers, strings in quotes, pairs") from error
     return values, options

@@ -50,7 +50,7 @@ class Operator(Loops):
         return replace(self, frozen=True)
 
     def reference(self, *inputs: np.ndarray) -> np.ndarray:
-        """The output computed with NumPy in float64, for arrays shaped as `inputs`."""
+        """The output computed with NumPy in float64 for arrays that are shaped as `Operator.inputs`; ValueError for others."""
         return evaluate(self, inputs)
 
     def renamed(self, **changes: Any) -> Self:

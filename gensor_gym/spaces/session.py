@@ -34,7 +34,7 @@ class TuningGraph:
         self.moves = moves_of(space)
 
     def schedule(self, row: np.ndarray) -> Configuration:
-        """The configuration of a row; KeyError where none is recorded."""
+        """The configuration of a row int [P]; KeyError where none is recorded."""
         return self.at(self.space.place(row))
 
     def at(self, index: int) -> Configuration:
@@ -72,7 +72,7 @@ class TuningGraph:
         return node
 
     def enumerate(self) -> Iterator[np.ndarray]:
-        """All configurations in the order of the file, in one batch."""
+        """All configurations in the order of the file, rows int [N, P] in one batch."""
         yield self.space.indices
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -98,7 +99,16 @@ class Track:
         return (SuiteSession if self.model else ModelFreeSession)(made, self.budget, on_trial)
 
     def run(self, agent: Agent, seeds: tuple[int, ...] | None = None) -> Iterator[dict[str, Any]]:
-        """Search every task with every seed; a result each, as it ends (see `result`). BudgetSpent ends a search."""
+        """Search every task with every seed; a result each, as it ends (see `result`). BudgetSpent ends a search.
+
+        ValueError for what is no agent, and for seeds that are none. A process that the agent forked ends where the agent does.
+        """
+        if not callable(agent):
+            raise ValueError(f"agent {agent!r}: expected a function of (session, random numbers)")
+        for seed in () if seeds is None else seeds:
+            if not isinstance(seed, int | np.integer) or seed < 0:
+                raise ValueError(f"seed {seed!r}: expected whole numbers, 0 or more")
+        mine = os.getpid()
         for task in self.tasks:
             for seed in self.seeds if seeds is None else seeds:
                 clock = Clock()
@@ -110,6 +120,9 @@ class Track:
                     agent(session, np.random.default_rng(seed))
                 except BudgetSpent:
                     pass  # what was measured until then is the result
+                finally:
+                    if os.getpid() != mine:  # it would write the same results a second time
+                        os._exit(0)
                 yield self.result(task, seed, session, clock)
 
     def result(self, task: SuiteTask, seed: int, session: Session, clock: Clock) -> dict[str, Any]:

@@ -169,6 +169,22 @@ def test_every_shipped_policy_is_of_the_present_tasks(name: str) -> None:
     assert is_current(read_card(POLICIES / name))
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"strategy": 3}, "strategy 3: expected a name, or an object"),
+        ({"seed": -1}, "seed -1: expected a whole number, 0 or more"),
+        ({"seed": "x"}, "seed 'x': expected a whole number"),
+        ({"strategy": "markov", "walkers": "x"}, "walkers of strategy 'markov' is 'x'; expected a whole number, such as"),
+        ({"strategy": "beam", "width": 1e9}, "width of strategy 'beam' is 1000000000.0; expected a whole number"),
+        ({"strategy": "ppo", "checkpoint": 3}, "checkpoint of strategy 'ppo' is 3; expected text"),
+    ],
+)
+def test_what_is_no_strategy_seed_or_number_is_named(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        optimize("gemm(m=8, n=8, k=8)", **{"hardware": "h200", "backend": "analytic", "trials": 1, **wrong})
+
+
 def test_a_missing_policy_is_named() -> None:
     with pytest.raises(FileNotFoundError, match="experiments.train"):
         optimize(OPERATORS[0], "h200", "ppo", trials=1, backend="analytic", checkpoint="/nowhere/at/all")

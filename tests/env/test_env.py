@@ -185,6 +185,22 @@ def test_random_illegal_actions_never_raise_and_change_nothing() -> None:
             assert unwrapped.schedule == before and reward == pytest.approx(-0.001, abs=1e-12)
 
 
+def test_what_is_no_whole_number_is_no_action() -> None:
+    env = make()
+    env.reset(seed=0)
+    for action in (1.7, None, "tile", np.array([1, 2])):
+        with pytest.raises(ValueError, match="expected a whole number"):
+            env.unwrapped.step(action)
+    envs = gymnasium.make_vec(ID, 2, operator=GEMM, hardware="h200")
+    envs.reset(seed=0)
+    with pytest.raises(ValueError, match="actions of float64: expected whole numbers"):
+        envs.step(np.array([0.5, 1.2]))
+    with pytest.raises(ValueError, match=r"autoreset_mode 'never': expected one of NextStep, SameStep, Disabled"):
+        gymnasium.make_vec(ID, 2, operator=GEMM, hardware="h200", autoreset_mode="never")
+    with pytest.raises(ValueError, match="which has the environment gensor_gym/Gir-v0"):
+        make(operator="softmax(m=4, n=8)")
+
+
 def test_a_step_needs_a_running_episode() -> None:
     env = ConstructEnv(GEMM, "h200")
     with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):

@@ -41,8 +41,8 @@ def test_arguments_are_readable_when_a_command_runs(monkeypatch: pytest.MonkeyPa
 
 def test_the_last_line_names_seconds_and_folder() -> None:
     said = io.StringIO()
-    say_where(Console(file=said, width=20), time.perf_counter() - 7.2, Path("outputs/a/long/name/of/a/folder"))
-    assert said.getvalue() == "7 s. Results are in outputs/a/long/name/of/a/folder\n"
+    say_where(Console(file=said, width=20), time.perf_counter() - 7.2, Path("outputs/a/long/name/of/a/[bold]/[/folder]"))
+    assert said.getvalue() == "7 s. Results are in outputs/a/long/name/of/a/[bold]/[/folder]\n"
 
 
 def test_an_operator_that_cannot_be_read_is_said_in_a_sentence(

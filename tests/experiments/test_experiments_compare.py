@@ -18,7 +18,7 @@ from rich.console import Console
 
 from agents.baselines.random_walk import RandomWalk
 from experiments.commands.arguments import CONF, compose
-from experiments.common.jobs import Jobs
+from experiments.common.jobs import Jobs, Outcome
 from experiments.common.settings import Settings, settings_of
 from experiments.common.trials import FIELDS, Results
 from experiments.comparison import compare as command
@@ -61,6 +61,12 @@ def test_results_have_their_schema(model_run: tuple[Settings, dict]) -> None:
         assert row["fingerprint"] == fingerprint(ConstructionGraph(row["operator"], "h200", "extended"))
         assert (row["seconds"] is None) == (row["status"] != "OK")
     assert len({(row["job"], row["trial"]) for row in rows}) == len(rows)
+
+
+def test_what_a_search_ended_with_is_no_markup(tmp_path: Path) -> None:
+    job, said = settings_of(compose([*TINY, f"output={tmp_path}"])).jobs[0], io.StringIO()
+    Console(file=said, width=200).print(command._line(job, Outcome("NOT_RUN", "no policy at [/nowhere]")))
+    assert said.getvalue().endswith("no policy at [/nowhere]\n")
 
 
 def test_a_missing_policy_is_a_row_and_the_run_goes_on(model_run: tuple[Settings, dict]) -> None:

@@ -42,7 +42,8 @@ def test_what_is_no_good_is_one_line(
     words, files = malformed.CASES[name]
     malformed.put(tmp_path, files)
     before = sorted(path for path in tmp_path.rglob("*.*") if path.is_file())
-    refusal([word.replace("{here}", str(tmp_path)) for word in words], monkeypatch, capfd)
+    line = refusal([word.replace("{here}", str(tmp_path)) for word in words], monkeypatch, capfd)
+    assert malformed.SAID.get(name, "") in line
     left = {path for path in tmp_path.rglob("*.*") if path.is_file()} - set(before)
     assert not [path for path in left if path.suffix == ".tmp" or path.stat().st_size == 0 and path.suffix in (".json", ".md")]
 

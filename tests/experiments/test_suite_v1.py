@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,32 @@ def test_a_track_without_the_model_gives_none_and_ends_at_ten_trials() -> None:
     assert row["trials"] == 10 and len(row["curve"]) == 10 and row["suite"] == "v1" and row["regret"] == min(row["curve"])
     with pytest.raises(ValueError, match="189 results are missing"):
         track.scores([row])
+
+
+def test_what_is_no_agent_seed_or_schedule_is_named() -> None:
+    track = SUITE.tracks[QUICK]
+    with pytest.raises(ValueError, match="agent 'markov': expected a function"):
+        next(track.run("markov"))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="seed -1: expected whole numbers"):
+        next(track.run(lambda session, rng: None, seeds=(-1,)))
+    for wrong in (lambda graph: graph.initial(), lambda graph: [str(graph.initial())]):
+        with pytest.raises(ValueError, match="expected a list of Schedule"):
+            next(track.run(lambda session, rng, wrong=wrong: session.measure(wrong(session.graph)), seeds=(0,)))
+
+
+def test_a_process_that_an_agent_forks_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would give the same results again, and an entry would hold them twice."""
+
+    def left(code: int) -> None:
+        raise SystemExit(code)
+
+    def agent(session: Session, rng: np.random.Generator) -> None:
+        monkeypatch.setattr(os, "getpid", lambda: -1)  # as in the process that a fork makes
+        raise ZeroDivisionError("of the agent's own")
+
+    monkeypatch.setattr(os, "_exit", left)
+    with pytest.raises(SystemExit):
+        next(SUITE.tracks[QUICK].run(agent, seeds=(0,)))
 
 
 def test_a_search_that_asks_for_nothing_new_ends() -> None:
@@ -200,6 +227,28 @@ def test_an_agent_in_a_file_enters_by_the_command(tmp_path: Path, monkeypatch: p
     for wrong in (["--agent", f"{file}:search"], ["--agent", f"{file}:nothing", *named], [], ["random_walk", "--set", "a=1"]):
         assert submit.main([*words, *wrong]) == 2
     assert submit.main(["--frozen", "v1", "--track", "few", "random_walk"]) == 2
+
+
+def test_a_search_by_the_model_leaves_a_track_without_one_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(NoModel):
+        entries.play(entries.Entrant("greedy", "greedy"), _small(monkeypatch), tmp_path)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+    def played(_: entries.Entrant, track: suites.Track, folder: Path, seeds: int | None) -> Path:
+        if not track.model:
+            raise NoModel("4 evaluations of the model asked for")
+        return folder / track.name
+
+    monkeypatch.setattr(entries, "play", played)
+    monkeypatch.setattr(entries, "get", suites.get)
+    words = ["--frozen", "v1", "greedy", "--output", str(tmp_path)]
+    assert submit.main(words) == 0
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first == f"wrote {tmp_path / 'few_trials'}"
+    assert second.startswith(f"left out {QUICK}, since greedy asks the model: 4 eval")
+    assert submit.main([*words, "--track", QUICK]) == 2
 
 
 def test_a_seed_of_the_suite_chooses_among_policies() -> None:

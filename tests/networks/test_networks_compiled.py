@@ -120,6 +120,9 @@ def test_a_budget_that_is_too_short_says_so(cache: None) -> None:
     for wrong in (0.0, -1.0, float("nan")):
         with pytest.raises(ValueError, match=f"seconds={wrong!r}: expected a number above 0"):
             gensor_gym.compile(module_of(0), (X,), seconds=wrong)
+    for other in ({"trials": 1.5}, {"trials": 0}, {"arena": "cold"}):
+        with pytest.raises(ValueError, match="expected a whole number, 1 or more|expected one of none, whole, hot"):
+            gensor_gym.compile(module_of(0), (X,), **other)
 
 
 @pytest.mark.thorough

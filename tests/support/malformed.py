@@ -110,6 +110,7 @@ SPACE, ZIPPED = "spaces=[{here}/a.json]", "spaces=[{here}/a.json.gz]"
 CORRECT = ["learn_correction", "measured={here}/m.jsonl", "output={here}/out"]
 STORE = ["store", "list", "{here}/a.sqlite"]
 SUITE = ["submit", "markov", "--suite", "{here}/suite.yaml", "--output", "{here}/out"]
+FROZEN = ["submit", "--frozen", "v1", "--track", "few_trials_no_model", "--output", "{here}/out"]
 PPO_CARD = {**CARD, "agent": "ppo", "config": {"agent": {"net_arch": [8], "learning_rate": 1e-3}, "env": CARD["config"]["env"]}}
 
 CASES: dict[str, tuple[list[str], Files]] = {
@@ -142,6 +143,24 @@ CASES: dict[str, tuple[list[str], Files]] = {
     "a sweep over a strategy that is none": (["compare", "-m", f"operator={GEMM}", "strategy=[nobody],[markov]"], {}),
     "a plugin that is none": (["certify", GEMM, "plugins=[nobody]"], {}),
     "an output that is a file": (["compare", f"operator={GEMM}", "strategy=random", "output={here}/file/x"], {"file": b""}),
+    "two operators": (["optimize", GEMM, GEMM, *MODEL], {}),
+    "an operator that is called": (["optimize", "gemm(m=4).freeze()", *MODEL], {}),
+    "a size that is a word": (["optimize", "gemm(m=nan, n=16, k=4)"], {}),
+    "settings that are a number": (["compare", f"operator={GEMM}", "strategy=random", "measure=3"], {}),
+    "a fine-tuning without an output": (["fine_tune", "checkpoint=nowhere"], {}),
+    "an export that cannot be written": (["optimize", GEMM, *MODEL, "export={here}/file/x"], {"file": b""}),
+    "steps of a rollout that are none": ([*TRAIN, "agent.n_steps=0"], {}),
+    "settings of a strategy that are a number": (["optimize", GEMM, *MODEL, "strategies.random_walk=3"], {}),
+    "settings of a study's strategy that are a number": (["generalise", "strategies.markov=3", "output={here}/out"], {}),
+    "settings of a suite that are a number": (["bench", "suite=env", "env=3", "output={here}/out"], {}),
+    "figures that may be": ([*COMPARE, "figures=maybe"], {}),
+    "a search of nothing planted": (["planted", "--seconds", "nan", "--output", "{here}"], {}),
+    "a simulation of no seconds": (["simulate", "budget_s=nan"], {}),
+    "a study of no parts": (["fused_study", "parts=[]", "output={here}/out"], {}),
+    "a study of no seeds": (["fused_study", "seeds=[]", "output={here}/out"], {}),
+    "a study of no agents": (["stock", "seeds=[]", "output={here}/out"], {}),
+    "a study of no machines": (["machines", "machines=[]", "output={here}/out"], {}),
+    "a study of no operators": (["machines", "operators=0", "output={here}/out"], {}),
     # certificates
     "certificates: brackets": (CHECK, {"a.jsonl": BRACKETS}),
     "certificates: NaN": (CHECK, {"a.jsonl": text(CERTIFICATE, seconds=float("nan"))}),
@@ -166,6 +185,13 @@ CASES: dict[str, tuple[list[str], Files]] = {
     "timings: no Parquet": ([*IMPORT, "{here}/a.parquet"], {"a.parquet": b"PAR1" + b"\0" * 40 + b"PAR1"}),
     "timings: another ending": ([*IMPORT, "{here}/a.txt"], {"a.txt": b""}),
     "a store that is text": (STORE, {"a.sqlite": b"not a database, though it is long enough to have been one" * 20}),
+    "a store that is empty": (STORE, {"a.sqlite": b""}),
+    "certificates: no file": (CHECK, {}),
+    "a search of no seconds": (["certify", GEMM, "--space", "compact", "--output", "{here}/a.jsonl", "--seconds", "-1"], {}),
+    "an episode that goes on behind its end": (["explain", GEMM, "--space", "compact", "--actions", "stop stop"], {}),
+    "an entry of no seeds": ([*FROZEN, "random", "--seeds", "0"], {}),
+    "an entry of more seeds than there are": ([*FROZEN, "random", "--seeds", "11"], {}),
+    "an entry of a strategy that is none": ([*FROZEN, "nobody"], {}),
     "a store that is cut off": (STORE, {"a.sqlite": b"SQLite format 3\0" + b"\x10\0" * 60}),
     # replay files and suites
     "a replay: brackets": (VERIFY, {"a.jsonl": BRACKETS}),
@@ -224,6 +250,7 @@ CASES: dict[str, tuple[list[str], Files]] = {
     "measurements: brackets": (CORRECT, {"m.jsonl": BRACKETS}),
     "measurements: a field missing": (CORRECT, {"m.jsonl": b'{"operator": "gemm(m=4, n=4, k=4)"}'}),
     "measurements: a field of another type": (CORRECT, {"m.jsonl": b'{"operator": 7, "seconds": 1.0}'}),
+    "measurements: no object": (CORRECT, {"m.jsonl": b'{"seconds": null}\n3\n'}),
     # results
     "a sweep: cards of brackets": (["sweep_table", "{here}"], {"a/card.json": BRACKETS}),
     "a sweep: cards without a configuration": (["sweep_table", "{here}"], {"a/card.json": b'{"evaluation": {}}'}),
@@ -233,9 +260,29 @@ CASES: dict[str, tuple[list[str], Files]] = {
     "results: facts of others": (["evidence", "{here}"], {"raw/facts.json": b'{"nothing": 1}'}),
     # operators
     "operators: no UTF-8": (["export", "{here}/ops.txt", "folder={here}/out"], {"ops.txt": b"gemm(m=4)\xff"}),
+    "operators: a folder": (["export", "{here}", "folder={here}/out"], {}),
     "operators: none": (["export", "{here}/ops.txt", "folder={here}/out"], {"ops.txt": b"# nothing\n"}),
     "operators: not as operators": (["export", "{here}/ops.txt", "folder={here}/out"], {"ops.txt": b"import os\n"}),
 }  # fmt: skip
+
+SAID = {
+    "two operators": "expected a setting, as in NAME=VALUE",
+    "an operator that is called": "does not read: expected NAME=VALUE",
+    "a size that is a word": "expected literals as arguments: numbers, strings in quotes, pairs",
+    "settings that are a number": "measure is 3; expected settings, as in measure.pool=VALUE",
+    "a fine-tuning without an output": "no output: name it, as in output=VALUE",
+    "an export that cannot be written": "cannot be written",
+    "a study of no machines": "machines is []; expected one entry or more",
+    "a study of no operators": "operators is 0; expected a whole number, 1 or more",
+    "certificates: no file": "no file",
+    "an episode that goes on behind its end": "expected nothing behind stop",
+    "steps of a rollout that are none": "agent.n_steps is 0; expected a whole number, 1 or more",
+    "settings of a strategy that are a number": "strategies.random_walk is 3; expected settings",
+    "an entry of no seeds": "--seeds 0: expected 1 to 10",
+    "measurements: no object": "m.jsonl, line 2 does not read",
+    "operators: a folder": "is a folder: expected a file",
+}
+"""Of some cases what the line says."""
 
 
 def put(here: Path, files: Files) -> None:

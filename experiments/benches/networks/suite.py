@@ -18,7 +18,7 @@ from experiments.benches.fused.process import OURS
 from experiments.benches.fused.suite import PACKAGES
 from experiments.benches.lines import Lines, machine
 from experiments.benches.networks.cases import Case, Settings, timed, versions_of
-from experiments.commands.checks import check_whole
+from experiments.commands.checks import check_some, check_whole
 from experiments.sheets.cells import NOTHING, Cell, factor, spread
 from experiments.sheets.sheet import Sheet
 from gensor_gym.hardware.cpuinfo import usable_cores
@@ -54,6 +54,7 @@ def check_names(settings: DictConfig, suite: str) -> None:
     from experiments.networks.suite import SUITE  # which imports torch
     from gensor_gym.networks.fusion.rules import PLANS
 
+    check_some(settings, "names", of=f"{suite}.")
     for name in settings.names:
         if name not in SUITE:
             raise ValueError(f"{suite}.names: {name!r}: expected some of {', '.join(SUITE)}{near(name, SUITE)}")

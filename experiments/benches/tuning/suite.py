@@ -19,7 +19,7 @@ from rich.console import Console
 from experiments.benches.lines import Lines, Steal, machine
 from experiments.benches.networks.suite import check_names
 from experiments.benches.tuning.moments import Moment, Recorder, moments
-from experiments.commands.checks import check_whole
+from experiments.commands.checks import check_positive, check_whole
 from experiments.comparison.summary import interval
 from experiments.sheets.cells import seconds
 from experiments.sheets.sheet import Sheet
@@ -33,6 +33,7 @@ def run(config: DictConfig, emit: Lines) -> None:
     settings, folder = config.tuning, Path(config.output)
     check_names(settings, "tuning")
     check_whole(settings, 1, "rounds", "batch", "most_trials", of="tuning.")
+    check_positive(settings, "seconds", of="tuning.")
     emit(kind="machine", rounds=settings.rounds, **machine())
     rows: list[dict[str, Any]] = []
     for name in settings.names:

@@ -84,7 +84,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _show(given: Settings) -> None:
-    """Print both; ValueError for rows that say no delays."""
+    """Print both; ValueError for rows that say no delays, and for a budget that is none."""
+    if not given.budget_s > 0:
+        raise ValueError(f"budget_s={given.budget_s}: expected seconds above 0")
     delays = Delays.of(read_rows(Path(given.rows)))
     faster = replace(delays, per_byte=given.device * delays.per_byte, reference_scale=given.references)
     print("as it was at commit 4394c3f (said by its runs: 0 verified, 3 and 18 operators compared)")

@@ -19,7 +19,7 @@ from rich.console import Console
 from agents.policies.card import read_card
 from agents.policies.fused_parts import fused_operators
 from agents.strategy import FUSED, build
-from experiments.commands.checks import check_whole
+from experiments.commands.checks import check_list, check_positive, check_some, check_whole
 from experiments.common.anytime import digest_of_policy
 from experiments.studies.fused import report
 from experiments.studies.fused.scores import Found, Plan
@@ -36,11 +36,15 @@ def plan_of(config: DictConfig) -> Plan:
     """Resolve conf/fused_study.yaml; ValueError names what is wrong."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     check_whole(plain, 1, "processes", "resamples")
+    check_list(plain, 0, "seeds")
+    check_list(plain, 1, "evaluations")
+    check_positive(plain, "budget_s", "seconds")
+    check_some(plain, "parts", "strategies")
     for name, parameters in plain["strategies"].items():
         build(name, FUSED, parameters or {})
     for part in plain["parts"]:
         fused_operators(part)
-    if not plain["budget_s"] >= max(plain["seconds"]) > 0:
+    if plain["budget_s"] < max(plain["seconds"]):
         raise ValueError(f"budget_s {plain['budget_s']!r}, seconds {plain['seconds']!r}: expected times up to the budget")
     return Plan(
         tuple(plain["parts"]), machines.get(plain["env"]["hardware"]).name, plain["env"]["space"],

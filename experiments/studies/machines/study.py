@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from agents.strategy import get_strategy
-from experiments.commands.checks import check_whole
+from experiments.commands.checks import check_list, check_positive, check_some, check_whole
 from experiments.common.anytime import Search, digest_of_policy
 from experiments.statistics import paired
 from experiments.studies.generalise.policies import Trained, train_missing
@@ -36,7 +36,11 @@ TRACK = "unseen_operators"
 def plan_of(config: DictConfig) -> Plan:
     """Resolve conf/machines.yaml; ValueError names what is wrong."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
-    check_whole(plain, 1, "processes", "resamples")
+    check_whole(plain, 1, "processes", "resamples", "operators", null=("operators",))
+    check_list(plain, 0, "seeds")
+    check_list(plain, 1, "evaluations")
+    check_positive(plain, "seconds")
+    check_some(plain, "machines", "strategies")
     held_out = tuple(machines.get(name).name for name in plain["machines"])
     for name, policy in plain["policies"].items():
         seen = [machines.get(one).name for one in policy["train"].get("+agent.machines", [policy["hardware"]])]

@@ -16,6 +16,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
+from rich.markup import escape
 
 from experiments.commands.checks import check_whole
 from experiments.common.jobs import DONE, Jobs
@@ -100,7 +101,7 @@ class SearchStudy(Study[Plan, Scores]):
             outcomes[job.key] = outcome
             if outcome.status != DONE:
                 name = f"{job.strategy} seed {job.seed} on {job.operator}"
-                console.print(f"[yellow]{outcome.status}[/] {name}: {outcome.error}", highlight=False)
+                console.print(f"[yellow]{outcome.status}[/] {escape(name)}: {escape(outcome.error)}", highlight=False)
         return scores_of(self.plan.settings, outcomes, self.jobs.results)
 
     def summarise(self, found: Scores) -> dict[str, Any]:

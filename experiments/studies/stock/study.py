@@ -15,7 +15,7 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from experiments.commands.checks import check_whole
+from experiments.commands.checks import check_list, check_positive, check_some, check_whole
 from experiments.studies.intervals import interval, iqm
 from experiments.studies.stock import grounds, report
 from experiments.studies.stock.learning import CLASSES
@@ -57,8 +57,10 @@ def plan_of(config: DictConfig) -> Plan:
     """Resolve conf/stock.yaml; ValueError names what is wrong."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     check_whole(plain, 1, "processes", "resamples", "num_envs", "programs", "most_values")
-    if plain["most_tested"] is not None:
-        check_whole(plain, 1, "most_tested")
+    check_whole(plain, 1, "most_tested", null=("most_tested",))
+    check_list(plain, 0, "seeds")
+    check_positive(plain, "minute", "ten_minutes")
+    check_some(plain, "agents")
     trials = {name: [_trial(name, agent, seed, plain) for seed in plain["seeds"]] for name, agent in plain["agents"].items()}
     output = Path(plain["output"])
     return Plan(trials, plain["processes"], plain["resamples"], output, plain["figures"], plain)

@@ -9,15 +9,14 @@ import numpy as np
 from agents.ansor.sketches import derive_sketches
 from experiments.tables.searchers.studies import Study
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.foreign import parse_object
+from gensor_gym.foreign import read_objects
 from gensor_gym.graph.schedule import Schedule
 
 
 def best_found(study: Study) -> dict[str, tuple[float, str]]:
     """Seconds and schedule of the fastest trial of all searches of a study, by operator."""
     best = dict.fromkeys(study.scores.tasks, (math.inf, ""))
-    for line in (study.folder / "results.jsonl").read_text(encoding="utf-8").splitlines():
-        trial = parse_object(line, finite=False)
+    for trial in read_objects(study.folder / "results.jsonl", finite=False):
         # The folder may hold searches of an earlier run over more operators, strategies or seeds.
         ours = trial["operator"] in best and trial["strategy"] in study.scores.curves and trial["seed"] in study.scores.seeds
         if ours and trial["seconds"] is not None:

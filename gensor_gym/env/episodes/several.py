@@ -21,6 +21,7 @@ from gensor_gym.env.episodes.streams import Streams
 from gensor_gym.env.settings import TextSpec
 from gensor_gym.graph.actions import STOP
 from gensor_gym.hardware.cpuinfo import forced_threads
+from gensor_gym.registry import check_known
 
 ALL = slice(None)
 _EPISODES = ("_task", "_rows", "_best", "_scalars", "_masks", "_obs", "_over")
@@ -55,6 +56,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         self.tasks, self.final, self.settings, self.view = one.tasks, one.final, one.settings, one.view
         self._vector = one._vector
         self.num_envs = num_envs
+        check_known("autoreset_mode", getattr(autoreset_mode, "value", autoreset_mode), [mode.value for mode in AutoresetMode])
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = one.metadata | {"autoreset_mode": self.autoreset_mode}
         self.render_mode = one.render_mode
@@ -123,7 +125,10 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Start all episodes, or those of options["reset_mask"]; options as in `EpisodeEnv.reset`."""
+        """Start all episodes, or those of options["reset_mask"], bool [B]; options as in `EpisodeEnv.reset`.
+
+        `seed` is that of the first, the others have the next ones, or a list of B. ValueError for as many as there are not.
+        """
         seeds = (
             [None if seed is None else seed + i for i in range(self.num_envs)] if not isinstance(seed, list) else seed
         )
@@ -171,10 +176,16 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self.tasks.draw(lambda: self._streams.of(index))
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """One action per environment. Rewards are float64 [B]; truncations are always False."""
+        """One action per environment, whole numbers [B]. Rewards are float64 [B]; truncations are always False.
+
+        ResetNeeded before `reset`. ValueError for other shapes and types, and where autoreset is off and an episode has ended.
+        """
         if self._scalars[0, START_LATENCY] == 0.0:
             raise gymnasium.error.ResetNeeded("no episode is running: call reset() first")
-        actions = np.asarray(actions, dtype=np.int64)
+        actions = np.asarray(actions)
+        if actions.dtype.kind not in "iu":
+            raise ValueError(f"actions of {actions.dtype}: expected whole numbers")
+        actions = actions.astype(np.int64, copy=False)
         if actions.shape != (self.num_envs,):
             raise ValueError(f"actions of shape {actions.shape} for {self.num_envs} environments")
         if self.autoreset_mode is AutoresetMode.DISABLED and self._over.any():

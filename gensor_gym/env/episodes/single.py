@@ -12,7 +12,7 @@ import numpy as np
 from gensor_gym.env.episodes import best
 from gensor_gym.env.episodes.scalars import LATENCY, NUM_SCALARS, REMAINING, STEPS
 from gensor_gym.env.measured import FinalReward
-from gensor_gym.env.settings import Settings, TextSpec
+from gensor_gym.env.settings import Settings, TextSpec, whole
 from gensor_gym.env.tasks import Tasks
 from gensor_gym.graph.actions import STOP
 from gensor_gym.graph.compiling.early import at_once
@@ -80,10 +80,13 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
         return self._observation(), {"action_mask": self._mask.copy()}
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Apply a primitive. Illegal actions never raise; ResetNeeded before `reset` and after the end of an episode."""
+        """Apply a primitive. ResetNeeded before `reset` and after the end of an episode, ValueError for what is no whole number.
+
+        Other illegal actions never raise, numbers that the action space does not have among them.
+        """
         if not self._running:
             raise gymnasium.error.ResetNeeded("no episode is running: call reset() first")
-        reward, terminated = self._advance(int(action))
+        reward, terminated = self._advance(whole(action))
         info: dict[str, Any] = {"action_mask": self._mask.copy()}
         self._running = not terminated
         if terminated or (self.settings.goes_on and action == STOP):

@@ -1,4 +1,4 @@
-"""Pooling over images in NCHW layout: avg_pool2d and max_pool2d."""
+"""Pooling over images in NCHW layout: avg_pool2d and max_pool2d. What divides a sum, and where: `Operator.divisor`."""
 
 from __future__ import annotations
 
