@@ -50,9 +50,8 @@ def test_a_search_is_charged_for_all_it_asks_and_ends_with_its_time() -> None:
     assert line["evaluated"] >= evaluations[-1] and 0.05 <= line["elapsed_s"] < 5.0
 
 
-@pytest.mark.parametrize("strategy", ["annealing", "greedy"])
-def test_time_does_not_cut_evaluations(strategy: str) -> None:
-    line = run_search(Search(strategy, {}, "softmax(m=64, n=96)", "cascade_lake", "gir", 0, 0.001, evaluations=300))
+def test_time_does_not_cut_evaluations() -> None:
+    line = run_search(Search("annealing", {}, "softmax(m=64, n=96)", "cascade_lake", "gir", 0, 0.001, evaluations=300))
     assert 300 <= line["evaluated"] < 2000 and line["elapsed_s"] > 0.001 and line["wall_s"] > 0
 
 
