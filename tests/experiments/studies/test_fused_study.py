@@ -21,7 +21,8 @@ pytestmark = COARSE_FIGURES
 
 
 def plan(folder: Path, *more: str):  # noqa: ANN201
-    words = ["parts=[fused/unseen]", "seeds=[0]", "budget_s=0.02", "seconds=[0.01,0.02]", "evaluations=[8,32]", "resamples=20", *more]
+    few = ["parts=[fused/unseen]", "seeds=[0]", "budget_s=0.02", "seconds=[0.01,0.02]", "evaluations=[8,32]", "resamples=20"]
+    words = [*few, *more]
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return plan_of(compose("fused_study", ["~strategies.gir_ppo", "~strategies.gir_markov", f"output={folder}", *words]))
 
