@@ -46,7 +46,7 @@ def chain(sums: int) -> str:
     return f"def f(x: float32[8, 90]):\n    a0 = x + 1.0\n{''.join(lines)}    return a{sums}\n"
 
 
-@pytest.mark.parametrize(("sums", "expected"), [(5, "exhaustive"), (7, "gir_descent"), (15, "gir_descent")])
+@pytest.mark.parametrize(("sums", "expected"), [(5, "exhaustive"), (7, "gir_descent")])
 def test_a_space_that_takes_minutes_is_descended_in(sums: int, expected: str) -> None:
     assert default_for(parse(chain(sums)), machine()) == expected
     if expected == "gir_descent":

@@ -21,7 +21,8 @@ pytestmark = COARSE_FIGURES
 
 
 def plan(folder: Path, *more: str):  # noqa: ANN201
-    words = ["parts=[fused/unseen]", "seeds=[0]", "budget_s=0.02", "seconds=[0.01,0.02]", "resamples=20", *more]
+    few = ["parts=[fused/unseen]", "seeds=[0]", "budget_s=0.02", "seconds=[0.01,0.02]", "evaluations=[8,32]", "resamples=20"]
+    words = [*few, *more]
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return plan_of(compose("fused_study", ["~strategies.gir_ppo", "~strategies.gir_markov", f"output={folder}", *words]))
 
@@ -50,9 +51,8 @@ def test_a_search_is_charged_for_all_it_asks_and_ends_with_its_time() -> None:
     assert line["evaluated"] >= evaluations[-1] and 0.05 <= line["elapsed_s"] < 5.0
 
 
-@pytest.mark.parametrize("strategy", ["annealing", "greedy"])
-def test_time_does_not_cut_evaluations(strategy: str) -> None:
-    line = run_search(Search(strategy, {}, "softmax(m=64, n=96)", "cascade_lake", "gir", 0, 0.001, evaluations=300))
+def test_time_does_not_cut_evaluations() -> None:
+    line = run_search(Search("annealing", {}, "softmax(m=64, n=96)", "cascade_lake", "gir", 0, 0.001, evaluations=300))
     assert 300 <= line["evaluated"] < 2000 and line["elapsed_s"] > 0.001 and line["wall_s"] > 0
 
 

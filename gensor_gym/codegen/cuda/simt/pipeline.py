@@ -93,13 +93,7 @@ def _write_pipeline(out: Writer, plan: BlockPlan, copies: list[Copies]) -> None:
         if not plan.buffered:
             _write_arrival(out, plan, by_itself)
         out.line(f"const int ahead = step + {lead}, free_buffer = buffer == 0 ? {lead} : buffer - 1;")
-        if not shares:
-            out.line(f"if (ahead < {last}) load_tiles(ahead, free_buffer);")
-        if by_itself and not shares:
-            out.line("commit_copies();")
-        _write_step(out, plan, f"load_tiles(ahead, free_buffer, point, ahead < {last});" if shares else "")
-        if shares:
-            out.line("commit_copies();")
+        _write_ahead(out, plan, last, by_itself, bool(shares))
         if apart:
             out.line(f"if (ahead < {last}) store_tiles(free_buffer);")
         if plan.buffered:
@@ -111,6 +105,17 @@ def _write_pipeline(out: Writer, plan: BlockPlan, copies: list[Copies]) -> None:
         out.line("wait_for_copies<0>();  // of steps that do not exist: zeros, which may not come once the thread has ended")
     if plan.exchange_bytes:
         out.line("__syncthreads();  // every thread is done with the tiles")
+
+
+def _write_ahead(out: Writer, plan: BlockPlan, last: str, by_itself: bool, spread: bool) -> None:
+    """The points of a step, and before or between them the copies of a later one."""
+    if not spread:
+        out.line(f"if (ahead < {last}) load_tiles(ahead, free_buffer);")
+    if by_itself and not spread:
+        out.line("commit_copies();")
+    _write_step(out, plan, f"load_tiles(ahead, free_buffer, point, ahead < {last});" if spread else "")
+    if spread:
+        out.line("commit_copies();")
 
 
 def _shares(plan: BlockPlan, copies: list[Copies]) -> list[Share]:
