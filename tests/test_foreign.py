@@ -40,6 +40,7 @@ OTHERS = {
     "experiments/device/table.py": "ships with the package",
     "experiments/device/stages/fine_tuning.py": "ships with the package",
     "experiments/training/train.py": "ships with the package",
+    "experiments/commands/command.py": "configurations of the checkout",
     "experiments/device/wheels.py": "archives of the package index, looked at by name",
     "experiments/board/submit.py": "what it wrote itself",
     "experiments/resuming/archive.py": "members of states, none compressed, each up to a size",

@@ -145,7 +145,7 @@ def test_inputs_and_modes_that_are_refused() -> None:
     with pytest.raises(ValueError, match="training mode"):
         from_torch(nn.ReLU().train(), [torch.randn(2)])
     for module, inputs in ((None, [torch.randn(2)]), (nn.ReLU().eval(), torch.randn(2))):
-        with pytest.raises(ValueError, match="expected a module and a tuple of its example inputs"):
+        with pytest.raises(ValueError, match="expected a module and its example inputs, a tuple or a dict by name"):
             from_torch(module, inputs)  # type: ignore[arg-type]
     for wrong in (torch.ones(2, dtype=torch.uint8), torch.ones(2, dtype=torch.float64), np.ones(2)):
         with pytest.raises(ValueError, match="example input 0 is .*: expected a float32 tensor"):

@@ -177,7 +177,7 @@ def driver_text(kernels: Sequence[Kernel]) -> str:
 def _include_text(number: int, kernel: Kernel) -> str:
     """One kernel: its text with entries and shared memory renamed, its shared memory, and a function that runs it."""
     op = kernel.operator
-    shared = max(-(-launch.shared_bytes // 16) * 16 * launch.cluster for launch in kernel.launches)
+    shared = max(-(-launch.shared_bytes // 16) * 16 * (launch.cluster - 1) + launch.shared_bytes for launch in kernel.launches)
     names = [*(launch.entry for launch in kernel.launches), "shared_memory"]
     lines = [f"#define {name} {name}_{number}" for name in names]
     lines.append(f'#include "kernel_{number}.cu"')

@@ -52,7 +52,7 @@ def test_what_is_no_address_is_refused(query: str, said: str) -> None:
     ("address", "said"),
     [
         (Address("__import__('os').system('true')", "h200"), "expected a call such as"),
-        (Address("gemm(m=__import__('os'), n=1, k=1)", "h200"), "expected literal arguments"),
+        (Address("gemm(m=__import__('os'), n=1, k=1)", "h200"), "expected literals as arguments"),
         (Address("gemm(m=64, n=64, k=64)", "h2000"), "unknown hardware 'h2000'"),
         (Address("gemm(m=64, n=64, k=64)", "h200", "all"), "no space 'all'"),
         (Address("gemm(m=64, n=64, k=64)", "h200", actions=("tile[0]",)), "step 1, tile[0], is illegal"),
