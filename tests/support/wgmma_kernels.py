@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -66,6 +67,13 @@ def check_caught(program: EmulatedKernels, number: int, words: str, seeds: int =
     found = faults_of(program, number, seeds)
     assert len(found) == seeds
     assert all(re.search(words, fault) for fault in found), "\n".join(fault[:300] for fault in found)
+
+
+def with_faults(kernel: Kernel, planted: Mapping[str, tuple[str, str, str]], names: Iterable[str]) -> list[Kernel]:
+    """The sound kernel, then one with each fault of these names: (text, what stands in its place, words of `check_caught`)."""
+    assert all(old in kernel.source for old, _, _ in planted.values()), kernel.source
+    damaged = [kernel.source.replace(*planted[name][:2]) for name in names]
+    return [kernel, *(replace(kernel, source=source) for source in damaged)]
 
 
 def gemm(m: int, n: int, k: int, dtype: str = "bfloat16", *stages: str) -> Operator:

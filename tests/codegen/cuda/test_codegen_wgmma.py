@@ -30,6 +30,7 @@ from tests.support.wgmma_kernels import (
     gemm,
     legal_kernels,
     wgmma_kernel,
+    with_faults,
 )
 
 CASES = {
@@ -136,9 +137,7 @@ def planted(request: pytest.FixtureRequest) -> list[str]:
 @pytest.fixture(scope="module")
 def damaged(planted: list[str]) -> Iterator[EmulatedKernels]:
     """The sound kernel, then one with each fault that is asked for."""
-    assert all(old in DAMAGED.source for old, _, _ in FAULTS.values())
-    sources = [DAMAGED.source, *(DAMAGED.source.replace(*FAULTS[name][:2]) for name in planted)]
-    with EmulatedKernels([replace(DAMAGED, source=source) for source in sources]) as program:
+    with EmulatedKernels(with_faults(DAMAGED, FAULTS, planted)) as program:
         yield program
 
 

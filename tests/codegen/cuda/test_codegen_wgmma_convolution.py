@@ -24,7 +24,7 @@ from gensor_gym.measure.emulator.emulator import EmulatedKernels
 from gensor_gym.operators.types import Operator
 from tests.support.cuda_schedules import make_schedule
 from tests.support.thorough import asked, first_of_each, thorough_but
-from tests.support.wgmma_kernels import H200, TINY, assert_compiles_well, check_caught, faults, faults_of
+from tests.support.wgmma_kernels import H200, TINY, assert_compiles_well, check_caught, faults, faults_of, with_faults
 
 
 def conv(n: int, c: int, h: int, w: int, k: int, r: int, s: int, *stages: str, **more: Any) -> Operator:
@@ -121,10 +121,8 @@ def planted(request: pytest.FixtureRequest) -> list[str]:
 @pytest.fixture(scope="module")
 def damaged(planted: list[str]) -> Iterator[EmulatedKernels]:
     """The sound kernel, one with each fault that is asked for, one with another map."""
-    assert all(old in DAMAGED.source for old, _, _ in FAULTS.values()), DAMAGED.source
-    sources = [DAMAGED.source, *(DAMAGED.source.replace(*FAULTS[name][:2]) for name in planted)]
     maps = replace(DAMAGED, maps=(DAMAGED.maps[0], replace(DAMAGED.maps[1], steps=())))
-    with EmulatedKernels([*(replace(DAMAGED, source=source) for source in sources), maps]) as program:
+    with EmulatedKernels([*with_faults(DAMAGED, FAULTS, planted), maps]) as program:
         yield program
 
 

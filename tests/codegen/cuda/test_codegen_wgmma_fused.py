@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ from gensor_gym.operators.types import Operator
 from tests.codegen.cuda.test_codegen_wgmma_convolution import conv, conv_kernel
 from tests.support.cuda_schedules import make_schedule
 from tests.support.thorough import asked, first_of_each, thorough_but
-from tests.support.wgmma_kernels import H200, TINY, assert_compiles_well, check_caught, faults, faults_of
+from tests.support.wgmma_kernels import H200, TINY, assert_compiles_well, check_caught, faults, faults_of, with_faults
 
 CASES = {
     "tiles that are no rows": [
@@ -133,9 +132,7 @@ def planted(request: pytest.FixtureRequest) -> list[str]:
 @pytest.fixture(scope="module")
 def damaged(planted: list[str]) -> Iterator[EmulatedKernels]:
     """The sound kernel, then one with each fault that is asked for."""
-    assert all(old in DAMAGED.source for old, _, _ in FAULTS.values()), DAMAGED.source
-    sources = [DAMAGED.source, *(DAMAGED.source.replace(*FAULTS[name][:2]) for name in planted)]
-    with EmulatedKernels([replace(DAMAGED, source=source) for source in sources]) as program:
+    with EmulatedKernels(with_faults(DAMAGED, FAULTS, planted)) as program:
         yield program
 
 

@@ -21,7 +21,17 @@ from gensor_gym.operators.types import Operator
 from tests.codegen.cuda.test_codegen_wgmma_convolution import conv, conv_kernel
 from tests.support.cuda_schedules import make_schedule
 from tests.support.thorough import asked, first_of_each, thorough_but
-from tests.support.wgmma_kernels import H200, TINY, assert_compiles_well, check_caught, faults, faults_of, gemm, wgmma_kernel
+from tests.support.wgmma_kernels import (
+    H200,
+    TINY,
+    assert_compiles_well,
+    check_caught,
+    faults,
+    faults_of,
+    gemm,
+    wgmma_kernel,
+    with_faults,
+)
 
 CASES = {
     "rows in groups": [
@@ -116,9 +126,7 @@ def planted(request: pytest.FixtureRequest) -> list[str]:
 @pytest.fixture(scope="module")
 def damaged(planted: list[str]) -> Iterator[EmulatedKernels]:
     """The sound kernel, then one with each fault that is asked for."""
-    assert all(old in DAMAGED.source for old, _, _ in FAULTS.values()), DAMAGED.source
-    sources = [DAMAGED.source, *(DAMAGED.source.replace(*FAULTS[name][:2]) for name in planted)]
-    with EmulatedKernels([replace(DAMAGED, source=source) for source in sources]) as program:
+    with EmulatedKernels(with_faults(DAMAGED, FAULTS, planted)) as program:
         yield program
 
 
