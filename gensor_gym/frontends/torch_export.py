@@ -55,7 +55,8 @@ def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Exampl
     if isinstance(module, ExportedProgram):
         module = module.module()
     if not isinstance(module, torch.nn.Module) or not isinstance(example_inputs, list | tuple | Mapping):
-        raise ValueError(f"{_said(module)} and {_said(example_inputs)}: expected a module and its example inputs, a tuple or a dict by name")
+        wanted = "a module and its example inputs, a tuple or a dict by name"
+        raise ValueError(f"{_said(module)} and {_said(example_inputs)}: expected {wanted}")
     if module.training and not isinstance(module, torch.fx.GraphModule):  # whose mode was that of the export
         raise ValueError(f"{type(module).__name__} is in training mode: expected module.eval()")
     for place, given in example_inputs.items() if isinstance(example_inputs, Mapping) else enumerate(example_inputs):
