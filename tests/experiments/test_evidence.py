@@ -81,17 +81,25 @@ def test_pages_are_made_again_byte_for_byte(raw: tuple[Path, Path]) -> None:
     assert (recordings / "again.png").read_bytes() == (results / "libraries.png").read_bytes()
 
 
-def test_tables_are_made_again_byte_for_byte(raw: tuple[Path, Path]) -> None:
-    """Under another release of pyarrow, which puts its name into the file, what the tables say."""
+def test_tables_are_made_again(raw: tuple[Path, Path]) -> None:
+    """What they say, value for value; of what their heads count by logarithms twelve digits."""
     results, recordings = raw
     write_tables(results, read_facts(results), recordings / "h100")
     assert files(recordings / "h100") == files(TABLES)
     for name in files(TABLES):
         one, other = recordings / "h100" / name, TABLES / name
-        if name.endswith(".parquet") and len({pyarrow.parquet.read_metadata(path).created_by for path in (one, other)}) > 1:
-            assert read_table(one) == read_table(other)
+        if name.endswith(".parquet"):
+            assert head(one) == head(other), name
+            assert pyarrow.parquet.read_table(one).equals(pyarrow.parquet.read_table(other)), name
         else:
             assert one.read_bytes() == other.read_bytes(), name
+
+
+def head(table: Path) -> object:
+    """What a table says about itself; NumPy's exp and log have other last places on other processors."""
+    metadata = pyarrow.parquet.read_schema(table).metadata
+    assert set(metadata) == {b"gensor_gym"}
+    return json.loads(metadata[b"gensor_gym"], parse_float=lambda digits: float(f"{float(digits):.12g}"))
 
 
 def test_figures_do_not_vary(tmp_path: Path) -> None:
