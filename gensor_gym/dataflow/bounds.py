@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-UNDERFLOW = float(np.finfo(np.float32).tiny)
-"""Results nearer to zero may come out as zero: generated code may flush them."""
+UNDERFLOW = 2.0 * float(np.finfo(np.float32).tiny)
+"""Results nearer to zero may come out as zero: generated code may flush them, of exponentials those below 2^-125."""
 OVERFLOW = float(np.finfo(np.float32).max)
 """Results farther from zero may come out infinite, and what is computed of them as no number: they have no bound."""
 MOST_WHOLE = float(1 << 24)

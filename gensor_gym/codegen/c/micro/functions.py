@@ -6,20 +6,20 @@ in float32 arithmetic the error stays below 4e-7, absolute for erf and tanh, rel
 
 from __future__ import annotations
 
-_EXP = """/* exp(x) = 2^n exp(r), |r| <= ln(2) / 2; without an instruction for it the power is applied in halves, which fit. */
+_EXP = """/* exp(x) = 2^n exp(r), |r| <= ln(2) / 2. Without an instruction for powers twice exp(r) is multiplied by half of 2^n, which
+   fits for every n up to 128 and is zero at -126. */
 static inline vec{w} exp_{w}(vec{w} x) {
     const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
-    x = min_{w}(max_{w}(x, splat_{w}(-104.0f)), splat_{w}(89.0f));
+{powers}    x = min_{w}(max_{w}(x, splat_{w}(lowest)), splat_{w}(89.0f));
     const vec{w} shifted = x * 1.44269504f + magic, n = shifted - magic;
     const vec{w} r = x - n * 0.693359375f + n * 2.12194440e-4f;
-    vec{w} y = 0.0083687119f + r * 0.0013814608f;
-    y = 0.041668389f + r * y;
-    y = 0.16666521f + r * y;
-    y = 0.49999994f + r * y;
-    y = 1.0f + r * (1.0f + r * y);
+    vec{w} y = one * 0.0083687119f + r * (one * 0.0013814608f);
+    y = one * 0.041668389f + r * y;
+    y = one * 0.16666521f + r * y;
+    y = one * 0.49999994f + r * y;
+    y = one + r * (one + r * y);
 {scaled}    typedef int32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
-    const bits power = (bits)shifted - 0x4B400000, half = power >> 1;
-    return y * (vec{w})((half + 127) << 23) * (vec{w})((power - half + 127) << 23);
+    return y * (vec{w})(((bits)shifted << 23) + (126 << 23));
 {end}}
 """
 

@@ -134,8 +134,7 @@ def _sticky(choice: Reduction) -> str:
     return f"""/* The {choice.word} lanes; what is not a number where one is not. */
 static inline vec{{w}} {choice.name}imum_{{w}}(vec{{w}} a, vec{{w}} b) {{
 {{sticky}}    typedef int32_t bits __attribute__((vector_size({{bytes}}), aligned(4), may_alias));
-    const bits number = (bits)(b == b);
-    return (vec{{w}})((number & (bits){choice.name}_{{w}}(a, b)) | (~number & (bits)b));
+    return (vec{{w}})((bits){choice.name}_{{w}}(a, b) | (bits)(b != b));
 {{end}}}}
 """
 
@@ -210,6 +209,8 @@ _VECTOR = _MEMORY | _VALUES | c_fold.HELPERS | c_dot.HELPERS | c_along.HELPERS |
 _VECTOR |= {name: text for name, (text, _) in FUNCTIONS.items()}
 _SCALAR = _SCALARS | c_dot.SCALARS | c_along.SCALARS | {name: text for name, (_, text) in FUNCTIONS.items()}
 _ORDER = ("splat", "load", "load_masked", "store", "transpose", *_CHOICES, *_STICKY, "exp", "erf", *_PAIRS)
+_POWERS = "    const float lowest = -87.3f, one = 2.0f;\n"
+"""Where powers are written as bits: of the lowest argument it is 2^-126, half of which is zero."""
 _MASKS = {16: "__AVX512F__", 8: "__AVX512VL__", 4: "__AVX512VL__"}
 _CHOSEN = {16: ("__AVX512F__", "_mm512"), 8: ("__AVX__", "_mm256"), 4: ("__SSE__", "_mm")}
 _CALL = re.compile(r"\b([a-z]+(?:_[a-z]+)*)_(\d+)\(")
@@ -255,6 +256,7 @@ def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
     if width == 2:
         text = _PAIRS.get(name, text)
     values: dict[str, object] = dict.fromkeys(("masked_load", "masked_store", "chosen", "sticky", "scaled", "end"), "")
+    values["powers"] = _POWERS
     values |= {"halves": _halves(width), "held": _held(width), "streamed": _streamed(width)}
     if not narrow:
         values |= _intrinsics(name, width, accumulator)
@@ -351,7 +353,9 @@ def _intrinsics(name: str, width: int, accumulator: str) -> dict[str, object]:
         chosen = f"    return (vec{width}){prefix}_mask_{_STICKY[name].name}_ps(b, {number}, b, a);\n"
         return {"sticky": f"#ifdef {_MASKS[width]}\n{chosen}#else\n", "end": "#endif\n"}
     if name == "exp" and width in _MASKS:
-        return {"scaled": f"#ifdef {_MASKS[width]}\n    return (vec{width}){prefix}_scalef_ps(y, n);\n#else\n", "end": "#endif\n"}
+        scaled = f"#ifdef {_MASKS[width]}\n    return (vec{width}){prefix}_scalef_ps(y, n);\n#else\n"
+        powers = f"#ifdef {_MASKS[width]}\n    const float lowest = -104.0f, one = 1.0f;\n#else\n{_POWERS}#endif\n"
+        return {"powers": powers, "scaled": scaled, "end": "#endif\n"}
     if name in ("load_masked", "store_masked") and width in _MASKS:
         return _masked(width, "ps" if accumulator == "float" else "epi32")
     return {}
@@ -380,7 +384,9 @@ def _masked(width: int, kind: str) -> dict[str, object]:
         second = f"#elif defined __AVX2__\n{at}    const {integer} keep = {prefix}_and_{whole}({above}, {below});\n"
     narrow_load = f"    const vec{width} x = (vec{width}){prefix}_maskload_{kind}(p, keep);\n"
     narrow_load += f"    return (vec{width}){prefix}_blendv_{blend}({prefix}_set1_{kind}(fill), {x}, {vector}keep);\n"
-    narrow_store = f"    {prefix}_maskstore_{kind}(p, keep, {x});\n"
+    known = f"__builtin_constant_p(index + size) && index == 0 && size < {width}"
+    pieces = f"    if ({known}) {{ store_first_{width}(p, size, x); return; }} /* AMD before Zen 4: a masked store takes longer */\n"
+    narrow_store = f"{pieces}    {prefix}_maskstore_{kind}(p, keep, {x});\n"
     return {
         "masked_load": first + load + (second + narrow_load if second else "") + "#else\n",
         "masked_store": first + store + (second + narrow_store if second else "") + "#else\n",
