@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import chain
 
@@ -13,7 +13,8 @@ from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.measure.search import Node
 from gensor_gym.measure.session import SearchSession, Session
 
-FAMILY = [GirSchedule.places[name] for name in ("vector", "rows", "streaming")]
+STORING = GirSchedule.places["streaming"]
+FAMILY = [GirSchedule.places["vector"], GirSchedule.places["rows"], STORING]
 """Places of a fused operator's row that a family's programs share."""
 
 
@@ -23,7 +24,8 @@ class Exhaustive:
 
     Of a fused operator the families (vector, rows, streaming, whether there is one task) whose best is near the best of all take
     turns, each with its next one: where the model errs, it errs alike on a family, and programs that differ in loops alone are
-    nearly one.
+    nearly one. The best of either way to store, past the caches or not, comes first of all, however far the second is: what
+    they cost differs most from processor to processor.
 
     In space `compact` and without a limit on trials this measures the whole space: its optimum is the tier's. No model ranks
     a recorded space: there the order is that of the file.
@@ -61,23 +63,26 @@ def tried_first(graph: GirGraph, rows: np.ndarray, seconds: np.ndarray, near: fl
     Those of which one task does all are families of their own: what starting other threads costs differs most from the model.
     """
     order = np.argsort(seconds, kind="stable")
+    _, firsts = np.unique(rows[order, STORING], return_index=True)
     header = GirSchedule.columns(rows)
     alone = header["rows"] * header["loop"] >= graph.nest.rows
     families = np.column_stack([rows[:, FAMILY], alone])
-    found: np.ndarray = order[in_turns(families[order], seconds[order], near * seconds[order[0]])]
+    found: np.ndarray = order[in_turns(families[order], seconds[order], near * seconds[order[0]], firsts)]
     return found
 
 
-def in_turns(families: np.ndarray, seconds: np.ndarray, limit: float) -> np.ndarray:
+def in_turns(families: np.ndarray, seconds: np.ndarray, limit: float, firsts: Collection[int] = ()) -> np.ndarray:
     """The order, int64 [B], of programs that are sorted by their seconds float64 [B]: the next of each family in turns.
 
-    `families` [B, K]: those with the same line are one. What takes more than `limit` seconds comes last, as it is sorted.
+    `families` [B, K]: those with the same line are one. What takes more than `limit` seconds comes last, as it is sorted, but for
+    those at the places `firsts`, which come before the first turn.
     """
     met: dict[bytes, int] = {}
-    turns = []
-    for family, late in zip(np.ascontiguousarray(families), seconds > limit, strict=True):
+    turns = np.empty(len(seconds), np.int64)
+    for place, (family, late) in enumerate(zip(np.ascontiguousarray(families), seconds > limit, strict=True)):
         key = family.tobytes()
-        turns.append(len(seconds) if late else met.setdefault(key, 0))
+        turns[place] = len(seconds) if late else met.setdefault(key, 0)
         met[key] = met.get(key, 0) + 1
-    found: np.ndarray = np.argsort(np.array(turns), kind="stable")
+    turns[list(firsts)] = -1
+    found: np.ndarray = np.argsort(turns, kind="stable")
     return found
