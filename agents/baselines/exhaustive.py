@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 
@@ -16,6 +16,8 @@ from gensor_gym.measure.session import SearchSession, Session
 STORING = GirSchedule.places["streaming"]
 FAMILY = [GirSchedule.places["vector"], GirSchedule.places["rows"], STORING]
 """Places of a fused operator's row that a family's programs share."""
+BEFORE_OTHER = 3
+"""Trials before that of the other way to store."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,8 @@ class Exhaustive:
 
     Of a fused operator the families (vector, rows, streaming, whether there is one task) whose best is near the best of all take
     turns, each with its next one: where the model errs, it errs alike on a family, and programs that differ in loops alone are
-    nearly one. The best of either way to store, past the caches or not, comes first of all, however far the second is: what
-    they cost differs most from processor to processor.
+    nearly one. The best of the other way to store, past the caches or not, is the fourth however far it is: what either costs
+    differs most from processor to processor.
 
     In space `compact` and without a limit on trials this measures the whole space: its optimum is the tier's. No model ranks
     a recorded space: there the order is that of the file.
@@ -63,26 +65,28 @@ def tried_first(graph: GirGraph, rows: np.ndarray, seconds: np.ndarray, near: fl
     Those of which one task does all are families of their own: what starting other threads costs differs most from the model.
     """
     order = np.argsort(seconds, kind="stable")
-    _, firsts = np.unique(rows[order, STORING], return_index=True)
     header = GirSchedule.columns(rows)
     alone = header["rows"] * header["loop"] >= graph.nest.rows
     families = np.column_stack([rows[:, FAMILY], alone])
-    found: np.ndarray = order[in_turns(families[order], seconds[order], near * seconds[order[0]], firsts)]
+    turns = in_turns(families[order], seconds[order], near * seconds[order[0]])
+    _, best = np.unique(rows[order, STORING], return_index=True)
+    other = best.max()
+    if other not in turns[: BEFORE_OTHER + 1]:
+        turns = np.insert(turns[turns != other], BEFORE_OTHER, other)
+    found: np.ndarray = order[turns]
     return found
 
 
-def in_turns(families: np.ndarray, seconds: np.ndarray, limit: float, firsts: Collection[int] = ()) -> np.ndarray:
+def in_turns(families: np.ndarray, seconds: np.ndarray, limit: float) -> np.ndarray:
     """The order, int64 [B], of programs that are sorted by their seconds float64 [B]: the next of each family in turns.
 
-    `families` [B, K]: those with the same line are one. What takes more than `limit` seconds comes last, as it is sorted, but for
-    those at the places `firsts`, which come before the first turn.
+    `families` [B, K]: those with the same line are one. What takes more than `limit` seconds comes last, as it is sorted.
     """
     met: dict[bytes, int] = {}
-    turns = np.empty(len(seconds), np.int64)
-    for place, (family, late) in enumerate(zip(np.ascontiguousarray(families), seconds > limit, strict=True)):
+    turns = []
+    for family, late in zip(np.ascontiguousarray(families), seconds > limit, strict=True):
         key = family.tobytes()
-        turns[place] = len(seconds) if late else met.setdefault(key, 0)
+        turns.append(len(seconds) if late else met.setdefault(key, 0))
         met[key] = met.get(key, 0) + 1
-    turns[list(firsts)] = -1
-    found: np.ndarray = np.argsort(turns, kind="stable")
+    found: np.ndarray = np.argsort(np.array(turns), kind="stable")
     return found
