@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -24,15 +25,19 @@ from gensor_gym import hardware
 from gensor_gym.codegen.export import Exported
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.remembered import remembered
+from gensor_gym.cycles import uncollected
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.records.store import Store
+from gensor_gym.measure.records.tuned import tuned_path
 from gensor_gym.networks.arena import MODES
 from gensor_gym.networks.folding import folded
-from gensor_gym.networks.fusion.rules import plan_of
+from gensor_gym.networks.fusion.rules import check_rule, plan_of
 from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.loops import task_rows
 from gensor_gym.networks.network import Network, put_together
 from gensor_gym.networks.plan import Plan
+from gensor_gym.networks.prepared import Prepared
 from gensor_gym.operators.types import Operator
 from gensor_gym.registry import check_known
 
@@ -123,7 +128,7 @@ class CompiledNetwork:
 def compile_network(
     network: Network, machine: Hardware | str = "host", trials: int | None = None, seconds: float = math.inf, seed: int = 0,
     plan: Callable[[Network], Plan] | str = "fine", arena: str = "hot", on_task: OnTask | None = None, reuse: bool = True,
-    **options: Any,
+    prepared: Prepared | None = None, **options: Any,
 ) -> CompiledNetwork:  # fmt: skip
     """Find a kernel for every piece of a network's plan.
 
@@ -133,22 +138,17 @@ def compile_network(
     without it a terminal shows a bar. `plan` is a rule or the name of one (`networks.fusion.rules.PLANS`). `options` are
     `optimize`'s.
 
-    `arena` says how values between kernels are placed (`networks.arena.MODES`). The plan's constants lie in the function's
+    `prepared` memory becomes the function's where it is large enough. `arena` says how values between kernels are placed (`networks.arena.MODES`). The plan's constants lie in the function's
     memory, but for weights that kernels keep packed.
 
     ValueError for a network that has no legal plan, for a GPU, and for a budget that is none; RuntimeError where no program of a
     piece ran well; a RuntimeWarning where `seconds` were too short for one program of each piece.
     """
-    if not seconds > 0:
-        raise ValueError(f"seconds={seconds!r}: expected a number above 0")
-    if trials is not None and (not isinstance(trials, int) or trials < 1):
-        raise ValueError(f"trials={trials!r}: expected a whole number, 1 or more")
-    check_known("arena", arena, MODES)
-    begin, hw = time.monotonic(), hardware.get(machine)
-    if hw.kind != "cpu":
-        raise ValueError(f"{hw.name} is a GPU: networks are compiled for CPUs")
+    begin, hw = time.monotonic(), check_settings(machine, trials, seconds, plan, arena)
     chosen = plan_of(folded(network), plan)
     counts = Counter(step.computation for step in chosen.steps)
+    if reuse or options.get("store"):
+        options["store"] = Store(options.get("store") or tuned_path())  # one for all
     asked = {computation: Asked.of(computation, hw, reuse=reuse, **options) for computation in counts}
     each = trials if trials is not None else TRIALS if math.isinf(seconds) else MOST_TRIALS
     left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
@@ -156,9 +156,25 @@ def compile_network(
         found = search_pieces(asked, counts, each, left, seed, told)
     results = tuple(found[step.computation] for step in chosen.steps)
     kernels = _kernels(chosen, results, asked, each)
-    function = NetworkFunction(chosen, kernels, hw.units, arena)
+    function = NetworkFunction(chosen, kernels, hw.units, arena, prepared)
     held = dataclasses.replace(chosen.network, constants={**chosen.network.constants, **function.constants})
     return CompiledNetwork(Plan(held, chosen.pieces), hw, results, kernels, function)
+
+
+def check_settings(
+    machine: Hardware | str = "host", trials: int | None = None, seconds: float = math.inf,
+    plan: Callable[[Network], Plan] | str = "fine", arena: str = "hot", **others: Any,
+) -> Hardware:  # fmt: skip
+    """The machine; ValueError for what `compile_network` refuses whatever the network is. `others` are looked at when it searches."""
+    if not isinstance(seconds, Real) or not seconds > 0:
+        raise ValueError(f"seconds={seconds!r}: expected a number above 0")
+    if trials is not None and (not isinstance(trials, int) or trials < 1):
+        raise ValueError(f"trials={trials!r}: expected a whole number, 1 or more")
+    check_rule(plan)
+    check_known("arena", arena, MODES)
+    if (hw := hardware.get(machine)).kind != "cpu":
+        raise ValueError(f"{hw.name} is a GPU: networks are compiled for CPUs")
+    return hw
 
 
 def _kernels(
@@ -190,21 +206,23 @@ def compile_module(
     With `fallback="torch"` a module that is not covered is returned as a function that calls it, and a RuntimeWarning says why.
     `seconds` include the time that torch exports the module in. ValueError for another fallback, and for what is not covered.
     """
-    from gensor_gym.frontends.torch_export import Unsupported, from_torch
+    from gensor_gym.frontends.torch_export import Unsupported, bytes_of, from_torch
 
     if fallback not in FALLBACKS:
         raise ValueError(f"fallback={fallback!r}: expected one of {', '.join(FALLBACKS)}")
     begin = time.monotonic()
-    try:
-        network = from_torch(module, example_inputs)
-    except Unsupported as error:
-        if fallback == "error":
-            raise
-        warnings.warn(f"{type(module).__name__} is run by torch: {error}", RuntimeWarning, stacklevel=2)
-        return FallenBack(module, str(error))
-    if seconds > 0:
-        seconds = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
-    return compile_network(network, seconds=seconds, **options)
+    check_settings(seconds=seconds, **options)  # torch's export takes longer
+    with uncollected():
+        prepared = Prepared(bytes_of(module))  # weights are copied, and torch's export leaves other cores idle
+        try:
+            network = from_torch(module, example_inputs)
+        except Unsupported as error:
+            if fallback == "error":
+                raise
+            warnings.warn(f"{type(module).__name__} is run by torch: {error}", RuntimeWarning, stacklevel=2)
+            return FallenBack(module, str(error))
+        left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
+        return compile_network(network, seconds=left, prepared=prepared, **options)
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,6 +20,7 @@ from gensor_gym.dataflow.nodes import DTYPES
 from gensor_gym.frontends import aten  # noqa: F401  (which fills the table)
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.covered import TABLE
+from gensor_gym.frontends.quick import quick
 from gensor_gym.networks.network import Network
 from gensor_gym.registry import near
 
@@ -66,6 +67,15 @@ def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Exampl
     return _Reader(_exported(module, example_inputs)).network(name or type(module).__name__)
 
 
+def bytes_of(module: Any) -> int:
+    """Bytes of the weights and buffers of a module or an exported program, each once; 0 of anything else."""
+    if isinstance(module, ExportedProgram):
+        return sum(tensor.nbytes for tensor in module.state_dict.values())
+    if not isinstance(module, torch.nn.Module):
+        return 0
+    return sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers()))
+
+
 def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProgram:
     """The program of a module; Unsupported for one whose steps depend on numbers, as torch says it."""
     seen: set[int] = set()
@@ -80,7 +90,7 @@ def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProg
     keywords = {name: own(given) for name, given in example_inputs.items()} if named else {}  # type: ignore[union-attr]
     places = () if named else tuple(own(given) for given in example_inputs)  # type: ignore[arg-type]
     try:
-        with torch.no_grad():
+        with torch.no_grad(), quick():
             program = torch.export.export(module, places, keywords)
             if _is_covered(program):
                 return program  # decomposing takes longer than all before it
