@@ -37,7 +37,6 @@ from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.loops import task_rows
 from gensor_gym.networks.network import Network, put_together
 from gensor_gym.networks.plan import Plan
-from gensor_gym.networks.prepared import Prepared
 from gensor_gym.operators.types import Operator
 from gensor_gym.registry import check_known
 
@@ -128,7 +127,7 @@ class CompiledNetwork:
 def compile_network(
     network: Network, machine: Hardware | str = "host", trials: int | None = None, seconds: float = math.inf, seed: int = 0,
     plan: Callable[[Network], Plan] | str = "fine", arena: str = "hot", on_task: OnTask | None = None, reuse: bool = True,
-    prepared: Prepared | None = None, **options: Any,
+    **options: Any,
 ) -> CompiledNetwork:  # fmt: skip
     """Find a kernel for every piece of a network's plan.
 
@@ -138,7 +137,7 @@ def compile_network(
     without it a terminal shows a bar. `plan` is a rule or the name of one (`networks.fusion.rules.PLANS`). `options` are
     `optimize`'s.
 
-    `prepared` memory becomes the function's where it is large enough. `arena` says how values between kernels are placed (`networks.arena.MODES`). The plan's constants lie in the function's
+    `arena` says how values between kernels are placed (`networks.arena.MODES`). The plan's constants lie in the function's
     memory, but for weights that kernels keep packed.
 
     ValueError for a network that has no legal plan, for a GPU, and for a budget that is none; RuntimeError where no program of a
@@ -156,7 +155,7 @@ def compile_network(
         found = search_pieces(asked, counts, each, left, seed, told)
     results = tuple(found[step.computation] for step in chosen.steps)
     kernels = _kernels(chosen, results, asked, each)
-    function = NetworkFunction(chosen, kernels, hw.units, arena, prepared)
+    function = NetworkFunction(chosen, kernels, hw.units, arena)
     held = dataclasses.replace(chosen.network, constants={**chosen.network.constants, **function.constants})
     return CompiledNetwork(Plan(held, chosen.pieces), hw, results, kernels, function)
 
@@ -165,7 +164,7 @@ def check_settings(
     machine: Hardware | str = "host", trials: int | None = None, seconds: float = math.inf,
     plan: Callable[[Network], Plan] | str = "fine", arena: str = "hot", **others: Any,
 ) -> Hardware:  # fmt: skip
-    """The machine; ValueError for what `compile_network` refuses whatever the network is. `others` are looked at when it searches."""
+    """The machine; ValueError for what `compile_network` refuses of any network. `others` are looked at when it searches."""
     if not isinstance(seconds, Real) or not seconds > 0:
         raise ValueError(f"seconds={seconds!r}: expected a number above 0")
     if trials is not None and (not isinstance(trials, int) or trials < 1):
@@ -206,14 +205,13 @@ def compile_module(
     With `fallback="torch"` a module that is not covered is returned as a function that calls it, and a RuntimeWarning says why.
     `seconds` include the time that torch exports the module in. ValueError for another fallback, and for what is not covered.
     """
-    from gensor_gym.frontends.torch_export import Unsupported, bytes_of, from_torch
+    from gensor_gym.frontends.torch_export import Unsupported, from_torch
 
     if fallback not in FALLBACKS:
         raise ValueError(f"fallback={fallback!r}: expected one of {', '.join(FALLBACKS)}")
     begin = time.monotonic()
     check_settings(seconds=seconds, **options)  # torch's export takes longer
     with uncollected():
-        prepared = Prepared(bytes_of(module))  # weights are copied, and torch's export leaves other cores idle
         try:
             network = from_torch(module, example_inputs)
         except Unsupported as error:
@@ -222,7 +220,7 @@ def compile_module(
             warnings.warn(f"{type(module).__name__} is run by torch: {error}", RuntimeWarning, stacklevel=2)
             return FallenBack(module, str(error))
         left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
-        return compile_network(network, seconds=left, prepared=prepared, **options)
+        return compile_network(network, seconds=left, **options)
 
 
 @dataclass(frozen=True, eq=False)

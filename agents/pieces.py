@@ -159,4 +159,4 @@ def _try_untried(pieces: list[Piece], seconds: float, on_task: OnTask) -> None:
     if pieces:
         took = time.monotonic() - begin
         text = f"{seconds:.3g} s were too short for {len(pieces)} pieces: one trial of each took {took:.3g} s more"
-        warnings.warn(text, RuntimeWarning, stacklevel=5)
+        warnings.warn(text, RuntimeWarning, stacklevel=6)

@@ -67,15 +67,6 @@ def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Exampl
     return _Reader(_exported(module, example_inputs)).network(name or type(module).__name__)
 
 
-def bytes_of(module: Any) -> int:
-    """Bytes of the weights and buffers of a module or an exported program, each once; 0 of anything else."""
-    if isinstance(module, ExportedProgram):
-        return sum(tensor.nbytes for tensor in module.state_dict.values())
-    if not isinstance(module, torch.nn.Module):
-        return 0
-    return sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers()))
-
-
 def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProgram:
     """The program of a module; Unsupported for one whose steps depend on numbers, as torch says it."""
     seen: set[int] = set()
@@ -206,6 +197,8 @@ class _Reader:
             if not any(_is_of_call(one) for one in read):
                 return _computed(node, *map_arg((node.args, node.kwargs), lambda one: self.made[one.name]), MOST_BYTES)
             rule = TABLE.get(str(node.target))
+            if rule is None and torch.Tag.dynamic_output_shape in getattr(node.target, "tags", ()):
+                raise ValueError("makes as many elements as numbers say: expected a shape that is the same at every call")
             if rule is None:
                 raise ValueError(f"has no kernels here{near(str(node.target), TABLE)}")
             self._begin(node, place)

@@ -19,7 +19,6 @@ from gensor_gym.codegen.runtime.threads import ARCH, GgRuntime, runtime
 from gensor_gym.networks.layout import WEIGHTS, Layout, Place, layout_of
 from gensor_gym.networks.loops import check_loops
 from gensor_gym.networks.plan import Plan
-from gensor_gym.networks.prepared import Prepared
 from gensor_gym.networks.steps import Step
 
 MOST_ARRAYS = 64
@@ -64,16 +63,14 @@ class NetworkFunction(NativeFunction):
     Safe from several threads; those of a network with packed weights wait for one another.
     """
 
-    def __init__(
-        self, plan: Plan, kernels: Sequence[Kernel], threads: int, mode: str = "hot", prepared: Prepared | None = None
-    ) -> None:
+    def __init__(self, plan: Plan, kernels: Sequence[Kernel], threads: int, mode: str = "hot") -> None:
         """Lay memory out, load the kernels, pack weights once; ValueError for a kernel of too many arrays, or of other tasks.
 
-        The plan's arrays are not held. What stays lies in `prepared` memory where it has room there.
+        The plan's arrays are not held.
         """
         check_loops(plan.pieces, kernels)
         self.layout = layout_of(plan, kernels, mode)
-        self.fixed = _fixed(plan, self.layout, prepared)
+        self.fixed = _fixed(plan, self.layout)
         """Constants and packed weights, bytes."""
         team = runtime(threads)
         _pack(plan, kernels, self.layout, self.fixed, threads)
@@ -118,9 +115,9 @@ def _places(step: Step, layout: Layout, workspace: Place) -> ctypes.Array[_Place
     return (_Place * len(found))(*(_Place(place.base, place.at, place.before) for place in found))
 
 
-def _fixed(plan: Plan, layout: Layout, prepared: Prepared | None) -> np.ndarray:
+def _fixed(plan: Plan, layout: Layout) -> np.ndarray:
     """Memory that stays, with the constants in it."""
-    memory = prepared.take(layout.fixed_bytes) if prepared is not None else in_large_pages(layout.fixed_bytes)
+    memory = in_large_pages(layout.fixed_bytes)
     for name, view in _constants(plan, layout, memory).items():
         view[...] = plan.network.constants[name]
     return memory

@@ -76,7 +76,7 @@ def test_other_sources_and_broken_files_are_written_anew(
         file.write_text(spoiled)
         assert remembered(OP, schedule, HOST) == first
     assert len(written) == 5
-    monkeypatch.setattr(module, "_sources", lambda: "others")
+    monkeypatch.setattr(module, "sources", lambda: "others")
     assert remembered(OP, schedule, HOST) == first and len(written) == 6 and len(list(texts.iterdir())) == 2
 
 

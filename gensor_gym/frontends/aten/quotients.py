@@ -34,8 +34,8 @@ def _left(b: Builder, x: Any, by: Any) -> str:
 
     The rounded quotient may be off by one. What is below `by` stays as it is, also below what is infinite.
     """
-    left = of("where", _is_below(x, by), x, of("subtract", x, of("multiply", by, floor(of("divide", x, by)))))
-    left = b.map(left, "left")
+    rest = of("subtract", x, of("multiply", by, floor(of("divide", x, by))))
+    left = b.map(of("where", _is_below(x, by), x, rest), "left")
     left = b.map(of("where", _is_below(left, by), left, of("subtract", left, by)), "left")
     unlike = of("where", of("less", by, 0.0), of("less", 0.0, left), of("less", left, 0.0))
     return b.map(of("where", unlike, of("add", left, by), left), "left")

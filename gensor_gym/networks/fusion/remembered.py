@@ -1,6 +1,6 @@
 """Plans of rules that were made on this machine before: a network that is planned again is looked up, and its plan is checked.
 
-Texts lie in this user's cache under a hash of the graph, where its nodes come from, the rule's name and all of this package's sources.
+Texts lie in this user's cache under a hash of the graph, the origins of its nodes, the rule's name and this package's sources.
 """
 
 from __future__ import annotations
