@@ -2,7 +2,8 @@
 
 A network is searched from nothing within a budget of seconds. For moments of the search, from the first on at which each piece
 had a kernel, the fastest that were known make a network; these are called in turns at the end. A line for each of them, one that
-says after how many seconds the network was within 5 % of the fastest, and how long compiling it again takes (`again`).
+says after how many seconds the network was within 5 % of the fastest, and how long compiling it again takes
+(`experiments.networks.again`).
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from rich.console import Console
 
 from experiments.benches.lines import Lines, Steal, machine
 from experiments.benches.networks.suite import check_names
-from experiments.benches.tuning.again import compiled_again
 from experiments.benches.tuning.moments import Moment, Recorder, moments
 from experiments.commands.checks import check_positive, check_whole
 from experiments.comparison.summary import interval
+from experiments.networks.again import compiled_again
 from experiments.sheets.cells import seconds
 from experiments.sheets.sheet import Sheet
 

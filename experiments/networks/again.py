@@ -1,8 +1,9 @@
 """How long a network whose kernels are known takes to be compiled: first in a new process, then again in the same one.
 
-`python -m experiments.benches.tuning.again ASKED` is that process: it imports torch and gensor_gym, builds the network, and only
+`python -m experiments.networks.again ASKED` is that process: it imports torch and gensor_gym, builds the network, and only
 then reads the clock. ASKED is JSON: `network`, `batch`, `seed`, `rounds`, `options` of `gensor_gym.compile`. It prints a list of
-(seconds, seconds of these in torch's export), that of the new process first.
+(seconds, seconds of these in torch's export), that of the new process first. It is no part of a benchmark's package, which would
+import what is timed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def compiled_again(network: str, batch: int, seed: int, rounds: int, options: Ma
     RuntimeError with the process's words where it fails.
     """
     asked = {"network": network, "batch": batch, "seed": seed, "rounds": rounds, "options": dict(options)}
-    line = [sys.executable, "-m", "experiments.benches.tuning.again", json.dumps(asked)]
+    line = [sys.executable, "-m", "experiments.networks.again", json.dumps(asked)]
     done = subprocess.run(line, capture_output=True, text=True, timeout=SECONDS, check=False, env=os.environ)
     if done.returncode:
         raise RuntimeError(f"{network} was not compiled again:\n{done.stderr.strip()}")
