@@ -1,8 +1,27 @@
 """Search strategies and learned policies over the construction graph, one file each."""
 
-from agents.ansor.optimize_tasks import TasksResult, optimize_tasks
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from agents.optimize import Result, optimize
-from agents.recorded.tune import Tuned, tune
 from agents.strategy import STRATEGIES, Strategy, get_strategy
 
+if TYPE_CHECKING:
+    from agents.ansor.optimize_tasks import TasksResult, optimize_tasks
+    from agents.recorded.tune import Tuned, tune
+
 __all__ = ["STRATEGIES", "Result", "Strategy", "TasksResult", "Tuned", "get_strategy", "optimize", "optimize_tasks", "tune"]
+_LAZY = {
+    "TasksResult": "agents.ansor.optimize_tasks", "optimize_tasks": "agents.ansor.optimize_tasks",
+    "Tuned": "agents.recorded.tune", "tune": "agents.recorded.tune",
+}  # fmt: skip
+"""Name -> module: what has strategies of its own is imported when it is first used."""
+
+
+def __getattr__(name: str) -> Any:
+    """See `_LAZY`; AttributeError for others."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'agents' has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -24,11 +25,14 @@ from gensor_gym import hardware
 from gensor_gym.codegen.export import Exported
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.remembered import remembered
+from gensor_gym.cycles import uncollected
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.records.store import Store
+from gensor_gym.measure.records.tuned import tuned_path
 from gensor_gym.networks.arena import MODES
 from gensor_gym.networks.folding import folded
-from gensor_gym.networks.fusion.rules import plan_of
+from gensor_gym.networks.fusion.rules import check_rule, plan_of
 from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.loops import task_rows
 from gensor_gym.networks.network import Network, put_together
@@ -139,16 +143,11 @@ def compile_network(
     ValueError for a network that has no legal plan, for a GPU, and for a budget that is none; RuntimeError where no program of a
     piece ran well; a RuntimeWarning where `seconds` were too short for one program of each piece.
     """
-    if not seconds > 0:
-        raise ValueError(f"seconds={seconds!r}: expected a number above 0")
-    if trials is not None and (not isinstance(trials, int) or trials < 1):
-        raise ValueError(f"trials={trials!r}: expected a whole number, 1 or more")
-    check_known("arena", arena, MODES)
-    begin, hw = time.monotonic(), hardware.get(machine)
-    if hw.kind != "cpu":
-        raise ValueError(f"{hw.name} is a GPU: networks are compiled for CPUs")
+    begin, hw = time.monotonic(), check_settings(machine, trials, seconds, plan, arena)
     chosen = plan_of(folded(network), plan)
     counts = Counter(step.computation for step in chosen.steps)
+    if reuse or options.get("store"):
+        options["store"] = Store(options.get("store") or tuned_path())  # one for all
     asked = {computation: Asked.of(computation, hw, reuse=reuse, **options) for computation in counts}
     each = trials if trials is not None else TRIALS if math.isinf(seconds) else MOST_TRIALS
     left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
@@ -159,6 +158,22 @@ def compile_network(
     function = NetworkFunction(chosen, kernels, hw.units, arena)
     held = dataclasses.replace(chosen.network, constants={**chosen.network.constants, **function.constants})
     return CompiledNetwork(Plan(held, chosen.pieces), hw, results, kernels, function)
+
+
+def check_settings(
+    machine: Hardware | str = "host", trials: int | None = None, seconds: float = math.inf,
+    plan: Callable[[Network], Plan] | str = "fine", arena: str = "hot", **others: Any,
+) -> Hardware:  # fmt: skip
+    """The machine; ValueError for what `compile_network` refuses of any network. `others` are looked at when it searches."""
+    if not isinstance(seconds, Real) or not seconds > 0:
+        raise ValueError(f"seconds={seconds!r}: expected a number above 0")
+    if trials is not None and (not isinstance(trials, int) or trials < 1):
+        raise ValueError(f"trials={trials!r}: expected a whole number, 1 or more")
+    check_rule(plan)
+    check_known("arena", arena, MODES)
+    if (hw := hardware.get(machine)).kind != "cpu":
+        raise ValueError(f"{hw.name} is a GPU: networks are compiled for CPUs")
+    return hw
 
 
 def _kernels(
@@ -195,16 +210,17 @@ def compile_module(
     if fallback not in FALLBACKS:
         raise ValueError(f"fallback={fallback!r}: expected one of {', '.join(FALLBACKS)}")
     begin = time.monotonic()
-    try:
-        network = from_torch(module, example_inputs)
-    except Unsupported as error:
-        if fallback == "error":
-            raise
-        warnings.warn(f"{type(module).__name__} is run by torch: {error}", RuntimeWarning, stacklevel=2)
-        return FallenBack(module, str(error))
-    if seconds > 0:
-        seconds = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
-    return compile_network(network, seconds=seconds, **options)
+    check_settings(seconds=seconds, **options)  # torch's export takes longer
+    with uncollected():
+        try:
+            network = from_torch(module, example_inputs)
+        except Unsupported as error:
+            if fallback == "error":
+                raise
+            warnings.warn(f"{type(module).__name__} is run by torch: {error}", RuntimeWarning, stacklevel=2)
+            return FallenBack(module, str(error))
+        left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
+        return compile_network(network, seconds=left, **options)
 
 
 @dataclass(frozen=True, eq=False)

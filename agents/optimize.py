@@ -23,6 +23,7 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend
 from gensor_gym.measure.measurement import Measurement
+from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.records.tuned import tuned_path
 from gensor_gym.measure.records.verified import verified
 from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task, TraceRow
@@ -123,17 +124,17 @@ class Asked:
 
     task: Task
     search: Strategy
-    store: str | None
+    store: Store | str | None
     reuse: bool
     on_trial: Callable[[TraceRow], None] | None
 
     @classmethod
     def of(
         cls, operator: Operator | Dataflow | str, hardware: Hardware | str = "host", strategy: str | Strategy | None = None,
-        backend: str | Backend = "auto", store: str | None = None, reuse: bool = False,
+        backend: str | Backend = "auto", store: Store | str | None = None, reuse: bool = False,
         on_trial: Callable[[TraceRow], None] | None = None, **hyperparameters: object,
     ) -> Asked:  # fmt: skip
-        """ValueError names what is unknown."""
+        """ValueError names what is unknown. Searches of many computations share an open store."""
         computation = resolve_computation(operator)
         chosen = default_for(computation, machines.get(hardware)) if strategy is None else strategy
         search: Strategy = resolve(chosen, searched_of(computation), hyperparameters)

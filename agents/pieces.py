@@ -19,6 +19,7 @@ import numpy as np
 
 from agents.ansor.task_scheduler import GradientScheduler, Progress, total_latency
 from agents.optimize import Asked, Result, run
+from gensor_gym.cycles import collected
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
@@ -44,10 +45,22 @@ def search_pieces(
     """
     found = {computation: known for computation, one in asked.items() if (known := _ended(one, trials)) is not None}
     missing = [computation for computation in asked if computation not in found]
+    if not missing:
+        return found
+    with collected():
+        return found | _searched(missing, asked, counts, trials, seconds, seed, on_task)
+
+
+def _searched(
+    missing: list[Operator | Dataflow], asked: Mapping[Operator | Dataflow, Asked], counts: Mapping[Operator | Dataflow, int],
+    trials: int, seconds: float, seed: int, on_task: OnTask,
+) -> dict[Operator | Dataflow, Result]:  # fmt: skip
+    """A program for each computation that no search has ended of; see `search_pieces`."""
     if math.isfinite(seconds):
         pieces = [Piece.of(asked[computation], counts[computation], seed) for computation in missing]
         _share_out(pieces, trials, seconds, np.random.default_rng(seed), on_task)
-        return found | {piece.asked.task.operator: piece.result for piece in pieces}
+        return {piece.asked.task.operator: piece.result for piece in pieces}
+    found = {}
     for number, computation in enumerate(missing):
         on_task(number, len(missing), str(computation))
         piece = Piece.of(asked[computation], counts[computation], seed)
@@ -146,4 +159,4 @@ def _try_untried(pieces: list[Piece], seconds: float, on_task: OnTask) -> None:
     if pieces:
         took = time.monotonic() - begin
         text = f"{seconds:.3g} s were too short for {len(pieces)} pieces: one trial of each took {took:.3g} s more"
-        warnings.warn(text, RuntimeWarning, stacklevel=5)
+        warnings.warn(text, RuntimeWarning, stacklevel=6)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
+from pathlib import Path
 
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.records.tuned import programs
 from gensor_gym.measure.session import Budget, Session, Task, TraceRow
 
@@ -15,7 +17,7 @@ Kept = tuple[Schedule, Measurement, tuple[TraceRow, ...]]
 """A program, its measurement, and the trials that were made to know it."""
 
 
-def kept(task: Task, store: str, trials: int, on_trial: Callable[[TraceRow], None] | None = None) -> Kept | None:
+def kept(task: Task, store: Store | str, trials: int, on_trial: Callable[[TraceRow], None] | None = None) -> Kept | None:
     """The fastest program of a store; None where it has none.
 
     Programs of others that are said to be faster than the own one are measured first, at most `trials` of them, and are own ones
@@ -24,6 +26,7 @@ def kept(task: Task, store: str, trials: int, on_trial: Callable[[TraceRow], Non
     backend = get_backend(task.backend, task.hardware)
     if not backend.stored:
         return None
+    store = Store(store) if isinstance(store, (str, Path)) else store
     own = next(programs(task.operator, task.hardware, backend, store), None)
     limit = float("inf") if own is None else own[1].seconds
     theirs = programs(task.operator, task.hardware, backend, store, imported=True, below=limit)

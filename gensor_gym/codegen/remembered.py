@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gensor_gym.cache.folders import private_dir
+from gensor_gym.cache.folders import cache_dir, private_dir
 from gensor_gym.cache.owned import read_own
 from gensor_gym.codegen import targets
 from gensor_gym.codegen.build import BuiltKernel, build
@@ -27,6 +27,8 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 FOLDER = "texts"
+LATELY = 256
+"""Kernels that a process has at hand, those used last: a network has some dozens."""
 _KEPT = ("language", "arch", "source", "workspace_bytes", "prepares", "task_rows")
 """Fields of a kernel that stand in its file beside its launches."""
 
@@ -36,26 +38,41 @@ def remembered(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Ha
 
     Texts of GPUs are not kept. ValueError and CompileError as of those.
     """
-    path = private_dir(FOLDER) / f"{_key(op, schedule, hw)}.json"
+    folder, key = cache_dir(), _key(op, schedule, hw)
+    kernel = _lately(folder, key)
+    if not kernel:
+        kernel.append(_written(op, schedule, hw, key))
+    targets.get(kernel[0].language).prepare(kernel[0])
+    return kernel[0]
+
+
+@functools.lru_cache(maxsize=LATELY)
+def _lately(folder: Path, key: str) -> list[BuiltKernel]:
+    """A place for the kernel of a key, which this process keeps."""
+    return []
+
+
+def _written(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware, key: str) -> BuiltKernel:
+    """The kernel from its file, or generated and written now."""
+    path = private_dir(FOLDER) / f"{key}.json"
     kernel = _read(path, op)
     if kernel is None:
         made = build(op, schedule, hw)
         kernel = BuiltKernel(**{field.name: getattr(made, field.name) for field in dataclasses.fields(made)})
         if not kernel.maps and kernel.language == "c":
             write_whole(path, _text(kernel).encode(), 0o600)
-    targets.get(kernel.language).prepare(kernel)
     return kernel
 
 
 def _key(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
     """All that a text follows from. Operators and graphs by what they are: a name may come to mean something else."""
-    parts = [_sources(), repr(op), str(schedule), repr(hw)]
+    parts = [sources(), repr(op), str(schedule), repr(hw)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 @functools.cache
-def _sources() -> str:
-    """A hash of the package's own files."""
+def sources() -> str:
+    """A hash of the package's own files: what they make may be kept under it."""
     folder = Path(__file__).parents[1]
     files = sorted(path for kind in ("*.py", "*.c", "*.h") for path in folder.rglob(kind))
     found = hashlib.sha256()

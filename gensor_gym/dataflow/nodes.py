@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, Self
 
 from gensor_gym.dataflow.expressions import Expression, operands, renamed
@@ -38,7 +39,7 @@ class Map:
 
     expression: Expression
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[str, ...]:
         """Names of the values it reads."""
         return tuple(operands(self.expression))

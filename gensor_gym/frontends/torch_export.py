@@ -20,6 +20,7 @@ from gensor_gym.dataflow.nodes import DTYPES
 from gensor_gym.frontends import aten  # noqa: F401  (which fills the table)
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.covered import TABLE
+from gensor_gym.frontends.quick import quick
 from gensor_gym.networks.network import Network
 from gensor_gym.registry import near
 
@@ -80,7 +81,7 @@ def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProg
     keywords = {name: own(given) for name, given in example_inputs.items()} if named else {}  # type: ignore[union-attr]
     places = () if named else tuple(own(given) for given in example_inputs)  # type: ignore[arg-type]
     try:
-        with torch.no_grad():
+        with torch.no_grad(), quick():
             program = torch.export.export(module, places, keywords)
             if _is_covered(program):
                 return program  # decomposing takes longer than all before it
@@ -196,6 +197,8 @@ class _Reader:
             if not any(_is_of_call(one) for one in read):
                 return _computed(node, *map_arg((node.args, node.kwargs), lambda one: self.made[one.name]), MOST_BYTES)
             rule = TABLE.get(str(node.target))
+            if rule is None and torch.Tag.dynamic_output_shape in getattr(node.target, "tags", ()):
+                raise ValueError("makes as many elements as numbers say: expected a shape that is the same at every call")
             if rule is None:
                 raise ValueError(f"has no kernels here{near(str(node.target), TABLE)}")
             self._begin(node, place)

@@ -82,7 +82,7 @@ def _with_factors_in_weights(network: Network) -> Network:
             continue
         weight, own = node.sources[chain.place], f"{node.sources[chain.place]}_of_{name}"
         along = [-1 if axis == chain.axis else 1 for axis in range(arrays[weight].ndim)]
-        arrays[own] = (arrays[weight] * chain.factor.reshape(along)).astype(np.float32)
+        arrays[own] = _times(arrays[weight], chain.factor.reshape(along))
         sources = tuple(own if place == chain.place else source for place, source in enumerate(node.sources))
         shape = graph.values[name].shape
         addend = f"addend_of_{name}"
@@ -94,6 +94,13 @@ def _with_factors_in_weights(network: Network) -> Network:
         made[f"{addend}_wide"] = Broadcast(addend, shape)
         made[chain.maps[-1]] = Map(Call("add", (Operand(name), Operand(f"{addend}_wide"))))
     return _pruned(network, (*graph.inputs, *fresh), _in_order(made), arrays)
+
+
+def _times(array: np.ndarray, factor: np.ndarray) -> np.ndarray:
+    """The product, computed in float64 and rounded once, some elements at a time: NumPy makes no float64 array of all."""
+    made = np.empty(np.broadcast_shapes(array.shape, factor.shape), np.float32)
+    np.multiply(array, factor, out=made, dtype=np.float64, casting="same_kind")
+    return made
 
 
 @dataclass

@@ -142,9 +142,13 @@ class Network:
     def _joined(self) -> frozenset[str]:
         return frozenset(whole for whole, _ in self.joins.values())
 
+    @cached_property
+    def _free(self) -> frozenset[str]:
+        return self._joined | {name for name, node in self.nodes.items() if isinstance(node, VIEWS)}
+
     def is_free(self, name: str) -> bool:
         """Whether no kernel is needed for a node: a view, or parts that are made where they belong."""
-        return name in self._joined or isinstance(self.nodes[name], VIEWS)
+        return name in self._free
 
     def place_of(self, name: str) -> tuple[str, int]:
         """(the value whose memory holds it and is part of no other, bytes before it there)."""

@@ -83,9 +83,9 @@ def _add(network: Network, name: str, inside: set[str], nodes: dict[str, Node], 
 
 def visible(network: Network, name: str, piece: Sequence[str]) -> bool:
     """Whether a value is an output of the network or read outside of the piece."""
-    seen = [name, *views_of(network, name)]
-    returned = any(one in network.graph.returns for one in seen)
-    return returned or any(reader not in piece for reader in readers_of(network, name))
+    if any(reader not in piece for reader in readers_of(network, name)):
+        return True
+    return any(one in network.graph.returns for one in (name, *views_of(network, name)))
 
 
 def views_of(network: Network, name: str) -> Iterator[str]:
@@ -96,8 +96,12 @@ def views_of(network: Network, name: str) -> Iterator[str]:
             yield from views_of(network, reader)
 
 
-def readers_of(network: Network, name: str) -> list[str]:
-    """Nodes that read a value or a view of it, and are no views themselves."""
-    found = [reader for one in (name, *views_of(network, name)) for reader in network.graph.readers[one]]
-    return list(dict.fromkeys(reader for reader in found if not isinstance(network.nodes[reader], VIEWS)))
+def readers_of(network: Network, name: str) -> tuple[str, ...]:
+    """Nodes that read a value or a view of it, and are no views themselves. Found once for a network."""
+    key = "readers", name
+    if key not in network.known:
+        found = (reader for one in (name, *views_of(network, name)) for reader in network.graph.readers[one])
+        network.known[key] = tuple(dict.fromkeys(one for one in found if not isinstance(network.nodes[one], VIEWS)))
+    readers: tuple[str, ...] = network.known[key]
+    return readers
 

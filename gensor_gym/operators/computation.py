@@ -11,6 +11,9 @@ from gensor_gym.operators.loops import Tensor
 class Computation(Protocol):
     """An `Operator` or a `dataflow.Dataflow`. Hashable; equal ones compute the same."""
 
+    def __hash__(self) -> int:
+        """Of what it computes."""
+
     @property
     def inputs(self) -> tuple[Tensor, ...]:
         """What a call takes, in order."""

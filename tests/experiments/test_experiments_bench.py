@@ -120,6 +120,7 @@ def test_tuning(tmp_path: Path) -> None:
     assert points and [row["searched_s"] for row in points] == sorted(row["searched_s"] for row in points)
     assert whole["near_after_s"] in [row["searched_s"] for row in points] and whole["trials"] == points[-1]["trials"] >= 3
     assert whole["best_s"] == min(row["time_s"]["median"] for row in points) and whole["again_s"] > 0
+    assert whole["new_process_s"] > whole["new_process_export_s"] > 0 and whole["again_s"] > whole["again_export_s"] > 0
     assert (tmp_path / "tuning_mlp_1.png").stat().st_size > 1000
     with pytest.raises(ValueError, match="did you mean mlp_1"):
         _run("tuning", tmp_path, "tuning.names=[mlp_11]")

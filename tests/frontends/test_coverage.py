@@ -46,6 +46,9 @@ REDUCTIONS: dict[str, Made] = {
     "all": lambda x: x.max() - x.min() + x.sum(), "apart": lambda x: x.sum((0, 2)) + x.mean((0, 2)),
     "normalize": lambda x: functional.normalize(x, dim=1), "norm": lambda x: torch.linalg.vector_norm(x, 1, 2),
     "logsumexp": lambda x: x.logsumexp(1), "log_softmax": lambda x: x.log_softmax(1), "cumsum": lambda x: x.cumsum(2),
+    "prod": lambda x: x.prod(3) + x.prod() + x.prod(2, keepdim=True)[..., 0], "cumprod": lambda x: x.cumprod(2) * x.cumprod(1),
+    "remainder": lambda x: x % 0.7 + torch.remainder(x, -0.3) + torch.remainder(3.0, x) + (4 * x) % x.flip(0),
+    "cut quotients": lambda x: torch.fmod(x, x.flip(1)) + (3 * x) // x.flip(0) + torch.div(x, 0.3, rounding_mode="trunc"),
     "cosine": lambda x: functional.cosine_similarity(x, x * x, 1),
 }  # fmt: skip
 MOVES: dict[str, Made] = {
@@ -101,7 +104,8 @@ CASES: dict[str, tuple[Callable[[], nn.Module], tuple[tuple[int, ...], ...]]] = 
 
 
 DEFAULT = (
-    "elu", "softplus", "power", "clamp", "all", "var", "apart", "normalize", "cumsum", "pad", "reflect", "steps", "assigned",
+    "elu", "softplus", "power", "clamp", "all", "var", "apart", "normalize", "cumsum", "prod",
+    "cumprod", "remainder", "cut quotients", "pad", "reflect", "steps", "assigned",
     "roll", "repeat", "cats", "filled", "nearest", "nearest to", "corners", "ceil max", "without padding", "adaptive",
     "transposed", "transposed in groups", "signal", "groups", "instances", "weights of norm 1", "vectors", "scaled",
     "shared heads",
@@ -137,9 +141,10 @@ VOLUME = (1, 4, 3, 3, 3)
     [
         (lambda: nn.Sequential(nn.Conv3d(4, 2, 1)), VOLUME, "0: aten.conv.*: a convolution of shape"),
         (lambda: Of(lambda x: x.max(1)[1]), ROWS, "output 0 is torch.int64"),
-        (lambda: Of(lambda x: x + torch.sort(x)[1]), ROWS, "aten.sort"),
-        (lambda: Of(lambda x: x.prod(1)), ROWS, "aten.prod"),
-        (lambda: Of(lambda x: torch.sort(x)[0]), ROWS, "aten.sort"),
+        (lambda: Of(lambda x: torch.sort(x)[0]), (2, 129), "aten.sort.*129 elements in order: expected at most 128"),
+        (lambda: Of(lambda x: x[x > 0].sum()), ROWS, "the module: aten.index.Tensor: elements by a mask"),
+        (lambda: Of(lambda x: x.masked_select(x > 0).sum()), ROWS, "the module: aten.masked_select.*as many elements"),
+        (lambda: Of(lambda x: x.cummax(1)[0]), ROWS, "aten.cummax"),
         (lambda: Of(lambda x: torch.fft.fft(x).real), ROWS, "aten._fft_r2c"),
         (lambda: Of(lambda x: functional.max_pool2d(x, 3, 1, dilation=2)), (1, 2, 7, 7), "pooling with dilation"),
     ],

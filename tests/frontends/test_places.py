@@ -33,6 +33,14 @@ def _routed(x: Tensor) -> Tensor:
     return torch.zeros_like(x).scatter(-1, places, top.softmax(-1))
 
 
+def _assigned(x: Tensor) -> Tensor:
+    """One number in each place, then in each row, that a mask says."""
+    y = x.clone()
+    y[y > 1] = -3.0
+    y[x[:, :, 0] > 0] = 2.5
+    return y + 1
+
+
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "rounded": (lambda x: (x * 5).round() + torch.floor(x * 3) * 2 + torch.ceil(x * 7) - torch.trunc(x * 3) + x.frac(), (X,)),
     "halves": (lambda x: x.round() + torch.floor(x) + x.long(), (torch.arange(-6.0, 6.0) / 2,)),
@@ -61,6 +69,11 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "bags": (lambda ids: functional.embedding_bag(ids, TABLE), (IDS,)),
     "largest of bags": (lambda ids: functional.embedding_bag(ids, TABLE, mode="max") * 2, (IDS,)),
     "weighed bags": (lambda ids, w: functional.embedding_bag(ids, TABLE, mode="sum", per_sample_weights=w), (IDS, X[:, :, 0])),
+    "in order": (lambda x: x.sort(-1)[0] + x.sort(1, descending=True)[0], (X,)),
+    "orders": (lambda x: x.argsort(-1) + 10.0 * torch.sort(x, dim=1, descending=True, stable=True)[1], (EQUAL,)),
+    "assigned by masks": (_assigned, (X,)),
+    "products": (lambda ids, x: ids.prod(1) + (ids + 1).cumprod(1).sum(1) * 0.5 + (x > 0).prod(1)[:, 0], (IDS, X)),
+    "sums of what is cut": (lambda x: x.sum(1, dtype=torch.int64) * 1.0, (X * 5,)),
     "any and all": (lambda x: x * (x > 1).any(-1, keepdim=True) + (x > -2).all(1, keepdim=True) + x.bool().any(), (X,)),
 }  # fmt: skip
 
@@ -76,7 +89,7 @@ def test_against_torch(name: str) -> None:
         assert not cut_all(form).fault
 
 
-@pytest.mark.parametrize("name", thorough_but(FUNCTIONS, "rounded", "waves", "several axes", "gather few", "routed"))
+@pytest.mark.parametrize("name", thorough_but(FUNCTIONS, "rounded", "waves", "several axes", "gather few", "routed", "orders"))
 def test_kernels_against_torch(name: str) -> None:
     function, inputs = FUNCTIONS[name]
     plan = cut_all(folded(from_torch(Of(function).eval(), inputs)))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import sys
 import time
 import warnings
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,17 @@ import gensor_gym
 from agents import pieces
 from agents.networks import CompiledNetwork, FallenBack
 from gensor_gym import hardware
+from gensor_gym.cache.folders import cache_dir
 from gensor_gym.codegen import remembered
-from gensor_gym.frontends.torch_export import Unsupported
+from gensor_gym.cycles import uncollected
+from gensor_gym.frontends.torch_export import Unsupported, from_torch
 from gensor_gym.measure.records import verified
 from gensor_gym.measure.session import Session, TraceRow
+from gensor_gym.networks.folding import folded
+from gensor_gym.networks.fusion import rules
+from gensor_gym.networks.fusion.remembered import FOLDER
+from gensor_gym.networks.fusion.rules import plan_of
+from gensor_gym.networks.plan import cut_all
 
 X = torch.randn(8, 16, generator=torch.Generator().manual_seed(0))
 
@@ -154,7 +163,7 @@ class Uncovered(nn.Module):
         self.inner = nn.Sequential(nn.Linear(16, 16), nn.Softshrink())
 
     def forward(self, x: Tensor) -> Tensor:
-        made: Tensor = torch.sort(self.inner(x), 0).values
+        made: Tensor = torch.cummax(self.inner(x), 0).values
         return made
 
 
@@ -168,6 +177,50 @@ def test_what_is_not_covered_is_run_by_torch_where_that_is_asked_for() -> None:
     assert torch.equal(found(X), module(X)) and not found(X).requires_grad
     with pytest.raises(ValueError, match="fallback='onnx': expected one of error, torch"):
         gensor_gym.compile(module, (X,), fallback="onnx")
+
+
+def test_wrong_settings_are_refused_before_torch_exports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.export, "export", None)
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"machine": "hots"}, "unknown hardware 'hots'"), ({"trials": -1}, "trials=-1: expected a whole number, 1 or more"),
+        ({"seconds": "4"}, "seconds='4': expected a number above 0"), ({"arena": "cold"}, "arena 'cold'"),
+        ({"plan": 5}, "plan 5: expected one of cut_all, fine, fine_coarse, or a function from a network to its plan"),
+        ({"plan": ["fine"]}, r"plan \['fine'\]: expected one of"),
+    ]  # fmt: skip
+    for options, said in wrong:
+        with pytest.raises(ValueError, match=said):
+            gensor_gym.compile(module_of(0), (X,), **options)
+
+
+def test_a_rule_that_gives_no_plan_of_the_network_is_named(compiled: CompiledNetwork) -> None:
+    def rule(network: Any) -> Any:
+        return "fine"
+
+    with pytest.raises(ValueError, match="the rule rule gave 'fine': expected a Plan of Sequential"):
+        gensor_gym.compile(module_of(0), (X,), plan=rule)
+    with pytest.raises(ValueError, match="gave a plan of another network, Sequential: expected a Plan of Sequential"):
+        gensor_gym.compile(module_of(0), (X,), plan=lambda network: compiled.plan)
+
+
+def test_plans_are_looked_up_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GENSOR_GYM_CACHE", str(tmp_path))
+    network = folded(from_torch(module_of(0), (X,)))
+    plan = plan_of(network, "fine")
+    monkeypatch.setitem(rules.PLANS, "fine", cut_all)
+    assert str(plan_of(network, "fine")) == str(plan) != str(cut_all(network))
+    for path in (cache_dir() / FOLDER).iterdir():
+        path.write_text(str(plan).splitlines()[0])  # not all of it
+    assert str(plan_of(network, "fine")) == str(cut_all(network)) == str(plan_of(network, "fine"))
+
+
+def test_memory_goes_with_the_last_who_holds_the_network(compiled: CompiledNetwork) -> None:
+    with uncollected():
+        found = gensor_gym.compile(module_of(0), (X,))
+        found(X)
+        memory = weakref.ref(found.function.fixed)
+        del found
+        assert memory() is None and not gc.isenabled()
+    assert gc.isenabled()
 
 
 class Terminal(io.StringIO):

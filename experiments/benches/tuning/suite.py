@@ -2,7 +2,8 @@
 
 A network is searched from nothing within a budget of seconds. For moments of the search, from the first on at which each piece
 had a kernel, the fastest that were known make a network; these are called in turns at the end. A line for each of them, one that
-says after how many seconds the network was within 5 % of the fastest, and how long compiling it again takes.
+says after how many seconds the network was within 5 % of the fastest, and how long compiling it again takes
+(`experiments.networks.again`).
 """
 
 from __future__ import annotations
@@ -21,11 +22,16 @@ from experiments.benches.networks.suite import check_names
 from experiments.benches.tuning.moments import Moment, Recorder, moments
 from experiments.commands.checks import check_positive, check_whole
 from experiments.comparison.summary import interval
+from experiments.networks.again import compiled_again
 from experiments.sheets.cells import seconds
 from experiments.sheets.sheet import Sheet
 
 NEAR = 1.05
 """Times of the fastest network's that is near enough."""
+AGAIN = 5
+"""Compilations in the process that has done one."""
+FIGURES = ("searched_s", "near_after_s", "best_s", "again_s", "again_export_s", "new_process_s", "new_process_export_s")
+"""Of a row, in seconds, in the order of the table."""
 
 
 def run(config: DictConfig, emit: Lines) -> None:
@@ -62,9 +68,7 @@ def tuned(name: str, settings: DictConfig, seed: int, store: Path) -> tuple[list
     asked |= {"seed": seed, "store": str(store)}
     found = compile_module(module, inputs, on_task=recorder.on_task, on_trial=recorder.on_trial, **asked)
     searched = recorder.elapsed
-    begin = time.perf_counter()
-    compile_module(module, inputs, **asked)
-    again = time.perf_counter() - begin
+    again = compiled_again(name, settings.batch, seed, AGAIN, asked)
     some = moments(found, recorder, settings.moments)
     calls = [moment.function.bind(*(one.numpy() for one in inputs)) for moment in some]
     for moment, call in zip(some, calls, strict=True):
@@ -74,7 +78,7 @@ def tuned(name: str, settings: DictConfig, seed: int, store: Path) -> tuple[list
     points = [_point(moment, one) for moment, one in zip(some, times, strict=True)]
     best = min(point["time_s"]["median"] for point in points)
     near = next(point["searched_s"] for point in points if point["time_s"]["median"] <= NEAR * best)
-    about = {"searched_s": searched, "trials": len(recorder.trials), "best_s": best, "near_after_s": near, "again_s": again}
+    about = {"searched_s": searched, "trials": len(recorder.trials), "best_s": best, "near_after_s": near, **again}
     return points, {**about, "kernels": len(found.kernels), "distinct": len({id(result) for result in found.results})}
 
 
@@ -96,10 +100,13 @@ def in_turns(calls: Sequence[Any], rounds: int) -> list[list[float]]:
 
 def sheet(rows: Sequence[dict[str, Any]]) -> Sheet:
     """A row for each network."""
-    head = ("network", "kernels", "trials", "searched", "within 5 % after", "fastest", "compiled again")
+    head = (
+        "network", "kernels", "trials", "searched", "within 5 % after", "fastest", "compiled again", "of it torch's export",
+        "in a new process", "of it torch's export",
+    )  # fmt: skip
     lines = [
         (row["network"], f"{row['kernels']} ({row['distinct']})", str(row["trials"]),
-         *(seconds(row[name]) for name in ("searched_s", "near_after_s", "best_s", "again_s")))
+         *(seconds(row[name]) for name in FIGURES))
         for row in rows
     ]  # fmt: skip
     return Sheet.of("tuning networks", head, lines)

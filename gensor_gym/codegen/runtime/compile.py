@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import re
@@ -36,15 +37,11 @@ def compile_c(kernel: Kernel, compiler: Compiler | None = None, timeout: float =
 
 def compile_text(source: str, arch: str, compiler: Compiler | None = None, timeout: float = _SECONDS) -> Path:
     """The shared library of a C source for `arch`, a `-march` value; see `compile_c`."""
-    if given := _GIVEN.get(key_of(source, arch)):
+    if _GIVEN and (given := _GIVEN.get(key_of(source, arch))):
         return given
     compiler = compiler or find_compiler()
-    libraries = re.search(r"#include <(math|pthread)\.h>", source) is not None
-    line = compiler.line(Path("kernel.c"), Path("kernel.so"), arch, lanes_of(source), libraries=libraries)
-    # `native` means another thing on another machine that shares the cache folder.
-    host = _host() if "native" in arch else ""
-    text = "\0".join([source, *line, compiler.version, host])
-    path = private_dir("kernels") / f"{hashlib.sha256(text.encode()).hexdigest()}.so"
+    line, name = _line(source, arch, compiler)
+    path = private_dir("kernels") / name
     if os.path.lexists(path) and not is_own(path):
         text = f"{path} belongs to another user or can be written by others: it is not loaded, but compiled anew"
         warnings.warn(text, RuntimeWarning, stacklevel=3)
@@ -52,6 +49,17 @@ def compile_text(source: str, arch: str, compiler: Compiler | None = None, timeo
     if not path.exists():
         _compile(source, compiler, line, path, timeout)
     return path
+
+
+@functools.lru_cache(maxsize=1024)
+def _line(source: str, arch: str, compiler: Compiler) -> tuple[list[str], str]:
+    """How a source is compiled, and the name of the library that this makes."""
+    libraries = re.search(r"#include <(math|pthread)\.h>", source) is not None
+    line = compiler.line(Path("kernel.c"), Path("kernel.so"), arch, lanes_of(source), libraries=libraries)
+    # `native` means another thing on another machine that shares the cache folder.
+    host = _host() if "native" in arch else ""
+    text = "\0".join([source, *line, compiler.version, host])
+    return line, f"{hashlib.sha256(text.encode()).hexdigest()}.so"
 
 
 def key_of(source: str, arch: str) -> str:

@@ -93,12 +93,12 @@ class BuiltinKernel:
         """Shape and type of every array; RuntimeError for a Python or NumPy that `call.c` does not know."""
         library, sizes = builtins(), [_kind(*array) for array in (*inputs, *outputs)]
         kinds = (_Kind * len(sizes))(*(kind for kind, _ in sizes))
-        self.workspaces: list[np.ndarray] = []
+        self.workspaces = workspaces = list[np.ndarray]()
         """One for every call that ran at the same time as others."""
 
-        def new_workspace() -> int:
-            self.workspaces.append(workspace_of(workspace_bytes))
-            return address_of(self.workspaces[-1])
+        def new_workspace() -> int:  # which does not hold `self`: memory goes with the last who holds the kernel
+            workspaces.append(workspace_of(workspace_bytes))
+            return address_of(workspaces[-1])
 
         new_outputs = [functools.partial(aligned, *output) for output in outputs]
         pools = (_Pool * len(outputs))(*(_Pool(id(new_output)) for new_output in new_outputs))

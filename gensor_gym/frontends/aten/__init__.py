@@ -3,6 +3,18 @@
 What an operation does is said by torch's documentation of it. ValueError names an argument that has no kernels here.
 """
 
-from gensor_gym.frontends.aten import choices, maps, moves, norms, places, products, ranks, reductions, resampled, windows
+from gensor_gym.frontends.aten import (
+    choices,
+    maps,
+    moves,
+    norms,
+    places,
+    products,
+    quotients,
+    ranks,
+    reductions,
+    resampled,
+    windows,
+)
 
-__all__ = ["choices", "maps", "moves", "norms", "places", "products", "ranks", "reductions", "resampled", "windows"]
+__all__ = ["choices", "maps", "moves", "norms", "places", "products", "quotients", "ranks", "reductions", "resampled", "windows"]

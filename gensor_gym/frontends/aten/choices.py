@@ -74,7 +74,8 @@ def masked(b: Builder, scores: str, mask: str) -> str:
 
 
 @_covers("_to_copy.default")
-def _to_copy(b: Builder, x: str, dtype: Any = None, **_: Any) -> str:
+def cast(b: Builder, x: str, dtype: Any = None, **_: Any) -> str:
+    """Of another data type, where one is named: whole numbers are cut, bools are 0 or 1."""
     was, now = b.reads[x], str(dtype).removeprefix("torch.") if dtype is not None else b.reads[x]
     if now == "bool" and was != "bool":
         return b.map(unequal(x, 0.0), "truth")

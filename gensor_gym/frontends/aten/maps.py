@@ -60,7 +60,8 @@ def _hardsigmoid(x: Any) -> Any:
     return of("multiply", _between(of("add", x, 3.0), 0.0, 6.0), 1.0 / 6.0)
 
 
-def _floor(x: Any) -> Any:
+def floor(x: Any) -> Any:
+    """The next whole number below it, or itself."""
     nearest = of("round", x)
     return of("subtract", nearest, of("less", x, nearest))
 
@@ -72,31 +73,7 @@ def _ceil(x: Any) -> Any:
 
 def cut(x: Any) -> Any:
     """The whole number next to it on the side of 0."""
-    return of("where", of("less", x, 0.0), _ceil(x), _floor(x))
-
-
-def _quotient(b: Builder, x: str, by: float) -> tuple[Any, Any]:
-    """Whole numbers by one above 0: (quotients, remainders), both exact; the rounded quotient may be off by one."""
-    if not isinstance(x, str) or b.reads[x] == "float32" or not isinstance(by, int) or by < 1:
-        raise ValueError(f"a whole quotient by {by}: expected whole numbers, by a number of at least 1")
-    near = b.call("round", of("subtract", of("divide", of("add", x, 0.5), by), 0.5))
-    left = b.map(of("subtract", x, of("multiply", near, by)), "left")
-    off = b.map(of("subtract", of("subtract", 1.0, of("less", left, by)), of("less", left, 0.0)), "off")
-    return of("add", near, off), of("subtract", left, of("multiply", by, off))
-
-
-@_covers("remainder.Scalar", "remainder.Tensor")
-def _remainder(b: Builder, x: str, by: float) -> str:
-    return b.map(_quotient(b, x, by)[1], "remainder")
-
-
-@_covers("floor_divide.default", "div.Tensor_mode", "div.Scalar_mode")
-def _floor_divide(b: Builder, x: str, by: float, rounding_mode: str | None = "floor") -> str:
-    if rounding_mode is None:
-        return b.call("divide", x, by)
-    if rounding_mode == "floor":
-        return b.map(_quotient(b, x, by)[0], "quotient")
-    raise ValueError(f"a quotient that is cut ({rounding_mode}): expected floor")
+    return of("where", of("less", x, 0.0), _ceil(x), floor(x))
 
 
 _MOST_FACTORS = 16
@@ -123,7 +100,7 @@ def _leaky_relu(x: Any, slope: float = 0.01) -> Any:
     return of("where", of("less", 0.0, x), x, of("multiply", slope, x))
 
 
-_maps("floor.default", _floor)
+_maps("floor.default", floor)
 _maps("ceil.default", _ceil)
 _maps("trunc.default", cut)
 _maps("frac.default", lambda x: of("subtract", x, cut(x)))

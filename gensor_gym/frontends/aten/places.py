@@ -73,6 +73,17 @@ def _index(b: Builder, x: str, places: list[str | float | None]) -> str:
     return take(b, x, list(known), made)
 
 
+@_covers("index_put.default")
+def _index_put(b: Builder, x: str, places: list[str | None], value: str | float, accumulate: bool = False) -> str:
+    """A number where a mask along the first axes says so."""
+    (mask, *others), size = places, math.prod(b.shapes[value]) if isinstance(value, str) else 1
+    if others or not isinstance(mask, str) or b.reads[mask] != "bool" or size != 1 or accumulate:
+        raise ValueError("an assignment to places: expected one number, where a mask says so")
+    wide = b.reshape(mask, (*b.shapes[mask], *[1] * (len(b.shapes[x]) - len(b.shapes[mask]))))
+    one = b.reshape(value, ()) if isinstance(value, str) else value
+    return b.map(of("where", wide, one, x), "assigned")
+
+
 def _known(b: Builder, ids: str | float) -> Places:
     """Numbers where they are the same at every call."""
     if not isinstance(ids, str):

@@ -14,6 +14,9 @@ from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import TABLE
 from gensor_gym.frontends.covered import covers as _covers
 
+MOST_SORTED = 128
+"""Along an axis: each element is compared with each."""
+
 
 def _place(b: Builder, x: str, top: str, axis: int, gone: str | None = None) -> str:
     """The first place along an axis where x is not below `top`, among those that are not gone."""
@@ -44,6 +47,32 @@ def _place_of_extreme(turned: bool) -> Callable[..., str]:
 
 TABLE["aten.max.dim"], TABLE["aten.min.dim"] = _extreme(turned=False), _extreme(turned=True)
 TABLE["aten.argmax.default"], TABLE["aten.argmin.default"] = _place_of_extreme(turned=False), _place_of_extreme(turned=True)
+
+
+@_covers("sort.default")
+def _sort(b: Builder, x: str, axis: int = -1, descending: bool = False) -> tuple[str, str]:
+    """Each element at the place of its rank: how many stand before it, of equal ones those at places before."""
+    axis %= len(b.shapes[x])
+    rank, extent = len(b.shapes[x]), b.shapes[x][axis]
+    if extent > MOST_SORTED:
+        raise ValueError(f"{extent} elements in order: expected at most {MOST_SORTED} along the axis")
+    last = [*(other for other in range(rank) if other != axis), axis]
+    rows = b.transpose(x, last)
+    outer = b.shapes[rows][:-1]
+    one, other = (b.repeat(b.reshape(rows, (*outer, *pair)), (*outer, extent, extent)) for pair in ((extent, 1), (1, extent)))
+    less, more = (of("less", one, other), of("less", other, one))[:: -1 if descending else 1]
+    earlier = b.constant("earlier", np.tri(extent, k=-1))
+    before = b.map(of("maximum", more, of("multiply", earlier, neither(less))), "before")
+    ranks = b.reshape(b.reduce(before, "sum", [-1]), (*outer, 1, extent))
+    here = neither(unequal(b.constant("rank", np.arange(extent).reshape(extent, 1)), ranks))
+    places = b.constant("places", np.arange(extent))
+    made = (b.reduce(b.map(of("where", here, value, 0.0), "placed"), "sum", [-1]) for value in (other, places))
+    return tuple(b.transpose(b.reshape(part, (*outer, extent)), np.argsort(last).tolist()) for part in made)  # type: ignore[return-value]
+
+
+@_covers("sort.stable")
+def _sort_stable(b: Builder, x: str, *, stable: bool = True, dim: int = -1, descending: bool = False) -> tuple[str, str]:
+    return _sort(b, x, dim, descending)
 
 
 @_covers("topk.default")

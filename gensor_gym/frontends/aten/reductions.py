@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from gensor_gym.frontends.aten.choices import truth
+from gensor_gym.dataflow.nodes import Slice
+from gensor_gym.frontends.aten.choices import cast, truth
+from gensor_gym.frontends.aten.moves import padded
 from gensor_gym.frontends.aten.products import along
 from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import TABLE
@@ -22,9 +24,9 @@ def _reduces(*names: str) -> Callable[[_Reduces], _Reduces]:
     """Register what reduces axes that stay with extent 1: they go unless `keepdim` says so."""
 
     def register(function: _Reduces) -> _Reduces:
-        def rule(b: Builder, x: str, axes: Axes = None, keepdim: bool = False, **_: Any) -> str:
+        def rule(b: Builder, x: str, axes: Axes = None, keepdim: bool = False, dtype: Any = None) -> str:
             chosen = axes_of(b, x, axes)
-            return kept(b, function(b, x, chosen), chosen, keepdim)
+            return kept(b, function(b, cast(b, x, dtype), chosen), chosen, keepdim)
 
         TABLE.update({f"aten.{name}": rule for name in names})
         return function
@@ -40,6 +42,21 @@ def _mean(b: Builder, x: str, axes: list[int]) -> str:
 @_reduces("sum.dim_IntList", "sum.default")
 def _sum(b: Builder, x: str, axes: list[int]) -> str:
     return b.reduce(x, "sum", axes)
+
+
+@_reduces("prod.default", "prod.dim_int")
+def _prod(b: Builder, x: str, axes: list[int]) -> str:
+    """Both halves of an axis multiplied, again and again; of an odd number the last one stays for the end."""
+    for axis in axes:
+        single = list[str]()
+        while (extent := b.shapes[x][axis]) > 1:
+            half = extent // 2
+            if extent % 2:
+                single.append(b.add(Slice(x, axis, extent - 1, extent), "last"))
+            x = b.call("multiply", *(b.add(Slice(x, axis, first, first + half), "half") for first in (0, half)))
+        for last in single:
+            x = b.call("multiply", x, last)
+    return x
 
 
 @_reduces("amax.default", "max.default")
@@ -103,8 +120,18 @@ def _norm(b: Builder, x: str, order: float = 2.0, axes: Axes = None, keepdim: bo
 
 
 @_covers("cumsum.default")
-def _cumsum(b: Builder, x: str, axis: int, **_: Any) -> str:
-    return along(b, x, axis, np.triu(np.ones((b.shapes[x][axis],) * 2)))
+def _cumsum(b: Builder, x: str, axis: int, dtype: Any = None) -> str:
+    return along(b, cast(b, x, dtype), axis, np.triu(np.ones((b.shapes[x][axis],) * 2)))
+
+
+@_covers("cumprod.default")
+def _cumprod(b: Builder, x: str, axis: int, dtype: Any = None) -> str:
+    """Products with what stands 1, 2, 4, .. places before (Hillis and Steele, Data parallel algorithms, 1986)."""
+    x, axis, shift = cast(b, x, dtype), axis % len(b.shapes[x]), 1
+    while shift < b.shapes[x][axis]:
+        before = padded(b, x, axis, shift, -shift, 1.0)
+        x, shift = b.call("multiply", x, before), 2 * shift
+    return x
 
 
 def axes_of(b: Builder, x: str, axes: Axes) -> list[int]:

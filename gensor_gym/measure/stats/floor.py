@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from gensor_gym.cost.roofline import peak_rate
 from gensor_gym.hardware.types import Hardware, MemoryLevel
 from gensor_gym.operators.computation import Computation
@@ -10,6 +12,7 @@ MARGIN = 0.9
 """Figures of a machine are a few percent off; a time is IMPLAUSIBLE below this share of the floor."""
 
 
+@lru_cache(maxsize=256)
 def warm_floor(op: Computation, hw: Hardware) -> float:
     """Seconds: arithmetic at peak, or the bytes that cannot have stayed in inner caches at each level's bandwidth.
 

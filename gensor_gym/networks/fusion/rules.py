@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from gensor_gym.networks.fusion.coarse import fine_coarse
 from gensor_gym.networks.fusion.fine import fine
+from gensor_gym.networks.fusion.remembered import remembered_plan
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan, cut_all
 from gensor_gym.registry import near
@@ -14,10 +16,18 @@ PLANS: dict[str, Callable[[Network], Plan]] = {"cut_all": cut_all, "fine": fine,
 """Plans by rule."""
 
 
+def check_rule(rule: Any) -> None:
+    """ValueError for what is neither a function nor the name of a plan."""
+    if not callable(rule) and not (isinstance(rule, str) and rule in PLANS):
+        wanted = f"one of {', '.join(PLANS)}, or a function from a network to its plan"
+        raise ValueError(f"plan {rule!r}: expected {wanted}{near(rule, PLANS)}")
+
+
 def plan_of(network: Network, rule: Callable[[Network], Plan] | str) -> Plan:
-    """The plan of a rule, or of the rule of that name; ValueError names those there are."""
-    if callable(rule):
-        return rule(network)
-    if rule not in PLANS:
-        raise ValueError(f"plan {rule!r}: expected one of {', '.join(PLANS)}{near(rule, PLANS)}")
-    return PLANS[rule](network)
+    """The plan of a rule, or of the rule of that name; ValueError names those there are, and what is no plan of the network."""
+    check_rule(rule)
+    plan = remembered_plan(network, rule, PLANS[rule]) if isinstance(rule, str) else rule(network)
+    if not isinstance(plan, Plan) or plan.network is not network:
+        said = f"a plan of another network, {plan.network}" if isinstance(plan, Plan) else repr(plan)
+        raise ValueError(f"the rule {getattr(rule, '__name__', rule)} gave {said}: expected a Plan of {network}")
+    return plan

@@ -1,0 +1,78 @@
+"""How long a network whose kernels are known takes to be compiled: first in a new process, then again in the same one.
+
+`python -m experiments.networks.again ASKED` is that process: it imports torch and gensor_gym, builds the network, and only
+then reads the clock. ASKED is JSON: `network`, `batch`, `seed`, `rounds`, `options` of `gensor_gym.compile`. It prints a list of
+(seconds, seconds of these in torch's export), that of the new process first. It is no part of a benchmark's package, which would
+import what is timed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+SECONDS = 600.0
+"""That a process may take."""
+
+
+def compiled_again(network: str, batch: int, seed: int, rounds: int, options: Mapping[str, Any]) -> dict[str, float]:
+    """Seconds of a compilation in a new process, and the median of those after it there; of both what torch's export takes.
+
+    RuntimeError with the process's words where it fails.
+    """
+    asked = {"network": network, "batch": batch, "seed": seed, "rounds": rounds, "options": dict(options)}
+    line = [sys.executable, "-m", "experiments.networks.again", json.dumps(asked)]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=SECONDS, check=False, env=os.environ)
+    if done.returncode:
+        raise RuntimeError(f"{network} was not compiled again:\n{done.stderr.strip()}")
+    (new, new_export), *others = json.loads(done.stdout.splitlines()[-1])
+    same, same_export = (statistics.median(times) for times in zip(*others, strict=True))
+    return {"again_s": same, "again_export_s": same_export, "new_process_s": new, "new_process_export_s": new_export}
+
+
+def _times(network: str, batch: int, seed: int, rounds: int, options: Mapping[str, Any]) -> list[tuple[float, float]]:
+    """See the module."""
+    import torch  # noqa: F401  (which a user's process has, too)
+
+    import gensor_gym
+    from experiments.networks.suite import inputs_of, module_of
+
+    module, inputs, times = module_of(network, seed), inputs_of(network, batch, seed), list[tuple[float, float]]()
+    for _ in range(1 + rounds):
+        with _timed_exports() as exports:
+            begin = time.perf_counter()
+            gensor_gym.compile(module, inputs, **options)
+            times.append((time.perf_counter() - begin, sum(exports)))
+    return times
+
+
+@contextmanager
+def _timed_exports() -> Iterator[list[float]]:
+    """Seconds of each of torch's exports within, what they import included."""
+    import torch
+
+    export, found = torch.export.export, list[float]()
+
+    def timed(*arguments: Any, **named: Any) -> Any:
+        begin = time.perf_counter()
+        try:
+            return export(*arguments, **named)
+        finally:
+            found.append(time.perf_counter() - begin)
+
+    torch.export.export = timed
+    try:
+        yield found
+    finally:
+        torch.export.export = export
+
+
+if __name__ == "__main__":
+    print(json.dumps(_times(**json.loads(sys.argv[1]))))
