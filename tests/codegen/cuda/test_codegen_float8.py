@@ -106,6 +106,26 @@ def test_mma_is_right() -> None:
     check(mma_kernels("rtx4090"), seeds=1)
 
 
+def window_kernels() -> list[Kernel]:
+    """Convolutions for sm_90, whose mma.sync widens operands: windows that overhang, a stride, channels that no copy divides."""
+    return [
+        tensor_kernel(f'conv2d({text}, dtype="{KIND}")', warp, block, "h100", **knobs)
+        for text, warp, block, knobs in (
+            ("1, 35, 9, 16, 20, 3, 3, padding=1", [1, 16, 1, 8, 32, 1, 1], [1, 32, 2, 8, 32, 1, 3],
+             {"stages": 3, "shared_layout": 2, "vector": 4}),
+            ("2, 36, 7, 9, 20, 3, 2, stride=2, padding=1", [1, 32, 1, 8, 64, 1, 1], [1, 32, 4, 16, 64, 4, 1],
+             {"stages": 2, "split_k": 2, "unroll": 4, "shared_layout": 2}),
+            ("1, 130, 6, 11, 17, 2, 3, dilation=2, padding=2", [1, 32, 2, 8, 64, 1, 1], [1, 32, 2, 8, 64, 2, 2],
+             {"stages": 2, "register_buffer": 2, "shared_layout": 1}),
+        )
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kernels", first_of_each({"windows": window_kernels()}, "windows"))
+def test_windows_that_are_widened_are_right(kernels: list[Kernel]) -> None:
+    check(kernels, seeds=1)
+
+
 @pytest.mark.parametrize("kernels", first_of_each(SIZES, "wgmma"))
 def test_wgmma_is_right(kernels: list[Kernel]) -> None:
     assert faults(kernels, seeds=2) == []
@@ -138,6 +158,35 @@ MENU = {
 @pytest.mark.parametrize("name", thorough_but(MENU, "split"))
 def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
     assert_compiles_well(MENU[name])
+
+
+SPILLED = {
+    "three blocks": (
+        "2, 64, 14, 14, 64, 3, 3, padding=1", [1, 32, 1, 8, 64, 1, 1], [1, 32, 4, 16, 64, 4, 1],
+        {"split_k": 2, "vector": 2, "unroll": 4, "stages": 2, "shared_layout": 2, "raster": 8},
+    ),
+    "twenty blocks": (
+        "2, 64, 16, 16, 64, 3, 3, padding=1", [1, 32, 1, 16, 32, 1, 1], [1, 32, 1, 16, 32, 1, 1],
+        {"split_k": 4, "vector": 4, "unroll": 4, "stages": 2, "shared_layout": 1, "raster": 2},
+    ),
+    "512 threads": (
+        "16, 128, 28, 28, 128, 3, 3, padding=1", [1, 32, 1, 8, 32, 1, 1], [2, 64, 2, 16, 64, 1, 3],
+        {"split_k": 2, "vector": 4, "unroll": 16, "stages": 4, "register_buffer": 2, "shared_layout": 2, "raster": 16},
+    ),
+    "eight points": (
+        "16, 64, 56, 56, 64, 3, 3, padding=1", [1, 32, 4, 16, 64, 1, 1], [1, 32, 4, 16, 64, 2, 2],
+        {"split_k": 2, "vector": 2, "unroll": 2, "stages": 3, "register_buffer": 2, "shared_layout": 2, "raster": 2},
+    ),
+}  # fmt: skip
+"""Convolutions for sm_90 that spilled where 32 elements of an operand were held, and as many points unrolled as fit 512 instructions."""
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", thorough_but(SPILLED, "twenty blocks"))
+def test_convolutions_that_are_widened_do_not_spill(name: str) -> None:
+    text, warp, block, knobs = SPILLED[name]
+    compiled = nvrtc.compile_cubin(tensor_kernel(f'conv2d({text}, dtype="{KIND}")', warp, block, "h100", **knobs))
+    assert compiled.spill_bytes == 0 and compiled.loss == ""
 
 
 @needs_nvrtc

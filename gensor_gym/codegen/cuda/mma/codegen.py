@@ -39,7 +39,7 @@ def generate_mma(program: Program) -> Kernel:
     out.line()
     write_results(out, plan)
     # Without a number of blocks the assembler spills some registers of widened operands to hold two.
-    named = plan.resident > 1 or plan.program.hardware.widens(plan.op.dtype)
+    named = plan.resident > 1 or plan.widened
     bounds = f"{plan.threads}, {plan.resident}" if named else str(plan.threads)
     return assemble(plan, entry, kernel_text(plan, entry, out, bounds, _constants(plan)))
 

@@ -27,9 +27,12 @@ BANK_UNITS = 8
 INSTRUCTION_ROWS, INSTRUCTION_COLUMNS = 16, 8
 """Extents of an instruction along m and n. Where the hardware has 8 along m, two make one."""
 HELD_REGISTERS = 32
-"""Registers of a thread that may hold elements on their way to shared memory while it multiplies."""
+"""Registers of a thread that may hold an operand's elements on their way to shared memory while it multiplies."""
 CODE_LIMIT = 512
 """Instructions of one unrolled loop body: beyond this the instruction cache overflows."""
+WIDENED_HELD, WIDENED_POINTS = 8, 2
+"""Where operands are widened, registers of a thread that may hold elements, and points of one unrolled body: NVRTC 13.0 spilled
+some of 32 and of as many points as fit, since it converts fragments of later points ahead."""
 
 Way = Literal["async", "held", "direct"]
 
@@ -133,8 +136,24 @@ class MatrixPlan(ProductPlan):
     def products(self) -> int:
         """Instructions of a warp at one point."""
         repeats = math.prod(self.register[a] for a in self.repeats)
-        each = 2 if self.program.hardware.widens(self.op.dtype) else 3 if self.op.dtype == "tf32x3" else 1
+        each = 2 if self.widened else 3 if self.op.dtype == "tf32x3" else 1
         return repeats * self.m_tiles * self.n_tiles * each
+
+    @cached_property
+    def widened(self) -> bool:
+        """Whether machine code converts operands to 16 bits before it multiplies them."""
+        return self.program.hardware.widens(self.op.dtype)
+
+    @property
+    def held_registers(self) -> int:
+        """Registers of a thread that may hold an operand's elements on their way to shared memory while it multiplies."""
+        return WIDENED_HELD if self.widened else HELD_REGISTERS
+
+    @property
+    def most_points(self) -> int:
+        """Points of the reduction whose instructions may stand in one unrolled body; 0 where those of one are too many."""
+        most = CODE_LIMIT // self.products
+        return min(most, WIDENED_POINTS) if self.widened else most
 
     @cached_property
     def buffered(self) -> bool:
@@ -143,15 +162,15 @@ class MatrixPlan(ProductPlan):
         Registers cannot be indexed at run time, so the loop is unrolled wholly or by two.
         """
         wanted = self.program.knob("register_buffer") == 2 and self.fragment_points > 1
-        return wanted and (self.fragment_points * self.products <= CODE_LIMIT or self.fragment_points % 2 == 0)
+        return wanted and (self.fragment_points <= self.most_points or self.fragment_points % 2 == 0)
 
     @cached_property
     def unroll(self) -> int:
         """Points in the unrolled body of the loop; 0 all of them."""
         if self.buffered:
-            return 0 if self.fragment_points * self.products <= CODE_LIMIT else 2
+            return 0 if self.fragment_points <= self.most_points else 2
         chunk = self.register[self.roles.k] // self.depth * self.program.knob("unroll")
-        return max(1, min(chunk, CODE_LIMIT // self.products))
+        return max(1, min(chunk, self.most_points))
 
     @cached_property
     def a_tile(self) -> OperandTile:
@@ -201,7 +220,7 @@ class MatrixPlan(ProductPlan):
         way: Way = "direct"
         if self.stages > 1 and not self.turing and width * self.item >= 4 and shifts < 0:
             way = "async"
-        elif self.stages > 1 and trips * max(1, width * self.item // 4) <= HELD_REGISTERS:
+        elif self.stages > 1 and trips * max(1, width * self.item // 4) <= self.held_registers:
             way = "held"
         swizzle = self._swizzle(read, shape[-1] * self.item) if layout == 2 else None
         return OperandTile(
