@@ -6,8 +6,8 @@ of the reduction is 64 channels at one element (r, s) of the window. Its B is th
 box that moves by (r, s), takes every `stride`-th pixel, and has zeros where it is outside the image, which is the padding.
 The rows of a box follow each other in shared memory, so that a wgmma takes the columns of several rows and images at once.
 
-Under a window of one element a stride leaves pixels out, which need not be laid out: the workspace then has [n, p, q, c]. TMA cannot
-leave columns of the image itself out, since its element strides never count along the innermost dimension.
+Under a window of one element a stride leaves pixels out, which need not be laid out: the workspace then has [n, p, q, c]. TMA
+cannot leave columns of the image itself out, since its element strides do not count along the innermost dimension.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ConvolutionPlan(ColumnRowsPlan):
 
     @cached_property
     def pixels(self) -> Access:
-        """How the image is read in the workspace, channels apart: all of it, or the pixels alone that a window of one element meets."""
+        """How pixels are read in the workspace: those of the image, or, of a window of one element, those that it meets."""
         op, image = self.op, self.image
         if any(op.extents[a] > 1 for a in self.taps) or image.is_padded(op.extents):
             return image
