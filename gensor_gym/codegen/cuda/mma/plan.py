@@ -17,6 +17,7 @@ from gensor_gym.codegen.cuda.plan import WARP, ProductPlan, check_program
 from gensor_gym.codegen.cuda.text import total
 from gensor_gym.codegen.cuda.tiles.tiling import upper_bound
 from gensor_gym.codegen.program import Program
+from gensor_gym.codegen.residency import resident_blocks
 from gensor_gym.graph.matrices.choices import mma_types
 from gensor_gym.graph.structure import matrix_axes
 
@@ -30,10 +31,12 @@ HELD_REGISTERS = 32
 """Registers of a thread that may hold an operand's elements on their way to shared memory while it multiplies."""
 CODE_LIMIT = 512
 """Instructions of one unrolled loop body: beyond this the instruction cache overflows."""
-HELD_FLOAT8, WIDENED_POINTS = 12, 2
-"""Of 8-bit floats fewer registers hold elements, since no rule counts them: with 32 a tenth of drawn convolutions spilled
-(NVRTC 13.0, sm_89 and sm_90). Where operands are widened so many points stand in one body: others are widened ahead."""
+HELD_FLOAT8, SPARE_FLOAT8, WIDENED_POINTS = 12, 8, 2
+"""Of 8-bit floats, whose windows are copied byte by byte: registers of a thread that may hold an operand's elements, and those
+that launch bounds leave it beside the ones that are counted. Of operands that are widened, points of an unrolled body: others are
+widened ahead. With 32 held, none to spare and bodies of `CODE_LIMIT` a tenth of drawn convolutions spilled (NVRTC 13.0)."""
 
+FLOAT8 = "float8_e4m3fn"
 Way = Literal["async", "held", "direct"]
 
 
@@ -147,7 +150,17 @@ class MatrixPlan(ProductPlan):
     @property
     def held_registers(self) -> int:
         """Registers of a thread that may hold an operand's elements on their way to shared memory while it multiplies."""
-        return HELD_FLOAT8 if self.op.dtype == "float8_e4m3fn" else HELD_REGISTERS
+        return HELD_FLOAT8 if self.op.dtype == FLOAT8 else HELD_REGISTERS
+
+    @cached_property
+    def named(self) -> int:
+        """Blocks of a multiprocessor that launch bounds name; 0 where they need not.
+
+        Without a number the assembler spills some registers of widened operands to hold two.
+        """
+        spare = SPARE_FLOAT8 if self.op.dtype == FLOAT8 else 0
+        blocks = resident_blocks(self.program, self.threads, self.shared_bytes, spare)
+        return blocks if blocks > 1 or self.widened else 0
 
     @property
     def most_points(self) -> int:
