@@ -179,7 +179,8 @@ SPILLED = {
     ),
     "sixteen blocks": (
         "h100", "1, 64, 24, 32, 32, 3, 3, dilation=2, groups=2, padding=2",
-        [1, 1, 16, 1, 8, 32, 1, 1], [1, 1, 16, 2, 8, 32, 2, 3], {"split_k": 2, "vector": 4, "unroll": 2, "shared_layout": 2, "raster": 16},
+        [1, 1, 16, 1, 8, 32, 1, 1], [1, 1, 16, 2, 8, 32, 2, 3],
+        {"split_k": 2, "vector": 4, "unroll": 2, "shared_layout": 2, "raster": 16},
     ),
     "sm_89": (
         "rtx4090", "16, 128, 28, 28, 128, 3, 3, padding=1", [1, 16, 1, 8, 32, 1, 1], [2, 48, 2, 8, 128, 2, 1],
