@@ -14,13 +14,13 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 
-def resident_blocks(program: Program, threads: int, shared_bytes: int) -> int:
-    """Blocks at a time, at least 1, by the registers that `graph.resources` counts for a thread.
+def resident_blocks(program: Program, threads: int, shared_bytes: int, spare: int = 0) -> int:
+    """Blocks at a time, at least 1, by the registers that `graph.resources` counts for a thread and `spare` more.
 
     `threads` and `shared_bytes` are of a block, as the kernel is launched.
     """
     hw = program.hardware
-    registers = min(int(registers_of(row_of(program), _ints(program.operator, hw))), hw.registers_per_thread)
+    registers = min(int(registers_of(row_of(program), _ints(program.operator, hw))) + spare, hw.registers_per_thread)
     return max(1, blocks_per_unit(
         threads, registers, shared_bytes, hw.threads_per_unit, hw.blocks_per_unit, hw.registers_per_unit,
         hw.level("shared").capacity, hw.shared_granularity, hw.shared_reserved,

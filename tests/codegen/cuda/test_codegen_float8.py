@@ -106,6 +106,26 @@ def test_mma_is_right() -> None:
     check(mma_kernels("rtx4090"), seeds=1)
 
 
+def window_kernels() -> list[Kernel]:
+    """For sm_90, whose mma.sync widens operands: windows that overhang, a stride, a dilation, channels without divisors."""
+    return [
+        tensor_kernel(f'conv2d({text}, dtype="{KIND}")', warp, block, "h100", **knobs)
+        for text, warp, block, knobs in (
+            ("1, 35, 9, 16, 20, 3, 3, padding=1", [1, 16, 1, 16, 32, 1, 1], [1, 32, 2, 16, 32, 1, 3],
+             {"stages": 3, "shared_layout": 2, "vector": 4}),
+            ("2, 36, 7, 9, 20, 3, 2, stride=2, padding=1", [1, 32, 1, 8, 64, 1, 1], [1, 32, 4, 16, 64, 4, 1],
+             {"stages": 2, "split_k": 2, "unroll": 4, "shared_layout": 2}),
+            ("1, 50, 6, 11, 17, 2, 4, dilation=2, padding=2", [1, 32, 1, 8, 32, 1, 1], [1, 32, 1, 8, 32, 1, 2],
+             {"stages": 2, "register_buffer": 2, "shared_layout": 1}),
+        )
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", thorough_but(range(3), 2))
+def test_windows_that_are_widened_are_right(number: int) -> None:
+    check(window_kernels()[number : number + 1], seeds=1)
+
+
 @pytest.mark.parametrize("kernels", first_of_each(SIZES, "wgmma"))
 def test_wgmma_is_right(kernels: list[Kernel]) -> None:
     assert faults(kernels, seeds=2) == []
@@ -138,6 +158,44 @@ MENU = {
 @pytest.mark.parametrize("name", thorough_but(MENU, "split"))
 def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
     assert_compiles_well(MENU[name])
+
+
+SPILLED = {
+    "three blocks": (
+        "h100", "2, 64, 14, 14, 64, 3, 3, padding=1", [1, 32, 1, 8, 64, 1, 1], [1, 32, 4, 16, 64, 4, 1],
+        {"split_k": 2, "vector": 2, "unroll": 4, "stages": 2, "shared_layout": 2, "raster": 8},
+    ),
+    "twenty blocks": (
+        "h100", "2, 64, 16, 16, 64, 3, 3, padding=1", [1, 32, 1, 16, 32, 1, 1], [1, 32, 1, 16, 32, 1, 1],
+        {"split_k": 4, "vector": 4, "unroll": 4, "stages": 2, "shared_layout": 1, "raster": 2},
+    ),
+    "512 threads": (
+        "h100", "16, 128, 28, 28, 128, 3, 3, padding=1", [1, 32, 1, 8, 32, 1, 1], [2, 64, 2, 16, 64, 1, 3],
+        {"split_k": 2, "vector": 4, "unroll": 16, "stages": 4, "register_buffer": 2, "shared_layout": 2, "raster": 16},
+    ),
+    "eight points": (
+        "h100", "16, 64, 56, 56, 64, 3, 3, padding=1", [1, 32, 4, 16, 64, 1, 1], [1, 32, 4, 16, 64, 2, 2],
+        {"split_k": 2, "vector": 2, "unroll": 2, "stages": 3, "register_buffer": 2, "shared_layout": 2, "raster": 2},
+    ),
+    "sixteen blocks": (
+        "h100", "1, 64, 24, 32, 32, 3, 3, dilation=2, groups=2, padding=2",
+        [1, 1, 16, 1, 8, 32, 1, 1], [1, 1, 16, 2, 8, 32, 2, 3],
+        {"split_k": 2, "vector": 4, "unroll": 2, "shared_layout": 2, "raster": 16},
+    ),
+    "sm_89": (
+        "rtx4090", "16, 128, 28, 28, 128, 3, 3, padding=1", [1, 16, 1, 8, 32, 1, 1], [2, 48, 2, 8, 128, 2, 1],
+        {"split_k": 4, "vector": 4, "unroll": 4, "stages": 2, "shared_layout": 2, "raster": 4},
+    ),
+}  # fmt: skip
+"""Convolutions that spilled: 32 elements of an operand held, a body of as many points as fit, no register to spare."""
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", thorough_but(SPILLED, "twenty blocks", "sixteen blocks"))
+def test_windows_do_not_spill(name: str) -> None:
+    hw, text, warp, block, knobs = SPILLED[name]
+    compiled = nvrtc.compile_cubin(tensor_kernel(f'conv2d({text}, dtype="{KIND}")', warp, block, hw, **knobs))
+    assert compiled.spill_bytes == 0 and compiled.loss == ""
 
 
 @needs_nvrtc

@@ -51,8 +51,13 @@ CASES = {
             conv(2, 68, 9, 13, 200, 3, 3, "bias", "relu", "residual", dtype="bfloat16", padding=1, stride=2),
             [1, 64, 1, 8], [2, 64, 2, 8], stages=3, raster=2,
         ),
-        conv_kernel(conv(3, 72, 8, 14, 72, 1, 1, stride=2), [3, 64, 2, 8], [3, 64, 4, 8], stages=2, split_k=2),
         conv_kernel(conv(1, 64, 3, 300, 64, 1, 3, stride=2, padding=(0, 1)), [1, 64, 1, 152], [1, 64, 1, 152], stages=2),
+    ],
+    "pixels left out": [
+        conv_kernel(conv(3, 72, 8, 14, 72, 1, 1, stride=2), [3, 64, 2, 8], [3, 64, 4, 8], stages=2, split_k=2),
+        conv_kernel(conv(2, 66, 9, 13, 64, 1, 1, "bias", "relu", stride=2, dtype="bfloat16"), [1, 64, 3, 8], [2, 64, 3, 8]),
+        conv_kernel(conv(1, 70, 7, 20, 130, 1, 1, "residual", stride=(3, 1)), [1, 64, 1, 24], [1, 128, 3, 24], cluster=2),
+        conv_kernel(conv(2, 64, 5, 9, 64, 1, 1, stride=2, padding=1), [1, 64, 2, 8], [1, 64, 2, 8], stages=3),
     ],
     "split and persistent": [
         conv_kernel(conv(1, 130, 5, 13, 72, 3, 3, "bias", padding=1), [1, 64, 2, 16], [1, 64, 2, 16], stages=2, split_k=4),
@@ -68,7 +73,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kernels", first_of_each(CASES, "padding", "split and persistent"))
+@pytest.mark.parametrize("kernels", first_of_each(CASES, "padding", "pixels left out", "split and persistent"))
 def test_convolutions_are_right(kernels: list[Kernel]) -> None:
     """Channels, pixels and rows that nothing divides, within the bound that verification uses; two orders of events."""
     assert faults(kernels, seeds=2) == []
@@ -85,11 +90,19 @@ def test_operands_are_laid_out_before_and_added_up_after() -> None:
     assert image.shape == (1, 5, 13, 130) and weights.shape == (3, 3, 72, 130) and image.strides[-1] == 136 * 2
 
 
+def test_pixels_that_no_window_meets_are_not_laid_out() -> None:
+    """Of 8 x 14 pixels under a stride of 2 the workspace has 4 x 7, which boxes take one by one; padding keeps them all."""
+    image = CASES["pixels left out"][0].maps[1]
+    assert image.shape == (3, 4, 7, 72) and image.every == (1, 1, 1, 1)
+    padded = CASES["pixels left out"][3].maps[1]
+    assert padded.shape == (2, 5, 9, 64) and padded.every == (1, 2, 2, 1)
+
+
 def test_boxes_reach_no_further_than_the_hardware_does() -> None:
     """152 columns at every second pixel reach over 304, so they come in boxes of whole eights."""
-    _, image = CASES["strides"][3].maps
+    _, image = CASES["strides"][2].maps
     assert image.box[2] * 2 <= 256 and 152 % image.box[2] == 0 and image.box[2] % 8 == 0
-    assert CASES["strides"][3].source.count("load_box_4d(b_tile") == 152 // image.box[2]
+    assert CASES["strides"][2].source.count("load_box_4d(b_tile") == 152 // image.box[2]
 
 
 DAMAGED = conv_kernel(conv(2, 130, 6, 13, 72, 3, 3, padding=1, stride=(1, 2)), [1, 64, 2, 8], [1, 64, 4, 8], stages=2)

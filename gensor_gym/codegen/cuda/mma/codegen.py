@@ -38,9 +38,7 @@ def generate_mma(program: Program) -> Kernel:
         _write_pipeline(out, plan)
     out.line()
     write_results(out, plan)
-    # Without a number of blocks the assembler spills some registers of widened operands to hold two.
-    named = plan.resident > 1 or plan.program.hardware.widens(plan.op.dtype)
-    bounds = f"{plan.threads}, {plan.resident}" if named else str(plan.threads)
+    bounds = f"{plan.threads}, {plan.named}" if plan.named else str(plan.threads)
     return assemble(plan, entry, kernel_text(plan, entry, out, bounds, _constants(plan)))
 
 

@@ -7,6 +7,7 @@ for whether it is inside.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -114,7 +115,7 @@ class TileCopies:
         plan = self.plan
         steps = [f"block_{plan.names[a]}" for a in plan.op.reduce if plan.program.grid[a] > 1]
         every = plan.conditions(self.tile, self.indices(steps=True))
-        changing = [condition for condition in every if any(step in condition.split() for step in steps)]
+        changing = [condition for condition in every if any(step in re.findall(r"\w+", condition) for step in steps)]
         return [condition for condition in every if condition not in changing], changing
 
     @property

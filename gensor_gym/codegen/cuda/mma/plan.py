@@ -17,6 +17,7 @@ from gensor_gym.codegen.cuda.plan import WARP, ProductPlan, check_program
 from gensor_gym.codegen.cuda.text import total
 from gensor_gym.codegen.cuda.tiles.tiling import upper_bound
 from gensor_gym.codegen.program import Program
+from gensor_gym.codegen.residency import resident_blocks
 from gensor_gym.graph.matrices.choices import mma_types
 from gensor_gym.graph.structure import matrix_axes
 
@@ -27,10 +28,15 @@ BANK_UNITS = 8
 INSTRUCTION_ROWS, INSTRUCTION_COLUMNS = 16, 8
 """Extents of an instruction along m and n. Where the hardware has 8 along m, two make one."""
 HELD_REGISTERS = 32
-"""Registers of a thread that may hold elements on their way to shared memory while it multiplies."""
+"""Registers of a thread that may hold an operand's elements on their way to shared memory while it multiplies."""
 CODE_LIMIT = 512
 """Instructions of one unrolled loop body: beyond this the instruction cache overflows."""
+HELD_FLOAT8, SPARE_FLOAT8, WIDENED_POINTS = 12, 8, 2
+"""Of 8-bit floats, whose windows are copied byte by byte: registers of a thread that may hold an operand's elements, and those
+that launch bounds leave it beside the ones that are counted. Of operands that are widened, points of an unrolled body: others are
+widened ahead. With 32 held, none to spare and bodies of `CODE_LIMIT` a tenth of drawn convolutions spilled (NVRTC 13.0)."""
 
+FLOAT8 = "float8_e4m3fn"
 Way = Literal["async", "held", "direct"]
 
 
@@ -133,8 +139,34 @@ class MatrixPlan(ProductPlan):
     def products(self) -> int:
         """Instructions of a warp at one point."""
         repeats = math.prod(self.register[a] for a in self.repeats)
-        each = 2 if self.program.hardware.widens(self.op.dtype) else 3 if self.op.dtype == "tf32x3" else 1
+        each = 2 if self.widened else 3 if self.op.dtype == "tf32x3" else 1
         return repeats * self.m_tiles * self.n_tiles * each
+
+    @cached_property
+    def widened(self) -> bool:
+        """Whether machine code converts operands to 16 bits before it multiplies them."""
+        return self.program.hardware.widens(self.op.dtype)
+
+    @property
+    def held_registers(self) -> int:
+        """Registers of a thread that may hold an operand's elements on their way to shared memory while it multiplies."""
+        return HELD_FLOAT8 if self.op.dtype == FLOAT8 else HELD_REGISTERS
+
+    @cached_property
+    def named(self) -> int:
+        """Blocks of a multiprocessor that launch bounds name; 0 where they need not.
+
+        Without a number the assembler spills some registers of widened operands to hold two.
+        """
+        spare = SPARE_FLOAT8 if self.op.dtype == FLOAT8 else 0
+        blocks = resident_blocks(self.program, self.threads, self.shared_bytes, spare)
+        return blocks if blocks > 1 or self.widened else 0
+
+    @property
+    def most_points(self) -> int:
+        """Points of the reduction whose instructions may stand in one unrolled body; 0 where those of one are too many."""
+        most = CODE_LIMIT // self.products
+        return min(most, WIDENED_POINTS) if self.widened else most
 
     @cached_property
     def buffered(self) -> bool:
@@ -143,15 +175,15 @@ class MatrixPlan(ProductPlan):
         Registers cannot be indexed at run time, so the loop is unrolled wholly or by two.
         """
         wanted = self.program.knob("register_buffer") == 2 and self.fragment_points > 1
-        return wanted and (self.fragment_points * self.products <= CODE_LIMIT or self.fragment_points % 2 == 0)
+        return wanted and (self.fragment_points <= self.most_points or self.fragment_points % 2 == 0)
 
     @cached_property
     def unroll(self) -> int:
         """Points in the unrolled body of the loop; 0 all of them."""
         if self.buffered:
-            return 0 if self.fragment_points * self.products <= CODE_LIMIT else 2
+            return 0 if self.fragment_points <= self.most_points else 2
         chunk = self.register[self.roles.k] // self.depth * self.program.knob("unroll")
-        return max(1, min(chunk, CODE_LIMIT // self.products))
+        return max(1, min(chunk, self.most_points))
 
     @cached_property
     def a_tile(self) -> OperandTile:
@@ -201,7 +233,7 @@ class MatrixPlan(ProductPlan):
         way: Way = "direct"
         if self.stages > 1 and not self.turing and width * self.item >= 4 and shifts < 0:
             way = "async"
-        elif self.stages > 1 and trips * max(1, width * self.item // 4) <= HELD_REGISTERS:
+        elif self.stages > 1 and trips * max(1, width * self.item // 4) <= self.held_registers:
             way = "held"
         swizzle = self._swizzle(read, shape[-1] * self.item) if layout == 2 else None
         return OperandTile(

@@ -5,6 +5,9 @@ first kernel of the same program (`cuda/wgmma/layout.py`) lays them out in the w
 of the reduction is 64 channels at one element (r, s) of the window. Its B is the pixels that the window element meets: a
 box that moves by (r, s), takes every `stride`-th pixel, and has zeros where it is outside the image, which is the padding.
 The rows of a box follow each other in shared memory, so that a wgmma takes the columns of several rows and images at once.
+
+Under a window of one element a stride leaves pixels out, which need not be laid out: the workspace then has [n, p, q, c]. TMA
+cannot leave columns of the image itself out, since its element strides do not count along the innermost dimension.
 """
 
 from __future__ import annotations
@@ -45,10 +48,20 @@ class ConvolutionPlan(ColumnRowsPlan):
         return self.op.reads[self.roles.a]
 
     @cached_property
+    def pixels(self) -> Access:
+        """How pixels are read in the workspace: those of the image, or, of a window of one element, those that it meets."""
+        op, image = self.op, self.image
+        if any(op.extents[a] > 1 for a in self.taps) or image.is_padded(op.extents):
+            return image
+        axes = (self.column_axes[0], self.roles.k, *self.column_axes[1:])
+        unit = tuple(tuple(int(a == axis) for a in range(len(op.axes))) for axis in axes)
+        return replace(image, view=tuple(op.extents[a] for a in axes), coefficients=unit, offset=(0,) * len(axes))
+
+    @cached_property
     def strides(self) -> tuple[int, int]:
-        """Rows and columns of the image from one pixel of the output to the next."""
+        """Rows and columns of pixels in the workspace from one pixel of the output to the next."""
         _, p, q = self.column_axes
-        return self.image.coefficients[2][p], self.image.coefficients[3][q]
+        return self.pixels.coefficients[2][p], self.pixels.coefficients[3][q]
 
     @cached_property
     def box(self) -> tuple[int, int, int]:
@@ -80,7 +93,7 @@ class ConvolutionPlan(ColumnRowsPlan):
     @property
     def weights_offset(self) -> int:
         """Bytes of the workspace before the weights."""
-        n, _, h, w = self.image.view
+        n, _, h, w = self.pixels.view
         return aligned(self.image_offset + n * h * w * self.channels * self.item)
 
     @property
@@ -101,7 +114,7 @@ class ConvolutionPlan(ColumnRowsPlan):
             len(self.op.inputs) + 1, self.op.dtype, (r, s, k, c), (s * k * self.pitch, k * self.pitch, self.pitch),
             (1, 1, self.box_rows, self.step), SWIZZLE_BYTES, self.weights_offset,
         )  # fmt: skip
-        n, c, h, w = self.image.view
+        n, c, h, w = self.pixels.view
         right = replace(
             left, shape=(n, h, w, c), strides=(h * w * self.pitch, w * self.pitch, self.pitch), offset=self.image_offset,
             box=(*self.box, self.step), steps=(1, *self.strides, 1),

@@ -116,6 +116,6 @@ def _boxes(plan: ConvolutionPlan) -> Iterator[tuple[str, str]]:
         for a, nth, length, at in zip(plan.column_axes, consumer, lengths, first, strict=True):
             place[a] = nth * length + at
         indices = [total([(1, origin(plan, a))], constant) for a, constant in enumerate(place)]
-        n, channel, row, column = (along(plan.image, d, indices) for d in range(4))
+        n, channel, row, column = (along(plan.pixels, d, indices) for d in range(4))
         to = total([(1, "b_tile")], number * math.prod(plan.box) * SWIZZLE_BYTES)
         yield to, ", ".join([channel, column, row, n])

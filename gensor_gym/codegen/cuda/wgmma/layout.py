@@ -1,7 +1,8 @@
 """Text of the kernel before a convolution by wgmma: image and weights are laid out in the workspace, channels innermost.
 
 Both are the same: of every image (of every output channel) a matrix of channels x columns is transposed, the columns being
-pixels (elements of the window). A block reads a tile of it along columns, and writes it along channels.
+pixels (elements of the window). A block reads a tile of it along columns, and writes it along channels. Pixels that no window
+meets are not columns.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Transposition:
     """`batches` matrices [channels, columns] of tensor `name`, one after the other, written with channels contiguous.
 
     In elements of the workspace: `offset` before the first, `batch` from one matrix to the next, `pitch` between columns.
+    In the tensor columns lie in rows of `row`; `steps` are the elements from a channel, a row and a column to the next.
     """
 
     name: str
@@ -38,6 +40,16 @@ class Transposition:
     offset: int
     batch: int
     pitch: int
+    row: int
+    steps: tuple[int, int, int]
+
+    @property
+    def place(self) -> str:
+        """Where `column` is among a channel's elements."""
+        _, row, column = self.steps
+        if row == self.row * column:
+            return total([(column, "column")])
+        return total([(row, f"column / {self.row}"), (column, f"column % {self.row}")])
 
     @property
     def across(self) -> int:
@@ -51,8 +63,9 @@ class Transposition:
 
     @property
     def width(self) -> int:
-        """Elements that a thread reads together: pairs where every row begins at one."""
-        return 2 if self.columns % 2 == 0 else 1
+        """Elements that a thread reads together: neighbours, pairs where every row begins at one."""
+        channel, row, column = self.steps
+        return 2 if column == 1 and all(n % 2 == 0 for n in (self.row, row, channel)) else 1
 
     @property
     def shared_pitch(self) -> int:
@@ -85,11 +98,17 @@ def layout_kernel(plan: ConvolutionPlan, entry: str) -> tuple[str, Launch]:
 
 def transpositions(plan: ConvolutionPlan) -> tuple[Transposition, Transposition]:
     """What becomes of the image and of the weights."""
-    n, c, h, w = plan.image.view
+    n, c, *shape = plan.image.view
+    *_, p, q = plan.pixels.view
     k, _, r, s = plan.weights.view
-    pitch, item = plan.channels, plan.item
-    image = Transposition(plan.image.tensor.name, n, c, h * w, plan.image_offset // item, h * w * pitch, pitch)
-    weights = Transposition(plan.weights.tensor.name, k, c, r * s, plan.weights_offset // item, pitch, k * pitch)
+    pitch, item, whole = plan.channels, plan.item, math.prod(shape)
+    row, steps = p * q, (whole, whole, 1)
+    if [p, q] != shape:
+        _, i, j = plan.column_axes
+        row, steps = q, (whole, plan.image.axis_strides()[i], plan.image.axis_strides()[j])
+    image = Transposition(plan.image.tensor.name, n, c, p * q, plan.image_offset // item, p * q * pitch, pitch, row, steps)
+    taps = (r * s, (r * s, r * s, 1))
+    weights = Transposition(plan.weights.tensor.name, k, c, r * s, plan.weights_offset // item, pitch, k * pitch, *taps)
     return image, weights
 
 
@@ -118,7 +137,8 @@ def _write_reads(out: Writer, part: Transposition) -> None:
     with _turns(out, part.down * pairs):
         out.line(f"const int row = part / {pairs}, at = {total([(part.width, f'(part % {pairs})')])};")
         out.line("const int channel = first_channel + row, column = first_column + at;")
-        address = total([(part.channels * part.columns, "batch"), (part.columns, "channel"), (1, "column")])
+        channel = part.steps[0]
+        address = total([(part.channels * channel, "batch"), (channel, "channel"), (1, part.place)])
         read = f"*reinterpret_cast<const {kind} *>(&{part.name}[{address}])"
         inside = f"channel < {part.channels} && column < {part.columns}"
         out.line(f"const {kind} value = {inside} ? {read} : 0;")
