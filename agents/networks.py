@@ -147,7 +147,7 @@ def compile_network(
     begin, hw = time.monotonic(), hardware.get(machine)
     if hw.kind != "cpu":
         raise ValueError(f"{hw.name} is a GPU: networks are compiled for CPUs")
-    chosen = plan_of(folded(network), plan)
+    chosen = plan_of(folded(network), plan, hw)
     counts = Counter(step.computation for step in chosen.steps)
     asked = {computation: Asked.of(computation, hw, reuse=reuse, **options) for computation in counts}
     each = trials if trials is not None else TRIALS if math.isinf(seconds) else MOST_TRIALS

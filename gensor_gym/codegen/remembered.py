@@ -27,7 +27,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 FOLDER = "texts"
-_KEPT = ("language", "arch", "source", "workspace_bytes", "prepares", "task_rows")
+_KEPT = ("language", "arch", "source", "workspace_bytes", "prepares", "task_rows", "tasks_of_block")
 """Fields of a kernel that stand in its file beside its launches."""
 
 

@@ -24,10 +24,11 @@ from gensor_gym.construction import graph_of
 from gensor_gym.dataflow.evaluate import evaluate
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.frontends.torch_export import from_torch
+from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks import layout
 from gensor_gym.networks.export import export_network
 from gensor_gym.networks.folding import folded
-from gensor_gym.networks.fusion.coarse import fine_coarse
+from gensor_gym.networks.fusion import coarse
 from gensor_gym.networks.fusion.decisions import decisions
 from gensor_gym.networks.fusion.mergers import mergers
 from gensor_gym.networks.load import NetworkFunction
@@ -41,6 +42,16 @@ from tests.support.exports import sanitized, threads_program
 from tests.support.thorough import thorough_but
 
 MEMORY, THREADS = "-fsanitize=address,undefined", "-fsanitize=thread"
+
+
+def machine(units: int = 2, gflops: float = 1e-3) -> Hardware:
+    """This host as if it had so many cores, which multiply so slowly that reading constants is hidden."""
+    return dataclasses.replace(hardware.get("host"), units=units, peak=(("float32", gflops * 1e9),))
+
+
+def fine_coarse(network: Network) -> Plan:
+    """The rule's plan, with loops."""
+    return coarse.fine_coarse(network, machine())
 
 
 class Rows(nn.Module):
@@ -157,17 +168,18 @@ def with_tasks(network: Network, seed: int, sizes: tuple[int, ...]) -> list[tupl
 
 @pytest.mark.parametrize("seed", thorough_but(range(8), 0))
 def test_a_task_makes_its_rows_and_no_others(seed: int) -> None:
-    """Each task alone, by a runtime that runs one: what it leaves is what all of them make of these rows."""
+    """Those of one block alone, by a runtime that runs no others: what they leave is what all of them make of these rows."""
     kernels = with_tasks(drawn(seed)[2], seed, (2, 4))
     assert len(kernels) > 5
     for kernel, rows, count in kernels:
-        assert kernel.task_rows == rows
+        each = kernel.tasks_of(rows)
+        assert each and kernel.tasks_of(rows * 3) == each * 3
         rng = np.random.default_rng(1)
         inputs = [rng.uniform(0.5, 1.5, tensor.shape).astype(np.float32) for tensor in kernel.operator.inputs]
         wanted, counts = run_tasks(kernel, inputs, None)
-        assert counts == [-(-count // rows)]
-        for index in range(counts[0]):
-            found, _ = run_tasks(kernel, inputs, index)
+        assert counts == [-(-count // kernel.task_rows) * kernel.tasks_of_block]
+        for index in range(-(-count // rows)):
+            found, _ = run_tasks(kernel, inputs, range(index * each, min((index + 1) * each, counts[0])))
             for one, other in zip(found, wanted, strict=True):
                 lines, all_lines = (array.reshape(count, -1) for array in (one, other))
                 mine = np.arange(index * rows, min((index + 1) * rows, count))
@@ -179,13 +191,13 @@ TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_long, ctypes.c_int)
 PARALLEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, TASK, ctypes.c_void_p, ctypes.c_long)
 
 
-def run_tasks(kernel: Kernel, inputs: list[np.ndarray], only: int | None) -> tuple[list[np.ndarray], list[int]]:
-    """(outputs, how many tasks each loop had), where the tasks of one number run, or all; other rows are no numbers."""
+def run_tasks(kernel: Kernel, inputs: list[np.ndarray], only: range | None) -> tuple[list[np.ndarray], list[int]]:
+    """(outputs, how many tasks each loop had), where the tasks of these numbers run, or all; other rows are no numbers."""
     counts = []
 
     def parallel(_: int, task: Callable[..., None], context: int, count: int) -> None:
         counts.append(count)
-        for index in range(count) if only is None else (only,):
+        for index in range(count) if only is None else only:
             task(context, index, 0)
 
     outputs = [aligned(tensor.shape, np.dtype(np.float32)) for tensor in kernel.operator.outputs]
