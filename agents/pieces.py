@@ -122,13 +122,13 @@ class Piece:
     def advance(self, trials: int, seconds: float = math.inf) -> None:
         """Search on with so many more trials, the last of which begins within so many seconds.
 
-        The strategy begins anew and comes to what it tried before, which is answered at once. Of several trials of a product the
-        last is of a plain block of rows (`networks.tasks`): the model praises such programs, and walks seldom end there.
+        The strategy begins anew and comes to what it tried before, which is answered at once. The last trial of a product, if not
+        its first, is of a plain block of rows (`networks.tasks`): the model praises such programs, and walks seldom end there.
         """
         session, before = self.session, self.session.trials
         session.start()
         end = session.elapsed + seconds if math.isfinite(seconds) else None
-        rows = rows_of_product(session.task.operator) if trials > 1 else 0
+        rows = rows_of_product(session.task.operator) if before + trials > 1 else 0
         session.budget = Budget(before + trials - (rows > 0), None, end)
         run(self.asked.search, session, self.seed)
         session.budget = Budget(before + trials, None, end)
