@@ -144,7 +144,7 @@ def compile_network(
     piece ran well; a RuntimeWarning where `seconds` were too short for one program of each piece.
     """
     begin, hw = time.monotonic(), check_settings(machine, trials, seconds, plan, arena)
-    chosen = plan_of(folded(network), plan)
+    chosen = plan_of(folded(network), plan, hw)
     counts = Counter(step.computation for step in chosen.steps)
     if reuse or options.get("store"):
         options["store"] = Store(options.get("store") or tuned_path())  # one for all

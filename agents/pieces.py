@@ -11,7 +11,7 @@ import itertools
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from agents.ansor.task_scheduler import GradientScheduler, Progress, total_latency
 from agents.optimize import Asked, Result, run
+from gensor_gym.codegen.build import generate
 from gensor_gym.cycles import collected
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.gir.schedule import GirSchedule
@@ -26,7 +27,7 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.records.store import FINAL
 from gensor_gym.measure.session import Budget, Session
 from gensor_gym.measure.stats.floor import warm_floor
-from gensor_gym.networks.tasks import by_rows, first_by_rows
+from gensor_gym.networks.tasks import by_rows, first_by_rows, rows_of_product
 from gensor_gym.operators.types import Operator
 
 ENDING = 0.25
@@ -71,11 +72,13 @@ def _searched(
 
 
 def in_loop(asked: Asked, found: Schedule | GirSchedule, rows: int, trials: int) -> Schedule | GirSchedule:
-    """Of `trials` programs near the one that was found, with tasks of so many rows, the fastest as measured.
+    """The program that was found, where its tasks make up so many rows; else of `trials` near it the fastest as measured.
 
     ValueError where there is none, RuntimeError where none ran well.
     """
     task = asked.task
+    if generate(task.operator, found, task.hardware).tasks_of(rows):
+        return found
     session = asked.session(Budget(trials=trials))
     session.start()
     first = first_by_rows(task.operator, found, rows, task.hardware)
@@ -90,6 +93,20 @@ def _ended(asked: Asked, trials: int) -> Result | None:
     """What a search found that came to its end, here or at another's, of whom nothing but the end is known."""
     known = asked.known(trials)
     return known if known is not None and (known.trace or known.measurement.conditions.get(FINAL)) else None
+
+
+@dataclass(frozen=True)
+class _ByRows:
+    """A search of programs near the best one, whose tasks make up blocks of so many rows."""
+
+    rows: int
+
+    def search(self, session: Session, rng: np.random.Generator) -> None:
+        """Measure them in the order of the model."""
+        assert session.best is not None
+        found: Iterator[Any] = by_rows(session.task.operator, session.best[0], self.rows, session.task.hardware)
+        for schedule in found:
+            session.measure([schedule])
 
 
 @dataclass
@@ -118,12 +135,18 @@ class Piece:
     def advance(self, trials: int, seconds: float = math.inf) -> None:
         """Search on with so many more trials, the last of which begins within so many seconds.
 
-        The strategy begins anew and comes to what it tried before, which is answered at once.
+        The strategy begins anew and comes to what it tried before, which is answered at once. The last trial of a product, if not
+        its first, is of a plain block of rows (`networks.tasks`): the model praises such programs, and walks seldom end there.
         """
         session, before = self.session, self.session.trials
         session.start()
-        session.budget = Budget(before + trials, None, session.elapsed + seconds if math.isfinite(seconds) else None)
+        end = session.elapsed + seconds if math.isfinite(seconds) else None
+        rows = rows_of_product(session.task.operator) if before + trials > 1 else 0
+        session.budget = Budget(before + trials - (rows > 0), None, end)
         run(self.asked.search, session, self.seed)
+        session.budget = Budget(before + trials, None, end)
+        if rows and session.best is not None:
+            run(_ByRows(rows), session, self.seed)
         self.progress.record(math.inf if session.best is None else session.best[1].seconds, session.trials - before, None)
 
     def end(self, final: bool = True) -> None:

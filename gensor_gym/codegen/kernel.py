@@ -54,8 +54,10 @@ class Kernel:
     """Entry to call once before the others, with the same arguments, where they read what it leaves in the workspace: the
     packed weights of a prepacked kernel. It reads the weights alone and writes no output. Empty for a plain kernel."""
     task_rows: int = 0
-    """Of a kernel in C that has one parallel loop, and whose task number i does rows from i times this on: how many each does.
-    Rows are a product's, all columns of them, or those of a row nest; 0 for any other kernel."""
+    """Of a kernel in C that has one parallel loop, and whose tasks go from one block of rows to the next: rows of a block.
+    Rows are a product's or those of a row nest; 0 for any other kernel."""
+    tasks_of_block: int = 1
+    """Tasks, one after another, that have some columns each of such a block."""
     cleared_bytes: int = 0
     """Bytes at the workspace's beginning that are zero before the first call, and again after each: whoever allocates clears
     them once."""
@@ -78,6 +80,11 @@ class Kernel:
     def whole(self) -> str:
         """The entry of a C kernel that computes of its inputs alone."""
         return WHOLE if self.prepares else self.launches[0].entry
+
+    def tasks_of(self, rows: int) -> int:
+        """How many of its tasks, one after another, do so many rows, whichever multiple of these they begin at; 0 if none do."""
+        blocks, rest = divmod(rows, self.task_rows) if self.task_rows else (0, 0)
+        return 0 if rest else blocks * self.tasks_of_block
 
     @property
     def main(self) -> Launch:

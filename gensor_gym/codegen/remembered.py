@@ -29,7 +29,7 @@ from gensor_gym.operators.types import Operator
 FOLDER = "texts"
 LATELY = 256
 """Kernels that a process has at hand, those used last: a network has some dozens."""
-_KEPT = ("language", "arch", "source", "workspace_bytes", "prepares", "task_rows")
+_KEPT = ("language", "arch", "source", "workspace_bytes", "prepares", "task_rows", "tasks_of_block")
 """Fields of a kernel that stand in its file beside its launches."""
 
 

@@ -14,6 +14,7 @@ from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.networks.layout import Layout
 from gensor_gym.networks.load import NetworkFunction
+from gensor_gym.networks.loops import tasks_together
 from gensor_gym.networks.plan import Plan
 from gensor_gym.networks.steps import Step
 
@@ -76,10 +77,10 @@ def _whole(plan: Plan, numbers: Sequence[int], kernels: Sequence[Kernel], layout
     parts += [f"gg_entry piece_{number};" for number in dict.fromkeys(numbers)]
     steps = list(enumerate(zip(plan.steps, numbers, strict=True)))
     parts += [_places(place, step, layout) for place, (step, _) in steps]
-    follows = [int(piece.follows > 0) for piece in plan.pieces]
+    together = zip(tasks_together(plan.pieces, kernels), (int(piece.follows > 0) for piece in plan.pieces), strict=True)
     rows = [
-        f"    {{piece_{number}, places_{place}, {len(step.reads)}, {len(step.writes)}, {follows[place]}}},"
-        for place, (step, number) in steps
+        f"    {{piece_{number}, places_{place}, {len(step.reads)}, {len(step.writes)}, {tasks}, {goes_on}}},"
+        for (place, (step, number)), (tasks, goes_on) in zip(steps, together, strict=True)
     ]
     exclusive = int(any(kernel.prepacked for kernel in kernels))
     parts += ["static const struct gg_step steps[] = {", *rows, "};"]

@@ -17,7 +17,7 @@ from gensor_gym.codegen.runtime.compile import compile_text
 from gensor_gym.codegen.runtime.memory import address_of, in_large_pages
 from gensor_gym.codegen.runtime.threads import ARCH, GgRuntime, runtime
 from gensor_gym.networks.layout import WEIGHTS, Layout, Place, layout_of
-from gensor_gym.networks.loops import check_loops
+from gensor_gym.networks.loops import tasks_together
 from gensor_gym.networks.plan import Plan
 from gensor_gym.networks.steps import Step
 
@@ -36,7 +36,7 @@ class _Step(ctypes.Structure):
 
     _fields_ = [
         ("entry", ctypes.c_void_p), ("places", ctypes.c_void_p), ("inputs", ctypes.c_long), ("outputs", ctypes.c_long),
-        ("goes_on", ctypes.c_long),
+        ("tasks", ctypes.c_long), ("goes_on", ctypes.c_long),
     ]  # fmt: skip
 
 
@@ -68,7 +68,7 @@ class NetworkFunction(NativeFunction):
 
         The plan's arrays are not held.
         """
-        check_loops(plan.pieces, kernels)
+        together = tasks_together(plan.pieces, kernels)
         self.layout = layout_of(plan, kernels, mode)
         self.fixed = _fixed(plan, self.layout)
         """Constants and packed weights, bytes."""
@@ -85,7 +85,7 @@ class NetworkFunction(NativeFunction):
             kept.append(places)
             entry = ctypes.cast(entries[kernel.digest], ctypes.c_void_p)
             goes_on = plan.pieces[place].follows > 0
-            steps[place] = _Step(entry, ctypes.addressof(places), len(step.reads), len(step.writes), goes_on)
+            steps[place] = _Step(entry, ctypes.addressof(places), len(step.reads), len(step.writes), together[place], goes_on)
         outputs, exclusive = len(plan.network.outputs), any(kernel.prepacked for kernel in kernels)
         network = _Network(ctypes.addressof(steps), len(steps), address_of(self.fixed), outputs, exclusive)
         loaded = _Loaded(GgRuntime(team.threads, team.parallel), ctypes.addressof(network))

@@ -134,10 +134,16 @@ def task_rows(pieces: Sequence[Piece]) -> list[int]:
     return found
 
 
-def check_loops(pieces: Sequence[Piece], kernels: Sequence[Kernel]) -> None:
-    """ValueError unless the kernels of one loop have tasks of the same rows."""
+def tasks_together(pieces: Sequence[Piece], kernels: Sequence[Kernel]) -> list[int]:
+    """Of each piece how many tasks of its kernel, one after another, are one of its loop; 1 for one that has its loop alone.
+
+    ValueError for a kernel whose tasks do not make up those rows.
+    """
+    found = []
     for piece, kernel, rows in zip(pieces, kernels, task_rows(pieces), strict=True):
-        if rows and kernel.task_rows != rows:
+        found.append(kernel.tasks_of(rows) if rows else 1)
+        if not found[-1]:
             raise ValueError(
-                f"the kernel of {piece.nodes[0]} has tasks of {kernel.task_rows} rows, expected {rows}: that of its loop"
+                f"the kernel of {piece.nodes[0]} has tasks of {kernel.task_rows} rows, expected {rows}, as its loop, or a part"
             )
+    return found

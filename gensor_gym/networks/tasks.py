@@ -1,15 +1,18 @@
-"""Schedules whose tasks are blocks of so many whole rows, as pieces of one loop need them: those nearest to one that is known."""
+"""Schedules whose tasks make up blocks of so many rows, as pieces of one loop need them: those nearest to one that is known."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from gensor_gym.chains.panel import panel_of
+from gensor_gym.chains.chain import shape_of
+from gensor_gym.chains.panel import is_panel, panel_of
 from gensor_gym.chains.room import placement
 from gensor_gym.codegen.build import generate
+from gensor_gym.codegen.c.text import round_up
 from gensor_gym.construction import graph_of
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.gir.nest import row_nest
@@ -21,14 +24,31 @@ from gensor_gym.graph.tables.layout import KNOB, LEVEL, SPATIAL_SLOTS
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
+STEP = 4
+"""What rows of a task are a multiple of, as heights of register tiles are."""
 _TALLEST, _WIDEST = 16, 8
 """Rows and vectors of a register tile, at most."""
+_DOWN, _ALONG = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
+"""Slots of a product's rows and columns."""
+
+
+def rows_of_product(computation: Operator | Dataflow) -> int:
+    """Rows of a product of two matrices, or of one whose rows are gone on with, to a multiple of STEP; 0 of anything else."""
+    if isinstance(computation, Dataflow) and not is_panel(computation):
+        return 0
+    op = panel_of(computation).product if isinstance(computation, Dataflow) else computation
+    try:
+        return round_up(shape_of(op).rows, STEP) if len(op.spatial) == 2 else 0
+    except ValueError:
+        return 0
 
 
 def by_rows(
     computation: Operator | Dataflow, schedule: Schedule | GirSchedule, rows: int, hw: Hardware
 ) -> Iterator[Schedule | GirSchedule]:
-    """Legal schedules near this one whose kernels have tasks of so many whole rows, by the model the fastest first."""
+    """Legal schedules near this one whose tasks make up blocks of so many rows: itself first, then by the model the fastest."""
+    if generate(computation, schedule, hw).tasks_of(rows):
+        yield schedule
     graph: Any = graph_of(computation, hw)
     made: list[Schedule | GirSchedule]
     if isinstance(schedule, GirSchedule):
@@ -38,9 +58,9 @@ def by_rows(
         op = panel_of(computation).product if isinstance(computation, Dataflow) else computation
         bases = (schedule, graph.initial())  # whose knobs may not go together with such tiles, and those that always do
         made = [one for base in bases for one in _products(graph, op, base, rows, hw)]
-    legal = [one for one in made if graph.is_legal(one)]
+    legal = [one for one in dict.fromkeys(made) if one != schedule and graph.is_legal(one)]
     order = np.argsort(graph.latencies(np.stack([one.row for one in legal])), kind="stable") if legal else ()
-    yield from (legal[place] for place in order if generate(computation, legal[place], hw).task_rows == rows)
+    yield from (legal[place] for place in order if generate(computation, legal[place], hw).tasks_of(rows))
 
 
 def first_by_rows(
@@ -49,21 +69,19 @@ def first_by_rows(
     """The first of `by_rows`; ValueError where there is none."""
     found = next(by_rows(computation, schedule, rows, hw), None)
     if found is None:
-        raise ValueError(f"{computation}: no legal schedule near {schedule} has tasks of {rows} rows")
+        raise ValueError(f"{computation}: no legal schedule near {schedule} has tasks of {rows} rows or a part of them")
     return found
 
 
 def _nests(computation: Dataflow, schedule: GirSchedule, rows: int) -> Iterator[GirSchedule]:
-    """A row nest's schedules with these rows in a task."""
+    """A row nest's schedules with these rows in a task, or a part of them."""
     kept = placement(row_nest(computation))
-    named = {field.name: field for field in FIELDS}
-    for together in named["rows"].values:
-        steps, rest = divmod(rows, together)
-        if not rest and steps in named["loop"].values:
+    named = {field.name: place for place, field in enumerate(FIELDS)}
+    sizes = {name: FIELDS[named[name]].values for name in ("rows", "loop")}
+    for together, steps in itertools.product(sizes["rows"], sizes["loop"]):
+        if rows % (together * steps) == 0:
             row = schedule.row.copy()
-            for place, field in enumerate(FIELDS):
-                if field.name in ("rows", "loop"):
-                    row[place] = field.values.index(together if field.name == "rows" else steps)
+            row[named["rows"]], row[named["loop"]] = sizes["rows"].index(together), sizes["loop"].index(steps)
             yield GirSchedule(row)
             row = row.copy()  # what lies in DRAM between passes may end a kernel
             row[HEADER : HEADER + len(kept)] = kept
@@ -71,19 +89,44 @@ def _nests(computation: Dataflow, schedule: GirSchedule, rows: int) -> Iterator[
 
 
 def _products(graph: Any, op: Operator, schedule: Schedule, rows: int, hw: Hardware) -> Iterator[Schedule]:
-    """A product's schedules with these rows and all columns in a task, and nothing that is shared out or copied before."""
-    down, along = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
-    columns, ladder = op.extents[op.spatial[-1]], graph.tables.ladder(along)
-    heights = [tall for tall in range(1, _TALLEST + 1) if rows % tall == 0]
+    """A product's schedules with these rows in a task or a part of them, of which there always are some: a power of two.
+
+    Columns are all of them, a thread's share, or as many as the schedule has; what is added up is the whole reduction, or as
+    much as it has.
+    """
+    columns, ladder = op.extents[op.spatial[-1]], graph.tables.ladder(_ALONG)
+    had = Schedule(schedule.row).tile[-1]
+    parts = sorted({rows, rows // 2, rows // 4, rows & -rows, int(had[_DOWN])} - {0})
     for wide in (size for size in ladder if size <= _WIDEST * hw.lanes):
-        whole = next((size for size in ladder if size >= columns and size % wide == 0), None)
-        for tall in heights if whole is not None else ():
-            row = schedule.row.copy()
-            tile = Schedule(row).tile.copy()
-            tile[:, down] = (tall, *[rows] * (len(tile) - 1))
-            tile[:, along] = (wide, wide, *[whole] * (len(tile) - 2))
-            row[: tile.size], row[LEVEL] = tile.ravel(), LEVELS[hw.kind] - 1
-            for name, value in (("thread_split", 1), ("pack_a", 0)):
-                place = KNOB_INDEX[name]
-                row[KNOB + place] = KNOBS[place].values.index(value)
-            yield Schedule(row)
+        wanted = (columns, columns / hw.units, int(had[_ALONG]))
+        lengths = {next((size for size in ladder if size >= length and size % wide == 0), 0) for length in wanted} - {0}
+        for part, length, packed in itertools.product((part for part in parts if rows % part == 0), lengths, (0, 1)):
+            for tall in (tall for tall in range(1, _TALLEST + 1) if part % tall == 0):
+                made = _with_tiles(schedule, (tall, part), (wide, length), packed, hw)
+                yield from (made, _with_whole_sums(graph, op, made))
+
+
+def _with_tiles(schedule: Schedule, down: tuple[int, int], along: tuple[int, int], packed: int, hw: Hardware) -> Schedule:
+    """The schedule with these register tiles and tasks, of rows and of columns, whose tasks copy their rows or read them."""
+    row = schedule.row.copy()
+    tile = Schedule(row).tile.copy()
+    tile[0, _DOWN], tile[1:, _DOWN] = down
+    tile[:2, _ALONG], tile[2:, _ALONG] = along
+    row[: tile.size], row[LEVEL] = tile.ravel(), LEVELS[hw.kind] - 1
+    for name, value in (("thread_split", 1), ("pack_a", packed)):
+        place = KNOB_INDEX[name]
+        row[KNOB + place] = KNOBS[place].values.index(value)
+    return Schedule(row)
+
+
+def _with_whole_sums(graph: Any, op: Operator, schedule: Schedule) -> Schedule:
+    """The schedule whose register tiles add up the whole reduction at once: a short tile of it may go with one register tile."""
+    row = schedule.row.copy()
+    tile = Schedule(row).tile.copy()
+    for place, axis in enumerate(op.reduce):
+        slot = SPATIAL_SLOTS + place
+        step, extent = int(tile[0, slot]), op.extents[axis]
+        whole = next((size for size in graph.tables.ladder(slot) if size >= extent and size % step == 0), int(tile[-1, slot]))
+        tile[1:, slot] = whole
+    row[: tile.size] = tile.ravel()
+    return Schedule(row)

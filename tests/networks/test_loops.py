@@ -14,6 +14,8 @@ import pytest
 import torch
 from torch import nn
 
+from agents.optimize import Asked
+from agents.pieces import Piece
 from gensor_gym import hardware
 from gensor_gym.codegen.build import generate
 from gensor_gym.codegen.kernel import Kernel
@@ -24,23 +26,35 @@ from gensor_gym.construction import graph_of
 from gensor_gym.dataflow.evaluate import evaluate
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.frontends.torch_export import from_torch
-from gensor_gym.networks import layout
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.networks import layout, load
 from gensor_gym.networks.export import export_network
 from gensor_gym.networks.folding import folded
-from gensor_gym.networks.fusion.coarse import fine_coarse
+from gensor_gym.networks.fusion import coarse
 from gensor_gym.networks.fusion.decisions import decisions
 from gensor_gym.networks.fusion.mergers import mergers
 from gensor_gym.networks.load import NetworkFunction
-from gensor_gym.networks.loops import loop_fault, loops, rows_of
+from gensor_gym.networks.loops import loop_fault, loops, rows_of, tasks_together
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan, cut_all
 from gensor_gym.networks.steps import Step
-from gensor_gym.networks.tasks import first_by_rows
+from gensor_gym.networks.tasks import by_rows, first_by_rows, rows_of_product
 from tests.networks.test_networks_run import kernels_of
 from tests.support.exports import sanitized, threads_program
 from tests.support.thorough import thorough_but
 
 MEMORY, THREADS = "-fsanitize=address,undefined", "-fsanitize=thread"
+
+
+def machine(units: int = 2, gflops: float = 1e-3) -> Hardware:
+    """This host as if it had so many cores, which multiply so slowly that reading constants is hidden."""
+    return dataclasses.replace(hardware.get("host"), units=units, peak=(("float32", gflops * 1e9),))
+
+
+def fine_coarse(network: Network) -> Plan:
+    """The rule's plan, with loops."""
+    return coarse.fine_coarse(network, machine())
 
 
 class Rows(nn.Module):
@@ -157,17 +171,18 @@ def with_tasks(network: Network, seed: int, sizes: tuple[int, ...]) -> list[tupl
 
 @pytest.mark.parametrize("seed", thorough_but(range(8), 0))
 def test_a_task_makes_its_rows_and_no_others(seed: int) -> None:
-    """Each task alone, by a runtime that runs one: what it leaves is what all of them make of these rows."""
+    """Those of one block alone, by a runtime that runs no others: what they leave is what all of them make of these rows."""
     kernels = with_tasks(drawn(seed)[2], seed, (2, 4))
     assert len(kernels) > 5
     for kernel, rows, count in kernels:
-        assert kernel.task_rows == rows
+        each = kernel.tasks_of(rows)
+        assert each and kernel.tasks_of(rows * 3) == each * 3
         rng = np.random.default_rng(1)
         inputs = [rng.uniform(0.5, 1.5, tensor.shape).astype(np.float32) for tensor in kernel.operator.inputs]
         wanted, counts = run_tasks(kernel, inputs, None)
-        assert counts == [-(-count // rows)]
-        for index in range(counts[0]):
-            found, _ = run_tasks(kernel, inputs, index)
+        assert counts == [-(-count // kernel.task_rows) * kernel.tasks_of_block]
+        for index in range(-(-count // rows)):
+            found, _ = run_tasks(kernel, inputs, range(index * each, min((index + 1) * each, counts[0])))
             for one, other in zip(found, wanted, strict=True):
                 lines, all_lines = (array.reshape(count, -1) for array in (one, other))
                 mine = np.arange(index * rows, min((index + 1) * rows, count))
@@ -179,13 +194,13 @@ TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_long, ctypes.c_int)
 PARALLEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, TASK, ctypes.c_void_p, ctypes.c_long)
 
 
-def run_tasks(kernel: Kernel, inputs: list[np.ndarray], only: int | None) -> tuple[list[np.ndarray], list[int]]:
-    """(outputs, how many tasks each loop had), where the tasks of one number run, or all; other rows are no numbers."""
+def run_tasks(kernel: Kernel, inputs: list[np.ndarray], only: range | None) -> tuple[list[np.ndarray], list[int]]:
+    """(outputs, how many tasks each loop had), where the tasks of these numbers run, or all; other rows are no numbers."""
     counts = []
 
     def parallel(_: int, task: Callable[..., None], context: int, count: int) -> None:
         counts.append(count)
-        for index in range(count) if only is None else (only,):
+        for index in range(count) if only is None else only:
             task(context, index, 0)
 
     outputs = [aligned(tensor.shape, np.dtype(np.float32)) for tensor in kernel.operator.outputs]
@@ -227,7 +242,7 @@ def test_random_plans_with_loops_are_right(seed: int) -> None:
 
 
 def test_the_rule_and_decisions() -> None:
-    network = drawn(0)[2]
+    network = drawn(11)[2]
     plan = fine_coarse(network)
     together = [some for some in loops(plan.pieces) if len(some) > 1]
     assert together and "\n+" in str(plan) and not plan.fault
@@ -255,6 +270,78 @@ def test_what_is_no_loop_is_refused() -> None:
     alone = Plan(network, tuple(dataclasses.replace(piece, follows=0) for piece in plan.pieces))
     with pytest.raises(ValueError, match="has tasks of .* rows, expected"):
         NetworkFunction(plan, kernels_of(alone, 0, 0), 2)
+
+
+class Products(nn.Module):
+    """Two products and what is done with rows of the second: of square weights, so that flops and bytes are easily said."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.one, self.two = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.two(torch.relu(self.one(x)))
+        return found
+
+
+def products(rows: int, width: int) -> tuple[nn.Module, torch.Tensor, Network]:
+    torch.manual_seed(0)
+    module, x = Products(width).eval(), torch.randn(rows, width)
+    return module, x, folded(from_torch(module, [x]))
+
+
+@pytest.mark.parametrize(
+    ("rows", "units", "share", "follows"),
+    [
+        (256, 2, 1 / 16, 128),  # a thread's share: in half of that reading would be more than small
+        (256, 2, 1 / 32, 64),
+        (256, 2, 1 / 1000, 32),  # eight tasks; in a quarter of the second cache all rows stay
+        (256, 2, 1 / 2, 0),  # reading is not hidden
+        (256, 4, 1 / 1000, 16),
+        (24, 2, 1 / 1000, 12),  # in three tasks of eight a thread would have two, the other one
+        (17, 2, 1 / 1000, 0),  # twelve and five
+        (4, 2, 1 / 1000, 0),  # of four rows one thread has all
+        (256, 1, 1 / 1000, 64),
+    ],
+)
+def test_rows_of_a_loop_follow_from_what_it_reads(rows: int, units: int, share: float, follows: int) -> None:
+    """`share`: of the seconds that a thread's share of the rows takes, how many its weights take to be read."""
+    width = 16
+    network = products(rows, width)[2]
+    hw = machine(units)
+    weights = 2 * width * width * 4
+    near = next(level for level in hw.memory[1:] if weights <= level.capacity / 2)
+    arithmetic = 4 * width * width * rows / units / (weights / near.bandwidth / share)
+    plan = coarse.fine_coarse(network, dataclasses.replace(hw, peak=(("float32", arithmetic),)))
+    assert [piece.follows for piece in plan.pieces] == [0, follows]
+
+
+def test_parts_of_a_block_are_one_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels that cut columns, and rows into less than the loop does; planted: a loop that runs one task of each."""
+    module, x, network = products(24, 32)
+    pieces = cut_all(network).pieces
+    plan = Plan(network, (pieces[0], dataclasses.replace(pieces[1], follows=8)))
+    hw, kernels = machine(), []
+    for step in plan.steps:
+        near = by_rows(step.computation, graph_of(step.computation, hw).initial(), 8, hw)
+        made = (generate(step.computation, schedule, hw) for schedule in near)
+        kernels.append(next(one for one in made if one.task_rows == 4 and one.tasks_of_block > 1))
+    assert tasks_together(plan.pieces, kernels) == [2 * one.tasks_of_block for one in kernels]
+    check(plan, module, x, kernels)
+    monkeypatch.setattr(load, "tasks_together", lambda pieces, kernels: [1] * len(pieces))
+    with pytest.raises(AssertionError):
+        check(plan, module, x, kernels)
+
+
+def test_the_last_trial_of_a_product_is_a_plain_block_of_rows() -> None:
+    op = products(64, 96)[2]
+    (first, _) = cut_all(op).steps
+    piece = Piece.of(Asked.of(first.computation, backend="analytic"), 1, 0)
+    piece.advance(3)
+    texts = [row.schedule for row in piece.session.trace]
+    rows, best = rows_of_product(first.computation), min(piece.session.trace[:2], key=lambda row: row.seconds)
+    near = by_rows(first.computation, Schedule.parse(best.schedule), rows, hardware.get("host"))
+    assert len(texts) == 3 and rows == 64 and texts[2] == next(str(one) for one in near if str(one) not in texts[:2])
 
 
 def written(plan: Plan, kernels: list[Kernel], folder: Path) -> Path:

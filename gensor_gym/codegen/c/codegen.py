@@ -29,7 +29,7 @@ from gensor_gym.codegen.c.shared import (
 from gensor_gym.codegen.c.split import finish_call, finish_function
 from gensor_gym.codegen.c.text import Lines, add, linear, round_up
 from gensor_gym.codegen.c.variants import Variant, variants
-from gensor_gym.codegen.c.whole_rows import WholeRows, at_end, loop_call, loop_function, task_lines, task_rows
+from gensor_gym.codegen.c.whole_rows import WholeRows, at_end, loop_call, loop_function, task_blocks, task_lines
 from gensor_gym.codegen.kernel import PACKS, WHOLE, Kernel, Launch
 from gensor_gym.codegen.program import Program
 from gensor_gym.operators.types import ITEM_BYTES
@@ -89,8 +89,8 @@ def generate_c(program: Program, rows: WholeRows | None = None) -> Kernel:
     source = "\n".join([title + headers(text) + head, text])
     entries = (Launch(PREPACKED if prepacked else WHOLE),)
     prepares = PACKS if prepacked else ""
-    size, together = workspace_bytes(plan, rows), task_rows(plan, rows is not None, prepacked)
-    return Kernel(computed, "c", program.hardware.arch, source, entries, size, prepares, together)
+    blocks = task_blocks(plan, rows is not None, prepacked)
+    return Kernel(computed, "c", program.hardware.arch, source, entries, workspace_bytes(plan, rows), prepares, *blocks)
 
 
 def _group_helpers(plan: LoopPlan) -> list[str]:

@@ -46,13 +46,13 @@ def at_end(plan: LoopPlan) -> bool:
     return plan.splits == 1 and plan.grid[columns] == 1 and tasks >= plan.threads
 
 
-def task_rows(plan: LoopPlan, ends_with_rows: bool, prepacked: bool) -> int:
-    """`Kernel.task_rows` of a product of two spatial axes."""
+def task_blocks(plan: LoopPlan, ends_with_rows: bool, prepacked: bool) -> tuple[int, int]:
+    """`Kernel.task_rows` and `Kernel.tasks_of_block` of a product of two spatial axes."""
     if len(plan.op.spatial) != 2 or plan.shift is not None or plan.splits > 1 or (ends_with_rows and not at_end(plan)):
-        return 0
+        return 0, 1
     rows, columns = plan.op.spatial
     copies = len(shared_reads(plan)) - prepacked  # which a loop of their own makes
-    return plan.tiles[2][rows] if plan.grid[columns] == 1 and not copies else 0
+    return (0, 1) if copies else (plan.tiles[2][rows], plan.grid[columns])
 
 
 def task_lines(lines: Lines, plan: LoopPlan) -> None:

@@ -16,12 +16,13 @@ struct gg_place {
     size_t at, before;
 };
 
-/* A kernel with its arrays: `inputs` places, then `outputs`, then the workspace's. `goes_on`: its tasks are done in the loop of
- * the step before, each by the thread that has just done the task of the same number there. */
+/* A kernel with its arrays: `inputs` places, then `outputs`, then the workspace's. `tasks`: how many of its tasks, one after
+ * another, are one of the loop that it shares. `goes_on`: these are done in the loop of the step before, by the thread that has
+ * just done that step's of the same number. */
 struct gg_step {
     gg_entry *entry;
     const struct gg_place *places;
-    long inputs, outputs, goes_on;
+    long inputs, outputs, tasks, goes_on;
 };
 
 struct gg_network {
@@ -98,19 +99,27 @@ struct gg_together {
     long loops;
     void (*tasks[GG_TOGETHER])(void *context, long index, int thread);
     void *contexts[GG_TOGETHER];
+    long each[GG_TOGETHER], counts[GG_TOGETHER]; /* tasks of one of all, and of the whole loop */
 };
 
 static _Thread_local struct gg_together *together;
 
 static void task_of_all(void *context, long index, int thread) {
     const struct gg_together *const all = context;
-    for (long i = 0; i < all->loops; i++) all->tasks[i](all->contexts[i], index, thread);
+    for (long i = 0; i < all->loops; i++) {
+        const long first = index * all->each[i], left = all->counts[i] - first;
+        const long end = first + (left < all->each[i] ? left : all->each[i]);
+        for (long task = first; task < end; task++) all->tasks[i](all->contexts[i], task, thread);
+    }
 }
 
 static void join_loops(const struct gg_runtime *runtime, void (*task)(void *, long, int), void *context, long count) {
     struct gg_together *const all = together;
+    const long each = all->next[-1].tasks;
     all->tasks[all->loops] = task;
-    all->contexts[all->loops++] = context;
+    all->contexts[all->loops] = context;
+    all->each[all->loops] = each;
+    all->counts[all->loops++] = count;
     if (runtime->threads < all->threads) all->threads = runtime->threads;
     if (all->next < all->end) {
         run_step(all->given, all->next++, runtime);
@@ -118,7 +127,7 @@ static void join_loops(const struct gg_runtime *runtime, void (*task)(void *, lo
     }
     const struct gg_runtime team = {all->threads, all->runtime->parallel};
     together = NULL; /* a task that calls `parallel` is no part of it */
-    team.parallel(&team, task_of_all, all, count);
+    team.parallel(&team, task_of_all, all, (count + each - 1) / each);
 }
 
 static void run_together(const struct gg_given *given, const struct gg_step *step, const struct gg_step *end,

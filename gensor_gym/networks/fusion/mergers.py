@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from gensor_gym.networks.pieces import Piece
 from gensor_gym.networks.plan import Plan
 
-MOST_ROWS = 32
-"""Of a task: what a product needs to fill its register tiles several times over."""
+MOST_ROWS = 256
+"""Of a task: so many that multiplying hides the reading of weights from a cache that threads share."""
 
 
 def mergers(plan: Plan) -> Iterator[tuple[str, Plan]]:

@@ -1,6 +1,7 @@
 """Plans of rules that were made on this machine before: a network that is planned again is looked up, and its plan is checked.
 
-Texts lie in this user's cache under a hash of the graph, the origins of its nodes, the rule's name and this package's sources.
+Texts lie in this user's cache under a hash of the graph, the origins of its nodes, its constants, the rule's name, the machine and this
+package's sources.
 """
 
 from __future__ import annotations
@@ -12,27 +13,29 @@ from gensor_gym.cache.folders import private_dir
 from gensor_gym.cache.owned import read_own
 from gensor_gym.codegen.remembered import sources
 from gensor_gym.files import write_whole
+from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan
 
 FOLDER = "plans"
 
 
-def remembered_plan(network: Network, name: str, rule: Callable[[Network], Plan]) -> Plan:
-    """What the rule of that name makes of the network: read where that is known and legal, else made and written."""
-    path = private_dir(FOLDER) / f"{_key(network, name)}.txt"
+def remembered_plan(network: Network, name: str, rule: Callable[[Network, Hardware], Plan], machine: Hardware) -> Plan:
+    """What the rule of that name makes of a network for a machine: read where that is known and legal, else made and written."""
+    path = private_dir(FOLDER) / f"{_key(network, name, machine)}.txt"
     try:
         known = Plan.parse(network, read_own(path).decode())
     except ValueError:  # there is none, or it is no plan
         known = None
     if known is not None and not known.fault:
         return known
-    made = rule(network)
+    made = rule(network, machine)
     if not made.fault:
         write_whole(path, str(made).encode(), 0o600)
     return made
 
 
-def _key(network: Network, name: str) -> str:
-    """All that a plan follows from: a rule sees the graph and the origins of its nodes, of constants their sizes."""
-    return hashlib.sha256("\0".join([sources(), name, network.graph.digest, repr(network.origins)]).encode()).hexdigest()
+def _key(network: Network, name: str, machine: Hardware) -> str:
+    """All that a plan follows from: a rule sees graph, origins of nodes, which values are constant, and the machine."""
+    parts = [sources(), name, repr(machine), network.graph.digest, repr(network.origins), repr(sorted(network.constants))]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

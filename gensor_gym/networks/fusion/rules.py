@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gensor_gym import hardware
+from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks.fusion.coarse import fine_coarse
 from gensor_gym.networks.fusion.fine import fine
 from gensor_gym.networks.fusion.remembered import remembered_plan
@@ -12,8 +14,10 @@ from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan, cut_all
 from gensor_gym.registry import near
 
-PLANS: dict[str, Callable[[Network], Plan]] = {"cut_all": cut_all, "fine": fine, "fine_coarse": fine_coarse}
-"""Plans by rule."""
+PLANS: dict[str, Callable[[Network, Hardware], Plan]] = {
+    "cut_all": lambda network, _: cut_all(network), "fine": lambda network, _: fine(network), "fine_coarse": fine_coarse,
+}  # fmt: skip
+"""Plans by rule, of a network for a machine."""
 
 
 def check_rule(rule: Any) -> None:
@@ -23,10 +27,16 @@ def check_rule(rule: Any) -> None:
         raise ValueError(f"plan {rule!r}: expected {wanted}{near(rule, PLANS)}")
 
 
-def plan_of(network: Network, rule: Callable[[Network], Plan] | str) -> Plan:
-    """The plan of a rule, or of the rule of that name; ValueError names those there are, and what is no plan of the network."""
+def plan_of(network: Network, rule: Callable[[Network], Plan] | str, machine: Hardware | None = None) -> Plan:
+    """The plan of a rule, or of the rule of that name for a machine, or for this host.
+
+    ValueError names the rules there are, and what is no plan of the network.
+    """
     check_rule(rule)
-    plan = remembered_plan(network, rule, PLANS[rule]) if isinstance(rule, str) else rule(network)
+    if isinstance(rule, str):
+        plan = remembered_plan(network, rule, PLANS[rule], machine or hardware.get("host"))
+    else:
+        plan = rule(network)
     if not isinstance(plan, Plan) or plan.network is not network:
         said = f"a plan of another network, {plan.network}" if isinstance(plan, Plan) else repr(plan)
         raise ValueError(f"the rule {getattr(rule, '__name__', rule)} gave {said}: expected a Plan of {network}")

@@ -6,8 +6,8 @@ in float32 arithmetic the error stays below 4e-7, absolute for erf and tanh, rel
 
 from __future__ import annotations
 
-_EXP = """/* exp(x) = 2^n exp(r), |r| <= ln(2) / 2. Without an instruction for powers twice exp(r) is multiplied by half of 2^n, which
-   fits for every n up to 128 and is zero at -126. */
+_EXP = """/* exp(x) = 2^n exp(r), |r| <= ln(2) / 2. Without an instruction for powers twice exp(r) is multiplied by half of 2^n,
+   which fits for every n up to 128 and is zero at -126. */
 static inline vec{w} exp_{w}(vec{w} x) {
     const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
 {powers}    x = min_{w}(max_{w}(x, splat_{w}(lowest)), splat_{w}(89.0f));
