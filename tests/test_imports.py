@@ -80,6 +80,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/benches/fused/eager.py",
         "experiments/benches/fused/inductor.py",
         "experiments/benches/networks/process.py",
+        "experiments/networks/again.py",
         "experiments/networks/attention.py",
         "experiments/networks/convolutional.py",
         "experiments/networks/language.py",

@@ -205,12 +205,14 @@ def test_a_rule_that_gives_no_plan_of_the_network_is_named(compiled: CompiledNet
 def test_plans_are_looked_up_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GENSOR_GYM_CACHE", str(tmp_path))
     network = folded(from_torch(module_of(0), (X,)))
-    plan = plan_of(network, "fine")
-    monkeypatch.setitem(rules.PLANS, "fine", cut_all)
-    assert str(plan_of(network, "fine")) == str(plan) != str(cut_all(network))
+    machine, other = hardware.get("zen5_1c"), hardware.get("cascade_lake")
+    plan = plan_of(network, "fine", machine)
+    monkeypatch.setitem(rules.PLANS, "fine", lambda network, _: cut_all(network))
+    assert str(plan_of(network, "fine", machine)) == str(plan) != str(cut_all(network))
+    assert str(plan_of(network, "fine", other)) == str(cut_all(network))  # a rule may ask the machine
     for path in (cache_dir() / FOLDER).iterdir():
         path.write_text(str(plan).splitlines()[0])  # not all of it
-    assert str(plan_of(network, "fine")) == str(cut_all(network)) == str(plan_of(network, "fine"))
+    assert str(plan_of(network, "fine", machine)) == str(cut_all(network)) == str(plan_of(network, "fine", machine))
 
 
 def test_memory_goes_with_the_last_who_holds_the_network(compiled: CompiledNetwork) -> None:
