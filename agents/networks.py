@@ -146,8 +146,9 @@ def compile_network(
     begin, hw = time.monotonic(), check_settings(machine, trials, seconds, plan, arena)
     chosen = plan_of(folded(network), plan, hw)
     counts = Counter(step.computation for step in chosen.steps)
-    if reuse or options.get("store"):
-        options["store"] = Store(options.get("store") or tuned_path())  # one for all
+    store = options.get("store")
+    if isinstance(store, str | Path) or (reuse and store is None):
+        options["store"] = Store(tuned_path() if store is None else store)  # one for all
     asked = {computation: Asked.of(computation, hw, reuse=reuse, **options) for computation in counts}
     each = trials if trials is not None else TRIALS if math.isinf(seconds) else MOST_TRIALS
     left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)

@@ -139,11 +139,12 @@ class Asked:
         chosen = default_for(computation, machines.get(hardware)) if strategy is None else strategy
         search: Strategy = resolve(chosen, searched_of(computation), hyperparameters)
         task = Task.of(computation, hardware, backend, search.space)
-        return cls(task, search, (store or str(tuned_path())) if reuse else store, reuse, on_trial)
+        kept_in = str(tuned_path()) if reuse and store is None else store  # an empty store is one, too
+        return cls(task, search, kept_in, reuse, on_trial)
 
     def known(self, trials: int) -> Result | None:
         """What an earlier search found, where that is to be used; `trials` as of `kept`."""
-        found = kept(self.task, self.store, trials, self.on_trial) if self.reuse and self.store else None
+        found = kept(self.task, self.store, trials, self.on_trial) if self.reuse and self.store is not None else None
         return Result(*found, self.task) if found else None
 
     def session(self, budget: Budget) -> Session:

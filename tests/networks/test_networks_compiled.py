@@ -20,12 +20,14 @@ from torch import Tensor, nn
 import gensor_gym
 from agents import pieces
 from agents.networks import CompiledNetwork, FallenBack
+from agents.optimize import Asked
 from gensor_gym import hardware
 from gensor_gym.cache.folders import cache_dir
 from gensor_gym.codegen import remembered
 from gensor_gym.cycles import uncollected
 from gensor_gym.frontends.torch_export import Unsupported, from_torch
 from gensor_gym.measure.records import verified
+from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.session import Session, TraceRow
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.fusion import rules
@@ -239,3 +241,10 @@ def test_a_terminal_shows_what_is_searched(stream: type[io.StringIO], cache: Non
         gensor_gym.compile(module_of(0), (X,), trials=1, reuse=False, backend="analytic")
     shown = said.getvalue()
     assert ("gemm(m=8" in shown and "0/2" in shown) if stream is Terminal else shown == ""
+
+
+def test_an_empty_store_is_the_one_that_was_asked_for(tmp_path: Path) -> None:
+    """Not this user's own, which may know everything."""
+    store = Store(tmp_path / "trials")
+    assert not len(store)
+    assert Asked.of("softmax(m=2, n=8)", store=store, reuse=True).store is store
