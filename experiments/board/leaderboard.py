@@ -179,10 +179,12 @@ def page_with(page: str, built: str) -> str:
 
 
 def build(folder: Path = FOLDER, page: Path = PAGE, suite: Path = SUITE) -> tuple[str, Sheet]:
-    """Text of the page and its first table, from files verified now."""
+    """Text of the page and its first table, from files verified now; a page that cannot be built is refused before that."""
+    old = page.read_text(encoding="utf-8")
+    page_with(old, "")
     chosen = read_suite(suite)
     entries = read_entries(folder, chosen)
-    return page_with(page.read_text(encoding="utf-8"), "\n".join(lines(entries, chosen))), sheet(entries, chosen)
+    return page_with(old, "\n".join(lines(entries, chosen))), sheet(entries, chosen)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -299,6 +299,14 @@ def test_the_table_follows_from_the_files(suite: Path) -> None:
     assert "| 2 | lots | 1 of 2 | ? |" in page.read_text()
 
 
+def test_a_page_without_marks_is_refused_before_entries_are_verified(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = suite.parent / "page.md"
+    page.write_text("a page")
+    monkeypatch.setattr(leaderboard, "read_entries", lambda folder, chosen: pytest.fail("verified first"))
+    with pytest.raises(ValueError, match="has no lines"):
+        leaderboard.build(suite.parent, page, suite)
+
+
 def test_what_is_not_of_the_suite_stays_out(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(suite, "random_walk") == 0
     chosen, folder = read_suite(suite), suite.parent / "out"
