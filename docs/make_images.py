@@ -1,6 +1,6 @@
 """Draw the pictures of README and docs with the real code: `python -m docs.make_images [FOLDER]` (default docs/images).
 
-Walks on an H200 are by the analytic model; times of the H100 and the Xeon are read from what ships. Nothing is timed here. The
+Walks on an H200 are by the analytic model; times of the H100 and of processors are read from what ships. Nothing is timed here. The
 pictures change when rules, model or those files change.
 """
 
@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from agents import get_strategy
-from docs.pictures import concepts, growing, networks, result
+from docs.pictures import beside, concepts, growing, networks, result
 from experiments.common import style
 from gensor_gym import ConstructionGraph, Schedule, hardware
 from gensor_gym.dataflow import make
@@ -100,6 +100,7 @@ def main(folder: Path) -> None:
     result.draw(folder / "result.png")
     growing.save(folder)
     networks.draw(folder / "networks")
+    beside.draw(folder / "networks" / "beside.png")
 
 
 if __name__ == "__main__":
