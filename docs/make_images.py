@@ -1,7 +1,7 @@
 """Draw the pictures of README and docs with the real code: `python -m docs.make_images [FOLDER]` (default docs/images).
 
-Walks on an H200 are by the analytic model; times of the H100 and of processors are read from what ships. Nothing is timed here. The
-pictures change when rules, model or those files change.
+Walks on an H200 are by the analytic model; times of the H100 and of processors are read from what ships. Nothing is timed here.
+The pictures change when rules, model or those files change.
 """
 
 from __future__ import annotations

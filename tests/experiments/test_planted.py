@@ -17,7 +17,7 @@ from gensor_gym.exact import Certificate
 def test_rows_of_other_certificates_are_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name, asked = BEHAVIOUR[0].name, []
 
-    def outcome_of(change: Change, behaviour: bool, certificates: Sequence[Certificate], before: Sequence[str]) -> planted.Outcome:
+    def outcome_of(change: Change, behaviour: bool, certificates: Sequence[Certificate], _: Sequence[str]) -> planted.Outcome:
         asked.append(change.name)
         return planted.Outcome(change.name, behaviour, len(certificates), 1, 1, ())
 
