@@ -1,8 +1,9 @@
 """What the assembler and the disassembler say about kernels of every family: evidence that needs no GPU.
 
 For each: registers beside the model's estimate, spills, shared memory, blocks that are resident by the model, the assembler's
-warnings, and how much of the main loop is multiply-adds; of wgmma also the cycles in which the tensor cores do those of the
-loop, beside which its instructions are to be few. A kernel with `loss` would be pruned before timing.
+warnings, how much of the main loop is multiply-adds, and how many instructions of the loop a step of the reduction takes; of wgmma
+also the cycles in which the tensor cores do those of the loop, beside which its instructions are to be few. A kernel with `loss`
+would be pruned before timing. Beside the lines stands a table of them, static.md (`static_page`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from agents.gensor.markov import MarkovExtended
 from experiments.benches.lines import Lines, machine
+from experiments.benches.static_page import page
 from gensor_gym import operators
 from gensor_gym.codegen import generate
 from gensor_gym.codegen.cuda import nvrtc, sass
@@ -21,14 +23,17 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.gpu.gpu import resident_blocks
 from gensor_gym.graph.resources import registers_of
 from gensor_gym.graph.schedule import Schedule, make_row
-from gensor_gym.graph.tables.geometry import columns_of
-from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, slot_of
+from gensor_gym.graph.tables.geometry import columns_of, computed_product, reduce_product, spatial_product
+from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, TENSOR_CORE, slot_of
+from gensor_gym.graph.tables.tables import INSTRUCTION_K, PRODUCTS
 
 SPACE = "extended"
 SHOWN = ("FFMA", "HMMA", "IMMA", "HGMMA", "IGMMA", "QGMMA", "UTMALDG", "LDGSTS", "LDG", "LDS", "LDSM", "LDL", "STL", "BAR")
 """Operations that are counted over the whole kernel."""
 WGMMA = ("HGMMA", "IGMMA", "QGMMA")
 """Products of a warpgroup: 64 rows of 32 bytes along k take a cycle for two columns (of 16 bits 2,048 multiply-adds a cycle)."""
+SERIALISED = "C75"
+"""How the codes of warnings begin that say wgmma instructions wait for one another (NVRTC 13.0: C7510, C7514, C7520)."""
 
 
 def run(config: DictConfig, emit: Lines) -> None:
@@ -45,6 +50,7 @@ def run(config: DictConfig, emit: Lines) -> None:
         kind="all", kernels=len(lines), with_loss=sum(bool(line["loss"]) for line in lines),
         share_kept=sum(line["kept"] is True for line in lines), share_missed=sum(line["kept"] is False for line in lines),
     )  # fmt: skip
+    emit.path.with_suffix(".md").write_text(page(emit.rows), encoding="utf-8")
 
 
 def evidence(family: dict[str, Any], hardware: str, seed: int) -> dict[str, Any]:
@@ -61,10 +67,11 @@ def evidence(family: dict[str, Any], hardware: str, seed: int) -> dict[str, Any]
         "registers": compiled.registers, "registers_by_model": int(registers_of(schedule.row, graph.tables.ints)),
         "spill_bytes": compiled.spill_bytes, "shared_bytes": main.shared_bytes, "warnings": list(compiled.warnings),
         "resident_blocks_by_model": int(resident_blocks(schedule.row, graph.tables.ints)), "loss": compiled.loss,
+        "serialised": any(code.startswith(SERIALISED) for code in compiled.warnings),
         "share_target": family.get("share"), "kept": None,
     }  # fmt: skip
     if sass.is_available():
-        row |= _machine_code(compiled.cubin, columns_of(schedule.row, graph.tables.ints))
+        row |= _machine_code(compiled.cubin, columns_of(schedule.row, graph.tables.ints), multiply_adds(schedule, graph.tables.ints))
         if row["share_target"] is not None:
             row["kept"] = bool(row["multiply_add_share"] >= row["share_target"] and not compiled.loss)
     return row
@@ -87,14 +94,29 @@ def schedule_of(family: dict[str, Any], graph: ConstructionGraph, seed: int) -> 
     return Schedule(make_row([inner] + [outer] * (MAX_LEVELS - 1), virtual, 1, family["knobs"]))
 
 
-def _machine_code(cubin: bytes, columns: int) -> dict[str, Any]:
-    """Counts of the disassembled kernel; a wgmma has so many columns."""
+def multiply_adds(schedule: Schedule, ints: np.ndarray) -> int:
+    """Instructions that multiply and add in a step of the reduction, of a thread, a warp, or a warpgroup of wgmma."""
+    row, core = schedule.row, schedule.row[TENSOR_CORE]
+    points = int(reduce_product(row, 1, ints))
+    if core == 0:
+        return int(spatial_product(row, 0, ints)) * points
+    chunks = points // int(ints[INSTRUCTION_K])
+    if core == 1:
+        return int(spatial_product(row, 0, ints)) // 128 * chunks * int(ints[PRODUCTS])
+    return int(computed_product(row, 0, ints)) // (64 * int(columns_of(row, ints))) * chunks
+
+
+def _machine_code(cubin: bytes, columns: int, step: int) -> dict[str, Any]:
+    """Counts of the disassembled kernel; a wgmma has so many columns, a step so many multiply-adds."""
     names = [line.partition(".")[0] for lines in sass.instructions(sass.disassemble(cubin)).values() for line in lines]
     found: dict[str, Any] = {"operations": {name: names.count(name) for name in SHOWN if name in names}}
     try:
         loop = sass.main_loop(cubin)
     except sass.SassError:
-        return found | {"main_loop": 0, "multiply_add_share": 0.0}
+        return found | {"main_loop": 0, "multiply_add_share": 0.0, "instructions_of_step": None}
     wgmma = sum(loop.counts[name] for name in WGMMA)
     found |= {"tensor_cycles": wgmma * columns // 2} if wgmma else {}
-    return found | {"main_loop": len(loop.operations), "multiply_add_share": loop.share()}
+    size, share = len(loop.operations), loop.share()
+    steps = round(size * share) / step  # whole where the loop has them, below one where it goes over a part of a step
+    found["instructions_of_step"] = round(size / steps) if steps >= 1 and steps == int(steps) else None
+    return found | {"main_loop": size, "multiply_add_share": share}

@@ -54,9 +54,10 @@ WARP_GROUPS = (
     "gemm(m=200, n=264, k=1000, dtype='float16')+bias",
     "gemm(m=16, n=1000, k=4096, dtype='bfloat16')+bias", "gemm(m=130, n=1022, k=520, dtype='float16')+relu",
     "conv2d(n=6, c=136, h=7, w=7, k=200, r=1, s=1, dtype='float16')+bias",
+    "conv2d(n=3, c=136, h=13, w=17, k=200, r=1, s=1, stride=2, dtype='float16')+bias",
 )  # fmt: skip
 """Operators whose rows TMA can copy and whose reductions are long: programs by wgmma, in clusters and with split_k. The last
-three: few rows, rows in groups, several images."""
+four: few rows, rows in groups, several images, pixels that a stride leaves out."""
 
 FAMILIES = (
     *BYTES, *FLOAT8, *WARP_GROUPS,
