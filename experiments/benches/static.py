@@ -1,9 +1,9 @@
 """What the assembler and the disassembler say about kernels of every family: evidence that needs no GPU.
 
 For each: registers beside the model's estimate, spills, shared memory, blocks that are resident by the model, the assembler's
-warnings, how much of the main loop is multiply-adds, and how many instructions of the loop a step of the reduction takes; of wgmma
-also the cycles in which the tensor cores do those of the loop, beside which its instructions are to be few. A kernel with `loss`
-would be pruned before timing. Beside the lines stands a table of them, static.md (`static_page`).
+warnings, how much of the main loop is multiply-adds, and how many instructions of the loop a step of the reduction takes; of
+wgmma also the cycles in which the tensor cores do those of the loop, beside which its instructions are to be few. A kernel with
+`loss` would be pruned before timing. Beside the lines stands a table of them, static.md (`static_page`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def evidence(family: dict[str, Any], hardware: str, seed: int) -> dict[str, Any]
         "share_target": family.get("share"), "kept": None,
     }  # fmt: skip
     if sass.is_available():
-        row |= _machine_code(compiled.cubin, columns_of(schedule.row, graph.tables.ints), multiply_adds(schedule, graph.tables.ints))
+        step = multiply_adds(schedule, graph.tables.ints)
+        row |= _machine_code(compiled.cubin, columns_of(schedule.row, graph.tables.ints), step)
         if row["share_target"] is not None:
             row["kept"] = bool(row["multiply_add_share"] >= row["share_target"] and not compiled.loss)
     return row

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 COLUMNS = (
-    "kernel", "architecture", "registers", "spilled bytes", "serialised", "main loop", "of it multiply-adds", "instructions of a step",
-    "cycles of tensor cores",
+    "kernel", "architecture", "registers", "spilled bytes", "serialised", "main loop", "of it multiply-adds",
+    "instructions of a step", "cycles of tensor cores",
 )  # fmt: skip
 
 
@@ -19,12 +19,12 @@ def page(lines: Iterable[Mapping[str, Any]]) -> str:
     lost = sum(bool(line["loss"]) for line in kernels)
     head = [
         "# Kernels without a device", "",
-        f"{len(kernels)} kernels of every family by NVRTC {machine['nvrtc']}, of which {lost or 'none'} would be pruned before timing"
-        " (registers in memory, wgmma instructions that wait for one another). Made by `python -m experiments.bench suite=static`;"
-        " tiles and knobs stand in conf/bench/static.yaml.", "",
-        "The main loop is the loop with the most multiply-adds, counted in the disassembly; a step is one tile of the reduction, of one"
-        " warp, or warpgroup of wgmma. No figure for a step: its loop goes over a part of one. Cycles: what the tensor cores take for"
-        " the loop's wgmma at their peak; its instructions are to be few beside them.", "",
+        f"{len(kernels)} kernels of every family by NVRTC {machine['nvrtc']}, of which {lost or 'none'} would be pruned before "
+        "timing (registers in memory, wgmma instructions that wait for one another). Made by "
+        "`python -m experiments.bench suite=static`; tiles and knobs stand in conf/bench/static.yaml.", "",
+        "The main loop is the loop with the most multiply-adds, counted in the disassembly; a step is one tile of the reduction, "
+        "of one warp, or warpgroup of wgmma. No figure for a step: its loop goes over a part of one. Cycles: what the tensor cores "
+        "take for the loop's wgmma at their peak; its instructions are to be few beside them.", "",
     ]  # fmt: skip
     table = [_row(COLUMNS), _row(["---", "---", *["---:"] * (len(COLUMNS) - 2)]), *(_row(_cells(line)) for line in kernels)]
     return "\n".join([*head, *table]) + "\n"
