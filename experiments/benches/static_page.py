@@ -23,8 +23,8 @@ def page(lines: Iterable[Mapping[str, Any]]) -> str:
         "timing (registers in memory, wgmma instructions that wait for one another). Made by "
         "`python -m experiments.bench suite=static`; tiles and knobs stand in conf/bench/static.yaml.", "",
         "The main loop is the loop with the most multiply-adds, counted in the disassembly; a step is one tile of the reduction, "
-        "of one warp, or warpgroup of wgmma. No figure for a step: its loop goes over a part of one. Cycles: what the tensor cores "
-        "take for the loop's wgmma at their peak; its instructions are to be few beside them.", "",
+        "of one warp, or warpgroup of wgmma. No figure for a step: its loop goes over a part of one. Cycles: what the tensor "
+        "cores take for the loop's wgmma at their peak; its instructions are to be few beside them.", "",
     ]  # fmt: skip
     table = [_row(COLUMNS), _row(["---", "---", *["---:"] * (len(COLUMNS) - 2)]), *(_row(_cells(line)) for line in kernels)]
     return "\n".join([*head, *table]) + "\n"
