@@ -35,7 +35,7 @@ from gensor_gym.networks.folding import folded
 from gensor_gym.networks.fusion.rules import check_rule, plan_of
 from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.loops import task_rows
-from gensor_gym.networks.network import Network, put_together
+from gensor_gym.networks.network import Network, put_together, typed
 from gensor_gym.networks.plan import Plan
 from gensor_gym.operators.types import Operator
 from gensor_gym.registry import check_known
@@ -82,12 +82,15 @@ class CompiledNetwork:
 
         if getattr(self, "_in_torch", None) is None:
             refuse_compiling()
-            self.__dict__["_in_torch"] = torch_operator(self.plan.network.called, self.digest, self.function)
+            operator = torch_operator(self.plan.network.called, self.digest, self.function)
+            self.__dict__["_in_torch"] = (lambda *given: self._typed(operator(*given))) if self.plan.network.types else operator
         made: Callable[..., Any] = self.__dict__["_in_torch"]
         return made
 
     def export(self, folder: str | Path, library: str = "gensor_network") -> Exported:
         """Write it into a folder that needs no Python: a library with the weights in it, header, sources, example, manifest.
+
+        Outputs are floats there, whole numbers and bools too.
 
         ValueError and CompileError as of `networks.export`.
         """
@@ -100,11 +103,20 @@ class CompiledNetwork:
         """What the module returns, for inputs of NumPy, torch or whatever speaks DLPack; see `codegen.runtime.c.NativeFunction`.
 
         Inputs may be named as the module's are. Of outputs in dicts or lists `out` is a tuple of all. TypeError for inputs of
-        other names.
+        other names, and for `out` where outputs are whole numbers or bools.
         """
         network = self.plan.network
-        made = self.function(*inputs, *self._named(named, len(inputs)), out=out)
+        if out is not None and network.types:
+            raise TypeError(f"{network}: out= is given, expected none where outputs are of {', '.join(network.types.values())}")
+        made = self._typed(self.function(*inputs, *self._named(named, len(inputs)), out=out))
         return made if network.form is None else put_together(network.form, made if len(network.outputs) > 1 else (made,))
+
+    def _typed(self, made: Any) -> Any:
+        """One output or a tuple of all, whole numbers and bools as such."""
+        network = self.plan.network
+        if not network.types:
+            return made
+        return typed(network.types, made) if len(network.outputs) > 1 else typed(network.types, (made,))[0]
 
     def _named(self, named: Mapping[str, Any], before: int) -> list[Any]:
         """Inputs after the first few, which were given by name, in order."""

@@ -47,6 +47,11 @@ class Builder:
         self.shapes[value.name] = value.shape
         return value.name
 
+    def given_as(self, name: str) -> str | None:
+        """The data type of an input or constant, or of what is a reshape of one; None of what is computed."""
+        root = self._root(name)
+        return next((value.dtype for value in self.given if value.name == root), None)
+
     def add(self, node: Node, name: str = "v") -> str:
         """A node; the one that is there already where the same was asked for. ValueError for shapes that do not fit."""
         if (known := self._known.get(node)) is not None:

@@ -44,8 +44,8 @@ def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Exampl
     """The network of a module in evaluation mode, for inputs of the shapes of `example_inputs`; `name` is the class's by default.
 
     Inputs are float32 tensors, ids and masks of int64, int32 or bool. What the module computes of whole numbers at each call
-    is exact up to 2**24; what it asserts of numbers is not asked. Outputs are float32 tensors, in tuples, lists and dicts
-    (`Network.form`). Of an exported program extents that it leaves open are those of the examples.
+    is exact up to 2**24; what it asserts of numbers is not asked. Outputs are of the same types (`Network.types`), in tuples,
+    lists and dicts (`Network.form`). Of an exported program extents that it leaves open are those of the examples.
 
     `example_inputs` by name are keyword arguments, in their order.
 
@@ -138,7 +138,8 @@ class _Reader:
         self.builder.origin = "the outputs"
         there = [result for result in results if result is not None]
         returns = [self._output(place, result) for place, result in enumerate(there)]
-        return dataclasses.replace(self.builder.network(name, returns), form=self._form(results))
+        types = {place: kind for place, result in enumerate(there) if (kind := _TYPES[result.meta["val"].dtype]) != DTYPES[0]}
+        return dataclasses.replace(self.builder.network(name, returns), form=self._form(results), types=types)
 
     def _check_outputs(self) -> None:
         """Unsupported for a module that changes its tensors."""
@@ -158,10 +159,14 @@ class _Reader:
     def _output(self, place: int, result: Any) -> str:
         """The name of an output's value; it may be the same at every call."""
         value = result.meta.get("val") if isinstance(result, torch.fx.Node) else result
-        if not isinstance(value, torch.Tensor) or value.dtype != torch.float32:
-            raise Unsupported(f"output {place} is {_said(value)}: expected a float32 tensor")
+        if not isinstance(value, torch.Tensor) or value.dtype not in _TYPES:
+            raise Unsupported(f"output {place} is {_said(value)}: expected a tensor of {', '.join(DTYPES)}")
         made = self.made[result.name]
-        return made if isinstance(made, str) else self.builder.constant(result.name, made.detach().contiguous().numpy())
+        if not isinstance(made, str):
+            return self.builder.constant(result.name, _constant_output(made, place))
+        if self.builder.given_as(made) in ("int32", "int64"):  # of which float32 does not hold all
+            raise Unsupported(f"output {place} is the input {made} itself, of {value.dtype}: expected what is computed")
+        return made
 
     def _parameters(self) -> None:
         """Inputs, and the module's own tensors, which become constants when they are read."""
@@ -282,6 +287,17 @@ def _tensors_of(value: Any) -> list[torch.Tensor]:
     """The tensors among the results of an operation."""
     several = value if isinstance(value, list | tuple) else [value]
     return [one for one in several if isinstance(one, torch.Tensor)]
+
+
+def _constant_output(tensor: torch.Tensor, place: int) -> np.ndarray:
+    """An output that is the same at every call, as float32; Unsupported for what that does not hold."""
+    if tensor.dtype == torch.float32:
+        found: np.ndarray = tensor.detach().contiguous().numpy()
+        return found
+    try:
+        return np.asarray(_as_array(tensor), np.float32)
+    except ValueError as error:
+        raise Unsupported(f"output {place}: {error}") from error
 
 
 def _as_array(tensor: torch.Tensor) -> np.ndarray | float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -56,6 +57,8 @@ class Network:
     """Inputs of a call that nothing is made of, by their number among all."""
     form: Any = None
     """What users get: dicts, lists and tuples of numbers of outputs, and of None; None for one output, or a tuple of all."""
+    types: Mapping[int, str] = field(default_factory=dict)
+    """Of outputs that are whole numbers or bools to users, by their number, the data type; kernels make float32 of all."""
 
     def __post_init__(self) -> None:
         """ValueError unless there is an array of the right shape for every constant input."""
@@ -179,6 +182,15 @@ class Network:
         """The outputs in float64, each with the bound that is propagated node by node."""
         given = dict(self.constants) | {value.name: array for value, array in zip(self.inputs, inputs, strict=True)}
         return evaluate(self.graph, [given[value.name] for value in self.graph.inputs])
+
+
+def typed(types: Mapping[int, str], outputs: Sequence[Any]) -> tuple[Any, ...]:
+    """Outputs of NumPy or torch as the data types that users get (`Network.types`)."""
+    return tuple(_as_type(made, types[place]) if place in types else made for place, made in enumerate(outputs))
+
+
+def _as_type(made: Any, name: str) -> Any:
+    return made.astype(name) if hasattr(made, "astype") else made.to(getattr(sys.modules["torch"], name))
 
 
 def put_together(form: Any, outputs: Sequence[Any]) -> Any:

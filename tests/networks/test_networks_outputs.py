@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -60,6 +61,28 @@ def test_outputs_come_in_the_form_of_the_module_and_inputs_by_name() -> None:
             compiled(**names)
 
 
+def chosen(x: torch.Tensor) -> dict[str, Any]:
+    best, ids = x.max(-1)
+    return {"best": best, "ids": ids, "small": ids.to(torch.int32), "more": (x > 0, torch.tensor([True, False]), torch.arange(3))}
+
+
+def test_whole_numbers_and_bools_come_out_as_such() -> None:
+    compiled = compile_module(Of(chosen).eval(), [X], trials=1)
+    for made, expected in zip(tree_leaves(compiled(Y)), tree_leaves(chosen(Y)), strict=True):
+        assert made.dtype == expected.dtype and torch.equal(made, expected)
+    named = compiled(Y.numpy())
+    assert named["ids"].dtype == np.int64 and named["more"][0].dtype == np.bool_ and (named["ids"] == Y.argmax(-1).numpy()).all()
+    alone = compile_module(Of(lambda x: x.argmax(-1)).eval(), [X], trials=1)
+    assert torch.equal(alone(Y), Y.argmax(-1)) and torch.equal(alone.as_torch()(Y), Y.argmax(-1))
+    with pytest.raises(TypeError, match="out= is given, expected none where outputs are of int64"):
+        alone(Y, out=torch.empty(2, 4))
+
+
+def test_ids_that_are_handed_through_are_refused() -> None:
+    with pytest.raises(Unsupported, match="output 1 is the input .* itself, of torch.int64: expected what is computed"):
+        from_torch(Of(lambda ids: (ids * 2, ids)).eval(), (torch.arange(3),))
+
+
 def test_one_tensor_given_twice_is_two_inputs() -> None:
     function = function_of(Of(lambda x, y: x - 2 * y).eval(), X, X)
     torch.testing.assert_close(function(X, Y), X - 2 * Y)
@@ -76,7 +99,9 @@ def test_exported_programs_with_open_extents() -> None:
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (lambda x: (x + 1, 2), "output 1 is a int: expected a float32 tensor"),
+        (lambda x: (x + 1, 2), "output 1 is a int: expected a tensor of float32, int32, int64, bool"),
+        (lambda x: x.double(), "makes a tensor of torch.float64"),
+        (lambda x: (x + 1, torch.tensor([2**24 + 1])), "output 1: a constant of torch.int64 with numbers above"),
         (lambda x: torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,)), "true_graph_0"),
         (lambda x: x.to(torch.bfloat16).float(), "makes a tensor of torch.bfloat16"),
     ],
