@@ -32,6 +32,7 @@ from gensor_gym.exact.shipped import certificate_of
 
 ROOT = Path(__file__).resolve().parents[1]
 CORRECTNESS = ROOT / "results/h100/raw/2026-11-23/correctness.jsonl.gz"
+ZEN3 = ROOT / "results/host/networks_zen3_one_thread.jsonl"
 UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
 
 
@@ -136,16 +137,18 @@ def of_moving_picture() -> Iterator[str]:
 
 
 def of_status() -> Iterator[str]:
-    """What README says of kernels on a GPU."""
+    """What README says of kernels on a GPU, and where networks are behind."""
     found = Counter(row["status"] for row in read_rows(CORRECTNESS))
     right = found.pop("OK") + found.pop("IMPLAUSIBLE", 0)
     assert set(found) == {"COMPILE_ERROR"}
     yield f"{right} of {right + found['COMPILE_ERROR']:,} were right, {found['COMPILE_ERROR']} pruned, none wrong"
+    (behind,) = (row for row in read_rows(ZEN3) if row.get("network") == "resnet50")
+    yield f"({behind['over']['onnxruntime']['median']:.2f} of ONNX Runtime on ResNet-50)"
 
 
 NAMES = (
-    "arXiv 2502.11407", "Python 3.11", "AVX-512", "H100", "float64", "Zen 5", "Apache-2.0", "OSDI 2022", "NeurIPS 2018",
-    "OSDI 2020", "`gensor_gym/Gir-v0`",
+    "arXiv 2502.11407", "Python 3.11", "AVX-512", "H100", "float64", "Zen 5", "Zen 3", "AVX2", "Apache-2.0",
+    "OSDI 2022", "NeurIPS 2018", "OSDI 2020", "`gensor_gym/Gir-v0`",
 )  # fmt: skip
 """Numbers of README that are names."""
 

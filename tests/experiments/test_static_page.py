@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from experiments.benches.static_page import COLUMNS, page
+from experiments.benches.static.page import COLUMNS, page
 
 STATIC = Path(__file__).resolve().parents[2] / "results/static"
 

@@ -3,7 +3,7 @@
 For each: registers beside the model's estimate, spills, shared memory, blocks that are resident by the model, the assembler's
 warnings, how much of the main loop is multiply-adds, and how many instructions of the loop a step of the reduction takes; of
 wgmma also the cycles in which the tensor cores do those of the loop, beside which its instructions are to be few. A kernel with
-`loss` would be pruned before timing. Beside the lines stands a table of them, static.md (`static_page`).
+`loss` would be pruned before timing. Beside the lines stands a table of them, static.md (`page`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from agents.gensor.markov import MarkovExtended
 from experiments.benches.lines import Lines, machine
-from experiments.benches.static_page import page
+from experiments.benches.static.page import page
 from gensor_gym import operators
 from gensor_gym.codegen import generate
 from gensor_gym.codegen.cuda import nvrtc, sass
