@@ -35,7 +35,7 @@ from gensor_gym.networks.folding import folded
 from gensor_gym.networks.fusion.rules import check_rule, plan_of
 from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.loops import task_rows
-from gensor_gym.networks.network import Network, put_together, typed
+from gensor_gym.networks.network import Network, check_whole, put_together, typed
 from gensor_gym.networks.plan import Plan
 from gensor_gym.operators.types import Operator
 from gensor_gym.registry import check_known
@@ -103,20 +103,24 @@ class CompiledNetwork:
         """What the module returns, for inputs of NumPy, torch or whatever speaks DLPack; see `codegen.runtime.c.NativeFunction`.
 
         Inputs may be named as the module's are. Of outputs in dicts or lists `out` is a tuple of all. TypeError for inputs of
-        other names, and for `out` where outputs are whole numbers or bools.
+        other names, and for `out` where outputs are whole numbers or bools; ValueError for whole numbers above 2**24.
         """
         network = self.plan.network
         if out is not None and network.types:
             raise TypeError(f"{network}: out= is given, expected none where outputs are of {', '.join(network.types.values())}")
-        made = self._typed(self.function(*inputs, *self._named(named, len(inputs)), out=out))
+        made = self._typed(self.function(*inputs, *self._named(named, len(inputs)), out=out), checked=True)
         return made if network.form is None else put_together(network.form, made if len(network.outputs) > 1 else (made,))
 
-    def _typed(self, made: Any) -> Any:
-        """One output or a tuple of all, whole numbers and bools as such."""
+    def _typed(self, made: Any, checked: bool = False) -> Any:
+        """One output or a tuple of all, whole numbers and bools as such; `checked`: ValueError as of `check_whole`."""
         network = self.plan.network
         if not network.types:
             return made
-        return typed(network.types, made) if len(network.outputs) > 1 else typed(network.types, (made,))[0]
+        every = made if len(network.outputs) > 1 else (made,)
+        if checked:
+            check_whole(str(network), network.types, every)
+        found = typed(network.types, every)
+        return found if len(network.outputs) > 1 else found[0]
 
     def _named(self, named: Mapping[str, Any], before: int) -> list[Any]:
         """Inputs after the first few, which were given by name, in order."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gensor_gym.dataflow.bounds import Bounded
+from gensor_gym.dataflow.bounds import MOST_WHOLE, Bounded
 from gensor_gym.dataflow.evaluate import evaluate
 from gensor_gym.dataflow.graph import VIEWS, Dataflow
 from gensor_gym.dataflow.joins import joins
@@ -187,6 +187,14 @@ class Network:
 def typed(types: Mapping[int, str], outputs: Sequence[Any]) -> tuple[Any, ...]:
     """Outputs of NumPy or torch as the data types that users get (`Network.types`)."""
     return tuple(_as_type(made, types[place]) if place in types else made for place, made in enumerate(outputs))
+
+
+def check_whole(called: str, types: Mapping[int, str], outputs: Sequence[Any]) -> None:
+    """ValueError for outputs that are whole numbers to users and are none, or above what float32 counts one by one."""
+    for place, name in types.items():
+        if name != "bool" and not bool((abs(outputs[place]) <= MOST_WHOLE).all()):
+            said = f"expected whole numbers up to {MOST_WHOLE:.0f}, which kernels compute exactly"
+            raise ValueError(f"{called}: output {place}, of {name}: {said}")
 
 
 def _as_type(made: Any, name: str) -> Any:

@@ -140,7 +140,6 @@ VOLUME = (1, 4, 3, 3, 3)
     ("made", "shape", "said"),
     [
         (lambda: nn.Sequential(nn.Conv3d(4, 2, 1)), VOLUME, "0: aten.conv.*: a convolution of shape"),
-        (lambda: Of(lambda x: x.max(1)[1]), ROWS, "output 0 is torch.int64"),
         (lambda: Of(lambda x: torch.sort(x)[0]), (2, 129), "aten.sort.*129 elements in order: expected at most 128"),
         (lambda: Of(lambda x: x[x > 0].sum()), ROWS, "the module: aten.index.Tensor: elements by a mask"),
         (lambda: Of(lambda x: x.masked_select(x > 0).sum()), ROWS, "the module: aten.masked_select.*as many elements"),

@@ -78,6 +78,14 @@ def test_whole_numbers_and_bools_come_out_as_such() -> None:
         alone(Y, out=torch.empty(2, 4))
 
 
+def test_whole_numbers_that_kernels_cannot_count_are_refused() -> None:
+    ids = torch.arange(6)
+    squares = compile_module(Of(lambda ids: ids * ids).eval(), [ids], trials=1)
+    assert torch.equal(squares(ids + 4000), (ids + 4000) ** 2)
+    with pytest.raises(ValueError, match="output 0, of int64: expected whole numbers up to 16777216"):
+        squares(ids + 5000)
+
+
 def test_ids_that_are_handed_through_are_refused() -> None:
     with pytest.raises(Unsupported, match="output 1 is the input .* itself, of torch.int64: expected what is computed"):
         from_torch(Of(lambda ids: (ids * 2, ids)).eval(), (torch.arange(3),))
