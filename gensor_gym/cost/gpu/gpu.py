@@ -21,7 +21,16 @@ from gensor_gym.cost.terms import ARITHMETIC, CACHE_TERM, DRAM, EXPOSED, ISSUE, 
 from gensor_gym.graph.compiled import lean, outlined
 from gensor_gym.graph.resources import registers_of, shared_bytes_of, threads_of
 from gensor_gym.graph.tables.geometry import power_value, reduce_steps, spatial_product, tensor_bytes
-from gensor_gym.graph.tables.layout import PERSISTENT, REGISTER_BUFFER, SPLIT_K, STAGES, TENSOR_CORE
+from gensor_gym.graph.tables.layout import (
+    MAX_AXES,
+    MAX_DIMS,
+    PERSISTENT,
+    REGISTER_BUFFER,
+    SPATIAL_SLOTS,
+    SPLIT_K,
+    STAGES,
+    TENSOR_CORE,
+)
 from gensor_gym.graph.tables.tables import (
     BLOCKS_UNIT,
     BYTES,
@@ -29,7 +38,10 @@ from gensor_gym.graph.tables.tables import (
     COEFFICIENT,
     DRAM_BW,
     DRAM_LATENCY,
+    END_REDUCE,
     EPILOGUE_BYTES,
+    EXTENT,
+    FIRST_SPATIAL,
     ITEM,
     L2_BW,
     L2_BYTES,
@@ -37,15 +49,22 @@ from gensor_gym.graph.tables.tables import (
     LAID_OUT,
     LAUNCH,
     MATRIX_B,
+    MATRIX_K,
+    NUM_DIMS,
     NUM_READS,
+    PADDED,
+    PAIR_WIDTH,
+    PAIRS,
     REGS_UNIT,
     SHARED_GRAIN,
     SHARED_LATENCY,
     SHARED_RESERVED,
     SHARED_UNIT,
+    STRIDE,
     THREADS_UNIT,
     TRANSPOSED,
     UNITS,
+    VIEW,
 )
 from gensor_gym.hardware import occupancy
 
@@ -186,8 +205,32 @@ def _layout_kernel(row, ints, floats):  # noqa: ANN001, ANN201
     moved = 0.0
     for t in range(ints[NUM_READS]):
         if ints[LAID_OUT] == 1 or t == ints[MATRIX_B]:
-            moved += 2.0 * tensor_bytes(t, ints)
+            moved += laid_out_bytes(t, ints)
     return floats[LAUNCH] + moved / (floats[DRAM_BW] if moved > ints[L2_BYTES] else floats[L2_BW])
+
+
+@lean
+def laid_out_bytes(tensor, ints):  # noqa: ANN001, ANN201
+    """Bytes that laying an operand out moves: all of it is read and written.
+
+    Under a window of one element without padding only what it meets is written, and of the tensor only rows that have such
+    elements are read.
+    """
+    whole = 2.0 * tensor_bytes(tensor, ints)
+    for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
+        if axis != ints[MATRIX_K] and ints[EXTENT + axis] > 1:
+            return whole
+    if ints[PADDED + tensor] == 1:
+        return whole
+    met = ints[ITEM + tensor] * 1.0
+    for axis in range(ints[FIRST_SPATIAL], ints[END_REDUCE]):
+        if ints[STRIDE + tensor * MAX_AXES + axis] != 0:
+            met *= ints[EXTENT + axis]
+    inner = ints[NUM_DIMS + tensor] - 1
+    at, run = PAIRS + (tensor * MAX_DIMS + inner) * PAIR_WIDTH, 1
+    for pair in range(at + 1, at + 1 + 2 * ints[at], 2):
+        run *= ints[EXTENT + ints[pair]]
+    return met + met / run * ints[VIEW + tensor * MAX_DIMS + inner]
 
 
 @lean
