@@ -20,11 +20,16 @@ def resident_blocks(program: Program, threads: int, shared_bytes: int, spare: in
     `threads` and `shared_bytes` are of a block, as the kernel is launched.
     """
     hw = program.hardware
-    registers = min(int(registers_of(row_of(program), _ints(program.operator, hw))) + spare, hw.registers_per_thread)
+    registers = min(counted_registers(program) + spare, hw.registers_per_thread)
     return max(1, blocks_per_unit(
         threads, registers, shared_bytes, hw.threads_per_unit, hw.blocks_per_unit, hw.registers_per_unit,
         hw.level("shared").capacity, hw.shared_granularity, hw.shared_reserved,
     ))  # fmt: skip
+
+
+def counted_registers(program: Program) -> int:
+    """Registers of a thread as `graph.resources` counts them."""
+    return int(registers_of(row_of(program), _ints(program.operator, program.hardware)))
 
 
 @functools.lru_cache(maxsize=256)

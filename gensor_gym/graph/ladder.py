@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
+from gensor_gym.graph.matrices.choices import least_tile
 from gensor_gym.graph.structure import LEVELS
+from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 LARGEST_TILE = 1 << 20
@@ -48,11 +50,19 @@ def cpu_sizes(extent: int) -> tuple[int, ...]:
     return tuple(sorted(n for n in {*found, *heights, *covers} if n <= LARGEST_TILE))
 
 
-def ladders(op: Operator, space: str, kind: str) -> list[tuple[int, ...]]:
-    """The ladder of every axis of the operator in a space."""
+def ladders(op: Operator, space: str, hardware: Hardware) -> list[tuple[int, ...]]:
+    """The ladder of every axis of the operator in a space: in `extended`, which has tensor cores, as long as these ask for."""
     if space in ("compact", "medium"):
-        return compact_ladders(op, kind)
-    return [cpu_sizes(n) if kind == "cpu" else sizes(n) for n in op.extents]
+        return compact_ladders(op, hardware.kind)
+    if hardware.kind == "cpu":
+        return [cpu_sizes(n) for n in op.extents]
+    least = [least_tile(op, a, hardware) if space == "extended" else 1 for a in range(len(op.axes))]
+    return [_up_to(length, sizes(n)) for n, length in zip(op.extents, least, strict=True)]
+
+
+def _up_to(length: int, ladder: tuple[int, ...]) -> tuple[int, ...]:
+    """The ladder with powers of two above it up to a length, a power of two."""
+    return (*ladder, *(1 << p for p in range(length.bit_length()) if 1 << p > ladder[-1]))
 
 
 def compact_ladders(op: Operator, kind: str) -> list[tuple[int, ...]]:

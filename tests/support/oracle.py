@@ -58,6 +58,10 @@ class Oracle(Gpu):
             if self.space in ("compact", "medium")
             else [sizes(n) if self.gpu else cpu_sizes(n) for n in self.extents]
         )
+        if self.space == "extended" and self.gpu:
+            for axis, ladder in enumerate(self.ladders):
+                least = matrix.least_tile(self.op, self.hw, axis)
+                ladder.extend(n for n in (2, 4, 8, 16, 32, 64) if max(ladder) < n <= least)
         self.usable = {knob.name: self._usable(knob.name) for knob in KNOBS}
         self.fields = [*self.op.reads, self.op.write]
 

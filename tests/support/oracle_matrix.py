@@ -56,7 +56,7 @@ def choices(op: Operator, hw: Hardware) -> tuple[int, ...]:
         return 2 ** math.ceil(math.log2(extent)) if extent < 8 else math.ceil(extent / 8) * 8
 
     _, _, m, n, k = found
-    cores = (0, 1) if longest(m) >= 16 and longest(n) >= 8 and longest(k) >= step else (0,)
+    cores = (0, 1) if longest(m) >= 16 and longest(n) >= 8 else (0,)  # zeros fill up what is missing along k
     if hw.arch != "sm_90" or op.dtype == "tf32x3":
         return cores
     size = ITEM[op.dtype]
@@ -65,7 +65,27 @@ def choices(op: Operator, hw: Hardware) -> tuple[int, ...]:
         rows = size == 2 and "g" not in names_of(op) and max(stride if isinstance(stride, tuple) else (stride,)) <= 8
     else:  # B of tf32, int8 and floats of 8 bits is transposed first, of 16 bits taken eight rows at a time: rows of any length
         rows = op.axes[k].extent * size % 16 == 0
-    return (*cores, 2) if rows and longest(n) >= across(op) and longest(k) >= 128 // size else cores
+    whole = longest(k) >= 128 // size or in_window_rows(op)
+    return (*cores, 2) if rows and longest(n) >= across(op) and whole else cores
+
+
+def in_window_rows(op: Operator) -> bool:
+    """Whether the channels at all places of a row of a convolution's window, of 16 bits, make a step of wgmma of up to 64.
+
+    For fewer than 57 channels that do not lie as a product; a single row has to have a single place.
+    """
+    if op.name != "conv2d" or ITEM.get(op.dtype) != 2 or "g" in names_of(op) or in_place(op):
+        return False
+    given = dict(op.arguments)
+    return given["c"] <= 56 and given["c"] * given["s"] <= 64 and (given["r"] > 1 or given["s"] == 1)
+
+
+def least_tile(op: Operator, hw: Hardware, axis: int) -> int:
+    """How long tiles of an axis may be however short it is: of k as long as what tensor cores take at once."""
+    found, cores = roles(op), choices(op, hw)
+    if found is None or axis != found[4] or cores == (0,):
+        return 1
+    return 64 if 2 in cores and in_window_rows(op) else instruction(op, hw)
 
 
 def least_rows(op: Operator) -> int:

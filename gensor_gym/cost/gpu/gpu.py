@@ -20,7 +20,7 @@ from gensor_gym.cost.gpu.traffic import grid_blocks, traffic_of
 from gensor_gym.cost.terms import ARITHMETIC, CACHE_TERM, DRAM, EXPOSED, ISSUE, LAUNCH_TERM, STAGING, TAIL
 from gensor_gym.graph.compiled import lean, outlined
 from gensor_gym.graph.resources import registers_of, shared_bytes_of, threads_of
-from gensor_gym.graph.tables.geometry import power_value, reduce_steps, spatial_product, tensor_bytes
+from gensor_gym.graph.tables.geometry import folded_bytes, power_value, reduce_steps, spatial_product, tensor_bytes
 from gensor_gym.graph.tables.layout import (
     MAX_AXES,
     MAX_DIMS,
@@ -42,6 +42,7 @@ from gensor_gym.graph.tables.tables import (
     EPILOGUE_BYTES,
     EXTENT,
     FIRST_SPATIAL,
+    FOLDED,
     ITEM,
     L2_BW,
     L2_BYTES,
@@ -217,6 +218,8 @@ def laid_out_bytes(tensor, ints):  # noqa: ANN001, ANN201
     elements are read.
     """
     whole = 2.0 * tensor_bytes(tensor, ints)
+    if ints[FOLDED] > 0 and tensor == ints[MATRIX_B]:
+        return 0.5 * whole + folded_bytes(ints)
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
         if axis != ints[MATRIX_K] and ints[EXTENT + axis] > 1:
             return whole

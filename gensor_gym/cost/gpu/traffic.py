@@ -14,6 +14,7 @@ from gensor_gym.graph.tables.geometry import (
     footprint,
     fragment,
     matrix_elements,
+    operand_bytes,
     power_value,
     taken_together,
     tensor_bytes,
@@ -147,7 +148,7 @@ def wave_bytes(row, tensor, resident, ints):  # noqa: ANN001, ANN201
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
         if ints[STRIDE + tensor * MAX_AXES + axis] != 0:
             size *= ints[EXTENT + axis]
-    return min(size, tensor_bytes(tensor, ints))
+    return min(size, operand_bytes(row, tensor, ints))
 
 
 @lean
@@ -174,7 +175,7 @@ def traffic_of(row, blocks, resident, shared, steps, ints):  # noqa: ANN001, ANN
         arriving += per_step
         asked = per_step * steps * blocks
         traffic += asked
-        size = tensor_bytes(t, ints)
+        size = operand_bytes(row, t, ints)
         if size <= 0.6 * ints[L2_BYTES]:
             union = size
         else:

@@ -38,6 +38,20 @@ def is_laid_out(op: Operator) -> bool:
     return is_convolution(op) and not lies_as_product(op)
 
 
+def is_folded(op: Operator) -> bool:
+    """Whether a wgmma program of a convolution that is laid out takes whole rows of its window as channels.
+
+    So where all channels at all places of such a row are one step of the reduction at most, and channels alone less than one: the
+    first layers of networks, of 3 channels or 16. Windows of one row with several places are left out.
+    """
+    roles = matrix_axes(op)
+    if roles is None or op.dtype not in AS_IT_LIES or not is_laid_out(op) or len(op.reduce) != 3:
+        return False
+    _, row, place = (op.extents[a] for a in op.reduce)
+    step, channels = SWIZZLE_BYTES // ITEM_BYTES[op.dtype], op.extents[roles.k]
+    return channels * place <= step and longest(channels) < step and (row > 1 or place == 1)
+
+
 def lies_as_product(op: Operator) -> bool:
     """Whether tensor maps describe both operands as they lie: A as rows of k, B and the output as rows of columns.
 

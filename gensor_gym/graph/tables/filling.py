@@ -10,7 +10,7 @@ from gensor_gym.graph.actions import NUM_ACTIONS, space_actions
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.ladder import ladders
 from gensor_gym.graph.matrices.choices import column_step, instruction_k, row_step, tensor_core_choices
-from gensor_gym.graph.matrices.lying import images_axis, is_grouped, is_laid_out, is_transposed, wgmma_columns
+from gensor_gym.graph.matrices.lying import images_axis, is_folded, is_grouped, is_laid_out, is_transposed, wgmma_columns
 from gensor_gym.graph.structure import (
     LEVELS,
     convolution_choices,
@@ -49,6 +49,7 @@ from gensor_gym.graph.tables.tables import (
     FIRST_SPATIAL,
     FLOOR,
     FLOPS,
+    FOLDED,
     FREE_KNOBS,
     FROZEN_READ,
     FUNCTIONS,
@@ -128,7 +129,7 @@ def make_tables(
     ints[KNOB_BITS : KNOB_BITS + NUM_KNOBS] = bits
     free = [index for index, values in enumerate(usable) if len(values) > 1]
     ints[FREE_KNOBS : FREE_KNOBS + 1 + len(free)] = len(free), *free
-    chosen = ladders(op, space, hardware.kind)
+    chosen = ladders(op, space, hardware)
     by_slot: list[tuple[int, ...]] = [(1,)] * MAX_AXES
     for axis, ladder in enumerate(chosen):
         by_slot[slot_of(axis, len(op.spatial))] = ladder
@@ -192,6 +193,8 @@ def _fill_matrix(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
     if 2 in choices:
         ints[COLUMNS_FROM] = slot_of(wgmma_columns(op)[0], len(op.spatial))
         ints[GROUPED] = is_grouped(op)
+        folded = op.reduce[-1] if is_folded(op) and op.extents[op.reduce[-1]] > 1 else -1
+        ints[FOLDED] = slot_of(folded, len(op.spatial)) if folded >= 0 else 0
         ints[IMAGES] = slot_of(images_axis(op), len(op.spatial)) if images_axis(op) >= 0 else 0
     ints[ROW_STEP] = row_step(op)
     ints[TRANSPOSED] = is_transposed(op)

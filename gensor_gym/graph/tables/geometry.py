@@ -10,8 +10,11 @@ from gensor_gym.graph.tables.tables import (
     END_REDUCE,
     EXTENT,
     FIRST_SPATIAL,
+    FOLDED,
     ITEM,
     LAID_OUT,
+    MATRIX_B,
+    MATRIX_K,
     MATRIX_M,
     NUM_DIMS,
     NUM_READS,
@@ -54,6 +57,23 @@ def tensor_bytes(tensor, ints):  # noqa: ANN001, ANN201
     for d in range(ints[NUM_DIMS + tensor]):
         size *= ints[VIEW + tensor * MAX_DIMS + d]
     return size
+
+
+@lean
+def folded_bytes(ints):  # noqa: ANN001, ANN201
+    """Bytes of an image of 16-bit elements that is laid out with rows of the window as channels: rows of whole 16 bytes."""
+    image, k = ints[MATRIX_B], ints[MATRIX_K]
+    pixels = ints[VIEW + image * MAX_DIMS] * ints[VIEW + image * MAX_DIMS + 2] * ints[EXTENT + SPATIAL_SLOTS - 1]
+    together = ints[EXTENT + k] * ints[EXTENT + ints[FOLDED]] * ints[ITEM + image]
+    return pixels * ((together + 15) // 16 * 16) * 1.0
+
+
+@lean
+def operand_bytes(row, tensor, ints):  # noqa: ANN001, ANN201
+    """Bytes of a read as the main kernel reads it: those of the tensor, or of the image that was laid out in its place."""
+    if row[TENSOR_CORE] == 2 and ints[FOLDED] > 0 and tensor == ints[MATRIX_B]:
+        return folded_bytes(ints)
+    return tensor_bytes(tensor, ints)
 
 
 @lean
@@ -122,9 +142,11 @@ def tiles_along(row, axis, ints):  # noqa: ANN001, ANN201
 
 @lean
 def reduce_steps(row, level, ints):  # noqa: ANN001, ANN201
-    """Steps of the reduction loop over tiles of a level."""
+    """Steps of the reduction loop over tiles of a level; rows of a window that wgmma takes as channels are no steps."""
     steps = 1
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
+        if axis == ints[FOLDED] and row[TENSOR_CORE] == 2:
+            continue
         tile = row[TILE + level * MAX_AXES + axis]
         steps *= (ints[EXTENT + axis] + tile - 1) // tile
     return steps

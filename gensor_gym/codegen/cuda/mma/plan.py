@@ -17,7 +17,7 @@ from gensor_gym.codegen.cuda.plan import WARP, ProductPlan, check_program
 from gensor_gym.codegen.cuda.text import total
 from gensor_gym.codegen.cuda.tiles.tiling import upper_bound
 from gensor_gym.codegen.program import Program
-from gensor_gym.codegen.residency import resident_blocks
+from gensor_gym.codegen.residency import counted_registers, resident_blocks
 from gensor_gym.graph.matrices.choices import mma_types
 from gensor_gym.graph.structure import matrix_axes
 
@@ -35,6 +35,10 @@ HELD_FLOAT8, SPARE_FLOAT8, WIDENED_POINTS = 12, 8, 2
 """Of 8-bit floats, whose windows are copied byte by byte: registers of a thread that may hold an operand's elements, and those
 that launch bounds leave it beside the ones that are counted. Of operands that are widened, points of an unrolled body: others are
 widened ahead. With 32 held, none to spare and bodies of `CODE_LIMIT` a tenth of drawn convolutions spilled (NVRTC 13.0)."""
+HELD_BESIDE = 16
+"""Registers that hold single bytes of int8 for which there is room beside those that are counted. Of more the launch bounds leave a
+thread all, in fewer blocks. Without, 22 of 180 drawn convolutions spilled; but for five they held 18 more than there was room for
+(NVRTC 13.0, sm_80, sm_89, sm_90)."""
 
 FLOAT8 = "float8_e4m3fn"
 Way = Literal["async", "held", "direct"]
@@ -149,8 +153,16 @@ class MatrixPlan(ProductPlan):
 
     @property
     def held_registers(self) -> int:
-        """Registers of a thread that may hold an operand's elements on their way to shared memory while it multiplies."""
-        return HELD_FLOAT8 if self.op.dtype == FLOAT8 else HELD_REGISTERS
+        """Registers of a thread that may hold an operand's elements on their way to shared memory while it multiplies.
+
+        Of int8, whose windows are copied byte by byte, no more than a block of so many threads has room for.
+        """
+        if self.op.dtype == FLOAT8:
+            return HELD_FLOAT8
+        if self.op.dtype != "int8":
+            return HELD_REGISTERS
+        most = self.program.hardware.registers_per_unit // self.threads // 8 * 8
+        return min(HELD_REGISTERS, max(HELD_FLOAT8, most - counted_registers(self.program)))
 
     @cached_property
     def named(self) -> int:
@@ -158,9 +170,20 @@ class MatrixPlan(ProductPlan):
 
         Without a number the assembler spills some registers of widened operands to hold two.
         """
-        spare = SPARE_FLOAT8 if self.op.dtype == FLOAT8 else 0
-        blocks = resident_blocks(self.program, self.threads, self.shared_bytes, spare)
+        blocks, held = self._resident(SPARE_FLOAT8 if self.op.dtype == FLOAT8 else 0), self._held_bytes
+        if self._resident(held - HELD_BESIDE) < blocks:
+            blocks = self._resident(held)
         return blocks if blocks > 1 or self.widened else 0
+
+    def _resident(self, spare: int) -> int:
+        """Blocks of a multiprocessor whose threads take so many registers beside those that are counted."""
+        return resident_blocks(self.program, self.threads, self.shared_bytes, max(0, spare))
+
+    @property
+    def _held_bytes(self) -> int:
+        """Registers in which a thread holds single bytes of int8."""
+        tiles = self._tiles if self.op.dtype == "int8" else ()
+        return sum(-(-math.prod(tile.shape) // self.threads) for tile in tiles if tile.way == "held" and tile.width == 1)
 
     @property
     def most_points(self) -> int:

@@ -20,6 +20,7 @@ from gensor_gym.codegen.cuda.origins import write_block_tile
 from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, total
 from gensor_gym.codegen.cuda.wgmma.convolution import ConvolutionPlan, make_convolution_plan
 from gensor_gym.codegen.cuda.wgmma.copies import write_copies, write_window
+from gensor_gym.codegen.cuda.wgmma.folding import folding_kernel, with_folded_rows
 from gensor_gym.codegen.cuda.wgmma.fused import with_fused_columns
 from gensor_gym.codegen.cuda.wgmma.groups import WARPS as TURNERS
 from gensor_gym.codegen.cuda.wgmma.groups import GroupedPlan, make_grouped_plan, write_turn, write_turner
@@ -36,7 +37,7 @@ from gensor_gym.codegen.cuda.wgmma.shares import over_share, share_constants, wr
 from gensor_gym.codegen.cuda.wgmma.store import first_column, write_pixel_origin, write_store
 from gensor_gym.codegen.cuda.wgmma.text import multiply_name, wgmma_functions
 from gensor_gym.codegen.cuda.wgmma.transpose import transpose_kernel
-from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.matrices.choices import WGMMA_ROWS
 from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES, is_grouped, is_laid_out, is_transposed
@@ -56,19 +57,23 @@ def generate_wgmma(program: Program) -> Kernel:
     main = kernel_text(plan, entry, out, f"{plan.threads}, {plan.resident}", _constants(plan), plan.cluster)
     ranks = {len(each.shape) for each in plan.maps}
     functions = wgmma_functions(plan.op.dtype, plan.tile[1], ranks, plan.b_in_rows)
+    before = _kernel_before(plan, program, entry)
+    text, launches = (f"{before[0]}\n{main}", before[1:]) if before else (main, ())
+    return replace(assemble(plan, entry, text, functions, launches), operator=program.operator)
+
+
+def _kernel_before(plan: WgmmaPlan, program: Program, entry: str) -> tuple[str, Launch] | None:
+    """Text and launch of the kernel that lays operands out or transposes B, where there is one."""
     if isinstance(plan, ConvolutionPlan):
-        layout, launch = layout_kernel(plan, entry)
-    elif isinstance(plan, RowsPlan):
-        layout, launch = transpose_kernel(plan, entry)
-    else:
-        return replace(assemble(plan, entry, main, functions), operator=program.operator)
-    return assemble(plan, entry, f"{layout}\n{main}", functions, (launch,))
+        folded = plan.op != program.operator
+        return folding_kernel(plan, program.operator, entry) if folded else layout_kernel(plan, entry)
+    return transpose_kernel(plan, entry) if isinstance(plan, RowsPlan) else None
 
 
 def _plan(program: Program) -> WgmmaPlan:
     """The plan of the operator's kind."""
     if is_laid_out(program.operator):
-        return make_convolution_plan(program)
+        return make_convolution_plan(with_folded_rows(program))
     if is_transposed(program.operator):
         return make_rows_plan(program)
     make = make_grouped_plan if is_grouped(program.operator) else make_wgmma_plan

@@ -1,0 +1,139 @@
+"""A convolution of few channels by wgmma: all places of a row of the window become its channels.
+
+out[n][k][p][q] = sum over r, and over (c, s) together, of W[k][c][r][s] * X[n][c][row p + r][column q + s]. So the kernel that lays
+operands out writes for every column q of the output the C x S elements that a row of the window meets there, zeros where these
+are outside the image. To the code behind this it is a convolution of C x S channels with windows of R x 1, of stride 1 along
+columns.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from gensor_gym.codegen.cuda.kernel import kernel_text
+from gensor_gym.codegen.cuda.text import Writer, remainder, total
+from gensor_gym.codegen.cuda.wgmma.convolution import ConvolutionPlan
+from gensor_gym.codegen.kernel import LAYOUT, Launch
+from gensor_gym.codegen.program import Program
+from gensor_gym.graph.matrices.lying import is_folded
+from gensor_gym.operators.types import Operator
+
+THREADS = 256
+"""Threads of a block, each for two elements of 16 bits."""
+
+
+def with_folded_rows(program: Program) -> Program:
+    """The program with channels and places of a window's row as one axis, the other of one element; the same where none is folded.
+
+    Accesses are then to what is laid out, not to the tensors.
+    """
+    op = program.operator
+    if not is_folded(op) or op.extents[op.reduce[-1]] == 1:
+        return program
+    channel, _, place = op.reduce
+    column, together = op.spatial[-1], op.extents[channel] * op.extents[place]
+    lengths = {channel: together, place: 1}
+    axes = tuple(replace(axis, extent=lengths.get(a, axis.extent)) for a, axis in enumerate(op.axes))
+    reads = []
+    for read in op.reads:
+        view, rows = [*read.view[:1], together, *read.view[2:]], [*read.coefficients]
+        view[3] = op.extents[column] if rows[3][column] else 1
+        rows[3] = tuple(int(a == place or (a == column and rows[3][column] > 0)) for a in range(len(axes)))
+        reads.append(replace(read, view=tuple(view), coefficients=tuple(rows), offset=(*read.offset[:3], 0)))
+    tiles = tuple(tuple(1 if a == place else t for a, t in enumerate(tile)) for tile in program.tiles)
+    return replace(program, operator=op.renamed(axes=axes, reads=tuple(reads)), tiles=tiles)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One operand in the workspace: for every index of `shape` a row of `pitch` elements, of which `elements` are there.
+
+    `offset` is in bytes. `names` are those of the indices; `first` says where in the tensor `name` the first element of a row
+    comes from, `steps` how far the next channel and the next place are, all but the column in its row of `width` elements, 0
+    where no place is outside.
+    """
+
+    name: str
+    offset: int
+    shape: tuple[int, ...]
+    names: tuple[str, ...]
+    pitch: int
+    elements: int
+    places: int
+    first: str
+    steps: tuple[int, int]
+    column: str = ""
+    width: int = 0
+
+    @property
+    def words(self) -> int:
+        """Pairs of elements."""
+        return math.prod(self.shape) * self.pitch // 2
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the launch that write it."""
+        return -(-self.words // THREADS)
+
+
+def folding_kernel(plan: ConvolutionPlan, op: Operator, entry: str) -> tuple[str, Launch]:
+    """Text of the kernel that lays out the operands of `op`, which the plan's operator was folded from, and its launch."""
+    image, weights = parts(plan, op)
+    out = Writer(depth=1)
+    out.line("unsigned *laid_out = reinterpret_cast<unsigned *>(workspace);")
+    with out.block(f"if (blockIdx.x < {image.blocks})"):
+        out.note("the image: of every column of the output what a row of the window meets")
+        _write(out, image, "blockIdx.x")
+    with out.block("else"):
+        out.note("the weights: rows of the window side by side")
+        _write(out, weights, f"(blockIdx.x - {image.blocks})")
+    launch = Launch(f"{entry}{LAYOUT}", (image.blocks + weights.blocks, 1, 1), (THREADS, 1, 1), 0)
+    return kernel_text(plan, launch.entry, out, str(THREADS), {}), launch
+
+
+def parts(plan: ConvolutionPlan, op: Operator) -> tuple[Part, Part]:
+    """What becomes of the image and of the weights."""
+    image, weights = op.reads[plan.roles.b], op.reads[plan.roles.a]
+    n, channels, height, width = image.view
+    k, _, rows, places = weights.view
+    q, place = op.spatial[-1], op.reduce[-1]
+    columns, along = op.extents[q], image.coefficients[3]
+    together, pitch = channels * places, plan.channels
+    first = total([(channels * height * width, "image"), (width, "row")])
+    column = total([(along[q], "column"), (along[place], "place")], image.offset[3])
+    left = Part(
+        image.tensor.name, plan.image_offset, (n, height, columns), ("image", "row", "column"), pitch, together, places, first,
+        (height * width, 0), column, width,
+    )  # fmt: skip
+    first = total([(channels * rows * places, "output"), (places, "row")])
+    right = Part(
+        weights.tensor.name, plan.weights_offset, (rows, k), ("row", "output"), pitch, together, places, first, (rows * places, 1),
+    )  # fmt: skip
+    return left, right
+
+
+def _write(out: Writer, part: Part, block: str) -> None:
+    """Two elements of a row by each thread."""
+    out.line(f"const int word = {block} * {THREADS} + threadIdx.x;")
+    if part.words % THREADS:
+        out.line(f"if (word >= {part.words}) return;")
+    divisor = part.pitch // 2
+    for name, length in reversed(list(zip(part.names, part.shape, strict=True))):
+        out.line(f"const int {name} = {remainder('word', divisor, 0 if name == part.names[0] else length)};")
+        divisor *= length
+    out.line("unsigned pair = 0;")
+    out.line("#pragma unroll")
+    with out.block("for (int half = 0; half < 2; ++half)"):
+        out.line(f"const int element = word % {part.pitch // 2} * 2 + half;")
+        out.line(f"const int channel = element / {part.places}, place = element % {part.places};")
+        channel, place = part.steps
+        inside = [f"element < {part.elements}"]
+        address = total([(1, part.first), (channel, "channel"), (place, "place")])
+        if part.width:
+            out.line(f"const int at = {part.column};")
+            inside += ["at >= 0", f"at < {part.width}"]
+            address = total([(1, address), (1, "at")])
+        read = f"*reinterpret_cast<const unsigned short *>(&{part.name}[{address}])"
+        out.line(f"if ({' && '.join(inside)}) pair |= static_cast<unsigned>({read}) << 16 * half;")
+    out.line(f"laid_out[{total([(1, 'word')], part.offset // 4)}] = pair;")
