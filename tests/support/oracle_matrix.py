@@ -62,11 +62,22 @@ def choices(op: Operator, hw: Hardware) -> tuple[int, ...]:
     size = ITEM[op.dtype]
     if op.name == "conv2d":
         stride = dict(op.arguments).get("stride", 1)
-        rows = size == 2 and "g" not in names_of(op) and max(stride if isinstance(stride, tuple) else (stride,)) <= 8
+        rows = "g" not in names_of(op) and max(stride if isinstance(stride, tuple) else (stride,)) <= 8
     else:  # B of tf32, int8 and floats of 8 bits is transposed first, of 16 bits taken eight rows at a time: rows of any length
         rows = op.axes[k].extent * size % 16 == 0
-    whole = longest(k) >= 128 // size or in_window_rows(op)
+    whole = longest(k) >= 128 // size or filled_up(op)
     return (*cores, 2) if rows and longest(n) >= across(op) and whole else cores
+
+
+def filled_up(op: Operator) -> bool:
+    """Whether a step of wgmma of 128 bytes of channels may be partly zeros: of a convolution by copies, half of it at most.
+
+    All of it counts as channels where it is rows of the window.
+    """
+    if op.name != "conv2d" or "g" in names_of(op) or in_place(op):
+        return False
+    channels = math.ceil(dict(op.arguments)["c"] / 8) * 8
+    return in_window_rows(op) or channels * ITEM[op.dtype] >= 64
 
 
 def in_window_rows(op: Operator) -> bool:
@@ -85,7 +96,7 @@ def least_tile(op: Operator, hw: Hardware, axis: int) -> int:
     found, cores = roles(op), choices(op, hw)
     if found is None or axis != found[4] or cores == (0,):
         return 1
-    return 64 if 2 in cores and in_window_rows(op) else instruction(op, hw)
+    return 128 // ITEM[op.dtype] if 2 in cores and filled_up(op) else instruction(op, hw)
 
 
 def least_rows(op: Operator) -> int:
@@ -110,8 +121,8 @@ def across(op: Operator) -> int:
 
 
 def in_place(op: Operator) -> bool:
-    """Whether a convolution is a product of its operands as they lie: one element at every pixel, channels in eights."""
-    if op.name != "conv2d" or "g" in names_of(op):
+    """Whether a convolution is a product of its operands as they lie: one element of 16 bits at every pixel, channels in eights."""
+    if op.name != "conv2d" or "g" in names_of(op) or ITEM[op.dtype] != 2:
         return False
     given = dict(op.arguments)
     plain = given["r"] == given["s"] == 1 and given.get("stride", 1) == 1 and given.get("padding", 0) == 0

@@ -47,10 +47,10 @@ EQUAL_SHARES = 2
 KNOBS = (
     Knob(
         place=TENSOR_CORE, name="tensor_core", kind="gpu", values=(0, 1, 2),
-        doc="0 CUDA cores, 1 mma.sync, 2 wgmma with tensor maps (products but of tf32x3, 16-bit conv2d without groups, on sm_90)",
+        doc="0 CUDA cores, 1 mma.sync, 2 wgmma with tensor maps (products but of tf32x3, conv2d without groups, on sm_90)",
         cost="0 CUDA cores, 1 mma.sync, 2 wgmma with TMA: whole fragments",
         is_useful=lambda op, hardware, core: core in tensor_core_choices(op, hardware),
-        raising=MATRIX | REGISTERS | CODE | SHARED, lowering=MATRIX | REGISTERS | CODE | SHARED, structural=True,
+        raising=MATRIX | REGISTERS | CODE | SHARED | SPLIT, lowering=MATRIX | REGISTERS | CODE | SHARED, structural=True,
     ),
     Knob(
         place=PERSISTENT, name="persistent", kind="gpu", values=(0, 1, 2),

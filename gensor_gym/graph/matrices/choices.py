@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES, WGMMA_TYPES, has_maps, is_folded, longest
+from gensor_gym.graph.matrices.lying import WGMMA_TYPES, has_maps, is_filled_up, longest, step_length
 from gensor_gym.graph.structure import MatrixAxes, capability, matrix_axes
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.operators.types import ITEM_BYTES, Operator
+from gensor_gym.operators.types import Operator
 
 TENSOR_TYPES = {
     "sm_75": {"float16": 8, "int8": 16},
@@ -25,8 +25,8 @@ def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
     """Values of knob `tensor_core` that mean something: 0 CUDA cores, 1 mma.sync, 2 wgmma with tensor maps.
 
     Float32 has none: precision is part of the task. Axes must be long enough that some tile fills an instruction, but for the
-    rows of wgmma (`row_step`) and k, which zeros fill up (`least_tile`): of mma.sync an instruction, of wgmma a step where rows
-    of a window are folded (`is_folded`). A tensor map wants rows of whole 16 bytes. A convolution without groups is laid out for wgmma
+    rows of wgmma (`row_step`) and k, which zeros fill up (`least_tile`): of mma.sync an instruction, of wgmma a step of some
+    convolutions (`is_filled_up`). A tensor map wants rows of whole 16 bytes. A convolution without groups is laid out for wgmma
     (`is_laid_out`), unless it lies as a product; B of a type that wgmma does not read as it lies is transposed (`is_transposed`).
     """
     roles = matrix_axes(op)
@@ -36,20 +36,20 @@ def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
     found = (0, 1) if _fills(op, roles, (16, 8, 1)) else (0,)
     if hardware.arch != "sm_90" or op.dtype not in WGMMA_TYPES or not has_maps(op, roles):
         return found
-    row = 1 if is_folded(op) else SWIZZLE_BYTES // ITEM_BYTES[op.reads[roles.a].tensor.dtype]
+    row = 1 if is_filled_up(op) else step_length(op, roles)
     return (*found, 2) if _fills(op, roles, (row_step(op), column_step(op), row)) else found
 
 
 def least_tile(op: Operator, axis: int, hardware: Hardware) -> int:
     """What tiles along an axis may be as long as, however short it is: along k of tensor cores an instruction, else 1.
 
-    Where rows of a window are folded (`is_folded`) a step of wgmma. What is not there is zeros.
+    Where wgmma has its step filled up (`is_filled_up`) a step. What is not there is zeros.
     """
     roles, choices = matrix_axes(op), tensor_core_choices(op, hardware)
     if roles is None or axis != roles.k or len(choices) == 1:
         return 1
-    if 2 in choices and is_folded(op):
-        return SWIZZLE_BYTES // ITEM_BYTES[op.dtype]
+    if 2 in choices and is_filled_up(op):
+        return step_length(op, roles)
     return mma_types(hardware)[op.dtype]
 
 

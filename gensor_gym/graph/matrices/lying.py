@@ -26,16 +26,21 @@ MAP_STEP = 8
 
 def is_transposed(op: Operator) -> bool:
     """Whether a wgmma program begins with a kernel that transposes B[k, n], since it reads rows of k alone."""
-    return op.dtype in WGMMA_TYPES and op.dtype not in AS_IT_LIES
+    return _reads_rows(op) and not is_convolution(op)
 
 
 def is_laid_out(op: Operator) -> bool:
     """Whether a wgmma program begins with a kernel that lays its operands out with axis k innermost.
 
-    So for a convolution that does not lie as a product: neither the weights [k, c, r, s] nor the image [n, c, h, w] have
-    rows of channels. Columns of a product are then pixels of several rows and images.
+    So for a convolution that does not lie as a product, or whose type wgmma reads in rows of k alone: neither the weights
+    [k, c, r, s] nor the image [n, c, h, w] have rows of channels. Columns of a product are then pixels of several rows and images.
     """
-    return is_convolution(op) and not lies_as_product(op)
+    return is_convolution(op) and (_reads_rows(op) or not lies_as_product(op))
+
+
+def _reads_rows(op: Operator) -> bool:
+    """Whether wgmma multiplies the type and reads rows of k alone."""
+    return op.dtype in WGMMA_TYPES and op.dtype not in AS_IT_LIES
 
 
 def is_folded(op: Operator) -> bool:
@@ -48,8 +53,21 @@ def is_folded(op: Operator) -> bool:
     if roles is None or op.dtype not in AS_IT_LIES or not is_laid_out(op) or len(op.reduce) != 3:
         return False
     _, row, place = (op.extents[a] for a in op.reduce)
-    step, channels = SWIZZLE_BYTES // ITEM_BYTES[op.dtype], op.extents[roles.k]
+    step, channels = step_length(op, roles), op.extents[roles.k]
     return channels * place <= step and longest(channels) < step and (row > 1 or place == 1)
+
+
+def is_filled_up(op: Operator) -> bool:
+    """Whether zeros fill up a wgmma's step of a convolution that is laid out: where it is folded, or half of it is channels."""
+    roles = matrix_axes(op)
+    if roles is None or not is_laid_out(op):
+        return False
+    return is_folded(op) or longest(op.extents[roles.k]) >= step_length(op, roles) // 2
+
+
+def step_length(op: Operator, roles: MatrixAxes) -> int:
+    """Elements of the reduction in a step of wgmma: one swizzled row."""
+    return SWIZZLE_BYTES // ITEM_BYTES[op.reads[roles.a].tensor.dtype]
 
 
 def lies_as_product(op: Operator) -> bool:
@@ -143,7 +161,7 @@ def has_maps(op: Operator, roles: MatrixAxes) -> bool:
     """Whether tensor maps can describe both operands: as they lie, B transposed, or laid out, no groups, short steps."""
     if is_laid_out(op):
         steps = [max(row[a] for a in op.spatial) for row in op.reads[roles.b].coefficients[-2:]]
-        return not is_transposed(op) and len(op.spatial) == 4 and max(steps) <= MAP_STEP
+        return len(op.spatial) == 4 and max(steps) <= MAP_STEP
     if not is_transposed(op):
         return lies_as_product(op)
     a, b = op.reads[roles.a], op.reads[roles.b]

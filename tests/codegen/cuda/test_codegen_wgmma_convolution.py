@@ -24,7 +24,7 @@ from gensor_gym.measure.emulator.emulator import EmulatedKernels
 from gensor_gym.operators.types import Operator
 from tests.support.cuda_schedules import make_schedule
 from tests.support.thorough import asked, first_of_each, thorough_but
-from tests.support.wgmma_kernels import H200, TINY, assert_compiles_well, check_caught, faults, faults_of, with_faults
+from tests.support.wgmma_kernels import DEPTHS, H200, TINY, assert_compiles_well, check_caught, faults, faults_of, with_faults
 
 
 def conv(n: int, c: int, h: int, w: int, k: int, r: int, s: int, *stages: str, **more: Any) -> Operator:
@@ -33,8 +33,9 @@ def conv(n: int, c: int, h: int, w: int, k: int, r: int, s: int, *stages: str, *
 
 
 def conv_kernel(op: Operator, tile: list[int], block: list[int], hw: Hardware = H200, **knobs: int) -> Kernel:
-    """The kernel of a consumer's tile and a block tile of n, k, p, q; 64 channels at one element of the window in a step."""
-    schedule = make_schedule(op, [*tile, 16, 1, 1], [*block, 64, 1, 1], tensor_core=2, **knobs)
+    """The kernel of a consumer's tile and a block tile of n, k, p, q; 128 bytes of channels at one element of the window in a step."""
+    chunk, step = DEPTHS[op.dtype]
+    schedule = make_schedule(op, [*tile, chunk, 1, 1], [*block, step, 1, 1], tensor_core=2, **knobs)
     return generate_cuda(lower(op, schedule, hw))
 
 
@@ -58,6 +59,9 @@ CASES = {
         conv_kernel(conv(2, 66, 9, 13, 64, 1, 1, "bias", "relu", stride=2, dtype="bfloat16"), [1, 64, 3, 8], [2, 64, 3, 8]),
         conv_kernel(conv(1, 70, 7, 20, 130, 1, 1, "residual", stride=(3, 1)), [1, 64, 1, 24], [1, 128, 3, 24], cluster=2),
         conv_kernel(conv(2, 64, 5, 9, 64, 1, 1, stride=2, padding=1), [1, 64, 2, 8], [1, 64, 2, 8], stages=3),
+    ],
+    "half a step of channels": [
+        conv_kernel(conv(2, 33, 9, 13, 72, 3, 3, "bias", padding=1), [1, 64, 2, 16], [1, 64, 2, 16], stages=2),
     ],
     "split and persistent": [
         conv_kernel(conv(1, 130, 5, 13, 72, 3, 3, "bias", padding=1), [1, 64, 2, 16], [1, 64, 2, 16], stages=2, split_k=4),
@@ -159,7 +163,7 @@ def test_a_map_without_the_stride_is_caught(damaged: EmulatedKernels) -> None:
     ("op", "hw", "words"),
     [
         (conv(1, 64, 8, 8, 64, 3, 3), "a100", r"takes \(0, 1\)"),
-        (conv(1, 48, 8, 8, 64, 3, 3), "h200", r"takes \(0, 1\)"),
+        (conv(1, 24, 8, 8, 64, 3, 3), "h200", r"takes \(0, 1\)"),
         (conv(1, 128, 8, 8, 128, 3, 3, groups=2), "h200", r"takes \(0, 1\)"),
         (conv(1, 64, 80, 80, 64, 1, 1, stride=9), "h200", r"takes \(0, 1\)"),
         (conv(1, 64, 8, 8, 64, 3, 3, dtype="int8"), "h200", r"takes \(0, 1\)"),

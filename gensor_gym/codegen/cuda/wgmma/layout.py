@@ -19,21 +19,26 @@ from gensor_gym.codegen.kernel import LAYOUT, Launch
 
 THREADS = 256
 """Threads of a block."""
-COLUMNS = 64
-"""Columns of a tile at most: rows of 128 bytes, which a warp reads as pairs of elements."""
-TILE = 4096
-"""Elements of a tile at most: eight pairs on their way for a thread."""
+WORD = 4
+"""Bytes that a thread reads or writes together: 1, 2 or 4 elements."""
+ROW_BYTES = 128
+"""Columns of a tile at most, in bytes: what a warp reads as words."""
+TILE_BYTES = 8192
+"""Bytes of a tile at most: eight words on their way for a thread."""
+KINDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned"}
+"""C types of so many bytes."""
 
 
 @dataclass(frozen=True)
 class Transposition:
     """`batches` matrices [channels, columns] of tensor `name`, one after the other, written with channels contiguous.
 
-    In elements of the workspace: `offset` before the first, `batch` from one matrix to the next, `pitch` between columns.
-    In the tensor columns lie in rows of `row`; `steps` are the elements from a channel, a row and a column to the next.
+    An element has `item` bytes. In elements of the workspace: `offset` before the first, `batch` from one matrix to the next,
+    `pitch` between columns. In the tensor columns lie in rows of `row`; `steps` are the elements from a channel, a row and a column to the next.
     """
 
     name: str
+    item: int
     batches: int
     channels: int
     columns: int
@@ -54,23 +59,28 @@ class Transposition:
     @property
     def across(self) -> int:
         """Columns of a tile."""
-        return min(self.columns, COLUMNS)
+        return min(self.columns, ROW_BYTES // self.item)
 
     @property
     def down(self) -> int:
         """Channels of a tile, in whole 64s: more of them where there are few columns."""
-        return min(TILE // self.across // 64, -(-self.channels // 64)) * 64
+        return min(TILE_BYTES // self.item // self.across // 64, -(-self.channels // 64)) * 64
+
+    @property
+    def together(self) -> int:
+        """Elements of a word."""
+        return WORD // self.item
 
     @property
     def width(self) -> int:
-        """Elements that a thread reads together: neighbours, pairs where every row begins at one."""
+        """Elements that a thread reads together: neighbours, as many as every row begins at a multiple of."""
         channel, row, column = self.steps
-        return 2 if column == 1 and all(n % 2 == 0 for n in (self.row, row, channel)) else 1
+        return math.gcd(self.together, self.row, row, channel) if column == 1 else 1
 
     @property
     def shared_pitch(self) -> int:
         """Elements of a row of the tile in shared memory: an odd number of words, so that columns meet in few banks."""
-        return (-(-self.across // 2) | 1) * 2
+        return (-(-self.across // self.together) | 1) * self.together
 
     @property
     def grid(self) -> tuple[int, int, int]:
@@ -82,8 +92,9 @@ def layout_kernel(plan: ConvolutionPlan, entry: str) -> tuple[str, Launch]:
     """Text of the kernel that lays out the operands, and its launch."""
     image, weights = transpositions(plan)
     blocks, out = math.prod(image.grid), Writer(depth=1)
-    out.line("unsigned short *laid_out = reinterpret_cast<unsigned short *>(workspace);")
-    out.line("unsigned short *tile = reinterpret_cast<unsigned short *>(shared_memory);")
+    kind = KINDS[plan.item]
+    out.line(f"{kind} *laid_out = reinterpret_cast<{kind} *>(workspace);")
+    out.line(f"{kind} *tile = reinterpret_cast<{kind} *>(shared_memory);")
     out.line("const int thread = threadIdx.x;")
     with out.block(f"if (blockIdx.x < {blocks})"):
         out.note("the image: channels of a pixel side by side")
@@ -106,9 +117,10 @@ def transpositions(plan: ConvolutionPlan) -> tuple[Transposition, Transposition]
     if [p, q] != shape:
         _, i, j = plan.column_axes
         row, steps = q, (whole, plan.image.axis_strides()[i], plan.image.axis_strides()[j])
-    image = Transposition(plan.image.tensor.name, n, c, p * q, plan.image_offset // item, p * q * pitch, pitch, row, steps)
-    taps = (r * s, (r * s, r * s, 1))
-    weights = Transposition(plan.weights.tensor.name, k, c, r * s, plan.weights_offset // item, pitch, k * pitch, *taps)
+    name = plan.image.tensor.name
+    image = Transposition(name, item, n, c, p * q, plan.image_offset // item, p * q * pitch, pitch, row, steps)
+    name, taps = plan.weights.tensor.name, (r * s, (r * s, r * s, 1))
+    weights = Transposition(name, item, k, c, r * s, plan.weights_offset // item, pitch, k * pitch, *taps)
     return image, weights
 
 
@@ -121,19 +133,27 @@ def _write(out: Writer, part: Transposition, block: str) -> None:
     out.line(f"const int first_column = {f'{column} * {part.across}' if across > 1 else '0'};")
     _write_reads(out, part)
     out.line("__syncthreads();")
-    with _turns(out, part.across * part.down // 2):
-        out.line(f"const int at = part / {part.down // 2}, row = part % {part.down // 2} * 2;")
+    words, scale = part.down // part.together, f" * {part.together}" if part.together > 1 else ""
+    with _turns(out, part.across * words):
+        out.line(f"const int at = part / {words}, row = part % {words}{scale};")
         out.line("const int channel = first_channel + row, column = first_column + at;")
         with out.guarded([f"channel < {part.channels}", f"column < {part.columns}"]):
-            here = f"row * {part.shared_pitch} + at"
-            out.line(f"const unsigned low = tile[{here}], high = tile[{here} + {part.shared_pitch}];")
-            address = total([(part.batch, "batch"), (part.pitch, "column"), (1, "channel")], part.offset)
-            out.line(f"*reinterpret_cast<unsigned *>(&laid_out[{address}]) = low | high << 16;")
+            _write_word(out, part)
+
+
+def _write_word(out: Writer, part: Transposition) -> None:
+    """Neighbouring channels of a column come from rows of the tile, and go to the workspace as one word."""
+    names = {1: ["word"], 2: ["low", "high"], 4: ["first", "second", "third", "fourth"]}[part.together]
+    places = [total([(part.shared_pitch, "row"), (1, "at")], number * part.shared_pitch) for number in range(len(names))]
+    out.line(f"const unsigned {', '.join(f'{name} = tile[{place}]' for name, place in zip(names, places, strict=True))};")
+    address = total([(part.batch, "batch"), (part.pitch, "column"), (1, "channel")], part.offset)
+    word = [names[0], *(f"{name} << {8 * part.item * number}" for number, name in enumerate(names[1:], 1))]
+    out.line(f"*reinterpret_cast<unsigned *>(&laid_out[{address}]) = {' | '.join(word)};")
 
 
 def _write_reads(out: Writer, part: Transposition) -> None:
     """The tile comes to shared memory, with zeros where it sticks out of the matrix."""
-    pairs, kind = part.across // part.width, "unsigned" if part.width == 2 else "unsigned short"
+    pairs, kind = part.across // part.width, KINDS[part.width * part.item]
     with _turns(out, part.down * pairs):
         out.line(f"const int row = part / {pairs}, at = {total([(part.width, f'(part % {pairs})')])};")
         out.line("const int channel = first_channel + row, column = first_column + at;")
