@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from experiments.common.texts import table
+
 COLUMNS = (
     "kernel", "architecture", "registers", "spilled bytes", "serialised", "main loop", "of it multiply-adds",
     "instructions of a step", "cycles of tensor cores",
@@ -22,24 +24,19 @@ def page(lines: Iterable[Mapping[str, Any]]) -> str:
         f"{len(kernels)} kernels of every family by NVRTC {machine['nvrtc']}, of which {lost or 'none'} would be pruned before "
         "timing (registers in memory, wgmma instructions that wait for one another). Made by "
         "`python -m experiments.bench suite=static`; tiles and knobs stand in conf/bench/static.yaml.", "",
-        "The main loop is the loop with the most multiply-adds, counted in the disassembly; a step is one tile of the reduction, "
-        "of one warp, or warpgroup of wgmma. No figure for a step: its loop goes over a part of one. Cycles: what the tensor "
-        "cores take for the loop's wgmma at their peak; its instructions are to be few beside them.", "",
+        "The main loop is the loop with the most multiply-adds that holds no other with some, counted in the disassembly; a step "
+        "is one tile of the reduction, of one warp, or warpgroup of wgmma. No figure for a step: its loop goes over a part of one. "
+        "Where few steps are unrolled whole the loop is that over tiles, whose stores are counted with them (1x1 convolutions). "
+        "Cycles: what the tensor cores take for the loop's wgmma at their peak; its instructions are to be few beside them.", "",
     ]  # fmt: skip
-    table = [_row(COLUMNS), _row(["---", "---", *["---:"] * (len(COLUMNS) - 2)]), *(_row(_cells(line)) for line in kernels)]
-    return "\n".join([*head, *table]) + "\n"
+    return "\n".join([*head, *table(COLUMNS, [_cells(line) for line in kernels])]) + "\n"
 
 
-def _cells(line: Mapping[str, Any]) -> list[str]:
+def _cells(line: Mapping[str, Any]) -> tuple[str, ...]:
     """One kernel's."""
     loop, share = line.get("main_loop"), line.get("multiply_add_share")
-    return [
+    return (
         line["family"], line["arch"], str(line["registers"]), str(line["spill_bytes"]), "yes" if line["serialised"] else "no",
         str(loop or ""), f"{100 * share:.0f} %" if loop and share else "", str(line.get("instructions_of_step") or ""),
         str(line.get("tensor_cycles", "")),
-    ]  # fmt: skip
-
-
-def _row(cells: Iterable[str]) -> str:
-    """A row of the table."""
-    return f"| {' | '.join(cells)} |"
+    )  # fmt: skip

@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from agents.gensor.markov import MarkovExtended
 from experiments.benches.lines import Lines, machine
 from experiments.benches.static.page import page
+from experiments.common.results import write_text
 from gensor_gym import operators
 from gensor_gym.codegen import generate
 from gensor_gym.codegen.cuda import nvrtc, sass
@@ -50,7 +51,7 @@ def run(config: DictConfig, emit: Lines) -> None:
         kind="all", kernels=len(lines), with_loss=sum(bool(line["loss"]) for line in lines),
         share_kept=sum(line["kept"] is True for line in lines), share_missed=sum(line["kept"] is False for line in lines),
     )  # fmt: skip
-    emit.path.with_suffix(".md").write_text(page(emit.rows), encoding="utf-8")
+    write_text(emit.path.with_suffix(".md"), page(emit.rows))
 
 
 def evidence(family: dict[str, Any], hardware: str, seed: int) -> dict[str, Any]:

@@ -36,11 +36,23 @@ class SassError(RuntimeError):
 class Loop:
     """The instructions from a label to the last branch back to it, loops within it included.
 
-    `operations` are in the order of the text, with their suffixes (`LDG.E.128`); `entry` names the kernel.
+    `operations` are in the order of the text, with their suffixes (`LDG.E.128`); `entry` names the kernel, of which `lines`
+    are the loop's, labels counted.
     """
 
     entry: str
     operations: tuple[str, ...]
+    lines: range
+
+    @property
+    def multiply_adds(self) -> int:
+        """How many of its instructions multiply and add."""
+        return sum(self.counts[name] for name in MULTIPLY_ADDS)
+
+    def holds(self, other: Loop) -> bool:
+        """Whether another loop lies within this one."""
+        within = self.entry == other.entry and self.lines.start <= other.lines.start and other.lines.stop <= self.lines.stop
+        return within and self.lines != other.lines
 
     @property
     def counts(self) -> Counter[str]:
@@ -115,23 +127,21 @@ def loops(cubin: bytes) -> list[Loop]:
                 ends[places[target]] = at
         for start, end in sorted(ends.items()):
             body = [line.partition(" ")[0] for line in lines[start : end + 1] if not line.startswith(".")]
-            found.append(Loop(entry, tuple(body)))
+            found.append(Loop(entry, tuple(body), range(start, end + 1)))
     return found
 
 
 def main_loop(cubin: bytes) -> Loop:
-    """The loop with the most multiply-adds, of several with as many the shortest; without multiply-adds the longest.
+    """The loop with the most multiply-adds among those that hold no other with some; without multiply-adds the longest.
 
-    SassError where no kernel of the cubin has a loop.
+    So of a loop over tiles around one over steps it is that over steps. SassError where no kernel of the cubin has a loop.
     """
     every = loops(cubin)
     if not every:
         raise SassError("no loop: the kernel is straight code")
-    work = max(sum(loop.counts[name] for name in MULTIPLY_ADDS) for loop in every)
-    if work == 0:
-        return max(every, key=lambda loop: len(loop.operations))
-    fullest = [loop for loop in every if sum(loop.counts[name] for name in MULTIPLY_ADDS) == work]
-    return min(fullest, key=lambda loop: len(loop.operations))
+    busy = [loop for loop in every if loop.multiply_adds]
+    inner = [loop for loop in busy if not any(loop.holds(other) for other in busy)]
+    return max(inner or every, key=lambda loop: (loop.multiply_adds, -len(loop.operations) if inner else len(loop.operations)))
 
 
 def report(op: str, schedule: str, hardware: str) -> str:

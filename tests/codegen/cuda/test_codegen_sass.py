@@ -41,6 +41,14 @@ def test_loops_are_found_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert inner.counts == {"FFMA": 2, "LDS": 1, "BRA": 1}
     assert inner.share() == inner.share("FFMA") == 0.5
     assert sass.main_loop(b"") == inner
+    assert outer.holds(inner) and not inner.holds(outer) and not inner.holds(inner)
+
+
+def test_the_main_loop_is_inside_a_loop_with_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop over tiles whose first step stands before the loop over the others has more multiply-adds than that one."""
+    monkeypatch.setattr(sass, "disassemble", lambda _: TEXT.replace("LDG.E.128.CONSTANT R88, desc[UR4][R8.64]", "FFMA R1, R2, R3, R1"))
+    outer, inner = sass.loops(b"")
+    assert outer.multiply_adds == 3 and inner.multiply_adds == 2 and sass.main_loop(b"") == inner
 
 
 def test_a_kernel_without_a_loop_has_no_main_loop(monkeypatch: pytest.MonkeyPatch) -> None:
