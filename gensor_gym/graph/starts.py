@@ -94,9 +94,9 @@ def _pixels(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
 
     Those of one image alone where they are taken as they lie, or whole panels of several where each is small.
     """
-    ints, found = tables.ints, []
+    ints, found, step = tables.ints, [], int(tables.ints[COLUMN_STEP])
     for left in columns:
-        tile = _panels(tables, left)
+        tile, taken = _panels(tables, left), 1
         if tile:
             found.append(tile)
             continue
@@ -107,8 +107,9 @@ def _pixels(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
                 sizes = [size for size in tables.ladder(axis) if size % 8 == 0]
             else:
                 sizes = [size for size in tables.ladder(axis) if size <= ints[EXTENT + axis]]
-            tile[axis] = max(size for size in sizes if size <= left)
-            left //= tile[axis]
+            sizes = [size for size in sizes if size <= left]
+            tile[axis] = max([size for size in sizes if taken * size % step == 0] or sizes)
+            left, taken = left // tile[axis], taken * tile[axis]
         if tile not in found:
             found.append(tile)
     return found

@@ -53,6 +53,8 @@ def test_roles_of_axes(operator: str, roles: MatrixAxes | None) -> None:
         ('conv2d(n=2, c=64, h=14, w=14, k=64, r=3, s=3, dtype="tf32")', {"h200": (0, 1, 2)}),
         ('conv2d(n=2, c=16, h=14, w=14, k=64, r=1, s=1, dtype="tf32")', {"h200": (0, 1, 2)}),
         ('conv2d(n=2, c=128, h=14, w=14, k=64, r=3, s=3, dtype="int8")', {"h200": (0, 1, 2)}),
+        ('conv2d(n=2, c=64, h=9, w=9, k=64, r=3, s=3, dtype="int8")', {"h200": (0, 1, 2)}),  # two rows of eight pixels
+        ('conv2d(n=1, c=64, h=3, w=9, k=64, r=3, s=3, dtype="int8")', {"h200": (0, 1)}),
         ('conv2d(n=2, c=56, h=14, w=14, k=64, r=3, s=3, dtype="int8")', {"h200": (0, 1)}),  # under half a step
         ('conv2d(n=2, c=128, h=14, w=14, k=64, r=3, s=3, dtype="float8_e4m3fn")', {"h200": (0, 1, 2), "rtx4090": (0, 1)}),
         ('gemm(m=64, n=61, k=128, dtype="float8_e4m3fn")', {"h200": (0, 1, 2), "rtx4090": (0, 1), "a100": (0,), "host": (0,)}),

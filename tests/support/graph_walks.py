@@ -52,6 +52,7 @@ TENSOR = (
     'gemm(m=24, n=75, k=136, dtype="bfloat16")',
     'conv2d(n=6, c=72, h=7, w=7, k=40, r=1, s=1, dtype="float16")',
     'conv2d(n=2, c=20, h=9, w=24, k=72, r=3, s=2, padding=1, dtype="tf32")',
+    'conv2d(n=6, c=70, h=9, w=9, k=72, r=3, s=3, dtype="int8")',
     'conv2d(n=3, c=3, h=19, w=24, k=64, r=5, s=5, stride=2, dtype="float16")',
 )
 """Products with tensor-core programs, of which random walks from the start find hardly any."""

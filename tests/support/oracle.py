@@ -61,7 +61,7 @@ class Oracle(Gpu):
         if self.space == "extended" and self.gpu:
             for axis, ladder in enumerate(self.ladders):
                 least = matrix.least_tile(self.op, self.hw, axis)
-                ladder.extend(n for n in (2, 4, 8, 16, 32, 64) if max(ladder) < n <= least)
+                ladder.extend(n for n in (2, 4, 8, 16, 32, 64, 128) if max(ladder) < n <= least)
         self.usable = {knob.name: self._usable(knob.name) for knob in KNOBS}
         self.fields = [*self.op.reads, self.op.write]
 
@@ -232,7 +232,10 @@ class Oracle(Gpu):
         return math.prod(state.tiles[level][a] for a in self.reduce)
 
     def _steps(self, state: State, level: int) -> int:
-        return math.prod(math.ceil(self.extents[a] / state.tiles[level][a]) for a in self.reduce)
+        walked = list(self.reduce)
+        if state.knob("tensor_core") == 2 and matrix.in_window_rows(self.op):
+            walked.pop()  # all places of a row are in one step
+        return math.prod(math.ceil(self.extents[a] / state.tiles[level][a]) for a in walked)
 
     def vectors(self, state: State) -> tuple[int, int]:
         """(vector registers along the register tile, accumulators)."""

@@ -66,7 +66,9 @@ def choices(op: Operator, hw: Hardware) -> tuple[int, ...]:
     else:  # B of tf32, int8 and floats of 8 bits is transposed first, of 16 bits taken eight rows at a time: rows of any length
         rows = op.axes[k].extent * size % 16 == 0
     whole = longest(k) >= 128 // size or filled_up(op)
-    return (*cores, 2) if rows and longest(n) >= across(op) and whole else cores
+    taken = [n] if op.name != "conv2d" else [a for a in range(4) if a != m]  # pixels of any other axis fill up sixteens
+    wide = longest(n) >= 8 and math.prod(longest(a) for a in taken) >= across(op)
+    return (*cores, 2) if rows and wide and whole else cores
 
 
 def filled_up(op: Operator) -> bool:
@@ -137,7 +139,8 @@ def clusters(op: Operator, hw: Hardware, blocks: int) -> bool:
 def fragment(oracle: Oracle, state: State, axis: int) -> int:
     """What a register tile is a multiple of along an axis."""
     _, _, m, n, k = roles(oracle.op)
-    rows, columns = {1: (16, 8), 2: (least_rows(oracle.op), across(oracle.op))}[state.knob("tensor_core")]
+    step = 8 if oracle.op.name == "conv2d" else across(oracle.op)
+    rows, columns = {1: (16, 8), 2: (least_rows(oracle.op), step)}[state.knob("tensor_core")]
     return {m: rows, n: columns, k: instruction(oracle.op, oracle.hw)}.get(axis, 1)
 
 
@@ -224,4 +227,6 @@ def accepts(oracle: Oracle, state: State) -> bool:
         state.tiles[1][axis] == 1 for axis in oracle.axes if axis not in (m, n, k) and not pixels(oracle, state, axis)
     )
     columns = math.prod(state.tiles[0][axis] for axis in oracle.spatial if axis != m)
+    if columns % across(oracle.op):
+        return False
     return alone and columns <= 256 and state.tiles[1][k] * ITEM[oracle.op.dtype] == 128 and oracle.registers(state) <= 240

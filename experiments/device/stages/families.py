@@ -55,9 +55,13 @@ WARP_GROUPS = (
     "gemm(m=16, n=1000, k=4096, dtype='bfloat16')+bias", "gemm(m=130, n=1022, k=520, dtype='float16')+relu",
     "conv2d(n=6, c=136, h=7, w=7, k=200, r=1, s=1, dtype='float16')+bias",
     "conv2d(n=3, c=136, h=13, w=17, k=200, r=1, s=1, stride=2, dtype='float16')+bias",
+    "conv2d(n=2, c=3, h=61, w=67, k=72, r=7, s=7, stride=2, padding=3, dtype='float16')+bias+relu",
+    "conv2d(n=2, c=100, h=13, w=17, k=136, r=3, s=3, padding=1, dtype='tf32')+bias",
+    "conv2d(n=3, c=200, h=9, w=14, k=130, r=3, s=3, padding=1, dtype='int8')+bias",
+    "conv2d(n=2, c=200, h=14, w=15, k=72, r=1, s=1, stride=2, dtype='float8_e4m3fn')",
 )  # fmt: skip
 """Operators whose rows TMA can copy and whose reductions are long: programs by wgmma, in clusters and with split_k. The last
-four: few rows, rows in groups, several images, pixels that a stride leaves out."""
+eight: few rows, rows in groups, several images, pixels that a stride leaves out, folded windows, convolutions of other types."""
 
 FAMILIES = (
     *BYTES, *FLOAT8, *WARP_GROUPS,
@@ -88,6 +92,7 @@ FAMILIES = (
     "conv2d(n=3, c=130, h=12, w=14, k=72, r=1, s=1, dtype='bfloat16')+relu",
     "conv2d(n=1, c=32, h=20, w=24, k=32, r=3, s=3, dilation=2, groups=2, padding=2, dtype='tf32')",
     "elementwise('gelu', 55, 240, dtype='bfloat16')", "reduce_sum(m=33, k=500, dtype='float16')",
+    "gemm(m=136, n=200, k=5, dtype='float16')+bias", "conv2d(n=1, c=3, h=30, w=29, k=20, r=3, s=3, padding=1, dtype='bfloat16')",
     "gemv(m=256, k=509, dtype='bfloat16')", "max_pool2d(n=1, c=12, h=26, w=26, r=3, s=2, stride=1, padding=1, dtype='float16')",
 )  # fmt: skip
 """Operators, in the order in which they are checked."""

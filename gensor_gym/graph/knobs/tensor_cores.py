@@ -23,6 +23,7 @@ from gensor_gym.graph.tables.tables import (
     IMAGES,
     INSTRUCTION_K,
     ITEM,
+    LAID_OUT,
     MATRIX_A,
     MATRIX_K,
     MATRIX_M,
@@ -91,7 +92,10 @@ def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
             return False
     if row[TENSOR_CORE] == 1:
         return reduce_product(row, 0, ints) == row[TILE + k]
-    if columns_of(row, ints) > 256 or (ints[ROW_STEP] < WGMMA_ROWS and row[TILE + MAX_AXES + m] > row[TILE + m]):
+    columns = columns_of(row, ints)
+    if columns > 256 or columns % ints[COLUMN_STEP] != 0:
+        return False
+    if ints[ROW_STEP] < WGMMA_ROWS and row[TILE + MAX_AXES + m] > row[TILE + m]:
         return False
     if row[CLUSTER] > 0 and tiles_along(row, m, ints) < power_value(row[CLUSTER]):
         return False
@@ -114,5 +118,5 @@ def fragment_length(row, axis, ints):  # noqa: ANN001, ANN201
     if axis == ints[MATRIX_M]:
         return 16 if row[TENSOR_CORE] == 1 else ints[ROW_STEP]
     if axis == ints[MATRIX_N]:
-        return 8 if row[TENSOR_CORE] == 1 else ints[COLUMN_STEP]
+        return 8 if row[TENSOR_CORE] == 1 or ints[LAID_OUT] == 1 else ints[COLUMN_STEP]
     return ints[INSTRUCTION_K] if axis == ints[MATRIX_K] else 1

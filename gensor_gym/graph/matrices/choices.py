@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from gensor_gym.graph.matrices.lying import WGMMA_TYPES, has_maps, is_filled_up, longest, step_length
+import math
+
+from gensor_gym.graph.matrices.lying import WGMMA_TYPES, has_maps, is_filled_up, longest, step_length, wgmma_columns
 from gensor_gym.graph.structure import MatrixAxes, capability, matrix_axes
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
@@ -37,7 +39,8 @@ def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
     if hardware.arch != "sm_90" or op.dtype not in WGMMA_TYPES or not has_maps(op, roles):
         return found
     row = 1 if is_filled_up(op) else step_length(op, roles)
-    return (*found, 2) if _fills(op, roles, (row_step(op), column_step(op), row)) else found
+    columns = math.prod(longest(op.extents[a]) for a in wgmma_columns(op))
+    return (*found, 2) if _fills(op, roles, (row_step(op), 8, row)) and columns >= column_step(op) else found
 
 
 def least_tile(op: Operator, axis: int, hardware: Hardware) -> int:

@@ -23,6 +23,7 @@ CASES = {
     "int8": [
         conv_kernel(conv(1, 130, 9, 17, 72, 3, 3, "bias", padding=1, dtype="int8"), [1, 64, 1, 16], [1, 64, 2, 16], stages=2),
         conv_kernel(conv(2, 64, 10, 20, 64, 3, 1, stride=(2, 1), dtype="int8"), [1, 64, 2, 16], [2, 64, 2, 32], stages=3, split_k=2),
+        conv_kernel(conv(3, 66, 7, 7, 64, 3, 3, "residual", padding=1, dtype="int8"), [2, 64, 7, 8], [2, 64, 7, 8], stages=2),
         conv_kernel(conv(2, 201, 6, 16, 72, 1, 1, "relu", dtype="int8"), [2, 64, 2, 16], [2, 64, 2, 16], TINY, persistent=1),
     ],
     "float8": [
