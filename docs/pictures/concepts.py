@@ -62,7 +62,7 @@ def _sizes() -> Figure:
     """Sizes that a tile of an axis of 1024 may have, by space."""
     figure, axes = plt.subplots(figsize=(9.0, 1.7), layout="constrained")
     for row, space in enumerate(reversed(SPACES)):
-        sizes = ladders(graph().operator, space, "gpu")[0]
+        sizes = ladders(graph().operator, space, graph().hardware)[0]
         axes.plot(sizes, [row] * len(sizes), "o", color=BLUE, markersize=5)
     axes.set_xscale("log", base=2)
     axes.set_yticks(range(len(SPACES)), list(reversed(SPACES)))

@@ -81,6 +81,13 @@ def gemm(m: int, n: int, k: int, dtype: str = "bfloat16", *stages: str) -> Opera
     return operators.gemm(m, n, k, dtype=dtype).with_epilogue(*stages)
 
 
+def check_planted(kernel: Kernel, planted: Mapping[str, tuple[str, str, str]]) -> None:
+    """Each of the faults shows when it is planted in a kernel."""
+    with EmulatedKernels(with_faults(kernel, planted, planted)) as program:
+        for number, (_, _, words) in enumerate(planted.values(), 1):
+            check_caught(program, number, words)
+
+
 def legal_kernels(op: Operator, count: int, rng: np.random.Generator, cluster: int = 1) -> list[Kernel]:
     """Kernels of random schedules that the rules of the graph let pass; all of these can be generated."""
     graph, kernels = ConstructionGraph(op, H200, space="extended"), []

@@ -33,7 +33,7 @@ def is_laid_out(op: Operator) -> bool:
     """Whether a wgmma program begins with a kernel that lays its operands out with axis k innermost.
 
     So for a convolution that does not lie as a product, or whose type wgmma reads in rows of k alone: neither the weights
-    [k, c, r, s] nor the image [n, c, h, w] have rows of channels. Columns of a product are then pixels of several rows and images.
+    [k, c, r, s] nor the image [n, c, h, w] have rows of channels. Columns are then pixels of several rows and images.
     """
     return is_convolution(op) and (_reads_rows(op) or not lies_as_product(op))
 

@@ -46,7 +46,8 @@ def test_loops_are_found_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_main_loop_is_inside_a_loop_with_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop over tiles whose first step stands before the loop over the others has more multiply-adds than that one."""
-    monkeypatch.setattr(sass, "disassemble", lambda _: TEXT.replace("LDG.E.128.CONSTANT R88, desc[UR4][R8.64]", "FFMA R1, R2, R3, R1"))
+    text = TEXT.replace("LDG.E.128.CONSTANT R88, desc[UR4][R8.64]", "FFMA R1, R2, R3, R1")
+    monkeypatch.setattr(sass, "disassemble", lambda _: text)
     outer, inner = sass.loops(b"")
     assert outer.multiply_adds == 3 and inner.multiply_adds == 2 and sass.main_loop(b"") == inner
 

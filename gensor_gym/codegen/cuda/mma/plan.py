@@ -36,9 +36,9 @@ HELD_FLOAT8, SPARE_FLOAT8, WIDENED_POINTS = 12, 8, 2
 that launch bounds leave it beside the ones that are counted. Of operands that are widened, points of an unrolled body: others are
 widened ahead. With 32 held, none to spare and bodies of `CODE_LIMIT` a tenth of drawn convolutions spilled (NVRTC 13.0)."""
 HELD_BESIDE = 16
-"""Registers that hold single bytes of int8 for which there is room beside those that are counted. Of more the launch bounds leave a
-thread all, in fewer blocks. Without, 22 of 180 drawn convolutions spilled; but for five they held 18 more than there was room for
-(NVRTC 13.0, sm_80, sm_89, sm_90)."""
+"""Registers that hold single bytes of int8 for which there is room beside those that are counted. Of more the launch bounds
+leave a thread all, in fewer blocks. Without, 22 of 180 drawn convolutions spilled; but for five they held 18 more than there was
+room for (NVRTC 13.0, sm_80, sm_89, sm_90)."""
 
 FLOAT8 = "float8_e4m3fn"
 Way = Literal["async", "held", "direct"]

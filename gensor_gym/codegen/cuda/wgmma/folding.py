@@ -1,9 +1,9 @@
 """A convolution of few channels by wgmma: all places of a row of the window become its channels.
 
-out[n][k][p][q] = sum over r, and over (c, s) together, of W[k][c][r][s] * X[n][c][row p + r][column q + s]. So the kernel that lays
-operands out writes for every column q of the output the C x S elements that a row of the window meets there, zeros where these
-are outside the image. To the code behind this it is a convolution of C x S channels with windows of R x 1, of stride 1 along
-columns.
+out[n][k][p][q] = sum over r, and over (c, s) together, of W[k][c][r][s] * X[n][c][row p + r][column q + s]. So the kernel that
+lays operands out writes for every column q of the output the C x S elements that a row of the window meets there, zeros where
+these are outside the image. To the code behind this it is a convolution of C x S channels with windows of R x 1, of stride 1
+along columns.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ THREADS = 256
 
 
 def with_folded_rows(program: Program) -> Program:
-    """The program with channels and places of a window's row as one axis, the other of one element; the same where none is folded.
+    """The program with channels and places of a window's row as one axis, the other of one element.
 
-    Accesses are then to what is laid out, not to the tensors.
+    The same where none is folded. Accesses are then to what is laid out, not to the tensors.
     """
     op = program.operator
     if not is_folded(op) or op.extents[op.reduce[-1]] == 1:
@@ -108,7 +108,8 @@ def parts(plan: ConvolutionPlan, op: Operator) -> tuple[Part, Part]:
     )  # fmt: skip
     first = total([(channels * rows * places, "output"), (places, "row")])
     right = Part(
-        weights.tensor.name, plan.weights_offset, (rows, k), ("row", "output"), pitch, together, places, first, (rows * places, 1),
+        weights.tensor.name, plan.weights_offset, (rows, k), ("row", "output"), pitch, together, places, first,
+        (rows * places, 1),
     )  # fmt: skip
     return left, right
 

@@ -34,7 +34,8 @@ class Transposition:
     """`batches` matrices [channels, columns] of tensor `name`, one after the other, written with channels contiguous.
 
     An element has `item` bytes. In elements of the workspace: `offset` before the first, `batch` from one matrix to the next,
-    `pitch` between columns. In the tensor columns lie in rows of `row`; `steps` are the elements from a channel, a row and a column to the next.
+    `pitch` between columns. In the tensor columns lie in rows of `row`; `steps` are the elements from a channel, a row and a
+    column to the next.
     """
 
     name: str
