@@ -32,10 +32,11 @@ from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.records.tuned import tuned_path
 from gensor_gym.networks.arena import MODES
 from gensor_gym.networks.folding import folded
+from gensor_gym.networks.forms import is_flat, put_together, taken_apart
 from gensor_gym.networks.fusion.rules import check_rule, plan_of
 from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.loops import task_rows
-from gensor_gym.networks.network import Network, check_whole, put_together, typed
+from gensor_gym.networks.network import Network, check_whole, typed
 from gensor_gym.networks.plan import Plan
 from gensor_gym.operators.types import Operator
 from gensor_gym.registry import check_known
@@ -83,7 +84,8 @@ class CompiledNetwork:
         if getattr(self, "_in_torch", None) is None:
             refuse_compiling()
             operator = torch_operator(self.plan.network.called, self.digest, self.function)
-            self.__dict__["_in_torch"] = (lambda *given: self._typed(operator(*given))) if self.plan.network.types else operator
+            plain = self._is_flat and self.plan.network.form is None and not self.plan.network.types
+            self.__dict__["_in_torch"] = operator if plain else _as_called(self, operator)
         made: Callable[..., Any] = self.__dict__["_in_torch"]
         return made
 
@@ -102,13 +104,18 @@ class CompiledNetwork:
     def __call__(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """What the module returns, for inputs of NumPy, torch or whatever speaks DLPack; see `codegen.runtime.c.NativeFunction`.
 
-        Inputs may be named as the module's are. Of outputs in dicts or lists `out` is a tuple of all. TypeError for inputs of
-        other names, and for `out` where outputs are whole numbers or bools; ValueError for whole numbers above 2**24.
+        Inputs may be named as the module's are, and come in tuples, lists and dicts as those of the example. Of outputs in dicts or
+        lists `out` is a tuple of all. TypeError for inputs of other names or another form, and for `out` where outputs are whole
+        numbers or bools; ValueError for whole numbers above 2**24, and for what is no tensor and not as in the example.
         """
         network = self.plan.network
         if out is not None and network.types:
             raise TypeError(f"{network}: out= is given, expected none where outputs are of {', '.join(network.types.values())}")
-        made = self._typed(self.function(*inputs, *self._named(named, len(inputs)), out=out), checked=True)
+        return self._formed(self._typed(self.function(*self._given(inputs, named), out=out), checked=True))
+
+    def _formed(self, made: Any) -> Any:
+        """One output or a tuple of all as the module returns them."""
+        network = self.plan.network
         return made if network.form is None else put_together(network.form, made if len(network.outputs) > 1 else (made,))
 
     def _typed(self, made: Any, checked: bool = False) -> Any:
@@ -122,12 +129,15 @@ class CompiledNetwork:
         found = typed(network.types, every)
         return found if len(network.outputs) > 1 else found[0]
 
-    def _named(self, named: Mapping[str, Any], before: int) -> list[Any]:
-        """Inputs after the first few, which were given by name, in order."""
-        names = [value.name for value in self.plan.network.inputs[before:]]
-        if named and set(named) != set(names):
-            raise TypeError(f"{self.plan.network}: inputs {', '.join(named)}, expected {', '.join(names)}")
-        return [named[name] for name in names] if named else []
+    def _given(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
+        """The tensors of a call, in order."""
+        if self._is_flat and not named:
+            return inputs
+        return taken_apart(str(self.plan.network), self.plan.network.takes, inputs, named)
+
+    @cached_property
+    def _is_flat(self) -> bool:
+        return is_flat(self.plan.network.takes)
 
     def picture(self) -> Figure:
         """Kernels as boxes around what each computes, with the sizes of values between: a figure of matplotlib."""
@@ -138,6 +148,15 @@ class CompiledNetwork:
     def __repr__(self) -> str:
         distinct = len({id(result) for result in self.results})
         return f"<{self.plan.network} on {self.hardware.name}: {len(self.kernels)} kernels, {distinct} distinct>"
+
+
+def _as_called(compiled: CompiledNetwork, operator: Callable[..., Any]) -> Callable[..., Any]:
+    """An operator of torch that is called as the module is, and returns what it does."""
+
+    def call(*inputs: Any, **named: Any) -> Any:
+        return compiled._formed(compiled._typed(operator(*compiled._given(inputs, named))))
+
+    return call
 
 
 def compile_network(

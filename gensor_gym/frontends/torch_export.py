@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind
+from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
 from torch.fx.node import map_arg
 
 from gensor_gym.dataflow.bounds import MOST_WHOLE
@@ -20,7 +20,9 @@ from gensor_gym.dataflow.nodes import DTYPES
 from gensor_gym.frontends import aten  # noqa: F401  (which fills the table)
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.covered import TABLE
+from gensor_gym.frontends.forms import FIXED, changed, ends_of, fixed_or, form_of, names_of
 from gensor_gym.frontends.quick import quick
+from gensor_gym.networks.forms import Form
 from gensor_gym.networks.network import Network
 from gensor_gym.registry import near
 
@@ -33,7 +35,8 @@ _LAYOUT = ("memory_format", "pin_memory", "layout", "device")
 _TYPES = {getattr(torch, name): name for name in DTYPES}
 
 
-Examples = Sequence[torch.Tensor] | Mapping[str, torch.Tensor]
+Examples = Sequence[Any] | Mapping[str, Any]
+"""Tensors, in tuples, lists and dicts; with what is no tensor and the same at every call."""
 
 
 class Unsupported(ValueError):
@@ -43,9 +46,10 @@ class Unsupported(ValueError):
 def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Examples, name: str = "") -> Network:
     """The network of a module in evaluation mode, for inputs of the shapes of `example_inputs`; `name` is the class's by default.
 
-    Inputs are float32 tensors, ids and masks of int64, int32 or bool. What the module computes of whole numbers at each call
+    Inputs are float32 tensors, ids and masks of int64, int32 or bool, in tuples, lists and dicts (`Network.arguments`); beside them
+    numbers, texts and None, which are the same at every call. What the module computes of whole numbers at each call
     is exact up to 2**24; what it asserts of numbers is not asked. Outputs are of the same types (`Network.types`), in tuples,
-    lists and dicts (`Network.form`). Of an exported program extents that it leaves open are those of the examples.
+    lists and dicts (`Network.form`), with numbers and None beside them. Of an exported program extents that it leaves open are those of the examples.
 
     `example_inputs` by name are keyword arguments, in their order.
 
@@ -60,26 +64,35 @@ def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Exampl
         raise ValueError(f"{_said(module)} and {_said(example_inputs)}: expected {wanted}")
     if module.training and not isinstance(module, torch.fx.GraphModule):  # whose mode was that of the export
         raise ValueError(f"{type(module).__name__} is in training mode: expected module.eval()")
-    for place, given in example_inputs.items() if isinstance(example_inputs, Mapping) else enumerate(example_inputs):
-        if not isinstance(given, torch.Tensor) or given.dtype not in _TYPES or given.device.type != "cpu":
-            wanted = f"a float32 tensor on the CPU, or one of {', '.join(DTYPES[1:])}"
-            raise ValueError(f"example input {place} is {_said(given)}: expected {wanted}")
-    return _Reader(_exported(module, example_inputs)).network(name or type(module).__name__)
+    for top, whole in example_inputs.items() if isinstance(example_inputs, Mapping) else enumerate(example_inputs):
+        for place, given in ends_of(whole, str(top)):
+            _check_example(place, given)
+    places = 0 if isinstance(example_inputs, Mapping) else len(example_inputs)
+    reader = _Reader(_exported(module, example_inputs), names_of(module.forward, places))
+    return reader.network(name or type(module).__name__)
+
+
+def _check_example(place: str, given: Any) -> None:
+    """ValueError for what is neither a tensor that networks take nor the same at every call."""
+    if isinstance(given, FIXED):
+        return
+    if not isinstance(given, torch.Tensor) or given.dtype not in _TYPES or given.device.type != "cpu":
+        wanted = f"a float32 tensor on the CPU, one of {', '.join(DTYPES[1:])}, a number, or these in tuples, lists and dicts"
+        raise ValueError(f"example input {place} is {_said(given)}: expected {wanted}")
 
 
 def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProgram:
     """The program of a module; Unsupported for one whose steps depend on numbers, as torch says it."""
     seen: set[int] = set()
 
-    def own(given: torch.Tensor) -> torch.Tensor:
+    def own(given: Any) -> Any:
         """Of one tensor that is given twice torch would read one of the inputs alone."""
-        again = id(given) in seen
+        again = id(given) in seen and isinstance(given, torch.Tensor)
         seen.add(id(given))
         return given.clone() if again else given
 
-    named = isinstance(example_inputs, Mapping)
-    keywords = {name: own(given) for name, given in example_inputs.items()} if named else {}  # type: ignore[union-attr]
-    places = () if named else tuple(own(given) for given in example_inputs)  # type: ignore[arg-type]
+    examples = changed(example_inputs, own)
+    places, keywords = ((), examples) if isinstance(examples, Mapping) else (tuple(examples), {})
     try:
         with torch.no_grad(), quick():
             program = torch.export.export(module, places, keywords)
@@ -117,8 +130,9 @@ def _said(given: Any) -> str:
 class _Reader:
     """One exported program, operation by operation."""
 
-    def __init__(self, program: ExportedProgram) -> None:
-        self.program, self.builder = program, Builder()
+    def __init__(self, program: ExportedProgram, names: Sequence[str]) -> None:
+        """`names` are those of the arguments that are given by their place."""
+        self.program, self.names, self.builder = program, names, Builder()
         self.made: dict[str, Any] = {}
         """Of every node that was read the name of its value, a tensor that is the same at every call, or several of these."""
         self.constants: dict[str, str] = {}
@@ -136,10 +150,23 @@ class _Reader:
                 self.made[node.name] = self._operation(node)
         (results,) = next(node for node in self.program.graph.nodes if node.op == "output").args
         self.builder.origin = "the outputs"
-        there = [result for result in results if result is not None]
+        if not (there := [result for result in results if not isinstance(result, FIXED)]):
+            raise Unsupported("the module returns no tensor: expected one or more")
         returns = [self._output(place, result) for place, result in enumerate(there)]
         types = {place: kind for place, result in enumerate(there) if (kind := _TYPES[result.meta["val"].dtype]) != DTYPES[0]}
-        return dataclasses.replace(self.builder.network(name, returns), form=self._form(results), types=types)
+        made = self.builder.network(name, returns)
+        return dataclasses.replace(made, form=self._form(results), types=types, arguments=self._arguments())
+
+    def _arguments(self) -> dict[str, Form]:
+        """See `Network.arguments`."""
+        count, given = itertools.count(), [spec.arg for spec in self._inputs()]
+        ends = (fixed_or(count, getattr(one, "value", None), not isinstance(one, TensorArgument)) for one in given)
+        places, keywords = self._formed("takes", self.program.call_spec.in_spec, ends)
+        return {**dict(zip(self.names, places, strict=True)), **keywords}
+
+    def _inputs(self) -> list[InputSpec]:
+        """Of all that is given at a call, in order."""
+        return [spec for spec in self.program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
 
     def _check_outputs(self) -> None:
         """Unsupported for a module that changes its tensors."""
@@ -149,12 +176,18 @@ class _Reader:
 
     def _form(self, results: Sequence[Any]) -> Any:
         """See `Network.form`."""
-        count = itertools.count()
-        spec, numbers = self.program.call_spec.out_spec, [None if result is None else next(count) for result in results]
+        count, spec = itertools.count(), self.program.call_spec.out_spec
         if spec is None or spec.is_leaf():
             return None
-        form = _formed(spec, iter(numbers))
-        return None if len(numbers) > 1 and form == tuple(range(len(numbers))) else form
+        form = self._formed("returns", spec, (fixed_or(count, result, isinstance(result, FIXED)) for result in results))
+        return None if len(results) > 1 and type(form) is tuple and form == tuple(range(len(results))) else form
+
+    def _formed(self, does: str, spec: Any, ends: Iterator[Form]) -> Form:
+        """Unsupported for other classes than torch and Python have."""
+        try:
+            return form_of(spec, ends)
+        except ValueError as error:
+            raise Unsupported(f"the module {does} {error}") from error
 
     def _output(self, place: int, result: Any) -> str:
         """The name of an output's value; it may be the same at every call."""
@@ -175,7 +208,8 @@ class _Reader:
         for spec in self.program.graph_signature.input_specs:
             name = spec.arg.name
             if spec.kind is InputKind.USER_INPUT:
-                self._input(name, examples.get(name))
+                if isinstance(spec.arg, TensorArgument):
+                    self._input(name, examples.get(name))
                 continue
             tensor = self.program.constants.get(str(spec.target))
             self.made[name] = self.program.state_dict.get(str(spec.target)) if tensor is None else tensor
@@ -241,18 +275,6 @@ class _Reader:
                 return array
             self.constants[name] = self.builder.constant(name, array)
         return self.constants[name]
-
-
-def _formed(spec: Any, numbers: Iterator[int | None]) -> Any:
-    """What torch flattened, with these at its ends; Unsupported for other classes than torch and Python have."""
-    if spec.is_leaf():
-        return next(numbers)
-    parts = [_formed(part, numbers) for part in spec.children()]
-    if issubclass(spec.type, dict):
-        return dict(zip(spec.context, parts, strict=True))
-    if spec.type not in (tuple, list):
-        raise Unsupported(f"the module returns a {spec.type.__name__}: expected tensors, in tuples, lists and dicts")
-    return spec.type(parts)
 
 
 def _item(made: Any, place: Any) -> Any:

@@ -15,6 +15,7 @@ from gensor_gym.dataflow.evaluate import evaluate
 from gensor_gym.dataflow.graph import VIEWS, Dataflow
 from gensor_gym.dataflow.joins import joins
 from gensor_gym.dataflow.nodes import Node, Reshape, Value
+from gensor_gym.networks.forms import Form
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,12 @@ class Network:
     """Name of a node's value -> operation, such as `layer1.0.conv1: conv2d`. Nodes of one operation are one primitive."""
     unread: Mapping[int, Value] = field(default_factory=dict)
     """Inputs of a call that nothing is made of, by their number among all."""
-    form: Any = None
-    """What users get: dicts, lists and tuples of numbers of outputs, and of None; None for one output, or a tuple of all."""
+    form: Form = None
+    """What users get, of numbers of outputs; None for one output, or a tuple of all."""
     types: Mapping[int, str] = field(default_factory=dict)
     """Of outputs that are whole numbers or bools to users, by their number, the data type; kernels make float32 of all."""
+    arguments: Mapping[str, Form] | None = None
+    """What users give by name, of numbers of inputs; None for one tensor each, by the names of inputs."""
 
     def __post_init__(self) -> None:
         """ValueError unless there is an array of the right shape for every constant input."""
@@ -78,6 +81,11 @@ class Network:
         for number, value in sorted(self.unread.items()):
             found.insert(number, value)
         return tuple(found)
+
+    @cached_property
+    def takes(self) -> Mapping[str, Form]:
+        """What users give, by name, in order."""
+        return {value.name: place for place, value in enumerate(self.inputs)} if self.arguments is None else self.arguments
 
     @cached_property
     def called(self) -> Called:
@@ -199,15 +207,6 @@ def check_whole(called: str, types: Mapping[int, str], outputs: Sequence[Any]) -
 
 def _as_type(made: Any, name: str) -> Any:
     return made.astype(name) if hasattr(made, "astype") else made.to(getattr(sys.modules["torch"], name))
-
-
-def put_together(form: Any, outputs: Sequence[Any]) -> Any:
-    """Outputs in the form of a network that has one."""
-    if isinstance(form, dict):
-        return {key: put_together(part, outputs) for key, part in form.items()}
-    if isinstance(form, list | tuple):
-        return type(form)(put_together(part, outputs) for part in form)
-    return None if form is None else outputs[form]
 
 
 def needed(name: str, inputs: Sequence[Value], nodes: Sequence[tuple[str, Node]], returns: Sequence[str]) -> Dataflow:

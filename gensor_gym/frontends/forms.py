@@ -1,0 +1,69 @@
+"""What torch flattened, as forms of a network: arguments by their names, and what is returned."""
+
+from __future__ import annotations
+
+import inspect
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from gensor_gym.networks.forms import Fixed, Form
+
+FIXED = (bool, int, float, str, type(None))
+"""Classes of what may stand beside tensors: it is the same at every call."""
+
+
+def form_of(spec: Any, ends: Iterator[Form]) -> Form:
+    """A tree specification of torch with these at its ends.
+
+    ValueError for other classes than torch and Python have.
+    """
+    if spec.is_leaf():
+        return next(ends)
+    parts = [form_of(part, ends) for part in spec.children()]
+    if isinstance(spec.context, type) and hasattr(spec.context, "_make"):  # a named tuple
+        return spec.context._make(parts)
+    if isinstance(spec.type, type) and issubclass(spec.type, dict):
+        keys = spec.context[1] if spec.type is defaultdict else spec.context
+        return (OrderedDict if spec.type is OrderedDict else dict)(zip(keys, parts, strict=True))
+    if spec.type in (tuple, list) or spec.type.__module__ == "torch.return_types":
+        return spec.type(parts)
+    raise ValueError(f"a {spec.type.__name__}: expected tensors, in tuples, lists and dicts")
+
+
+def fixed_or(number: Iterator[int], given: Any, is_fixed: bool) -> Form:
+    """The end of a form: the number of the next tensor, or what is the same at every call."""
+    return Fixed(given) if is_fixed else next(number)
+
+
+def names_of(function: Callable[..., Any], places: int) -> list[str]:
+    """Names of so many arguments that are given by their place; those that go to `*args` are `args_0` and so on."""
+    found: list[str] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            found += [f"{parameter.name}_{number}" for number in range(places - len(found))]
+        elif parameter.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD):
+            found.append(parameter.name)
+    return found[:places]
+
+
+def ends_of(given: Any, place: str) -> Iterator[tuple[str, Any]]:
+    """(Place, value) of everything in a tree of examples that is no tuple, list or dict."""
+    if isinstance(given, Mapping):
+        for key, part in given.items():
+            yield from ends_of(part, f"{place}[{key!r}]")
+    elif isinstance(given, list | tuple):
+        for number, part in enumerate(given):
+            yield from ends_of(part, f"{place}[{number}]")
+    else:
+        yield place, given
+
+
+def changed(given: Any, change: Callable[[Any], Any]) -> Any:
+    """A tree of examples with something else at its ends."""
+    if isinstance(given, Mapping):
+        return type(given)((key, changed(part, change)) for key, part in given.items())  # type: ignore[call-arg]
+    if isinstance(given, list | tuple):
+        parts: Sequence[Any] = [changed(part, change) for part in given]
+        return given._make(parts) if hasattr(given, "_make") else type(given)(parts)
+    return change(given)

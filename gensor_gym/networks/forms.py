@@ -1,0 +1,73 @@
+"""What users give to a network and get from it: tensors in tuples, lists and dicts, with values that are the same at every call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Form = Any
+"""A tree of tuples, lists and dicts: numbers of tensors at its ends, or `Fixed`."""
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """No tensor: a number, a text or None that is the same at every call."""
+
+    value: Any
+
+
+def put_together(form: Form, outputs: Sequence[Any]) -> Any:
+    """Outputs in a form."""
+    if isinstance(form, Mapping):
+        return type(form)((key, put_together(part, outputs)) for key, part in form.items())  # type: ignore[call-arg]
+    if isinstance(form, list | tuple):
+        parts = [put_together(part, outputs) for part in form]
+        return form._make(parts) if hasattr(form, "_make") else type(form)(parts)
+    if isinstance(form, Fixed):
+        return form.value
+    return outputs[form]
+
+
+def is_flat(takes: Mapping[str, Form]) -> bool:
+    """Whether every argument is one tensor, in their order."""
+    return list(takes.values()) == list(range(len(takes)))
+
+
+def taken_apart(called: str, takes: Mapping[str, Form], given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+    """The tensors of a call's arguments, in order; `takes` are the forms of all arguments by name.
+
+    TypeError for arguments of other names or of another form, ValueError for another value of what is `Fixed`.
+    """
+    arguments = {**dict(zip(takes, given, strict=False)), **named}
+    if set(arguments) != set(takes) or len(given) + len(named) != len(takes):
+        said = ", ".join([*(f"argument {place}" for place in range(len(given))), *named])
+        raise TypeError(f"{called}: inputs {said}, expected {', '.join(takes)}")
+    found: dict[int, Any] = {}
+    for name, form in takes.items():
+        _take(f"{called}: input {name}", form, arguments[name], found)
+    return [found[number] for number in sorted(found)]
+
+
+def _take(place: str, form: Form, given: Any, found: dict[int, Any]) -> None:
+    """Note the tensors of one argument, or of a part of it, by their numbers."""
+    if isinstance(form, Fixed):
+        if type(given) is not type(form.value) or given != form.value:
+            said = given if isinstance(given, bool | int | float | str | None) else f"a {type(given).__name__}"
+            raise ValueError(f"{place} is {said}: expected {form.value!r}, for which it was compiled")
+    elif isinstance(form, Mapping):
+        if not isinstance(given, Mapping) or set(given) != set(form):
+            said = f"a dict of {', '.join(map(str, given))}" if isinstance(given, Mapping) else f"a {type(given).__name__}"
+            raise TypeError(f"{place} is {said}: expected a dict of {', '.join(map(str, form))}")
+        for key, part in form.items():
+            _take(f"{place}[{key!r}]", part, given[key], found)
+    elif isinstance(form, list | tuple):
+        if not isinstance(given, list | tuple) or len(given) != len(form):
+            said = f"a {type(given).__name__}" + (f" of {len(given)}" if isinstance(given, list | tuple) else "")
+            raise TypeError(f"{place} is {said}: expected a {type(form).__name__} of {len(form)}")
+        for number, part in enumerate(form):
+            _take(f"{place}[{number}]", part, given[number], found)
+    elif isinstance(given, list | tuple | Mapping | bool | int | float | str | None):
+        raise TypeError(f"{place} is {'None' if given is None else f'a {type(given).__name__}'}: expected a tensor")
+    else:
+        found[form] = given
