@@ -32,11 +32,11 @@ from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.records.tuned import tuned_path
 from gensor_gym.networks.arena import MODES
 from gensor_gym.networks.folding import folded
-from gensor_gym.networks.forms import is_flat, put_together, taken_apart
+from gensor_gym.networks.forms import check_whole, is_flat, put_together, taken_apart, typed
 from gensor_gym.networks.fusion.rules import check_rule, plan_of
 from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.loops import task_rows
-from gensor_gym.networks.network import Network, check_whole, typed
+from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan
 from gensor_gym.operators.types import Operator
 from gensor_gym.registry import check_known
@@ -104,9 +104,12 @@ class CompiledNetwork:
     def __call__(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """What the module returns, for inputs of NumPy, torch or whatever speaks DLPack; see `codegen.runtime.c.NativeFunction`.
 
-        Inputs may be named as the module's are, and come in tuples, lists and dicts as those of the example. Of outputs in dicts or
-        lists `out` is a tuple of all. TypeError for inputs of other names or another form, and for `out` where outputs are whole
-        numbers or bools; ValueError for whole numbers above 2**24, and for what is no tensor and not as in the example.
+        Inputs may be named as the module's are, and come in tuples, lists and dicts as those of the example. Of outputs in
+        dicts or lists `out` is a tuple of all.
+
+        Raises:
+            TypeError: for inputs of other names or another form, and for `out` where outputs are whole numbers or bools.
+            ValueError: for whole numbers above 2**24, and for what is no tensor and not as in the example.
         """
         network = self.plan.network
         if out is not None and network.types:
@@ -141,7 +144,7 @@ class CompiledNetwork:
 
     def picture(self) -> Figure:
         """Kernels as boxes around what each computes, with the sizes of values between: a figure of matplotlib."""
-        from gensor_gym.networks.picture import figure_of
+        from gensor_gym.networks.drawing.picture import figure_of
 
         return figure_of(self.plan)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from experiments.common import style
 from experiments.networks.suite import inputs_of, module_of
 from gensor_gym.frontends.torch_export import from_torch
+from gensor_gym.networks.drawing.picture import figure_of
 from gensor_gym.networks.folding import folded
-from gensor_gym.networks.picture import figure_of
 from gensor_gym.networks.plan import cut_all
 
 NETWORK, BATCH = "mha_1", 32

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._decomp import get_decompositions
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
 from torch.fx.node import map_arg
@@ -30,6 +31,8 @@ MOST_NODES, MOST_BYTES = 4096, 8 << 30
 """Limits on what is taken: operations of a program, bytes of its weights."""
 _ASSERTIONS = {"aten._assert_tensor_metadata.default", "aten._assert_async.msg"}
 """Operations that make nothing: what they ask of shapes and types is so, what of numbers is not asked here."""
+_MORE = [torch.ops.aten.grid_sampler_2d.default]
+"""Operations that torch can decompose, and does not unless it is asked to."""
 _LAYOUT = ("memory_format", "pin_memory", "layout", "device")
 """Options that say where tensors lie."""
 _TYPES = {getattr(torch, name): name for name in DTYPES}
@@ -46,10 +49,11 @@ class Unsupported(ValueError):
 def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Examples, name: str = "") -> Network:
     """The network of a module in evaluation mode, for inputs of the shapes of `example_inputs`; `name` is the class's by default.
 
-    Inputs are float32 tensors, ids and masks of int64, int32 or bool, in tuples, lists and dicts (`Network.arguments`); beside them
-    numbers, texts and None, which are the same at every call. What the module computes of whole numbers at each call
+    Inputs are float32 tensors, ids and masks of int64, int32 or bool, in tuples, lists and dicts (`Network.arguments`); beside
+    them numbers, texts and None, which are the same at every call. What the module computes of whole numbers at each call
     is exact up to 2**24; what it asserts of numbers is not asked. Outputs are of the same types (`Network.types`), in tuples,
-    lists and dicts (`Network.form`), with numbers and None beside them. Of an exported program extents that it leaves open are those of the examples.
+    lists and dicts (`Network.form`), with numbers and None beside them. Of an exported program extents that it leaves open
+    are those of the examples.
 
     `example_inputs` by name are keyword arguments, in their order.
 
@@ -99,6 +103,7 @@ def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProg
             if _is_covered(program):
                 return program  # decomposing takes longer than all before it
             table = torch.export.default_decompositions()
+            table.update(get_decompositions(_MORE))  # type: ignore[attr-defined]
             for target in [target for target in table if str(target) in TABLE]:
                 del table[target]
             return program.run_decompositions(table)

@@ -1,10 +1,13 @@
-"""What users give to a network and get from it: tensors in tuples, lists and dicts, with values that are the same at every call."""
+"""What users give to a network and get from it: tensors in tuples, lists and dicts, and of which types."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from gensor_gym.dataflow.bounds import MOST_WHOLE
 
 Form = Any
 """A tree of tuples, lists and dicts: numbers of tensors at its ends, or `Fixed`."""
@@ -71,3 +74,20 @@ def _take(place: str, form: Form, given: Any, found: dict[int, Any]) -> None:
         raise TypeError(f"{place} is {'None' if given is None else f'a {type(given).__name__}'}: expected a tensor")
     else:
         found[form] = given
+
+
+def typed(types: Mapping[int, str], outputs: Sequence[Any]) -> tuple[Any, ...]:
+    """Outputs of NumPy or torch as the data types that users get (`Network.types`)."""
+    return tuple(_as_type(made, types[place]) if place in types else made for place, made in enumerate(outputs))
+
+
+def check_whole(called: str, types: Mapping[int, str], outputs: Sequence[Any]) -> None:
+    """ValueError for outputs that are whole numbers to users and are none, or above what float32 counts one by one."""
+    for place, name in types.items():
+        if name != "bool" and not bool((abs(outputs[place]) <= MOST_WHOLE).all()):
+            said = f"expected whole numbers up to {MOST_WHOLE:.0f}, which kernels compute exactly"
+            raise ValueError(f"{called}: output {place}, of {name}: {said}")
+
+
+def _as_type(made: Any, name: str) -> Any:
+    return made.astype(name) if hasattr(made, "astype") else made.to(getattr(sys.modules["torch"], name))

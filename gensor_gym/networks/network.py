@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gensor_gym.dataflow.bounds import MOST_WHOLE, Bounded
+from gensor_gym.dataflow.bounds import Bounded
 from gensor_gym.dataflow.evaluate import evaluate
 from gensor_gym.dataflow.graph import VIEWS, Dataflow
 from gensor_gym.dataflow.joins import joins
@@ -190,23 +189,6 @@ class Network:
         """The outputs in float64, each with the bound that is propagated node by node."""
         given = dict(self.constants) | {value.name: array for value, array in zip(self.inputs, inputs, strict=True)}
         return evaluate(self.graph, [given[value.name] for value in self.graph.inputs])
-
-
-def typed(types: Mapping[int, str], outputs: Sequence[Any]) -> tuple[Any, ...]:
-    """Outputs of NumPy or torch as the data types that users get (`Network.types`)."""
-    return tuple(_as_type(made, types[place]) if place in types else made for place, made in enumerate(outputs))
-
-
-def check_whole(called: str, types: Mapping[int, str], outputs: Sequence[Any]) -> None:
-    """ValueError for outputs that are whole numbers to users and are none, or above what float32 counts one by one."""
-    for place, name in types.items():
-        if name != "bool" and not bool((abs(outputs[place]) <= MOST_WHOLE).all()):
-            said = f"expected whole numbers up to {MOST_WHOLE:.0f}, which kernels compute exactly"
-            raise ValueError(f"{called}: output {place}, of {name}: {said}")
-
-
-def _as_type(made: Any, name: str) -> Any:
-    return made.astype(name) if hasattr(made, "astype") else made.to(getattr(sys.modules["torch"], name))
 
 
 def needed(name: str, inputs: Sequence[Value], nodes: Sequence[tuple[str, Node]], returns: Sequence[str]) -> Dataflow:

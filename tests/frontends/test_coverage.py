@@ -57,6 +57,7 @@ MOVES: dict[str, Made] = {
     "circular": lambda x: functional.pad(x, (1, 2, 1, 1), "circular"),
     "replicate": lambda x: functional.pad(x, (1, 2, 0, 1), "replicate"), "steps": lambda x: x[:, ::2, 1::3, ::2] + 1,
     "assigned": lambda x: _assigned(x),
+    "diagonals": lambda x: x.diagonal(0, 2, 3) + x.diagonal(1, -2, -1)[..., :7] + x.diagonal(-1, 3, 2)[..., :7],
     "roll": lambda x: x.roll((1, -2), (2, 3)), "repeat": lambda x: x.repeat(1, 2, 1, 3), "flat": lambda x: x.flatten(1) + 1,
     "interleave": lambda x: x.repeat_interleave(2, 1), "stack": lambda x: torch.stack([x, x + 1, x * 2], 1),
     "unbind": lambda x: x.unbind(1)[2] * 2, "movedim": lambda x: x.movedim(1, -1) + 1, "mT": lambda x: x.mT @ x,
@@ -65,6 +66,7 @@ MOVES: dict[str, Made] = {
     "nearest": lambda x: functional.interpolate(x, scale_factor=2), "half": lambda x: functional.interpolate(x, scale_factor=0.5),
     "nearest to": lambda x: functional.interpolate(x, size=(9, 10)),
     "bilinear": lambda x: functional.interpolate(x, scale_factor=2, mode="bilinear"),
+    "sampled": lambda x: functional.grid_sample(x, 0.9 * torch.tanh(x[:, :2].permute(0, 2, 3, 1)), align_corners=False),
     "corners": lambda x: functional.interpolate(x, size=(5, 12), mode="bilinear", align_corners=True),
 }  # fmt: skip
 WINDOWS: dict[str, Made] = {
@@ -73,6 +75,7 @@ WINDOWS: dict[str, Made] = {
     "divisor": lambda x: functional.avg_pool2d(x, 2, divisor_override=3),
     "without padding": lambda x: functional.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
     "adaptive": lambda x: functional.adaptive_avg_pool2d(x, (3, 4)), "largest": lambda x: functional.adaptive_max_pool2d(x, 1),
+    "largest of odd windows": lambda x: functional.adaptive_max_pool2d(x, (3, 2)),
 }  # fmt: skip
 MODULES: dict[str, tuple[Callable[[], nn.Module], tuple[tuple[int, ...], ...]]] = {
     "transposed": (lambda: nn.ConvTranspose2d(4, 3, 3, 2, 1, 1), (IMAGE,)),
@@ -90,6 +93,7 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], tuple[tuple[int, ...], ...]]] 
     "weights of norm 1": (lambda: nn.utils.parametrizations.weight_norm(nn.Linear(8, 3)), (ROWS,)),
     "encoder": (lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), (ROWS,)),
     "decoder": (lambda: nn.TransformerDecoderLayer(8, 2, 16, batch_first=True, norm_first=True), (ROWS, ROWS)),
+    "of two": (lambda: Of(nn.Bilinear(8, 8, 3)), (ROWS, ROWS)),
     "bilinear": (lambda: Of(lambda x, y: torch.einsum("bik,bjk->bij", x, y).sum(-1)), (ROWS, ROWS)),
     "vectors": (lambda: Of(lambda x, y: (x @ y).matmul(x[0, :, 0]) + torch.outer(y, y).sum()), (ROWS, (8,))),
     "scaled": (lambda: Of(lambda x, y: torch.baddbmm(x, x, y, beta=0.5, alpha=2)), ((2, 5, 5), (2, 5, 5))),
@@ -139,7 +143,7 @@ VOLUME = (1, 4, 3, 3, 3)
 @pytest.mark.parametrize(
     ("made", "shape", "said"),
     [
-        (lambda: nn.Sequential(nn.Conv3d(4, 2, 1)), VOLUME, "0: aten.conv.*: a convolution of shape"),
+        (lambda: nn.Sequential(nn.ConvTranspose3d(4, 2, 1)), VOLUME, "0: aten.conv.*: a convolution of shape"),
         (lambda: Of(lambda x: torch.sort(x)[0]), (2, 129), "aten.sort.*129 elements in order: expected at most 128"),
         (lambda: Of(lambda x: x[x > 0].sum()), ROWS, "the module: aten.index.Tensor: elements by a mask"),
         (lambda: Of(lambda x: x.masked_select(x > 0).sum()), ROWS, "the module: aten.masked_select.*as many elements"),

@@ -9,9 +9,9 @@ from torch.utils._pytree import tree_leaves
 
 from gensor_gym.frontends.torch_export import from_torch
 from gensor_gym.networks.folding import folded
+from gensor_gym.networks.forms import put_together
 from gensor_gym.networks.fusion.fine import fine
 from gensor_gym.networks.load import NetworkFunction
-from gensor_gym.networks.forms import put_together
 from tests.networks.test_networks_run import kernels_of
 from tests.support.blocks.placed import PLACED
 from tests.support.thorough import thorough_but

@@ -1,4 +1,4 @@
-"""Arguments and results in tuples, lists and dicts, with what is no tensor beside them; what is given in another form is named."""
+"""Arguments and results in tuples, lists and dicts, with what is no tensor beside them; another form is named."""
 
 from __future__ import annotations
 
@@ -94,7 +94,8 @@ def test_a_default_dict_comes_out_as_a_dict() -> None:
 
 
 def test_examples_that_are_no_tensors_are_named_with_their_place() -> None:
-    for given, said in ((({"a": [X, X.double()]},), r"input 0\['a'\]\[1\] is torch.float64"), ((X, object()), "input 1 is a object")):
+    nested: Any = ({"a": [X, X.double()]},)
+    for given, said in ((nested, r"input 0\['a'\]\[1\] is torch.float64"), ((X, object()), "input 1 is a object")):
         with pytest.raises(ValueError, match=said):
             from_torch(Of(lambda *given: X).eval(), given)
 

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from gensor_gym.frontends.torch_export import from_torch
-from gensor_gym.networks.boxes import Box, Link, layered
+from gensor_gym.networks.drawing.boxes import Box, Link, layered
+from gensor_gym.networks.drawing.picture import boxes_of, bytes_text, figure_of
 from gensor_gym.networks.folding import folded
-from gensor_gym.networks.picture import boxes_of, bytes_text, figure_of
 from gensor_gym.networks.plan import Plan, cut_all
 from tests.support.random_modules import Draw
 

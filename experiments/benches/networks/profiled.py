@@ -17,8 +17,8 @@ from agents.networks import CompiledNetwork
 from experiments.comparison.summary import interval
 from gensor_gym.cost.roofline import bandwidth_of, peak_rate
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.networks.drawing.picture import nodes_of
 from gensor_gym.networks.network import Network
-from gensor_gym.networks.picture import nodes_of
 from gensor_gym.networks.plan import Plan
 from gensor_gym.networks.stamped import StampedNetwork
 from gensor_gym.networks.steps import Step

@@ -14,7 +14,11 @@ from gensor_gym.frontends.aten import (
     ranks,
     reductions,
     resampled,
+    volumes,
     windows,
 )
 
-__all__ = ["choices", "maps", "moves", "norms", "places", "products", "quotients", "ranks", "reductions", "resampled", "windows"]
+__all__ = [
+    "choices", "maps", "moves", "norms", "places", "products", "quotients", "ranks", "reductions", "resampled", "volumes",
+    "windows",
+]  # fmt: skip

@@ -59,6 +59,19 @@ def _index_select(b: Builder, x: str, axis: int, ids: str) -> str:
     return take(b, x, [axis], ids)
 
 
+@_covers("diagonal.default")
+def _diagonal(b: Builder, x: str, offset: int = 0, one: int = 0, other: int = 1) -> str:
+    """The diagonal of two axes, which becomes the last one."""
+    shape = b.shapes[x]
+    axes = [axis % len(shape) for axis in (one, other)]
+    rows, columns = shape[axes[0]], shape[axes[1]]
+    row, column = max(-offset, 0), max(offset, 0)
+    if (count := min(rows - row, columns - column)) < 1:
+        raise ValueError(f"a diagonal {offset} of {rows} x {columns}: expected one with elements")
+    last = b.transpose(x, [*(axis for axis in range(len(shape)) if axis not in axes), *axes])
+    return take(b, last, [len(shape) - 2, len(shape) - 1], (row + np.arange(count)) * columns + column + np.arange(count))
+
+
 @_covers("index.Tensor")
 def _index(b: Builder, x: str, places: list[str | float | None]) -> str:
     chosen = {axis: ids for axis, ids in enumerate(places) if ids is not None}

@@ -24,6 +24,17 @@ def _linear(b: Builder, x: str, w: str, bias: str | None = None) -> str:
     return b.reshape(made if bias is None else b.call("add", made, bias), (*outer, n))
 
 
+@_covers("bilinear.default")
+def _bilinear(b: Builder, x: str, y: str, w: str, bias: str | None = None) -> str:
+    """Of x [.., i], y [.., j] and weights [k, i, j] the numbers [.., k]: a product with x, whose rows meet y."""
+    (*outer, i), (k, _, j) = b.shapes[x], b.shapes[w]
+    m = math.prod(outer)
+    half = _mm(b, b.reshape(x, (m, i)), b.reshape(b.dense(b.transpose(w, (1, 0, 2))), (i, k * j)))
+    met = b.call("multiply", b.reshape(half, (m, k, j)), b.reshape(y, (m, 1, j)))
+    made = b.reshape(b.reduce(met, "sum", [2]), (*outer, k))
+    return made if bias is None else b.call("add", made, bias)
+
+
 @_covers("mv.default", "dot.default")
 def _mv(b: Builder, x: str, y: str) -> str:
     return _matmul(b, x, y)

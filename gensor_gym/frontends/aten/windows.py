@@ -26,9 +26,10 @@ def _pair(given: int | Sequence[int]) -> tuple[int, int]:
 
 
 @_covers("conv2d.default")
-def _conv2d(
+def convolved(
     b: Builder, x: str, w: str, bias: str | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
 ) -> str:
+    """A convolution of images x [n, c, h, w] by weights [k, c/groups, r, s]."""
     (n, c, height, width), (k, _, r, s) = b.shapes[x], b.shapes[w]
     sizes = dict(n=n, c=c, h=height, w=width, r=r, s=s, stride=_pair(stride), padding=_pair(padding))
     if groups == c == k and _pair(dilation) == (1, 1):
@@ -52,7 +53,7 @@ def _convolution(
         return b.reshape(made, (*b.shapes[made][:2], b.shapes[made][3]))
     if transposed:
         return _transposed(b, x, w, bias, _pair(stride), _pair(padding), _pair(dilation), _pair(more), groups)
-    return _conv2d(b, x, w, bias, stride, padding, dilation, groups)
+    return convolved(b, x, w, bias, stride, padding, dilation, groups)
 
 
 def _transposed(
@@ -62,7 +63,7 @@ def _transposed(
     (n, c, height, width), (_, k, r, s) = b.shapes[x], b.shapes[w]
     if groups == 1 and (r, s) == stride and padding == more == (0, 0) and dilation == (1, 1):
         weights = b.reshape(b.transpose(w, (1, 2, 3, 0)), (k * r * s, c, 1, 1))
-        spread = b.reshape(_conv2d(b, x, weights), (n, k, r, s, height, width))
+        spread = b.reshape(convolved(b, x, weights), (n, k, r, s, height, width))
         made = b.reshape(b.transpose(spread, (0, 1, 4, 2, 5, 3)), (n, k, height * r, width * s))
         return made if bias is None else b.call("add", made, b.reshape(bias, (k, 1, 1)))
     for axis, extent in ((3, s), (2, r)):
@@ -73,7 +74,7 @@ def _transposed(
     weights = b.reshape(weights, (groups * k, c // groups, r, s))
     for axis, extent in ((2, r), (3, s)):
         weights = take(b, weights, [axis], np.arange(extent)[::-1]) if extent > 1 else weights
-    return _conv2d(b, x, weights, bias, 1, 0, dilation, groups)
+    return convolved(b, x, weights, bias, 1, 0, dilation, groups)
 
 
 def _with_zeros(b: Builder, x: str, axis: int, stride: int) -> str:
@@ -141,9 +142,10 @@ def _as_image(rule: Callable[..., str]) -> Callable[..., str]:
 
 @_covers("max_pool2d.default")
 @_as_image
-def _max_pool2d(
+def largest(
     b: Builder, x: str, size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
 ) -> str:
+    """The largest of every window of images; ValueError for windows with gaps."""
     if _pair(dilation) != (1, 1):
         raise ValueError("pooling with dilation: expected none")
     windows = _along(b, x, size, stride, padding, ceil_mode)
@@ -155,15 +157,16 @@ def _max_pool2d(
 
 @_covers("max_pool2d_with_indices.default")
 def _max_pool2d_with_indices(b: Builder, *arguments: Any) -> tuple[str, None]:
-    return _max_pool2d(b, *arguments), None  # places have no kernels
+    return largest(b, *arguments), None  # places have no kernels
 
 
 @_covers("avg_pool2d.default")
 @_as_image
-def _avg_pool2d(
+def averaged(
     b: Builder, x: str, size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> str:  # fmt: skip
+    """Means of every window of images."""
     windows = _along(b, x, size, stride, padding, ceil_mode)
     rows, columns = (one.elements(count_include_pad) for one in windows)
     whole = windows[0].size * windows[1].size
@@ -185,22 +188,38 @@ def _adaptive_avg_pool2d(b: Builder, x: str, to: Any) -> str:
     if height % p == 0 and width % q == 0:
         window = height // p, width // q
         return b.contract(avg_pool2d(n, c, height, width, *window, window), x)
-    return along(b, along(b, x, 3, _means(width, q)), 2, _means(height, p))
+    return means_to(b, means_to(b, x, 3, q), 2, p)
 
 
-def _means(extent: int, to: int) -> np.ndarray:
-    """The matrix [extent, to] of means of windows that may overlap by one."""
-    places, numbers = np.arange(extent)[:, None], np.arange(to)
-    first, last = numbers * extent // to, -(-(numbers + 1) * extent // to)
-    return ((places >= first) & (places < last)) / (last - first)
+def _ends(extent: int, to: int) -> tuple[np.ndarray, np.ndarray]:
+    """First elements of windows that may overlap by one, and those behind the last, [to] each."""
+    numbers = np.arange(to)
+    return numbers * extent // to, -(-(numbers + 1) * extent // to)
+
+
+def means_to(b: Builder, x: str, axis: int, to: int) -> str:
+    """Means along an axis in so many windows that may overlap by one."""
+    first, last = _ends(b.shapes[x][axis], to)
+    places = np.arange(b.shapes[x][axis])[:, None]
+    return along(b, x, axis, ((places >= first) & (places < last)) / (last - first))
+
+
+def _largest_to(b: Builder, x: str, axis: int, to: int) -> str:
+    """The largest along an axis in so many windows that may overlap by one: shorter ones have their last element twice."""
+    shape = b.shapes[x]
+    first, last = _ends(shape[axis], to)
+    places = np.minimum(first[:, None] + np.arange((last - first).max()), last[:, None] - 1)
+    made = b.reduce(take(b, x, [axis], places), "max", [axis + 1])
+    return b.reshape(made, (*shape[:axis], to, *shape[axis + 1 :]))
 
 
 @_covers("adaptive_max_pool2d.default")
 def _adaptive_max_pool2d(b: Builder, x: str, to: Any) -> tuple[str, None]:
     height, width = b.shapes[x][-2:]
-    p, q = _pair(to)
+    p, q = (extent if wanted is None else wanted for extent, wanted in zip((height, width), _pair(to), strict=True))
     if (p, q) == (1, 1):
         return b.reduce(x, "max", (-2, -1)), None
-    if height % p or width % q:
-        raise ValueError(f"largest of windows of {height} x {width} to {p} x {q}: expected whole ones of one size")
-    return _max_pool2d(b, x, (height // p, width // q)), None
+    if height % p == 0 and width % q == 0:
+        return largest(b, x, (height // p, width // q)), None
+    rank = len(b.shapes[x])
+    return _largest_to(b, _largest_to(b, x, rank - 1, q), rank - 2, p), None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gensor_gym.dataflow.expressions import renamed
 from gensor_gym.dataflow.nodes import Contract, Map, Node, Reduce, Transpose
-from gensor_gym.networks.boxes import Box, Link, layered
+from gensor_gym.networks.drawing.boxes import Box, Link, layered
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan
 

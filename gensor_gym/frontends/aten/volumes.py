@@ -1,0 +1,100 @@
+"""Operations of ATen on windows of volumes: of images whose channels are those of all neighbours in depth, or axis by axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gensor_gym.frontends.aten.moves import padded
+from gensor_gym.frontends.aten.places import take
+from gensor_gym.frontends.aten.windows import averaged, convolved, largest, means_to
+from gensor_gym.frontends.builder import Builder
+from gensor_gym.frontends.covered import covers as _covers
+
+
+def _three(given: int | Sequence[int]) -> tuple[int, int, int]:
+    """Depth, height and width of what may be one number."""
+    return (given, given, given) if isinstance(given, int) else (given[0], given[len(given) // 2], given[-1])
+
+
+@_covers("conv3d.padding")
+def _conv3d_padded(
+    b: Builder, x: str, w: str, bias: str | None = None, stride: Any = 1, padding: str = "valid", dilation: Any = 1,
+    groups: int = 1,
+) -> str:  # fmt: skip
+    if padding == "same":
+        for axis, taps, apart in zip((2, 3, 4), b.shapes[w][2:], _three(dilation), strict=True):
+            around = apart * (taps - 1)
+            x = padded(b, x, axis, around // 2, around - around // 2, 0.0)
+    return _conv3d(b, x, w, bias, stride, 0, dilation, groups)
+
+
+@_covers("conv3d.default")
+def _conv3d(
+    b: Builder, x: str, w: str, bias: str | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> str:
+    """Of x [n, c, d, h, w] and weights [k, c/groups, t, r, s]: a convolution of images of t times the channels."""
+    if len(b.shapes[x]) != 5:
+        raise ValueError(f"a convolution of shape {b.shapes[x]}: expected volumes in a batch")
+    (deep, *by), (before, *edges), (apart, *wide) = map(_three, (stride, padding, dilation))
+    k, _, taps, r, s = b.shapes[w]
+    x = padded(b, x, 2, before, before, 0.0) if before else x
+    n, c, depth, height, width = b.shapes[x]
+    if (made := (depth - apart * (taps - 1) - 1) // deep + 1) < 1:
+        raise ValueError(f"a convolution of depth {depth} by windows of {apart * (taps - 1) + 1}: expected windows that fit")
+    places = (np.arange(made)[:, None] * deep + np.arange(taps) * apart).reshape(-1)
+    if not np.array_equal(places, np.arange(depth)):
+        x = take(b, x, [2], places)
+    near = b.transpose(b.reshape(x, (n, c, made, taps, height * width)), (0, 2, 1, 3, 4))
+    images = b.reshape(b.dense(near), (n * made, c * taps, height, width))
+    found = convolved(b, images, b.reshape(w, (k, -1, r, s)), bias, by, edges, wide, groups)
+    p, q = b.shapes[found][2:]
+    return b.reshape(b.transpose(b.reshape(found, (n, made, k, p * q)), (0, 2, 1, 3)), (n, k, made, p, q))
+
+
+def _axis_by_axis(b: Builder, x: str, rule: Any, size: Any, stride: Any, padding: Any, *more: Any) -> str:
+    """Pooling by height and width, then by depth."""
+    sizes, strides, edges = _three(size), _three(stride or size), _three(padding)
+    shape = b.shapes[x]
+    whole = (1, *shape) if len(shape) == 4 else shape
+    n, c, depth, height, width = whole
+    flat = rule(b, b.reshape(x, (n, c * depth, height, width)), sizes[1:], strides[1:], edges[1:], *more)
+    p, q = b.shapes[flat][2:]
+    tall = b.reshape(flat, (n, c, depth, p * q))
+    found = rule(b, tall, (sizes[0], 1), (strides[0], 1), (edges[0], 0), *more)
+    made = (n, c, b.shapes[found][2], p, q)
+    return b.reshape(found, made[5 - len(shape) :])
+
+
+@_covers("max_pool3d.default")
+def _max_pool3d(
+    b: Builder, x: str, size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> str:
+    return _axis_by_axis(b, x, largest, size, stride, padding, max(_three(dilation)), ceil_mode)
+
+
+@_covers("max_pool3d_with_indices.default")
+def _max_pool3d_with_indices(b: Builder, *arguments: Any) -> tuple[str, None]:
+    return _max_pool3d(b, *arguments), None  # places have no kernels
+
+
+@_covers("avg_pool3d.default")
+def _avg_pool3d(
+    b: Builder, x: str, size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> str:  # fmt: skip
+    if divisor_override is not None:
+        raise ValueError("means of volumes with a divisor of their own: expected none")
+    return _axis_by_axis(b, x, averaged, size, stride, padding, ceil_mode, count_include_pad)
+
+
+@_covers("adaptive_avg_pool3d.default", "_adaptive_avg_pool3d.default")
+def _adaptive_avg_pool3d(b: Builder, x: str, to: Any) -> str:
+    if _three(to) == (1, 1, 1):
+        return b.mean(x, (-3, -2, -1))
+    rank = len(b.shapes[x])
+    for axis, wanted in zip(range(rank - 1, rank - 4, -1), reversed(_three(to)), strict=True):
+        x = means_to(b, x, axis, b.shapes[x][axis] if wanted is None else wanted)
+    return x
