@@ -123,7 +123,7 @@ def across(op: Operator) -> int:
 
 
 def in_place(op: Operator) -> bool:
-    """Whether a convolution of 16 bits is a product of its operands as they lie: one element at each pixel, channels in eights."""
+    """Whether a convolution of 16 bits is a product of its operands as they lie: one element a pixel, channels in eights."""
     if op.name != "conv2d" or "g" in names_of(op) or ITEM[op.dtype] != 2:
         return False
     given = dict(op.arguments)

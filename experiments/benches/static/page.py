@@ -24,10 +24,11 @@ def page(lines: Iterable[Mapping[str, Any]]) -> str:
         f"{len(kernels)} kernels of every family by NVRTC {machine['nvrtc']}, of which {lost or 'none'} would be pruned before "
         "timing (registers in memory, wgmma instructions that wait for one another). Made by "
         "`python -m experiments.bench suite=static`; tiles and knobs stand in conf/bench/static.yaml.", "",
-        "The main loop is the loop with the most multiply-adds that holds no other with some, counted in the disassembly; a step "
-        "is one tile of the reduction, of one warp, or warpgroup of wgmma. No figure for a step: its loop goes over a part of "
-        "one. Where few steps are unrolled whole the loop is that over tiles, whose stores are counted with them (1x1 convolutions). "
-        "Cycles: what the tensor cores take for the loop's wgmma at their peak; its instructions are to be few beside them.", "",
+        "The main loop is the loop with the most multiply-adds that holds no other with some, counted in the disassembly; a "
+        "step is one tile of the reduction, of one warp, or warpgroup of wgmma. No figure for a step: its loop goes over a "
+        "part of one. Where few steps are unrolled whole the loop is that over tiles, whose stores are counted with them "
+        "(1x1 convolutions). Cycles: what the tensor cores take for the loop's wgmma at their peak; its instructions are to "
+        "be few beside them.", "",
     ]  # fmt: skip
     return "\n".join([*head, *table(COLUMNS, [_cells(line) for line in kernels])]) + "\n"
 

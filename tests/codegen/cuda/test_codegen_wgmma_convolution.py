@@ -33,7 +33,7 @@ def conv(n: int, c: int, h: int, w: int, k: int, r: int, s: int, *stages: str, *
 
 
 def conv_kernel(op: Operator, tile: list[int], block: list[int], hw: Hardware = H200, **knobs: int) -> Kernel:
-    """The kernel of a consumer's tile and a block tile of n, k, p, q; steps of 128 bytes of channels at an element of the window."""
+    """The kernel of a consumer's tile and a block tile of n, k, p, q; 128 bytes of channels at one element of a window a step."""
     chunk, step = DEPTHS[op.dtype]
     schedule = make_schedule(op, [*tile, chunk, 1, 1], [*block, step, 1, 1], tensor_core=2, **knobs)
     return generate_cuda(lower(op, schedule, hw))
