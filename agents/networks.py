@@ -84,7 +84,9 @@ class CompiledNetwork:
         if getattr(self, "_in_torch", None) is None:
             refuse_compiling()
             operator = torch_operator(self.plan.network.called, self.digest, self.function)
-            plain = self._is_flat and self.plan.network.form is None and not self.plan.network.types
+            network = self.plan.network
+            flat = self._is_flat and len(network.takes) == len(network.inputs)
+            plain = flat and network.form is None and not network.types
             self.__dict__["_in_torch"] = operator if plain else _as_called(self, operator)
         made: Callable[..., Any] = self.__dict__["_in_torch"]
         return made
@@ -134,9 +136,10 @@ class CompiledNetwork:
 
     def _given(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
         """The tensors of a call, in order."""
-        if self._is_flat and not named:
+        network = self.plan.network
+        if self._is_flat and not named and len(network.inputs) in (len(inputs), len(network.takes)):
             return inputs
-        return taken_apart(str(self.plan.network), self.plan.network.takes, inputs, named)
+        return taken_apart(str(network), network.takes, inputs, named)
 
     @cached_property
     def _is_flat(self) -> bool:

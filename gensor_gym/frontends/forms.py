@@ -47,6 +47,23 @@ def names_of(function: Callable[..., Any], places: int) -> list[str]:
     return found[:places]
 
 
+def arguments_of(function: Callable[..., Any], given: Mapping[str, Form]) -> dict[str, Form]:
+    """Forms of a function's arguments by name, in its order; what is not given is its default where that is one of `FIXED`.
+
+    Names that it does not have, which go to `*args` and `**kwargs`, stand where these do.
+    """
+    parameters, found = inspect.signature(function).parameters, dict[str, Form]()
+    for name, parameter in parameters.items():
+        if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            found |= {other: form for other, form in given.items() if other not in parameters and other not in found}
+        elif not isinstance(parameter.default, FIXED):
+            found |= {name: given[name]} if name in given else {}
+        else:
+            form = given.get(name, Fixed(parameter.default))
+            found[name] = Fixed(form.value, parameter.default) if isinstance(form, Fixed) else form
+    return found
+
+
 def ends_of(given: Any, place: str) -> Iterator[tuple[str, Any]]:
     """(Place, value) of everything in a tree of examples that is no tuple, list or dict."""
     if isinstance(given, Mapping):

@@ -21,7 +21,7 @@ from gensor_gym.dataflow.nodes import DTYPES
 from gensor_gym.frontends import aten  # noqa: F401  (which fills the table)
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.covered import TABLE
-from gensor_gym.frontends.forms import FIXED, changed, ends_of, fixed_or, form_of, names_of
+from gensor_gym.frontends.forms import FIXED, arguments_of, changed, ends_of, fixed_or, form_of, names_of
 from gensor_gym.frontends.quick import quick
 from gensor_gym.networks.forms import Form
 from gensor_gym.networks.network import Network
@@ -55,7 +55,8 @@ def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Exampl
     lists and dicts (`Network.form`), with numbers and None beside them. Of an exported program extents that it leaves open
     are those of the examples.
 
-    `example_inputs` by name are keyword arguments, in their order.
+    `example_inputs` by name are keyword arguments, and inputs of the network in their order. Calls name them, or have them in the
+    order of the module's; what has a plain default may be left out.
 
     Raises:
         Unsupported: for what is not covered, with its place in the module.
@@ -72,8 +73,8 @@ def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Exampl
         for place, given in ends_of(whole, str(top)):
             _check_example(place, given)
     places = 0 if isinstance(example_inputs, Mapping) else len(example_inputs)
-    reader = _Reader(_exported(module, example_inputs), names_of(module.forward, places))
-    return reader.network(name or type(module).__name__)
+    made = _Reader(_exported(module, example_inputs), names_of(module.forward, places)).network(name or type(module).__name__)
+    return dataclasses.replace(made, arguments=arguments_of(module.forward, made.takes))
 
 
 def _check_example(place: str, given: Any) -> None:

@@ -15,9 +15,17 @@ Form = Any
 
 @dataclass(frozen=True)
 class Fixed:
-    """No tensor: a number, a text or None that is the same at every call."""
+    """No tensor: a number, a text or None that is the same at every call.
+
+    An argument that is left out is `default`; where that is ..., there is none.
+    """
 
     value: Any
+    default: Any = ...
+
+    def is_same(self, given: Any) -> bool:
+        """Whether this is the value, and of its type."""
+        return type(given) is type(self.value) and bool(given == self.value)
 
 
 def put_together(form: Form, outputs: Sequence[Any]) -> Any:
@@ -33,8 +41,11 @@ def put_together(form: Form, outputs: Sequence[Any]) -> Any:
 
 
 def is_flat(takes: Mapping[str, Form]) -> bool:
-    """Whether every argument is one tensor, in their order."""
-    return list(takes.values()) == list(range(len(takes)))
+    """Whether arguments are one tensor each, in their order, and then what may be left out."""
+    forms = list(takes.values())
+    count = sum(isinstance(form, int) for form in forms)
+    rest = (isinstance(form, Fixed) and form.is_same(form.default) for form in forms[count:])
+    return forms[:count] == list(range(count)) and all(rest)
 
 
 def taken_apart(called: str, takes: Mapping[str, Form], given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
@@ -42,8 +53,10 @@ def taken_apart(called: str, takes: Mapping[str, Form], given: Sequence[Any], na
 
     TypeError for arguments of other names or of another form, ValueError for another value of what is `Fixed`.
     """
-    arguments = {**dict(zip(takes, given, strict=False)), **named}
-    if set(arguments) != set(takes) or len(given) + len(named) != len(takes):
+    by_place = dict(zip(takes, given, strict=False))
+    left_out = {name: form.default for name, form in takes.items() if isinstance(form, Fixed) and form.default is not ...}
+    arguments = {**left_out, **by_place, **named}
+    if set(arguments) != set(takes) or len(given) > len(takes) or set(by_place) & set(named):
         said = ", ".join([*(f"argument {place}" for place in range(len(given))), *named])
         raise TypeError(f"{called}: inputs {said}, expected {', '.join(takes)}")
     found: dict[int, Any] = {}
@@ -55,7 +68,7 @@ def taken_apart(called: str, takes: Mapping[str, Form], given: Sequence[Any], na
 def _take(place: str, form: Form, given: Any, found: dict[int, Any]) -> None:
     """Note the tensors of one argument, or of a part of it, by their numbers."""
     if isinstance(form, Fixed):
-        if type(given) is not type(form.value) or given != form.value:
+        if not form.is_same(given):
             said = given if isinstance(given, bool | int | float | str | None) else f"a {type(given).__name__}"
             raise ValueError(f"{place} is {said}: expected {form.value!r}, for which it was compiled")
     elif isinstance(form, Mapping):

@@ -42,6 +42,28 @@ def test_inputs_in_lists_tuples_and_dicts(nested: CompiledNetwork) -> None:
         torch.testing.assert_close(found, expected)
 
 
+class Optional(nn.Module):
+    def forward(self, x: Tensor, mask: Tensor | None = None, factor: float = 2.0, flag: bool = True) -> Tensor:
+        return (x * factor if flag else x) - (0 if mask is None else mask)
+
+
+def test_what_has_a_default_may_be_left_out_or_given() -> None:
+    one, other = (compile_module(Optional().eval(), given, trials=1) for given in ((X,), {"flag": False, "mask": Y, "x": X}))
+    for found in (one(X), one(X, None), one(x=X, factor=2.0), one.as_torch()(X, None, 2.0), one.as_torch()(X)):
+        torch.testing.assert_close(found, X * 2)
+    for found in (other(X, Y, 2.0, False), other(X, flag=False, mask=Y), other(mask=Y, x=X, flag=False)):  # in the module's order
+        torch.testing.assert_close(found, X - Y)
+    for call, kind, said in (
+        (lambda: one(X, Y), ValueError, "input mask is a Tensor: expected None"),
+        (lambda: other(X, Y), ValueError, "input flag is True: expected False, for which"),
+        (lambda: other(X, flag=False), TypeError, "inputs argument 0, flag, expected x, mask, factor, flag"),
+        (lambda: other(X, Y, x=X, flag=False), TypeError, "inputs argument 0, argument 1, x"),
+        (lambda: one(X, None, 2.0, True, True), TypeError, "expected x, mask, factor, flag"),
+    ):
+        with pytest.raises(kind, match=said):
+            call()
+
+
 def test_arguments_by_place_have_the_names_of_the_module() -> None:
     compiled = compile_module(Of(lambda pair, x: pair["a"] - 2 * x).eval(), ({"a": X}, Y), trials=1)
     torch.testing.assert_close(compiled({"a": Y}, X), Y - 2 * X)
