@@ -39,6 +39,24 @@ def test_without_digest_is_refused(tmp_path: Path) -> None:
         Store(tmp_path / "s.db").put("cpu", "op", "s", Measurement(Status.OK, (1.0,)))
 
 
+def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """A store on a disk that is read alone; what is there is read."""
+    store, found = Store(tmp_path / "s.db"), Measurement(Status.OK, (1.0,), {}, "", "digest")
+    store.put("cpu", "op", "s", found)
+    store._connect().execute("PRAGMA query_only=ON")  # SQLite's word is that of a file without write permission
+    record = next(store.records())
+    for write in (lambda: store.put("cpu", "op", "t", found), lambda: store.add([record]), lambda: store.prune(Selection())):
+        with pytest.raises(PermissionError, match=r"s\.db cannot be written: expected .*GENSOR_GYM_CACHE"):
+            write()
+    assert len(store) == 1 and store.get("digest", "cpu") == found
+
+
+def test_what_is_no_store_is_named(tmp_path: Path) -> None:
+    (tmp_path / "s.db").write_bytes(bytes(range(256)) * 20)
+    with pytest.raises(ValueError, match=r"s\.db is no store of trials: .*; move it away"):
+        Store(tmp_path / "s.db")
+
+
 def test_other_schema_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     Store(path).close()

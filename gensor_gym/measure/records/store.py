@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from gensor_gym.cache.folders import VARIABLE
 from gensor_gym.foreign import parse_json, parse_object
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.stats.timing import PROTOCOL
@@ -108,7 +109,10 @@ class Added:
 
 
 class Store:
-    """A file of trials keyed by (kernel digest, device, protocol). Safe for threads, processes and kill -9."""
+    """A file of trials keyed by (kernel digest, device, protocol). Safe for threads, processes and kill -9.
+
+    What writes raises PermissionError for a file, or its folder, that cannot be written.
+    """
 
     def __init__(self, path: str | Path) -> None:
         """Open or create; an older schema is migrated. ValueError for a newer schema, and for what is no store."""
@@ -124,7 +128,7 @@ class Store:
         if not measurement.digest:
             raise ValueError(f"a trial is stored under its kernel's digest; this {measurement.status.value} has none")
         row = _row(Record(device, operator, schedule, measurement, time.time(), protocol))
-        with self._lock:
+        with self._lock, _writing(self.path):
             self._connect().execute(f"INSERT OR REPLACE INTO trials VALUES ({_marks(row)})", row)
 
     def add(self, records: Iterable[Record]) -> Added:
@@ -133,7 +137,7 @@ class Store:
         ValueError for a record without a digest; then nothing is written.
         """
         new = replaced = kept = 0
-        with self._lock:
+        with self._lock, _writing(self.path):
             connection = self._connect()
             with _transaction(connection):
                 for record in records:
@@ -182,7 +186,7 @@ class Store:
     def prune(self, selection: Selection) -> int:
         """Delete the trials selected and shrink the file; returns how many there were."""
         condition, values = selection.where()
-        with self._lock:
+        with self._lock, _writing(self.path):
             gone = self._connect().execute(f"DELETE FROM trials WHERE {condition}", values).rowcount
             if gone:
                 self._connect().execute("VACUUM")
@@ -205,7 +209,8 @@ class Store:
         if self._connection is None or self._owner != os.getpid():
             connection = _opened(self.path)
             try:
-                _prepare(connection, self.path)
+                with _writing(self.path):
+                    _prepare(connection, self.path)
             except sqlite3.Error as error:
                 connection.close()
                 raise type(error)(f"{self.path}: {error}") from error
@@ -233,12 +238,12 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             break
-        except sqlite3.OperationalError:
-            if time.monotonic() > deadline:
+        except sqlite3.OperationalError as error:
+            if _is_read_only(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
         except sqlite3.DatabaseError as error:
-            raise ValueError(f"{path} is no store of trials: {error}") from error
+            raise ValueError(f"{path} is no store of trials: {error}; move it away, or name another") from error
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute("PRAGMA trusted_schema=OFF")  # the file may be another's
     connection.create_function("median_of", 2, _median_of)
@@ -270,6 +275,22 @@ def _schema_of(connection: sqlite3.Connection, path: Path) -> int:
     if row is None:
         raise ValueError(f"{path} is no store of trials; its tables are {', '.join(sorted(tables))}")
     return int(row[0])
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """PermissionError in place of SQLite's for what cannot be written."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if not _is_read_only(error):
+            raise
+        wanted = f"expected a file and a folder that can; ${VARIABLE} names another folder for what is kept"
+        raise PermissionError(f"{path} cannot be written: {wanted}") from error
+
+
+def _is_read_only(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY
 
 
 @contextmanager
