@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gensor_gym.networks.forms import Fixed, Form
@@ -74,13 +74,3 @@ def ends_of(given: Any, place: str) -> Iterator[tuple[str, Any]]:
             yield from ends_of(part, f"{place}[{number}]")
     else:
         yield place, given
-
-
-def changed(given: Any, change: Callable[[Any], Any]) -> Any:
-    """A tree of examples with something else at its ends."""
-    if isinstance(given, Mapping):
-        return type(given)((key, changed(part, change)) for key, part in given.items())  # type: ignore[call-arg]
-    if isinstance(given, list | tuple):
-        parts: Sequence[Any] = [changed(part, change) for part in given]
-        return given._make(parts) if hasattr(given, "_make") else type(given)(parts)
-    return change(given)

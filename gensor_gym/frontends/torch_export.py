@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 import operator as python
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,9 @@ from gensor_gym.dataflow.nodes import DTYPES
 from gensor_gym.frontends import aten  # noqa: F401  (which fills the table)
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.covered import TABLE
-from gensor_gym.frontends.forms import FIXED, arguments_of, changed, ends_of, fixed_or, form_of, names_of
+from gensor_gym.frontends.forms import FIXED, arguments_of, ends_of, fixed_or, form_of, names_of
 from gensor_gym.frontends.quick import quick
-from gensor_gym.networks.forms import Form
+from gensor_gym.networks.forms import Form, changed
 from gensor_gym.networks.network import Network
 from gensor_gym.registry import near
 
@@ -73,8 +73,7 @@ def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Exampl
         for place, given in ends_of(whole, str(top)):
             _check_example(place, given)
     places = 0 if isinstance(example_inputs, Mapping) else len(example_inputs)
-    made = _Reader(_exported(module, example_inputs), names_of(module.forward, places)).network(name or type(module).__name__)
-    return dataclasses.replace(made, arguments=arguments_of(module.forward, made.takes))
+    return _Reader(_exported(module, example_inputs), module.forward, places).network(name or type(module).__name__)
 
 
 def _check_example(place: str, given: Any) -> None:
@@ -96,8 +95,9 @@ def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProg
         seen.add(id(given))
         return given.clone() if again else given
 
-    examples = changed(example_inputs, own)
-    places, keywords = ((), examples) if isinstance(examples, Mapping) else (tuple(examples), {})
+    given = dict(example_inputs) if isinstance(example_inputs, Mapping) else tuple(example_inputs)
+    examples = changed(given, own)
+    places, keywords = ((), examples) if isinstance(examples, dict) else (examples, {})
     try:
         with torch.no_grad(), quick():
             program = torch.export.export(module, places, keywords)
@@ -136,9 +136,9 @@ def _said(given: Any) -> str:
 class _Reader:
     """One exported program, operation by operation."""
 
-    def __init__(self, program: ExportedProgram, names: Sequence[str]) -> None:
-        """`names` are those of the arguments that are given by their place."""
-        self.program, self.names, self.builder = program, names, Builder()
+    def __init__(self, program: ExportedProgram, forward: Callable[..., Any], places: int) -> None:
+        """`forward` is what was exported; so many of its arguments are given by their place."""
+        self.program, self.forward, self.places, self.builder = program, forward, places, Builder()
         self.made: dict[str, Any] = {}
         """Of every node that was read the name of its value, a tensor that is the same at every call, or several of these."""
         self.constants: dict[str, str] = {}
@@ -168,7 +168,8 @@ class _Reader:
         count, given = itertools.count(), [spec.arg for spec in self._inputs()]
         ends = (fixed_or(count, getattr(one, "value", None), not isinstance(one, TensorArgument)) for one in given)
         places, keywords = self._formed("takes", self.program.call_spec.in_spec, ends)
-        return {**dict(zip(self.names, places, strict=True)), **keywords}
+        names = names_of(self.forward, self.places)
+        return arguments_of(self.forward, {**dict(zip(names, places, strict=True)), **keywords})
 
     def _inputs(self) -> list[InputSpec]:
         """Of all that is given at a call, in order."""

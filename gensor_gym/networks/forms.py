@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,16 +29,21 @@ class Fixed:
         return type(given) is type(self.value) and bool(given == self.value)
 
 
+def changed(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """A tree of tuples, lists and dicts, whatever their classes, with something else at its ends."""
+    if isinstance(tree, dict):
+        made = copy.copy(tree)
+        made.update((key, changed(part, change)) for key, part in tree.items())
+        return made
+    if isinstance(tree, list | tuple):
+        parts = [changed(part, change) for part in tree]
+        return tree._make(parts) if hasattr(tree, "_make") else type(tree)(parts)
+    return change(tree)
+
+
 def put_together(form: Form, outputs: Sequence[Any]) -> Any:
     """Outputs in a form."""
-    if isinstance(form, Mapping):
-        return type(form)((key, put_together(part, outputs)) for key, part in form.items())  # type: ignore[call-arg]
-    if isinstance(form, list | tuple):
-        parts = [put_together(part, outputs) for part in form]
-        return form._make(parts) if hasattr(form, "_make") else type(form)(parts)
-    if isinstance(form, Fixed):
-        return form.value
-    return outputs[form]
+    return changed(form, lambda end: end.value if isinstance(end, Fixed) else outputs[end])
 
 
 def is_flat(takes: Mapping[str, Form]) -> bool:

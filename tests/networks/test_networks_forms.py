@@ -109,9 +109,11 @@ def test_outputs_in_the_classes_of_torch_and_python(function: Callable[[Tensor],
         assert torch.equal(one, wanted) if isinstance(wanted, Tensor) else one == wanted
 
 
-def test_a_default_dict_comes_out_as_a_dict() -> None:
+def test_a_default_dict_goes_in_and_comes_out_as_a_dict() -> None:
     found = compile_module(Of(lambda x: defaultdict(list, made=x + 1)).eval(), [X], trials=1)(Y)
     assert type(found) is dict
+    given = compile_module(Of(lambda x: x["made"] * 2).eval(), [defaultdict(list, made=X)], trials=1)
+    torch.testing.assert_close(given({"made": Y}), Y * 2)
     torch.testing.assert_close(found["made"], Y + 1)
 
 
