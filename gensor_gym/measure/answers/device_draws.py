@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -112,25 +113,29 @@ def whole_bytes(op: Operator) -> int:
     return 3 * (sum(tensor.nbytes for tensor in op.inputs) + 2 * 8 * op.output.size)
 
 
-def device_draws(kernels: ReferenceKernels, op: Operator, seed: int, limit: int) -> tuple[DeviceDraw, ...]:
+def device_draws(
+    kernels: ReferenceKernels, op: Operator, seed: int, limit: int, alone: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> tuple[DeviceDraw, ...]:
     """The three draws of an operator; `limit` is the device memory in bytes that whole references may take.
 
-    The same inputs as `make_draws`, bit for bit. ReferenceFault where device and host disagree.
+    The same inputs as `make_draws`, bit for bit. What the host computes comes first, then what the device does, within `alone`.
+    ReferenceFault where device and host disagree.
     """
     whole = op.body in KNOWN and op.flops <= MOST_FLOPS and whole_bytes(op) <= limit
     drawn = drawn_inputs(op, seed)
     count = SPOTS if whole else SAMPLES
     with ThreadPoolExecutor(len(drawn)) as threads:
-        on_host = [threads.submit(sampled_draw, op, inputs, rng, count) for inputs, rng in drawn]
+        on_host = list(threads.map(lambda pair: sampled_draw(op, *pair, count), drawn))
+    with alone():
         uploaded = [tuple(kernels.upload(array) for array in inputs) for inputs, _ in drawn]
         if not whole:
-            return tuple(_from_host(kernels, op, arrays, f.result()) for arrays, f in zip(uploaded, on_host, strict=True))
+            return tuple(_from_host(kernels, op, arrays, spot) for arrays, spot in zip(uploaded, on_host, strict=True))
         plan, dtypes = plan_of(op), [tensor.dtype for tensor in op.inputs]
         draws = [
             DeviceDraw(kernels, op, arrays, *kernels.expected(plan, arrays, dtypes, op.output.size)) for arrays in uploaded
         ]
         for number, (draw, spot) in enumerate(zip(draws, on_host, strict=True)):
-            check_spots(draw, spot.result(), f"draw {number} of {op}, seed {seed}")
+            check_spots(draw, spot, f"draw {number} of {op}, seed {seed}")
     return tuple(draws)
 
 

@@ -32,6 +32,8 @@ _MOST_DRAWS = 1 << 30
 class CpuDevice:
     """The processor this runs on. Buffers of the last operator are kept for the next kernel of it."""
 
+    exclusive = False
+
     def __init__(self) -> None:
         """No kernel is loaded yet but the anchor."""
         self.anchor: Anchor | None = Anchor(cpu_anchor())

@@ -24,6 +24,7 @@ from gensor_gym.measure.answers.fused import downloaded_fused, fused_draws
 from gensor_gym.measure.answers.reference_kernels import ReferenceKernels
 from gensor_gym.measure.devices.anchor import Anchor
 from gensor_gym.measure.devices.buffers import written_outside
+from gensor_gym.measure.devices.machine_lock import timing_lock
 from gensor_gym.measure.devices.nvml import Nvml
 from gensor_gym.measure.workers.requests import Built
 from gensor_gym.measure.workers.trial import Baseline, BaselineKind, DeviceLost, LaunchError
@@ -120,6 +121,8 @@ class DeviceBuffer:
 class CudaDevice:
     """GPU 0. Input buffers of the last operator are kept for its next kernel."""
 
+    exclusive = True
+
     def __init__(self) -> None:
         """Make the context and read what the conditions will say."""
         index = cupy.cuda.Device().id
@@ -152,7 +155,7 @@ class CudaDevice:
                 self._kernels = ReferenceKernels(cupy, f"sm_{cupy.cuda.Device().compute_capability}", referenced)
             except NvrtcError as error:
                 raise ReferenceFault(f"reference.cu does not compile: {error}. {SETTING}=host does without (slow)") from error
-        return device_draws(self._kernels, op, seed, self.draws_limit)
+        return device_draws(self._kernels, op, seed, self.draws_limit, lambda: timing_lock(self.lock))
 
     def kinds(self, op: Computation) -> tuple[BaselineKind, ...]:
         """Torch in each layout of the operator that there is."""

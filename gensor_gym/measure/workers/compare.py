@@ -10,16 +10,15 @@ import numpy as np
 
 from gensor_gym.measure.answers.draw import Expected
 from gensor_gym.measure.answers.expectation import ExpectationCache
-from gensor_gym.measure.devices.machine_lock import timing_lock
 from gensor_gym.measure.stats.timing import Timer, TimingRules, calls_per_sample, sample, warm_up
 from gensor_gym.measure.workers.requests import CompareRequest
-from gensor_gym.measure.workers.trial import BaselineKind, Device, check, opened
+from gensor_gym.measure.workers.trial import BaselineKind, Device, alone, check, opened
 from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.types import Operator
 
 _PAUSE = 8e-3
 """Seconds between two candidates: the thread pool of the one before stops spinning (libgomp was seen to spin for 5.6 ms).
-Where everything runs on one thread there is none."""
+Where everything runs on one thread there is none, and on a GPU there is none."""
 
 _WARM_CALLS, _WARM_SECONDS = 8, 60e-3
 """Untimed calls, and about how long at most, after another candidate's: what lies in a last-level cache of 260 MB comes back over
@@ -50,6 +49,7 @@ def run_comparison(
     announce("reference")
     draw = cache.get(op, request.seed)[0]
     with ExitStack() as stack:
+        stack.enter_context(alone(device, device.exclusive, announce))
         timers: dict[str, Timer] = {}
         for name, built in request.built:
             announce("load")
@@ -65,9 +65,8 @@ def run_comparison(
             timers[kind] = _torch_timer(device, op, draw, request.torch_threads or 1, kind)
         if request.anchor:
             timers[ANCHOR] = _anchor(device, timers)
-        announce("wait")
-        with timing_lock(device.lock), device.steady():
-            pause = _PAUSE if request.threads > 1 or kinds else 0.0
+        with alone(device, not device.exclusive, announce), device.steady():
+            pause = _PAUSE if not device.exclusive and (request.threads > 1 or kinds) else 0.0
             return _interleave(timers, request.rounds, request.rules, request.seed, pause, announce)
 
 

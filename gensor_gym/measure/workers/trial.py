@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal, Protocol
 
 import numpy as np
@@ -81,6 +81,9 @@ class Device(Protocol):
     """Its drift anchor; None where conditions name the clock instead."""
     lock: str
     """What tells its timing lock from those of other devices of the machine."""
+    exclusive: bool
+    """Whether all that a trial does on it is under the timing lock: a GPU that verifies for one worker slows what it times for
+    another. On a CPU the timing alone is."""
 
     draws_limit: int
     """Bytes that draws kept for later may take."""
@@ -121,14 +124,23 @@ def run_trial(device: Device, cache: ExpectationCache, request: TrialRequest, an
     kernel = request.built.kernel
     announce("reference")
     draws = cache.get(kernel.operator, request.seed)
-    announce("load")
     try:
-        with opened(device, request.built, request.threads) as loaded:
-            return _measure(device, loaded, draws, request, announce)
+        with alone(device, device.exclusive, announce):
+            announce("load")
+            with opened(device, request.built, request.threads) as loaded:
+                return _measure(device, loaded, draws, request, announce)
     except LaunchError as error:
         return Measurement(Status.LAUNCH_ERROR, error=str(error), digest=kernel.digest)
     except ClockFault as error:
         return Measurement(Status.IMPLAUSIBLE, error=str(error), digest=kernel.digest)
+
+
+def alone(device: Device, wanted: bool, announce: Announce) -> AbstractContextManager[None]:
+    """The timing lock of a device, waited for; nothing where it is not `wanted`."""
+    if not wanted:
+        return nullcontext()
+    announce("wait")
+    return timing_lock(device.lock)
 
 
 def _measure(
@@ -147,8 +159,7 @@ def _measure(
         loaded.time(1)
         if fault := check(loaded, draw):
             return wrong(fault, "before timing")
-    announce("wait")
-    with timing_lock(device.lock), device.steady():
+    with alone(device, not device.exclusive, announce), device.steady():
         announce("time")
         if device.anchor is not None:
             device.anchor.refresh(request.rules)
