@@ -13,7 +13,12 @@ from agents.core.programs import Programs
 from agents.core.ranking import REGISTER_TILE, STRUCTURE, Construction, best_of_each, ranked
 from agents.hybrids.model_search import ModelSearch
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.starts import starts
 from gensor_gym.measure.session import Session
+
+_NEAR = 24
+"""Steps of a walk from a program of another kind: long ones leave it (`experiments.device.stages.families`)."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class ModelDescent(ModelSearch):
         programs, within = Programs(graph), Programs(graph, STRUCTURE)
         while True:
             begin, before = time.perf_counter(), graph.evaluations
-            rows, seconds = _descended(programs, [graph.random_schedule(rng).row for _ in range(self.restarts)])
+            rows, seconds = _descended(programs, _begun(graph, self.restarts, rng))
             if self.structures:
                 more = _descended(within, best_of_each(STRUCTURE, rows, seconds)[: self.structures])
                 rows, seconds = np.concatenate([rows, more[0]]), np.concatenate([seconds, more[1]])
@@ -54,6 +59,17 @@ class ModelDescent(ModelSearch):
         legal = np.isfinite(seconds)
         starts = best_of_each(REGISTER_TILE, rows[legal], seconds[legal])[: self.register_tiles]
         return _descended(programs, starts) if len(starts) else (rows[:0], seconds[:0])
+
+
+def _begun(graph: ConstructionGraph, count: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Random programs [ROW]; on a GPU of every kind in turn (`gensor_gym.graph.starts`).
+
+    No column alone leads to tensor cores, and a random walk hardly ever does.
+    """
+    kinds = starts(graph.tables, graph.initial().row)[1:] if graph.hardware.kind == "gpu" else []
+    begun = [None, *map(Schedule, kinds)]
+    steps = [None, *(_NEAR for _ in kinds)]
+    return [graph.random_schedule(rng, steps[at % len(begun)], begun[at % len(begun)]).row for at in range(count)]
 
 
 def _descended(programs: Programs, starts: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
