@@ -66,10 +66,9 @@ def _begun(graph: ConstructionGraph, count: int, rng: np.random.Generator) -> li
 
     No column alone leads to tensor cores, and a random walk hardly ever does.
     """
-    kinds = starts(graph.tables, graph.initial().row)[1:] if graph.hardware.kind == "gpu" else []
-    begun = [None, *map(Schedule, kinds)]
-    steps = [None, *(_NEAR for _ in kinds)]
-    return [graph.random_schedule(rng, steps[at % len(begun)], begun[at % len(begun)]).row for at in range(count)]
+    rows = starts(graph.tables, graph.initial().row)[1:] if graph.hardware.kind == "gpu" else ()
+    kinds: list[tuple[int | None, Schedule | None]] = [(None, None), *((_NEAR, Schedule(row)) for row in rows)]
+    return [graph.random_schedule(rng, *kinds[at % len(kinds)]).row for at in range(count)]
 
 
 def _descended(programs: Programs, starts: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -8,6 +8,8 @@
     hardware=auto        the machine model; auto takes the one that the driver's name of the GPU fits
     previous=FOLDER      results that are continued: what its tables hold is not recorded again, and of a whole run (with a
                          summary.json, of the same code) every stage goes on where it ended
+    plan=                archive: draw, compile and pack what a lease times, without a device; lease: time it, within
+                         deadline_s=575 of the start, preparation included, results packed into `out` every half minute
     selfcheck=false      check first what can be checked without a device, which also fills Numba's cache
     seed=0
 
@@ -48,6 +50,9 @@ SELFCHECK = Stage("selfcheck", "experiments.device.selfcheck:run", 1.0, 5.0)
 SELFCHECK_SECONDS = 150.0
 RECORDED = ("recorded.jsonl", "recorded_tensor.jsonl", "recorded_test.jsonl")
 SUMMARY = ("summary.json", "summary.md")
+PLANS = ("", "archive", "lease")
+
+
 @dataclass(frozen=True)
 class Settings:
     """The arguments."""
@@ -60,6 +65,8 @@ class Settings:
     previous: str = ""
     selfcheck: bool = False
     seed: int = 0
+    plan: str = ""
+    deadline_s: float = 575.0
 
 
 def read_arguments(arguments: list[str]) -> Settings:
@@ -68,7 +75,9 @@ def read_arguments(arguments: list[str]) -> Settings:
     names = [stage.name for stage in STAGES]
     if unknown := set(settings.stages) - set(names):
         raise ValueError(f"stages {sorted(unknown)}: expected some of {', '.join(names)}{near(unknown, names)}")
-    for name in ("budget_s", "prepare_s"):
+    if settings.plan not in PLANS:
+        raise ValueError(f"plan={settings.plan}: expected {' or '.join(filter(None, PLANS))}{near([settings.plan], PLANS)}")
+    for name in ("budget_s", "prepare_s", "deadline_s"):
         if not getattr(settings, name) > 0:
             raise ValueError(f"{name}={getattr(settings, name)}: expected seconds above 0")
     return settings
@@ -201,8 +210,17 @@ def _checked(settings: Settings) -> int:
     lacking = [f"Python modules {', '.join(names)}: see experiments/gpu_wheels.txt"] if (names := missing(NEEDED)) else []
     if not lacking and settings.selfcheck and self_check(settings).status != DONE:
         return 1
+    if not lacking and settings.plan == "archive":
+        from experiments.device.archive.build import build
+
+        build()
+        return 0
     if lacking := lacking + absent():
         print("`make gpu` needs a machine with an NVIDIA GPU. Missing here:\n- " + "\n- ".join(lacking), file=sys.stderr)
         print("Without a GPU: backend=analytic, recorded or emulated, and every cpu task.", file=sys.stderr)
         return 2
+    if settings.plan == "lease":
+        from experiments.device import lease
+
+        return lease.run(Path(settings.out), settings.deadline_s, hardware_name(settings.hardware), settings.seed)
     return run(settings)

@@ -17,14 +17,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+import gymnasium
 import numpy as np
 from numba.core.caching import IndexDataCacheFile
 
 from agents import get_strategy
 from agents.optimize import run as search
 from experiments.device.context import Context
+from experiments.device.stages import adaptive
 from experiments.device.stages.candidates import candidates
 from experiments.device.stages.families import drawn
 from experiments.device.stages.sampling import COMPACT, EXTENDED, plan
@@ -39,6 +41,8 @@ from gensor_gym.measure.session import Budget, Session, Task
 
 SMALL = "gemm(m=64, n=64, k=64)"
 """What is compiled depends on no operator."""
+LEASE, LEASE_SECONDS = "lease", 300.0
+"""The word for what a lease's stages need, and seconds at most of that."""
 TRIALS = 6
 """Of a strategy's search on the model: enough to learn from a measurement."""
 _WALKS = {"walkers": 2, "steps": 4, "refiners": 1, "refine_steps": 4, "descents": 2}
@@ -117,9 +121,19 @@ def _stages(machine: str) -> None:
         plan(graph.operator, machine, space, 8, 0, 2)
 
 
-def waves() -> list[dict[str, Callable[[str], None]]]:
-    """Parts by name, each a function of the machine's name; every wave needs those before it."""
-    contests = (read_table().compare, read_experiment())
+def _environment(machine: str) -> None:
+    """Environments, one and several, by the model."""
+    for name in ("Construct", "Write"):
+        task: dict[str, Any] = {"operator": SMALL, "hardware": machine, "backend": "analytic"}
+        gymnasium.make(f"gensor_gym/{name}-v0", **task).reset(seed=0)
+        several = gymnasium.make_vec(f"gensor_gym/{name}-v0", num_envs=2, **task)
+        several.reset(seed=0)
+        several.step(several.action_space.sample())
+
+
+def waves(lease: bool = False) -> list[dict[str, Callable[[str], None]]]:
+    """Parts by name, each a function of the machine's name; every wave needs those before it. Of a `lease`, its stages' alone."""
+    contests = (read_experiment(adaptive.EXPERIMENT),) if lease else (read_table().compare, read_experiment())
     searches = {
         f"search {at} {name}": partial(_search, of, given)
         for at, contest in enumerate(contests)
@@ -135,17 +149,18 @@ def waves() -> list[dict[str, Callable[[str], None]]]:
         "legality": _legality, "model": _model, "model of rows": _model_of_rows, "walk": _walk, "enumeration": _enumeration,
     }  # fmt: skip
     walks = {name: partial(_construct, name, parameters=_WALKS) for name in ("markov", "markov_ext")}
-    return [first, {**walks, **learned}, {"stages": _stages, **searches}]
+    stages = {"environment": _environment} if lease else {"stages": _stages}
+    return [first, {**walks, **learned}, {**stages, **searches}]
 
 
-def prepare(machine: str, limit: float) -> Prepared:
+def prepare(machine: str, limit: float, lease: bool = False) -> Prepared:
     """Compile everything, within so many seconds; what fails or takes longer is compiled by the stage that needs it."""
     begin = time.monotonic()
     failed: dict[str, str] = {}
     count = 0
-    for number, parts in enumerate(waves()):
+    for number, parts in enumerate(waves(lease)):
         say(f"compiling our own code, {len(parts)} parts of wave {number + 1}: {', '.join(parts)}")
-        failed |= _run_wave(list(parts), machine, begin + limit)
+        failed |= _run_wave([*parts], machine, begin + limit, lease)
         count += len(parts)
     seconds = time.monotonic() - begin
     say(f"compiled in {seconds:.1f} s" + "".join(f"; {name}: {text}" for name, text in failed.items()))
@@ -157,13 +172,13 @@ def run(context: Context) -> dict[str, object]:
     return vars(prepare(context.hardware, context.seconds))
 
 
-def _run_wave(names: list[str], machine: str, until: float) -> dict[str, str]:
+def _run_wave(names: list[str], machine: str, until: float, lease: bool) -> dict[str, str]:
     """Run parts side by side; by name, what those said that failed."""
     waiting, running, failed = list(names), dict[str, tuple[subprocess.Popen[bytes], IO[bytes]]](), dict[str, str]()
     while waiting or running:
         while waiting and len(running) < max(1, len(os.sched_getaffinity(0))):
             name = waiting.pop(0)
-            running[name] = _start(name, machine)
+            running[name] = _start(name, machine, lease)
         time.sleep(0.05)
         for name, (process, words) in list(running.items()):
             if time.monotonic() > until:
@@ -181,9 +196,9 @@ def _run_wave(names: list[str], machine: str, until: float) -> dict[str, str]:
     return failed
 
 
-def _start(name: str, machine: str) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
+def _start(name: str, machine: str, lease: bool) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
     """The process of a part, and what it says. Walks have one thread: the other cores have parts of their own."""
-    command = [sys.executable, "-m", "experiments.device.prepare", name, machine]
+    command = [sys.executable, "-m", "experiments.device.prepare", name, machine, *([LEASE] if lease else [])]
     environment = {**os.environ, "GENSOR_GYM_THREADS": "1"}
     words = tempfile.TemporaryFile()
     quiet = subprocess.DEVNULL
@@ -209,13 +224,16 @@ def save_in_turn() -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """One part."""
-    name, machine = arguments
+    """One part, or with LEASE in place of its name all of a lease's."""
+    name, machine = arguments[:2]
     use_wheels()
+    if name == LEASE:
+        prepare(machine, LEASE_SECONDS, lease=True)
+        return
     save_in_turn()
     found = watch(loud=False)
     begin = time.monotonic()
-    parts = {name: part for wave in waves() for name, part in wave.items()}
+    parts = {name: part for wave in waves(LEASE in arguments) for name, part in wave.items()}
     parts[name](hardware.get(machine).name)
     print(f"{name}: {len(found.functions)} compiled, {time.monotonic() - begin:.1f} s", file=sys.stderr)
 

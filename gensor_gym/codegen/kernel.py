@@ -63,6 +63,8 @@ class Kernel:
     them once."""
     maps: tuple[TensorMap, ...] = ()
     """Tensor maps that entries take before the plain arguments; whoever launches them encodes them for its arrays."""
+    packed: str = ""
+    """Digest of the kernel that this one stands for, without its source: its machine code was made elsewhere."""
 
     @property
     def loop_nest(self) -> Operator:
@@ -98,6 +100,8 @@ class Kernel:
 
         Found once: every call looks the loaded function up by it, and hashing the text takes longer than a small kernel.
         """
+        if self.packed:
+            return self.packed
         text = "\0".join([self.language, self.arch, self.source, repr(self.launches), str(self.workspace_bytes)])
         text += f"\0{self.prepares}" if self.prepares else ""
         text += f"\0{self.maps!r}" if self.maps else ""

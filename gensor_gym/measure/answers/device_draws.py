@@ -125,7 +125,7 @@ def device_draws(
     drawn = drawn_inputs(op, seed)
     count = SPOTS if whole else SAMPLES
     with ThreadPoolExecutor(len(drawn)) as threads:
-        on_host = list(threads.map(lambda pair: sampled_draw(op, *pair, count), drawn))
+        on_host = list(threads.map(lambda pair: sampled_draw(op, pair[0], pair[1], count), drawn))
     with alone():
         uploaded = [tuple(kernels.upload(array) for array in inputs) for inputs, _ in drawn]
         if not whole:

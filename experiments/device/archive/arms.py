@@ -1,0 +1,103 @@
+"""Who proposes what: the arms of a study, and the programs that each would measure first.
+
+An arm's strategy runs its own search on the model, with the model's seconds in place of measurements, so none is adaptive: what
+it would measure, in its order and each kernel once, is what it proposes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import yaml
+
+from agents import get_strategy
+from agents.optimize import run as search
+from experiments.device.table import CONF
+from gensor_gym import hardware, operators
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.measurement import Measurement
+from gensor_gym.measure.native import make_kernel
+from gensor_gym.measure.session import Budget, Session, Task, TraceRow
+
+FILE = CONF / "lease.yaml"
+SPARE = 3
+"""Schedules asked for each kernel wanted: several schedules may be one kernel."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A strategy with one seed."""
+
+    name: str
+    of: str
+    seed: int = 0
+    hyperparameters: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is proposed for which operators."""
+
+    hardware: str
+    operators: tuple[str, ...]
+    arms: tuple[Arm, ...]
+    programs: int
+    deep: int
+    deep_programs: int
+
+    def wanted(self, place: int) -> int:
+        """Kernels of each arm for the operator at a place."""
+        return self.deep_programs if place < self.deep else self.programs
+
+
+@cache
+def read_study() -> Study:
+    """The content of conf/lease.yaml. KeyError for a setting that is missing."""
+    content = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    listed = yaml.safe_load((CONF / f"{content['operators']}.yaml").read_text(encoding="utf-8"))
+    texts = tuple(str(operators.parse(text)) for text in listed["operators"])
+    arms = tuple(arm for name, given in content["arms"].items() for arm in _arms(name, dict(given)))
+    return Study(content["hardware"], texts, arms, content["programs"], content["deep"], content["deep_programs"])
+
+
+def _arms(name: str, given: dict[str, Any]) -> Iterator[Arm]:
+    """An arm for each seed; `checkpoints` are one a seed."""
+    of, seeds, checkpoints = given.pop("of", name), given.pop("seeds", [0]), given.pop("checkpoints", None)
+    for place, seed in enumerate(seeds):
+        own = {"checkpoint": checkpoints[place]} if checkpoints else {}
+        yield Arm(name, of, seed, {**given, **own})
+
+
+def proposed(operator: str, arm: Arm, machine: str, count: int) -> list[tuple[dict[str, Any], Kernel | None]]:
+    """Rows of the first `count` different kernels that an arm would measure, ranks from 1, each with its kernel.
+
+    What has no kernel takes a rank like any other.
+    """
+    hw = hardware.get(machine)
+    strategy = get_strategy(arm.of, **arm.hyperparameters)
+    task = Task.of(operator, hw, "analytic", strategy.space)
+    trace: list[TraceRow] = []
+    session = Session(task, Budget(trials=SPARE * count), on_trial=trace.append)
+    begin = time.perf_counter()
+    search(strategy, session, arm.seed)
+    seconds = time.perf_counter() - begin
+    made: dict[str, tuple[Schedule, Kernel | Measurement]] = {}
+    for trial in trace:
+        schedule = Schedule.parse(trial.schedule)
+        kernel = make_kernel(task.operator, schedule, hw)
+        made.setdefault(kernel.digest, (schedule, kernel))
+    about = {"group": "study", "operator": str(task.operator), "arm": arm.name, "seed": arm.seed}
+    cost = {"construct_s": seconds, "evaluations": session.evaluations}
+    found: list[tuple[dict[str, Any], Kernel | None]] = []
+    for rank, (schedule, kernel) in enumerate(list(made.values())[:count], 1):
+        row = {**about, "rank": rank, "schedule": str(schedule), **cost}
+        if isinstance(kernel, Kernel):
+            found.append(({**row, "digest": kernel.digest, "status": "", "error": ""}, kernel))
+        else:
+            found.append(({**row, "digest": "", "status": kernel.status.value, "error": kernel.error}, None))
+    return found

@@ -1,0 +1,65 @@
+"""Programs that a device timed on an earlier day, the fastest of each operator: what a search has missed since stands beside."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from experiments.common.journal import read_rows
+from experiments.common.settings import ROOT
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.measurement import Status
+from gensor_gym.operators.types import Operator
+
+RESULTS = ROOT / "results"
+CARDS = ("h100", "h200")
+"""Folders of results of cards whose programs are tried on one another."""
+TABLES = ("recorded", "recorded_tensor", "recorded_test", "trials", "known_trials", "headline", "results", "policies")
+"""Files with a row a trial."""
+FIRST_DAY = "libraries_after_mends"
+"""The file of the first day, with a row an operator: schedule, what was said of it, microseconds."""
+LISTS = ("operators",)
+"""Files with a row an operator, which has its trials."""
+
+
+def fastest(op: Operator, hw: Hardware, count: int) -> list[Schedule]:
+    """The fastest programs of earlier days that are legal today, fastest first, at most `count`."""
+    timed, graph = _timed().get(str(op), {}), ConstructionGraph(op, hw, "extended")
+    programs = map(Schedule.parse, sorted(timed, key=timed.__getitem__))
+    return list(islice(filter(graph.is_legal, programs), count))
+
+
+@cache
+def _timed() -> dict[str, dict[str, float]]:
+    """Seconds by operator and schedule, the least seen."""
+    found: dict[str, dict[str, float]] = defaultdict(dict)
+    for card in CARDS:
+        for path in sorted((RESULTS / card / "raw").rglob("*.jsonl.gz")):
+            for operator, schedule, seconds in _trials(path):
+                found[operator][schedule] = min(seconds, found[operator].get(schedule, seconds))
+    return found
+
+
+def _trials(path: Path) -> Iterator[tuple[str, str, float]]:
+    """(operator, schedule, seconds) of what ran well in a file of trials; nothing of another file."""
+    name = path.name.removesuffix(".jsonl.gz")
+    if name == FIRST_DAY:
+        for row in read_rows(path):
+            yield from ((row["operator"], text, 1e-6 * us) for text, said, us in row["rows"] if us and said.startswith("ok"))
+    for row in read_rows(path) if name in (*TABLES, *LISTS) else []:
+        for trial in row.get("trials", [row]) if name in LISTS else [row]:
+            seconds = _seconds(trial)
+            if trial.get("status") == Status.OK.value and trial.get("schedule") and seconds is not None:
+                yield row["operator"], trial["schedule"], seconds
+
+
+def _seconds(trial: dict[str, Any]) -> float | None:
+    """The median of a trial's samples, or what it says itself."""
+    samples = sorted(trial.get("samples") or [])
+    return samples[len(samples) // 2] if samples else trial.get("seconds")

@@ -1,0 +1,102 @@
+"""A kernel without its source as plain JSON, and the archive of such kernels with their cubins.
+
+An archive is a folder: `about.json` (what built it), `proposals.jsonl.gz` (who proposed which kernel) and `part-N.tar.xz`, each
+with some hundred cubins and one `kernels.jsonl` of what launches them.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from experiments.common.journal import read_rows
+from gensor_gym import operators
+from gensor_gym.codegen.cuda.tensor_map import TensorMap
+from gensor_gym.codegen.kernel import Kernel, Launch
+from gensor_gym.files import whole
+from gensor_gym.measure.workers.requests import Built
+
+ABOUT, PROPOSALS, KERNELS = "about.json", "proposals.jsonl.gz", "kernels.jsonl"
+_PRESET = 6
+
+
+def described(kernel: Kernel) -> dict[str, Any]:
+    """All of a kernel but its source, for `kernel_of`."""
+    return {
+        "digest": kernel.digest, "operator": str(kernel.operator), "arch": kernel.arch,
+        "launches": [asdict(launch) for launch in kernel.launches], "workspace_bytes": kernel.workspace_bytes,
+        "cleared_bytes": kernel.cleared_bytes, "maps": [asdict(one) for one in kernel.maps],
+    }  # fmt: skip
+
+
+def kernel_of(row: Mapping[str, Any]) -> Kernel:
+    """The kernel of a row of `described`, without its source. KeyError, TypeError or ValueError for another row."""
+    return Kernel(
+        operators.parse(row["operator"]), "cuda", row["arch"], "", tuple(Launch(**_tuples(one)) for one in row["launches"]),
+        row["workspace_bytes"], cleared_bytes=row["cleared_bytes"],
+        maps=tuple(TensorMap(**_tuples(one)) for one in row["maps"]), packed=row["digest"],
+    )  # fmt: skip
+
+
+def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields with tuples in place of JSON's lists."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+
+
+def write_part(path: Path, rows: Sequence[Mapping[str, Any]], cubins: Path) -> None:
+    """Pack kernels, whose cubins lie in a folder by digest; the file appears whole or not at all."""
+
+    def write(temporary: Path) -> None:
+        with tarfile.open(temporary, mode="w:xz", preset=_PRESET) as tar:
+            _add(tar, KERNELS, "".join(json.dumps(row) + "\n" for row in rows).encode())
+            for row in rows:
+                _add(tar, f"{row['digest']}.cubin", (cubins / f"{row['digest']}.cubin").read_bytes())
+
+    whole(path, write)
+
+
+def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    """A file of these bytes."""
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    tar.addfile(info, io.BytesIO(data))
+
+
+class Archive:
+    """Kernels of an archive, unpacked into a folder."""
+
+    def __init__(self, folder: Path, scratch: Path) -> None:
+        """Unpack all parts side by side. ValueError where the folder holds no archive."""
+        if not (folder / ABOUT).exists():
+            raise ValueError(f"{folder} holds no archive of kernels: make one with python -m experiments.gpu plan=archive")
+        scratch.mkdir(parents=True, exist_ok=True)
+        self.about: dict[str, Any] = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        self.proposals = read_rows(folder / PROPOSALS)
+        self._cubins = scratch
+        with ThreadPoolExecutor() as threads:
+            parts = threads.map(lambda part: _unpacked(part, scratch), sorted(folder.glob("part-*.tar.xz")))
+            self.rows = {row["digest"]: row for rows in parts for row in rows}
+
+    def __contains__(self, digest: str) -> bool:
+        """Whether a kernel of this digest is there."""
+        return digest in self.rows
+
+    def built(self, digest: str) -> Built:
+        """A kernel with its cubin. KeyError for one that the archive lacks."""
+        path = self._cubins / f"{digest}.cubin"
+        return Built(kernel_of(self.rows[digest]), str(path), self.about["compiler"])
+
+
+def _unpacked(part: Path, scratch: Path) -> Iterable[dict[str, Any]]:
+    """The rows of a part, whose cubins then lie in `scratch`."""
+    with tarfile.open(part, "r:xz") as tar:
+        tar.extractall(scratch / part.name, filter="data")
+    for path in (scratch / part.name).glob("*.cubin"):
+        path.replace(scratch / path.name)
+    return read_rows(scratch / part.name / KERNELS)

@@ -1,0 +1,27 @@
+"""Stage: searches that learn from their trials, ten each, on operators of the study; kernels are compiled on the spot.
+
+What is compared: conf/experiment/gpu_adaptive.yaml.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from experiments.device.context import Context
+from experiments.device.stages.contests import run_contest
+from experiments.device.stages.standings import standings
+from experiments.device.table import CONF, read_experiment
+
+EXPERIMENT = CONF / "experiment" / "gpu_adaptive.yaml"
+FILE = "adaptive.jsonl"
+
+
+def run(context: Context) -> dict[str, object]:
+    """Search, then time the winners together."""
+    run_contest(context, read_experiment(EXPERIMENT), FILE)
+    return digest(Path(context.out), context.run)
+
+
+def digest(out: Path, run: str) -> dict[str, object]:
+    """What the rows say so far."""
+    return standings(out / FILE, run, list(read_experiment(EXPERIMENT).strategies))

@@ -1,0 +1,49 @@
+"""Stage: kernels of families that no device has run, compiled beforehand: are they right? Times mean nothing here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+from experiments.common.journal import read_rows
+from experiments.device.archive.opened import open_archive
+from experiments.device.context import Context
+from experiments.device.stages.correctness import ANSWERED
+from experiments.device.work.prebuilt import Bench, side_by_side
+from experiments.device.work.progress import Progress
+from experiments.device.work.trials import CHECK, facts
+from gensor_gym import hardware
+from gensor_gym.measure.measurement import Status
+
+FILE = "first_contact.jsonl"
+WORKERS = 2
+
+
+def run(context: Context) -> dict[str, object]:
+    """Verify as many as the time allows, in the order of the archive; a row for each."""
+    archive, hw = open_archive(), hardware.get(context.hardware)
+    rows = [row for row in archive.proposals if row["group"] == "never_run" and row["digest"] in archive]
+    progress = Progress("kernels checked")
+    with closing(context.journal(FILE)) as journal:
+
+        def check(bench: Bench, row: dict[str, object]) -> None:
+            digest = str(row["digest"])
+            if not journal.pending(digest):
+                return
+            measurement = bench.trial(archive.built(digest), CHECK)
+            journal.put(digest, {"operator": row["operator"], "schedule": row["schedule"], **facts(measurement)})
+            progress.count("wrong" if measurement.status is Status.WRONG_ANSWER else "")
+
+        side_by_side(rows, check, hw, WORKERS, lambda: context.left > 0)
+    return digest(Path(context.out), context.run)
+
+
+def digest(out: Path, run: str) -> dict[str, object]:
+    """Counts by status, and what failed."""
+    rows = [row for row in read_rows(out / FILE) if row.get("run") == run]
+    failed = [row for row in rows if row["status"] not in ANSWERED]
+    return {
+        "checked": len(rows), "right": len(rows) - len(failed), "statuses": dict(Counter(row["status"] for row in rows)),
+        "failures": [{name: row[name] for name in ("operator", "schedule", "status", "error")} for row in failed[:20]],
+    }  # fmt: skip

@@ -1,0 +1,124 @@
+"""Stage: the programs of a study, each compiled beforehand, verified and timed; then an operator's winners together with torch.
+
+Operator by operator in the order of the archive, so that a cut leaves whole operators: `experiments.device.study` says what
+the rows mean, docs/studies/gpu_headline.md what is asked of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from experiments.common.journal import read_rows
+from experiments.device.archive.opened import open_archive
+from experiments.device.archive.packed import Archive
+from experiments.device.context import Context, StageJournal
+from experiments.device.work.prebuilt import Bench, side_by_side
+from experiments.device.work.progress import Progress
+from experiments.device.work.trials import facts
+from gensor_gym import hardware
+from gensor_gym.measure.measurement import Status
+
+TRIALS, WINNERS = "trials.jsonl", "together.jsonl"
+WORKERS = 3
+"""One has the GPU; the others draw inputs, and load."""
+FIRST = 4
+"""Programs of each arm among which its winner is."""
+ROUNDS = 9
+
+Row = Mapping[str, Any]
+
+
+def run(context: Context) -> dict[str, object]:
+    """The group `study` of the archive."""
+    run_group(context, "study", (TRIALS, WINNERS), FIRST)
+    return digest(Path(context.out), context.run)
+
+
+def run_group(context: Context, group: str, files: tuple[str, str], first: int) -> None:
+    """A row for each kernel of a group, then one for each operator's winners, of the `first` programs of each arm."""
+    archive, hw = open_archive(), hardware.get(context.hardware)
+    by_operator: dict[str, list[Row]] = defaultdict(list)
+    for row in archive.proposals:
+        if row["group"] == group:
+            by_operator[row["operator"]].append(row)
+    progress = Progress("kernels timed")
+    with closing(context.journal(files[0])) as trials, closing(context.journal(files[1])) as winners:
+
+        def time(bench: Bench, proposals: Sequence[Row]) -> None:
+            _time(bench, proposals, archive, context, trials, progress)
+            if context.left > 0:
+                _together(bench, proposals, archive, trials, winners, first)
+
+        side_by_side(by_operator.values(), time, hw, WORKERS, lambda: context.left > 0)
+
+
+def _time(
+    bench: Bench, proposals: Sequence[Row], archive: Archive, context: Context, journal: StageJournal, progress: Progress
+) -> None:
+    """The kernels of an operator, first choices of all arms first."""
+    for row in sorted(proposals, key=lambda row: row["rank"]):
+        key = _key(row)
+        if context.left <= 0:
+            return
+        if row["digest"] not in archive or not journal.pending(key):
+            continue
+        journal.begin(key)
+        measurement = bench.trial(archive.built(row["digest"]))
+        about = {"group": row["group"], "operator": row["operator"], "schedule": row["schedule"]}
+        journal.put(key, {**about, **facts(measurement)})
+        progress.count(row["operator"])
+
+
+def _together(
+    bench: Bench, proposals: Sequence[Row], archive: Archive, trials: StageJournal, winners: StageJournal, first: int
+) -> None:
+    """The fastest of each arm's first programs, and torch, in interleaved rounds; arms may have found the same kernel."""
+    operator = proposals[0]["operator"]
+    if not winners.pending(operator):
+        return
+    winners.begin(operator)
+    found = sorted({digest for digest in _winners(proposals, trials, first) if digest})
+    if not found:
+        winners.put(operator, {"operator": operator, "error": "no program ran well"})
+        return
+    samples, errors = bench.together({digest: archive.built(digest) for digest in found}, ROUNDS)
+    winners.put(operator, {"operator": operator, "samples": samples, **errors})
+
+
+def _winners(proposals: Sequence[Row], trials: StageJournal, first: int) -> list[str]:
+    """Digest of the fastest of each arm and seed, empty where none ran well."""
+    best: dict[tuple[str, int], tuple[float, str]] = {}
+    for row in proposals:
+        if row["rank"] <= first and row["digest"]:
+            seconds = _seconds(trials.done.get(_key(row), {}))
+            arm = row["arm"], row["seed"]
+            best[arm] = min(best.get(arm, (math.inf, "")), (seconds, row["digest"] if seconds < math.inf else ""))
+    return [digest for _, digest in best.values()]
+
+
+def _seconds(row: Row) -> float:
+    """Median of a trial's samples, infinite where it did not run well."""
+    samples = sorted(row.get("samples", []))
+    return samples[len(samples) // 2] if row.get("status") == Status.OK.value and samples else math.inf
+
+
+def _key(row: Row) -> str:
+    """Of a trial: one program of several arms is tried once."""
+    return f"{row['operator']} {row['digest']}"
+
+
+def digest(out: Path, run: str, files: tuple[str, str] = (TRIALS, WINNERS)) -> dict[str, object]:
+    """Kernels timed, operators whole, statuses."""
+    trials, winners = ([row for row in read_rows(out / file) if row.get("run") == run] for file in files)
+    statuses: dict[str, int] = defaultdict(int)
+    for row in trials:
+        statuses[row["status"]] += 1
+    return {
+        "kernels": len(trials), "statuses": dict(statuses), "operators_compared": sum("samples" in row for row in winners),
+        "without_torch": sum("torch_error" in row for row in winners),
+    }  # fmt: skip

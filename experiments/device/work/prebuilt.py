@@ -1,0 +1,96 @@
+"""Kernels that were compiled beforehand, verified and timed on the device: several workers, of which one at a time has the GPU.
+
+The others draw inputs and references of their next operator meanwhile (`measure.workers.trial.Device.exclusive`).
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from gensor_gym.codegen.targets import target_of
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.stats.floor import MARGIN, warm_floor
+from gensor_gym.measure.stats.timing import TimingRules
+from gensor_gym.measure.workers.pool import timed
+from gensor_gym.measure.workers.process import WorkerLost, WorkerProcess
+from gensor_gym.measure.workers.requests import Built, CompareRequest, Trial
+
+T = TypeVar("T")
+
+QUICK = TimingRules(budget=0.03, sample=1e-3, warmup=5e-3, most=60)
+"""Trials of many kernels, one after another: the GPU never idles long enough to lower its clock."""
+TOGETHER = TimingRules(sample=1e-3, warmup=10e-3)
+"""Rounds of winners: a sample of each in every round."""
+_RESTART_AFTER = 3000
+_SECONDS = {"wait": 120.0, "verify": 30.0, "check": 30.0, "reference": 60.0}
+
+
+class Bench:
+    """One worker of the GPU."""
+
+    def __init__(self, hw: Hardware) -> None:
+        """It starts with the first request."""
+        self._hardware, self._threads = hw, target_of(hw).threads(hw)
+        self._worker = WorkerProcess("cuda", _RESTART_AFTER, _SECONDS)
+
+    def trial(self, built: Built, rules: TimingRules = QUICK, seed: int = 0) -> Measurement:
+        """Verify and time one kernel; what goes wrong is its status, an error of the worker's own too."""
+        kernel = built.kernel
+        floor = MARGIN * warm_floor(kernel.operator, self._hardware)
+        try:
+            return timed(self._worker, Trial(kernel, self._threads, floor, seed, rules), built)
+        except RuntimeError as error:
+            return Measurement(Status.CRASHED, error=str(error), digest=kernel.digest)
+
+    def together(self, built: Mapping[str, Built], rounds: int) -> tuple[dict[str, list[float]], dict[str, str]]:
+        """Interleaved rounds of one operator's kernels: (samples by name and of torch in its layouts, errors).
+
+        Where torch fails, without it.
+        Errors are `torch_error`, why torch is missing, and `error`, why there are no samples at all.
+        """
+        errors: dict[str, str] = {}
+        for torch in (self._threads, None):
+            request = CompareRequest(tuple(built.items()), self._threads, rounds, torch_threads=torch, rules=TOGETHER)
+            try:
+                return self._worker.ask(request), errors
+            except (ValueError, RuntimeError, WorkerLost) as error:
+                errors["torch_error" if torch else "error"] = str(error)[-600:]
+        return {}, errors
+
+    def close(self) -> None:
+        """End the worker."""
+        self._worker.close()
+
+
+def side_by_side(
+    items: Iterable[T], does: Callable[[Bench, T], None], hw: Hardware, workers: int, more: Callable[[], bool]
+) -> None:
+    """Have workers do items, each the next one that nobody has begun, as long as `more` says so. The first error is raised."""
+    left: queue.SimpleQueue[T] = queue.SimpleQueue()
+    for item in items:
+        left.put(item)
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        bench = Bench(hw)
+        try:
+            while more() and not failed:
+                does(bench, left.get_nowait())
+        except queue.Empty:
+            pass
+        except BaseException as error:  # raised where the threads are joined
+            failed.append(error)
+        finally:
+            bench.close()
+
+    threads = [threading.Thread(target=work, name=f"bench {number}") for number in range(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
