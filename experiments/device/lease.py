@@ -100,9 +100,9 @@ def _prepare(log: Path, model: str) -> subprocess.Popen[bytes]:
 class Packer:
     """Packs a folder into one file of another, now and then, each time as a whole."""
 
-    def __init__(self, work: Path, out: Path, every: float = EVERY) -> None:
+    def __init__(self, work: Path, out: Path) -> None:
         """The thread begins."""
-        self._work, self._out, self._every = work, out, every
+        self._work, self._out = work, out
         self._packing, self._ending = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="pack results", daemon=True)
         self._thread.start()
@@ -123,7 +123,7 @@ class Packer:
 
     def _run(self) -> None:
         """In the thread: an error is said and the next turn tries again."""
-        while not self._ending.wait(self._every):
+        while not self._ending.wait(EVERY):
             try:
                 self.now()
             except OSError as error:

@@ -20,13 +20,13 @@ from experiments.device.table import CONF
 from gensor_gym import hardware, operators
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.analytic import AnalyticBackend
 from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.native import make_kernel
 from gensor_gym.measure.session import Budget, Session, Task, TraceRow
 
 FILE = CONF / "lease.yaml"
-SPARE = 3
-"""Schedules asked for each kernel wanted: several schedules may be one kernel."""
 
 
 @dataclass(frozen=True)
@@ -73,31 +73,42 @@ def _arms(name: str, given: dict[str, Any]) -> Iterator[Arm]:
         yield Arm(name, of, seed, {**given, **own})
 
 
+class KernelsByModel(AnalyticBackend):
+    """The model's seconds, programs told apart by their kernels as a device tells them: a search makes its trials as it would there."""
+
+    def __init__(self) -> None:
+        """No kernel is made yet."""
+        self.made: dict[str, tuple[Schedule, Kernel | Measurement]] = {}
+        """By digest, in the order in which they were asked for."""
+
+    def digest(self, op: Any, schedule: Any, hw: Hardware) -> str:
+        """Of the kernel, or of the program where there is none."""
+        made = make_kernel(op, schedule, hw)
+        self.made.setdefault(made.digest, (schedule, made))
+        return made.digest
+
+
 def proposed(operator: str, arm: Arm, machine: str, count: int) -> list[tuple[dict[str, Any], Kernel | None]]:
     """Rows of the first `count` different kernels that an arm would measure, ranks from 1, each with its kernel.
 
     What has no kernel takes a rank like any other.
     """
-    hw = hardware.get(machine)
+    hw, backend = hardware.get(machine), KernelsByModel()
     strategy = get_strategy(arm.of, **arm.hyperparameters)
-    task = Task.of(operator, hw, "analytic", strategy.space)
+    task = Task.of(operator, hw, backend, strategy.space)
     trace: list[TraceRow] = []
-    session = Session(task, Budget(trials=SPARE * count), on_trial=trace.append)
+    session = Session(task, Budget(trials=count), on_trial=trace.append)
     begin = time.perf_counter()
     search(strategy, session, arm.seed)
-    seconds = time.perf_counter() - begin
-    made: dict[str, tuple[Schedule, Kernel | Measurement]] = {}
-    for trial in trace:
-        schedule = Schedule.parse(trial.schedule)
-        kernel = make_kernel(task.operator, schedule, hw)
-        made.setdefault(kernel.digest, (schedule, kernel))
+    seconds = time.perf_counter() - begin - session.measuring
+    tried = {str(schedule): made for schedule, made in backend.made.values()}
     about = {"group": "study", "operator": str(task.operator), "arm": arm.name, "seed": arm.seed}
     cost = {"construct_s": seconds, "evaluations": session.evaluations}
     found: list[tuple[dict[str, Any], Kernel | None]] = []
-    for rank, (schedule, kernel) in enumerate(list(made.values())[:count], 1):
-        row = {**about, "rank": rank, "schedule": str(schedule), **cost}
-        if isinstance(kernel, Kernel):
-            found.append(({**row, "digest": kernel.digest, "status": "", "error": ""}, kernel))
+    for rank, trial in enumerate(trace, 1):
+        row, made = {**about, "rank": rank, "schedule": trial.schedule, **cost}, tried[trial.schedule]
+        if isinstance(made, Kernel):
+            found.append(({**row, "digest": made.digest, "status": "", "error": ""}, made))
         else:
-            found.append(({**row, "digest": "", "status": kernel.status.value, "error": kernel.error}, None))
+            found.append(({**row, "digest": "", "status": made.status.value, "error": made.error}, None))
     return found

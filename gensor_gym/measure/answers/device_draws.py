@@ -113,8 +113,12 @@ def whole_bytes(op: Operator) -> int:
     return 3 * (sum(tensor.nbytes for tensor in op.inputs) + 2 * 8 * op.output.size)
 
 
+Alone = Callable[[], AbstractContextManager[None]]
+"""What holds while the device is used."""
+
+
 def device_draws(
-    kernels: ReferenceKernels, op: Operator, seed: int, limit: int, alone: Callable[[], AbstractContextManager[None]] = nullcontext
+    kernels: ReferenceKernels, op: Operator, seed: int, limit: int, alone: Alone = nullcontext
 ) -> tuple[DeviceDraw, ...]:
     """The three draws of an operator; `limit` is the device memory in bytes that whole references may take.
 

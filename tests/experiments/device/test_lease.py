@@ -1,0 +1,157 @@
+"""A lease from end to end without a device: kernels compiled beforehand, stages over a device that stands in, everything home."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+from experiments.common.journal import read_rows
+from experiments.device import lease
+from experiments.device.archive import build
+from experiments.device.archive.arms import Arm, Study, proposed, read_study
+from experiments.device.archive.packed import Archive, described, kernel_of
+from gensor_gym import hardware, operators
+from gensor_gym.codegen.cuda import nvrtc
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.starts import starts
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.native import make_kernel
+from tests.support import lease_stages
+
+pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
+ARMS = (Arm("markov_ext", "markov_ext"), Arm("random", "random", 0), Arm("random", "random", 1))
+STUDY = Study("h100", ("gemm(m=64, n=48, k=32)", 'gemm(m=64, n=64, k=64, dtype="float16")'), ARMS, 2, 1, 3)
+
+
+@pytest.fixture(scope="module")
+def carried(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archive of a small study."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(build, "read_study", lambda: STUDY)
+    folder = tmp_path_factory.mktemp("lease")
+    build.build(folder, size=1, groups=("study",))
+    patch.undo()
+    return folder / "carry"
+
+
+def test_arms_propose_different_kernels_in_ranks() -> None:
+    rows = [row for row, _ in proposed(STUDY.operators[0], ARMS[0], "h100", 3)]
+    assert [row["rank"] for row in rows] == [1, 2, 3]
+    assert len({row["digest"] for row in rows}) == 3
+    assert all(row["construct_s"] > 0 and row["evaluations"] > 0 for row in rows)
+
+
+def test_the_study_that_ships_is_whole() -> None:
+    study = read_study()
+    assert len(study.operators) == len(set(study.operators)) >= 175
+    assert [arm.seed for arm in study.arms if arm.name == "columns"] == [0, 1, 2, 3, 4]
+    assert study.wanted(0) > study.wanted(len(study.operators) - 1) >= 4
+
+
+@pytest.mark.parametrize("text", ['gemm(m=64, n=64, k=64, dtype="float16")', "gemm(m=64, n=48, k=32)+bias+relu"])
+def test_a_kernel_comes_back_without_its_source(text: str) -> None:
+    op, hw = operators.parse(text), hardware.get("h100")
+    graph = ConstructionGraph(op, hw, "extended")
+    for row in starts(graph.tables, graph.initial().row):
+        kernel = make_kernel(op, Schedule(row), hw)
+        assert isinstance(kernel, Kernel)
+        again = kernel_of(json.loads(json.dumps(described(kernel))))
+        assert again.source == ""
+        assert again.digest == kernel.digest
+        for name in ("operator", "arch", "launches", "workspace_bytes", "cleared_bytes", "maps"):
+            assert getattr(again, name) == getattr(kernel, name)
+
+
+def test_one_program_of_several_arms_is_one_kernel(carried: Path, tmp_path: Path) -> None:
+    archive = Archive(carried, tmp_path)
+    wanted = {row["digest"] for row in archive.proposals if not row["status"]}
+    assert wanted == set(archive.rows)
+    assert archive.about["kernels"] == len(wanted) <= len(archive.proposals) == 3 * 3 + 3 * 2
+    assert {row["rank"] for row in archive.proposals} == {1, 2, 3}
+    assert all(Path(archive.built(digest).path).read_bytes()[:4] == b"\x7fELF" for digest in wanted)
+
+
+def test_building_again_compiles_nothing(carried: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "read_study", lambda: STUDY)
+    monkeypatch.setattr(build, "proposed", lambda *given: pytest.fail("drawn again"))
+    before = {path.name: path.stat().st_mtime_ns for path in carried.glob("part-*")}
+    build.build(carried.parent, size=1, groups=("study",))
+    assert {path.name: path.stat().st_mtime_ns for path in carried.glob("part-*")} == before
+
+
+def test_a_folder_without_an_archive_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="plan=archive"):
+        Archive(tmp_path, tmp_path / "scratch")
+
+
+def home(out: Path) -> dict[str, bytes]:
+    """Files of the results that came home."""
+    with tarfile.open(fileobj=io.BytesIO((out / lease.RESULTS).read_bytes())) as tar:
+        return {member.name: tar.extractfile(member).read() for member in tar.getmembers()}
+
+
+def test_everything_comes_home(carried: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(lease_stages.CARRY, str(carried))
+    monkeypatch.setattr(lease, "_prepare", lambda log, model: subprocess.Popen(["true"]))
+    assert lease.run(tmp_path / "out", 90.0, "h100", 0, lease_stages.STAGES) == 0
+    files = home(tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {lease.RESULTS, *lease.SUMMARIES}
+    trials = [json.loads(line) for line in files["trials.jsonl"].splitlines()]
+    together = [json.loads(line) for line in files["together.jsonl"].splitlines()]
+    archive = Archive(carried, tmp_path / "scratch")
+    assert {row["digest"] for row in trials} == set(archive.rows)
+    assert [row["operator"] for row in sorted(together, key=lambda row: row["operator"])] == sorted(STUDY.operators)
+    for row in together:
+        first = {p["digest"] for p in archive.proposals if p["operator"] == row["operator"] and p["rank"] <= 4 and p["digest"]}
+        assert set(row["samples"]) - {"torch"} <= first
+        best = min(first, key=lambda digest: int(digest[:4], 16))
+        assert best in row["samples"]
+
+
+def test_a_stage_that_dies_goes_on_behind_what_killed_it(carried: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = Archive(carried, tmp_path / "scratch")
+    monkeypatch.setenv(lease_stages.CARRY, str(carried))
+    monkeypatch.setenv(lease_stages.FAILING, sorted(archive.rows)[0])
+    monkeypatch.setattr(lease, "_prepare", lambda log, model: subprocess.Popen(["true"]))
+    lease.run(tmp_path / "out", 120.0, "h100", 0, lease_stages.STAGES)
+    trials = [json.loads(line) for line in home(tmp_path / "out")["trials.jsonl"].splitlines()]
+    assert len({row["digest"] for row in trials}) >= len(archive.rows) - study_workers()
+
+
+def study_workers() -> int:
+    """Kernels that may have been under way when the process died."""
+    from experiments.device.stages import study
+
+    return study.WORKERS
+
+
+def test_a_kill_loses_no_row_that_was_packed(carried: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    code = (
+        "from pathlib import Path; import subprocess; from experiments.device import lease; from tests.support import lease_stages\n"
+        "lease._prepare = lambda log, model: subprocess.Popen(['true']); lease.EVERY = 0.2; lease_stages.TRIAL_SECONDS = 0.3\n"
+        f"lease.run(Path({str(out)!r}), 90.0, 'h100', 0, lease_stages.STAGES)"
+    )
+    environment = {**os.environ, lease_stages.CARRY: str(carried)}
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment, start_new_session=True)
+    until = time.monotonic() + 60
+    rows: list[dict[str, object]] = []
+    while len(rows) < 3 and time.monotonic() < until:
+        time.sleep(0.2)
+        if (out / lease.RESULTS).exists():
+            rows = [json.loads(line) for line in home(out).get("trials.jsonl", b"").splitlines()]
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = [json.loads(line) for line in home(out)["trials.jsonl"].splitlines()]
+    assert len(kept) >= len(rows) >= 3
+    assert read_rows(tmp_path / "none") == []
