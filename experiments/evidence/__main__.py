@@ -1,5 +1,7 @@
 """Make the pages, figures and tables of a device's evidence: `python -m experiments.evidence [FOLDER]`.
 
+`python -m experiments.evidence take FOLDER [DATE]` first puts what a lease brought home where its pages are made of.
+
 FOLDER (by default results/h100) holds the raw files of runs of `make gpu` in `raw`; everything else in it, and the recorded
 tables of the machine that are shipped with the package, is made from them. The same files give the same bytes.
 """
@@ -14,7 +16,7 @@ from pathlib import Path
 from experiments.commands.parser import Parser
 from experiments.commands.refusal import exit_code
 from experiments.common.settings import ROOT
-from experiments.evidence import correctness, device_searches, index, later_run, libraries, model, predictions, searches
+from experiments.evidence import correctness, device_searches, index, later_run, libraries, model, predictions, searches, take
 from experiments.evidence.facts import read_facts
 from experiments.evidence.tables import write_tables
 from gensor_gym.hardware.described import RECORDINGS
@@ -23,8 +25,11 @@ FOLDER = ROOT / "results" / "h100"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 2 for what cannot be made."""
-    args = _parser().parse_args(arguments)
+    """Command line; returns the exit status: 2 for what cannot be made. `take` is a command of its own (see `take`)."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["take"]:
+        return take.main(given[1:])
+    args = _parser().parse_args(given)
     return exit_code(lambda: make(args.folder, args.recordings, args.study, args.predict))
 
 
