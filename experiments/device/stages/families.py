@@ -97,6 +97,10 @@ FAMILIES = (
 )  # fmt: skip
 """Operators, in the order in which they are checked."""
 
+NEVER_RUN = (*((text, 14) for text in FLOAT8), *((text, 12) for text in reversed(WARP_GROUPS)), *((text, 4) for text in BYTES))
+"""Operators with numbers of kernels, those first whose families no device had run on 2026-11-26: 8-bit floats, then wgmma of few
+rows, rows in groups, several images, strides, folded windows, tf32 and int8; what reads bytes last."""
+
 WGMMA = 2
 """Value of knob `tensor_core`."""
 _KNOBS = ("cluster", "split_k", "persistent")
@@ -111,6 +115,15 @@ _OPT_IN = 48 * 1024
 def drawn(text: str, machine: str, seed: int, count: int) -> Programs:
     """`covering` of an operator in text on a machine by name."""
     return list(covering(parse(text), hardware.get(machine), seed, count))
+
+
+def never_run(machine: str, seed: int) -> Iterator[tuple[str, Schedule, Kernel]]:
+    """Operator, schedule and kernel, those of most use first: a first kernel of every operator, then a second, .."""
+    made = [[(text, *pair) for pair in drawn(text, machine, seed, count)] for text, count in NEVER_RUN]
+    for place in range(max(map(len, made))):
+        for text, schedule, kernel in (programs[place] for programs in made if place < len(programs)):
+            if isinstance(kernel, Kernel):
+                yield text, schedule, kernel
 
 
 def covering(op: Operator, hw: Hardware, seed: int, count: int) -> Iterator[tuple[Schedule, Kernel | Measurement]]:
