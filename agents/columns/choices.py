@@ -31,6 +31,8 @@ far a step moves it, and its extent without the axis; knob one-hot."""
 CHOICE_FEATURES = _SIZES + 1 + COLUMN_FEATURES
 """Of a choice: of an axis its sizes, of a knob its index; then those of its column."""
 TASK_FEATURES, MACHINE_FEATURES = 3, GROUPS["hardware"]
+TYPES: tuple[tuple[str, ...], ...] = (("float16", "bfloat16"), ("int8",), ("float8_e4m3fn",), ("tf32", "tf32x3"))
+"""Data types that programs differ by, those of one kind together; float32 is none of them."""
 
 
 class Choices(Programs):
@@ -50,6 +52,8 @@ class Choices(Programs):
         flops, size = floats[FLOPS], floats[BYTES]
         self.task = np.array([np.log2(flops) / 32, np.log2(size) / 32, np.log2(flops / size) / 8], dtype=np.float32)
         """Float32 [TASK_FEATURES]: logarithms of operations, compulsory bytes, and of their ratio."""
+        self.types = np.array([graph.operator.dtype in kind for kind in TYPES], dtype=np.float32)
+        """Float32 [len(TYPES)]: the kind of the data type; policies of several types look at it."""
         self.machine = static_features(graph.operator, graph.hardware)[-MACHINE_FEATURES:]
         """Float32 [MACHINE_FEATURES]: what environments show of the machine; policies of several machines look at it."""
 

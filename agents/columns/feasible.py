@@ -1,31 +1,33 @@
-"""Which choices are feasible: a program that is begun is looked at with all that is to come as small as can be.
+"""Which choices are feasible: those with which a program that is begun may still become legal, as masks of `Write-v0` say.
 
-What tiles take of registers, shared memory, caches and code grows with each of them, so that where the smallest completion does
-not fit none does. A policy that draws column by column is kept to feasible choices, as masks keep a walk to legal actions. It is
-a bound and no promise: limits that ask for larger tiles (shares of threads, whole fragments) are left to the whole program, and
-of windows and vectors some larger tile may take less.
+What tiles take grows with them, so that it is looked at with all that is to come as small as can be; what asks for larger tiles
+(shares of threads, whole fragments of the unit that was chosen) with the sizes that may still come (`env/writing/room.py`). A
+policy that draws column by column is kept to feasible choices, as masks keep a walk to legal actions. It is a bound and no
+promise: of programs that keep room some meet in the end two limits that cannot be kept together.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from agents.columns.choices import Choices
-from gensor_gym.graph.knobs.knob import CODE, L1_TILE, REGISTERS, SHARED, TASK_TILE
-
-GROWING = REGISTERS | CODE | SHARED | L1_TILE | TASK_TILE
-"""Limits on what grows with tiles."""
-AT_ONCE = 1 << 15
-"""Programs that are looked at together, for the memory they take."""
+from gensor_gym.env.writing.keeping import Room
 
 
 class Feasible:
     """The feasible choices of one task."""
 
-    def __init__(self, choices: Choices, rng: np.random.Generator) -> None:
-        """Find the smallest choice of every column."""
-        self.rng, self.choices = rng, choices
+    def __init__(self, choices: Choices, rng: np.random.Generator, surest: bool = False) -> None:
+        """`surest`: in the place of what is not feasible stands the most probable that is, and none that is drawn."""
+        self.rng, self.choices, self.surest = rng, choices, surest
         self._least = np.array([column.smallest for column in choices.columns])
+
+    @cached_property
+    def _room(self) -> Room:
+        """Of the task."""
+        return Room(self.choices.graph)
 
     def kept(self, chosen: np.ndarray, column: int, at: np.ndarray, chances: np.ndarray) -> np.ndarray:
         """Choices int64 [N] of a column, drawn by chances [N, C], in place of those of `at` [N] that are not feasible.
@@ -37,9 +39,10 @@ class Feasible:
         before[:, column] = at
         stuck = np.flatnonzero(~self.is_feasible(before))
         if len(stuck):
-            open_ones = self.open_choices(before[stuck], column)
+            open_ones = self.open_choices(chosen[stuck], column)
             weights = chances[stuck] * open_ones
-            at[stuck] = self._drawn(np.where(weights.sum(axis=1, keepdims=True) > 0.0, weights, open_ones))
+            weights = np.where(weights.sum(axis=1, keepdims=True) > 0.0, weights, open_ones)
+            at[stuck] = weights.argmax(axis=1) if self.surest else self._drawn(weights)
         return at
 
     def _drawn(self, weights: np.ndarray) -> np.ndarray:
@@ -50,17 +53,14 @@ class Feasible:
         return found
 
     def is_feasible(self, chosen: np.ndarray) -> np.ndarray:
-        """Whether programs may fit of which columns are chosen, int64 [N, K], -1 where nothing is; bool [N]."""
-        whole = np.where(chosen < 0, self._least, chosen)
-        return self.choices.graph.fits(self.choices.rows(whole), GROWING)
+        """Whether programs may become legal whose first columns are chosen, int64 [N, K], -1 beyond; bool [N]."""
+        place = int((chosen[:1] >= 0).sum()) - 1
+        return self._room.kept(self._rows(chosen), place)
 
     def open_choices(self, chosen: np.ndarray, column: int) -> np.ndarray:
-        """Which choices of a column are feasible beside the others that are chosen, int64 [N, K] as above; bool [N, C]."""
-        count = self.choices.counts[column]
-        found = [np.empty((0, count), dtype=np.bool_)]
-        step = max(1, AT_ONCE // count)
-        for low in range(0, len(chosen), step):
-            tried = np.repeat(chosen[low : low + step], count, axis=0)
-            tried[:, column] = np.tile(np.arange(count), len(tried) // count)
-            found.append(self.is_feasible(tried).reshape(-1, count))
-        return np.concatenate(found)
+        """Which choices of a column are feasible behind those chosen, int64 [N, K] as above; bool [N, C]."""
+        return self._room.options(self._rows(chosen), column, int(self.choices.counts[column]))
+
+    def _rows(self, chosen: np.ndarray) -> np.ndarray:
+        """Rows int32 [N, ROW], what is not chosen as small as can be."""
+        return self.choices.rows(np.where(chosen < 0, self._least, chosen))

@@ -19,6 +19,7 @@ from gymnasium.vector import AutoresetMode
 from torch import nn
 
 from agents.columns.choices import Choices, is_joint
+from agents.columns.demonstrations import demonstrated
 from agents.columns.given import Given
 from agents.columns.network import ColumnNetwork
 from agents.learners.stored import save_tensors
@@ -34,7 +35,8 @@ class ColumnLearner:
     """A network with its training on the analytic model of some tasks.
 
     Settings (conf/agent/columns.yaml): width, tasks, programs, best, learning_rate, final_learning_rate, entropy, final_entropy;
-    with `machines` the network sees the machine's constants.
+    with `machines` the network sees the machine's constants, with `types` the kind of the data type; `demonstrations` programs of
+    `demonstrated` stand among those of every batch of a task.
     """
 
     def __init__(self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], steps: int, seed: int) -> None:
@@ -54,7 +56,7 @@ class ColumnLearner:
         self.rng = np.random.default_rng(seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.network = ColumnNetwork(settings["width"], bool(settings.get("machines")))
+            self.network = ColumnNetwork(settings["width"], bool(settings.get("machines")), bool(settings.get("types")))
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=settings["learning_rate"])
 
     def advance(self) -> float:
@@ -84,8 +86,12 @@ class ColumnLearner:
         return -(weights * chances).mean() - self._now("entropy") * entropy.mean(), float(rewards.mean())
 
     def given(self, choices: Choices) -> Given | None:
-        """Programs that stand in the place of the first ones drawn for a task; none."""
-        return None
+        """Programs that stand in the place of the first ones drawn for a task: demonstrations, where settings want some."""
+        count = self.settings.get("demonstrations", 0)
+        if not count:
+            return None
+        known = demonstrated(choices)
+        return Given(known[self.rng.permutation(len(known))[:count]])
 
     def seconds(self, choices: Choices, chosen: np.ndarray) -> np.ndarray:
         """By what programs of a task are ranked whose choices int64 [N, K] these are: float64 [N], infinite where one is illegal.

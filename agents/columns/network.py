@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from agents.columns.choices import CHOICE_FEATURES, COLUMN_FEATURES, MACHINE_FEATURES, TASK_FEATURES, Choices
+from agents.columns.choices import CHOICE_FEATURES, COLUMN_FEATURES, MACHINE_FEATURES, TASK_FEATURES, TYPES, Choices
 from agents.columns.feasible import Feasible
 from agents.columns.given import Given
 
@@ -27,11 +27,11 @@ def _perceptron(*sizes: int) -> nn.Sequential:
 class ColumnNetwork(nn.Module):
     """Chances of choices, one column after the other."""
 
-    def __init__(self, width: int, machine: bool = False) -> None:
-        """`width` of embeddings and queries; `machine`: whether queries depend on the machine's constants."""
+    def __init__(self, width: int, machine: bool = False, types: bool = False) -> None:
+        """`width` of embeddings and queries; whether queries depend on the machine's constants, and on the data type."""
         super().__init__()
-        self.width, self.machine = width, machine
-        task = TASK_FEATURES + (MACHINE_FEATURES if machine else 0)
+        self.width, self.machine, self.types = width, machine, types
+        task = TASK_FEATURES + (MACHINE_FEATURES if machine else 0) + (len(TYPES) if types else 0)
         self.choice = _perceptron(CHOICE_FEATURES, width, width)
         self.alone = nn.Linear(width, 1)
         self.chosen = _perceptron(CHOICE_FEATURES, width, width)
@@ -54,7 +54,8 @@ class ColumnNetwork(nn.Module):
         embedded, counts = self.choice(features), choices.counts.tolist()
         alone = self.alone(torch.relu(embedded))[:, 0].split(counts)
         keys, described = embedded.split(counts), features.split(counts)
-        task = np.concatenate([choices.task, choices.machine]) if self.machine else choices.task
+        seen = [choices.task, *([choices.machine] if self.machine else []), *([choices.types] if self.types else [])]
+        task = np.concatenate(seen)
         of_columns, scale = self.column(columns), self.width**-0.5
         left, count = of_columns.sum(0), 1 if draws is None else len(draws)
         sofar, chance, entropy = torch.zeros(count, self.width), torch.zeros(count), torch.zeros(count)

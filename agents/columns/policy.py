@@ -161,7 +161,8 @@ def load_columns(folder: str, trust: bool = False) -> Any:
             "another with: python -m experiments.train agent=columns output=FOLDER"
         )
     check_width(folder, "width", width := card["config"]["agent"].get("width"))
-    network = ColumnNetwork(width, bool(card["config"]["agent"].get("machines")))
+    agent = card["config"]["agent"]
+    network = ColumnNetwork(width, bool(agent.get("machines")), bool(agent.get("types")))
     fill(network, _tensors(located(folder), trust), folder)
     return network.eval()
 

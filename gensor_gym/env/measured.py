@@ -54,13 +54,13 @@ class FinalReward:
         """
         if self.backend is None:
             return [(0.0, self._modelled(graph, seconds)) for graph, seconds in zip(graphs, latencies, strict=True)]
-        found = []
-        for graph, row, modelled in zip(graphs, rows, latencies, strict=True):
-            if modelled == math.inf:
-                found.append((0.0, ILLEGAL))
-                continue
-            measurement = self._measure(self.backend, graph, graph.schedule(row))
-            found.append((reward(graph, measurement), facts(measurement, self.regret(graph, row, modelled))))
+        legal = [place for place, seconds in enumerate(latencies) if seconds < math.inf]
+        measured = self._measure(self.backend, [graphs[i] for i in legal], [graphs[i].schedule(rows[i]) for i in legal])
+        found: list[tuple[float, dict[str, Any]]] = [(0.0, ILLEGAL)] * len(graphs)
+        for place, measurement in zip(legal, measured, strict=True):
+            graph = graphs[place]
+            known = self.regret(graph, rows[place], latencies[place])
+            found[place] = reward(graph, measurement), facts(measurement, known)
         return found
 
     def regret(self, graph: Graph, row: np.ndarray, modelled: float) -> float | None:
@@ -93,12 +93,26 @@ class FinalReward:
         if isinstance(self.backend, Replay):
             self.backend.restart()
 
-    def _measure(self, backend: Backend, graph: Graph, schedule: Any) -> Measurement:
-        """Measure one program, or recall it: schedules of one kernel digest are one program."""
-        key = (str(graph.operator), backend.digest(graph.operator, schedule, self.hardware))
-        if not (self.pooled and key in self._seen):
-            self._seen[key] = backend.measure(graph.operator, [schedule], self.hardware)[0]
-        return self._seen[key]
+    def _measure(self, backend: Backend, graphs: list[Graph], schedules: list[Any]) -> list[Measurement]:
+        """Measure programs, or recall them: schedules of one kernel digest are one program.
+
+        Those of one operator are measured together, so that a backend may compile the next while it times one.
+        """
+        keys = [
+            (str(graph.operator), backend.digest(graph.operator, schedule, self.hardware))
+            for graph, schedule in zip(graphs, schedules, strict=True)
+        ]
+        fresh: dict[str, list[int]] = {}
+        for place, key in enumerate(keys):
+            if not (self.pooled and (key in self._seen or key in keys[:place])):
+                fresh.setdefault(key[0], []).append(place)
+        found: dict[int, Measurement] = {}
+        for places in fresh.values():
+            asked = [schedules[place] for place in places]
+            measured = backend.measure(graphs[places[0]].operator, asked, self.hardware)
+            found.update(zip(places, measured, strict=True))
+        self._seen.update({keys[place]: measurement for place, measurement in found.items()})
+        return [found.get(place, self._seen[key]) for place, key in enumerate(keys)]
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle and copy a backend of the registry by its name: worker processes stay with this process."""

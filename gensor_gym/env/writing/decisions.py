@@ -1,6 +1,6 @@
 """What is decided when a program is written, in which order, and what each decision may choose.
 
-Knobs come first, since what kind of program it is decides what tiles are good; then axis by axis. With `choices="columns"` a
+The unit comes first and the other knobs next, since what kind of program it is decides what tiles are good; then axis by axis. With `choices="columns"` a
 decision takes the whole chain of an axis (`graph.coordinates`); with `choices="sizes"` it takes one number of it, from the
 innermost tile outwards, virtual threads last: as few choices at a time as a network has outputs.
 """
@@ -14,7 +14,7 @@ import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.coordinates import CHAIN, Column
-from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, NUM_KNOBS, TILE, VTHREAD
+from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, NUM_KNOBS, TENSOR_CORE, TILE, VTHREAD
 from gensor_gym.graph.tables.tables import NUM_LEVELS
 
 CHOICES = ("sizes", "columns")
@@ -60,8 +60,11 @@ class Decision:
 
 
 def written_columns(graph: ConstructionGraph) -> list[Column]:
-    """The columns that are written, in their order: knobs, then axes; those without a choice are left out."""
-    return sorted(graph.coordinates.movable(), key=lambda column: not column.is_knob)
+    """The columns that are written, in their order: the unit (`tensor_core`), the other knobs, axes; none without a choice.
+
+    Most knobs go with one unit alone, and a unit takes certain tiles: decided after them, tensor cores are hardly ever left.
+    """
+    return sorted(graph.coordinates.movable(), key=lambda column: (not column.is_knob, column.first != TENSOR_CORE))
 
 
 def decisions_of(graph: ConstructionGraph, choices: str) -> list[Decision]:

@@ -39,7 +39,6 @@ from gensor_gym.graph.tables.tables import (
     IMAGES,
     IS_CPU,
     ITEM,
-    KNOB_BITS,
     MATRIX_A,
     MATRIX_K,
     MATRIX_M,
@@ -61,25 +60,11 @@ def keeps_room(row, fact, ints, sizes):  # noqa: ANN001, ANN201
         decided = fact[FIRST] >= PACK_B or fact[FIRST] < KNOB
         return not decided or is_packed_for_algorithm(row, ints)
     return (
-        _may_go_with_cores(row, fact, ints)
+        goes_with_cores(row)
         and _shares_may_have_points(row, fact, ints, sizes)
         and _warps_may_be_whole(row, fact, ints, sizes)
         and (row[TENSOR_CORE] == 0 or _may_be_matrix(row, fact, ints, sizes))
     )
-
-
-@lean
-def _may_go_with_cores(row, fact, ints):  # noqa: ANN001, ANN202
-    """Whether knobs go with the kind of core, or, while that is not decided, with one that may be chosen."""
-    if not KNOB <= fact[FIRST] < TENSOR_CORE:
-        return goes_with_cores(row)
-    core, found = row[TENSOR_CORE], False
-    for other in range(3):
-        row[TENSOR_CORE] = other
-        usable = other == core or ints[KNOB_BITS + TENSOR_CORE - KNOB] >> other & 1 == 1
-        found = found or (usable and goes_with_cores(row))
-    row[TENSOR_CORE] = core
-    return found
 
 
 @lean

@@ -41,15 +41,15 @@ def fill_choices(row, fact, is_last, options, ints, sizes, masked, scratch, mask
 
     Where no option does, or `masked` is 0, all that are well-formed.
     """
-    if not (masked and _fill(row, fact, is_last, options, ints, sizes, scratch, mask) > 0):
+    if not (masked and fill_room(row, fact, is_last, options, ints, sizes, scratch, mask) > 0):
         count = fact[STOP] - fact[START]
         for i in range(mask.shape[0]):
             mask[i] = i < count and goes(row, fact, fact[START] + i, options)
 
 
 @lean
-def _fill(row, fact, is_last, options, ints, sizes, scratch, mask):  # noqa: ANN001, ANN202
-    """The options that keep room, or of the last decision are legal; how many."""
+def fill_room(row, fact, is_last, options, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
+    """Fill `mask` with the options that keep room, or of the last decision are legal; how many."""
     for i in range(ROW):
         scratch[i] = row[i]
     count, found = fact[STOP] - fact[START], 0

@@ -91,16 +91,16 @@ class LocalPool:
         self._overlap = overlap
 
     def stream(self, trials: Iterable[Trial]) -> Iterator[Measurement]:
-        """See `Pool`. Some `ahead` kernels are compiled, then timed, then the next."""
+        """See `Pool`. Some `ahead` kernels are compiled, then timed, then the next; with `overlap` each is timed once it is there."""
         left = iter(trials)
         compilers = ThreadPoolExecutor(os.cpu_count() or 1)
         try:
             batch = self._begin(compilers, left)
             while batch:
-                built = [(trial, future.result()) for trial, future in batch]
-                batch = self._begin(compilers, left) if self._overlap else []
-                yield from self._timed(built)
-                batch = batch or self._begin(compilers, left)
+                built = ((trial, future.result()) for trial, future in batch)
+                later = self._begin(compilers, left) if self._overlap else []
+                yield from self._timed(built if self._overlap else list(built))
+                batch = later or self._begin(compilers, left)
         finally:
             compilers.shutdown(cancel_futures=True)
 
@@ -132,7 +132,7 @@ class LocalPool:
         """Start compiling the next few."""
         return [(trial, compilers.submit(compiled, self._compile, trial.kernel)) for trial in islice(left, self.ahead)]
 
-    def _timed(self, built: list[tuple[Trial, Built | Measurement]]) -> Iterator[Measurement]:
+    def _timed(self, built: Iterable[tuple[Trial, Built | Measurement]]) -> Iterator[Measurement]:
         """Time in order; with one worker in the calling thread, so that Ctrl-C finds it there."""
         if len(self.workers) == 1:
             for trial, item in built:

@@ -1,0 +1,56 @@
+"""Programs to learn from beside those that a policy draws: the fastest by the model that coordinate descents find.
+
+A policy that draws a column at a time hardly ever meets a tensor-core program whose tiles fit it, and ranks teach it then to leave
+the unit alone. What it is shown ranks first, so the columns of such programs become likely together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from agents.columns.choices import Choices
+from agents.hybrids.model_descent import ModelDescent
+from gensor_gym.cache.folders import make_cache_dir
+from gensor_gym.files import whole
+from gensor_gym.fingerprint import fingerprint
+
+TEACHER = ModelDescent(space="extended", restarts=24)
+MOST = 24
+"""Programs of a task."""
+WITHIN = 1.5
+"""Of those that take so many times the fastest by the model at most."""
+_known: dict[Choices, np.ndarray] = {}
+
+
+def demonstrated(choices: Choices) -> np.ndarray:
+    """Choices int64 [at most MOST, K] of a task's demonstrations, fastest first. Found once and kept in the cache's folder."""
+    if choices not in _known:
+        path = make_cache_dir("demonstrations") / f"{_key(choices)}.npy"
+        if not path.exists():
+            found = _found(choices)
+            whole(path, lambda temporary: _write(temporary, found))
+        _known[choices] = np.load(path)
+    return _known[choices]
+
+
+def _found(choices: Choices) -> np.ndarray:
+    """By the teacher, whose draws begin with the same seed always."""
+    built = TEACHER.construct(choices.graph, np.random.default_rng(0))
+    fast = [schedule for schedule, seconds in zip(built.schedules, built.latencies, strict=True) if seconds <= WITHIN * built.latencies[0]]
+    vectors = [vector for schedule in fast[:MOST] if (vector := choices.vector_of(schedule.row)) is not None]
+    return np.array(vectors, dtype=np.int64).reshape(-1, len(choices.counts))
+
+
+def _write(path: object, found: np.ndarray) -> None:
+    """Into an open file: NumPy adds an ending to a name."""
+    with open(path, "wb") as file:  # type: ignore[call-overload]
+        np.save(file, found)
+
+
+def _key(choices: Choices) -> str:
+    """Of a task under today's rules and model, and of its teacher."""
+    graph = choices.graph
+    text = "\0".join([str(graph.operator), graph.hardware.digest, graph.space, fingerprint(graph), repr(TEACHER)])
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
