@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
+from agents.columns.feasible import Feasible
+
 
 class Given:
     """Programs that are known, in the place of the first ones drawn: how likely they are is told as of any other."""
 
-    def __init__(self, chosen: np.ndarray) -> None:
-        """Their choices, int64 [G, K]."""
-        self.chosen = chosen
+    def __init__(self, chosen: np.ndarray, feasible: Feasible | None = None) -> None:
+        """Their choices, int64 [G, K]; what the others are kept to."""
+        self.chosen, self.feasible = chosen, feasible
 
-    def kept(self, _chosen: np.ndarray, column: int, at: np.ndarray, _chances: np.ndarray) -> np.ndarray:
+    def kept(self, chosen: np.ndarray, column: int, at: np.ndarray, chances: np.ndarray) -> np.ndarray:
         """Choices int64 [N] of a column, N >= G; as `agents.columns.feasible.Feasible.kept`."""
-        return np.concatenate([self.chosen[:, column], at[len(self.chosen) :]])
+        known = len(self.chosen)
+        others = at[known:]
+        if self.feasible is not None and len(others):
+            others = self.feasible.kept(chosen[known:], column, others, chances[known:])
+        return np.concatenate([self.chosen[:, column], others])

@@ -20,8 +20,9 @@ from torch import nn
 
 from agents.columns.choices import Choices, is_joint
 from agents.columns.demonstrations import demonstrated
+from agents.columns.feasible import Feasible
 from agents.columns.given import Given
-from agents.columns.network import ColumnNetwork
+from agents.columns.network import network_of
 from agents.learners.stored import save_tensors
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import CAP_OVER_FLOOR
@@ -35,8 +36,8 @@ class ColumnLearner:
     """A network with its training on the analytic model of some tasks.
 
     Settings (conf/agent/columns.yaml): width, tasks, programs, best, learning_rate, final_learning_rate, entropy, final_entropy;
-    with `machines` the network sees the machine's constants, with `types` the kind of the data type; `demonstrations` programs of
-    `demonstrated` stand among those of every batch of a task.
+    with `machines` the network sees the machine's constants, with `types` the kind of the data type; with `masked` draws are
+    kept to feasible choices; `demonstrations` programs of `demonstrated` stand among those of every batch of a task.
     """
 
     def __init__(self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], steps: int, seed: int) -> None:
@@ -56,7 +57,7 @@ class ColumnLearner:
         self.rng = np.random.default_rng(seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.network = ColumnNetwork(settings["width"], bool(settings.get("machines")), bool(settings.get("types")))
+            self.network = network_of(settings)
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=settings["learning_rate"])
 
     def advance(self) -> float:
@@ -78,7 +79,11 @@ class ColumnLearner:
     def _loss(self, choices: Choices, programs: int) -> tuple[torch.Tensor, float]:
         """Of programs for one task: what to descend on, and their mean reward."""
         given = self.given(choices)
-        chosen, chances, entropy = self.network(choices, self.rng.random((programs, len(choices.counts))), substitute=given)
+        feasible = Feasible(choices, self.rng) if self.settings.get("masked") else None
+        if given is not None:
+            given.feasible = feasible
+        draws = self.rng.random((programs, len(choices.counts)))
+        chosen, chances, entropy = self.network(choices, draws, substitute=given or feasible)
         seconds = self.seconds(choices, chosen)
         weights = torch.from_numpy(weights_of(seconds, self.settings["best"]))
         drawn = seconds[len(given.chosen) :] if given else seconds

@@ -7,6 +7,9 @@ these and the task make a query, and a choice's logit is its product with the qu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import torch
 from torch import nn
@@ -27,10 +30,13 @@ def _perceptron(*sizes: int) -> nn.Sequential:
 class ColumnNetwork(nn.Module):
     """Chances of choices, one column after the other."""
 
-    def __init__(self, width: int, machine: bool = False, types: bool = False) -> None:
-        """`width` of embeddings and queries; whether queries depend on the machine's constants, and on the data type."""
+    def __init__(self, width: int, machine: bool = False, types: bool = False, masked: bool = False) -> None:
+        """`width` of embeddings and queries; whether queries depend on the machine's constants, and on the data type.
+
+        `masked`: whether it learned from draws that were kept to feasible choices, as those of a search are then.
+        """
         super().__init__()
-        self.width, self.machine, self.types = width, machine, types
+        self.width, self.machine, self.types, self.masked = width, machine, types, masked
         task = TASK_FEATURES + (MACHINE_FEATURES if machine else 0) + (len(TYPES) if types else 0)
         self.choice = _perceptron(CHOICE_FEATURES, width, width)
         self.alone = nn.Linear(width, 1)
@@ -75,6 +81,11 @@ class ColumnNetwork(nn.Module):
             if k + 1 < len(counts):
                 sofar = sofar + self.chosen(described[k].index_select(0, at))
         return chosen, chance, entropy
+
+
+def network_of(settings: Mapping[str, Any]) -> ColumnNetwork:
+    """A new network by the settings of its agent, those of a card too."""
+    return ColumnNetwork(settings["width"], *(bool(settings.get(name)) for name in ("machines", "types", "masked")))
 
 
 def _drawn(chances: torch.Tensor, draws: np.ndarray | None) -> torch.Tensor:

@@ -113,8 +113,10 @@ def write(network: Any, choices: Choices, count: int, memory: Memory, rng: np.ra
     """
     found: list[np.ndarray] = []
     feasible, known, barren = Feasible(choices, rng), 0, 0
+    memory.narrow = memory.narrow or getattr(network, "masked", False)
     if not memory.written and count > 0 and choices.columns:
-        found.extend(_legal(network, choices, None, memory))
+        surest = Feasible(choices, rng, surest=True) if memory.narrow else None
+        found.extend(_legal(network, choices, None, memory, surest))
         memory.written.update(row.tobytes() for row in found)
     while len(found) < count and known < KNOWN and barren < BARREN and choices.columns:
         legal = _legal(network, choices, rng.random((BLOCK, len(choices.counts))), memory, feasible if memory.narrow else None)
@@ -150,7 +152,7 @@ def _legal(
 @lru_cache(maxsize=8)
 def load_columns(folder: str, trust: bool = False) -> Any:
     """The network of a checkpoint folder; errors and a warning as of `agents.policies.card.checked_card`."""
-    from agents.columns.network import ColumnNetwork
+    from agents.columns.network import network_of
 
     card = checked_card(located(folder))
     if card["agent"] != "columns":
@@ -160,9 +162,8 @@ def load_columns(folder: str, trust: bool = False) -> Any:
             f"policy {folder} observes what version {card.get('sees')} of agent columns does, this is version {SEES}; train "
             "another with: python -m experiments.train agent=columns output=FOLDER"
         )
-    check_width(folder, "width", width := card["config"]["agent"].get("width"))
-    agent = card["config"]["agent"]
-    network = ColumnNetwork(width, bool(agent.get("machines")), bool(agent.get("types")))
+    check_width(folder, "width", card["config"]["agent"].get("width"))
+    network = network_of(card["config"]["agent"])
     fill(network, _tensors(located(folder), trust), folder)
     return network.eval()
 
