@@ -1,7 +1,7 @@
 """Stage: the programs of a study, each compiled beforehand, verified and timed; then an operator's winners together with torch.
 
 Operator by operator in the order of the archive, so that a cut leaves whole operators: `experiments.device.study` says what
-the rows mean, docs/studies/gpu_headline.md what is asked of them.
+the rows mean, results/gpu_study/README.md what is asked of them.
 """
 
 from __future__ import annotations

@@ -1,0 +1,176 @@
+"""Stage: the environment on CuPy times, as the README calls it: episodes, the front door, and a stock agent that learns.
+
+Rows of kind `episode` are random masked play in `Construct-v0`, of kind `user` what a user does with a kernel that was found, of kind
+`learned` every episode of MaskablePPO in `Write-v0`, whose reward is a kernel's time.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+import gensor_gym  # noqa: F401  # registers the environments
+from agents import optimize
+from experiments.common.journal import read_rows
+from experiments.device.context import Context, StageJournal
+from experiments.device.work.progress import Progress
+from experiments.device.work.trials import compilers
+from gensor_gym import hardware, operators
+from gensor_gym.codegen.deadlines import DEVICE_COMPILE_SECONDS
+from gensor_gym.measure.devices.presence import device_name
+from gensor_gym.measure.native import NativeBackend
+from gensor_gym.measure.stats.timing import TimingRules
+from gensor_gym.measure.workers.compile_pool import CompilePool
+
+FILE = "environment.jsonl"
+OPERATOR = 'gemm(m=1024, n=1024, k=1024, dtype="float16")'
+SPACE = "extended"
+RULES = TimingRules(budget=0.03, sample=1e-3, warmup=5e-3, most=60)
+"""Of rewards: thousands of short trials in place of a hundred long ones."""
+EPISODES, TRIALS, REPLAYS = 6, 6, 100
+ENVS, ROLLOUT, BATCH, RATE = 32, 21, 168, 3e-3
+"""Of MaskablePPO: a rollout is an episode of every environment."""
+
+
+def run(context: Context) -> dict[str, object]:
+    """First what a user does, then an agent for the rest of the time."""
+    with closing(context.journal(FILE)) as journal:
+        for name, does in (("episodes", _episodes), ("user", _user), ("learned", _learned)):
+            if context.left > 0 and journal.pending(name):
+                journal.begin(name)
+                journal.put(name, {"kind": "part", **_tried(does, context, journal)})
+    return digest(Path(context.out), context.run)
+
+
+def _tried(does: Callable[[Context, StageJournal], dict[str, Any]], context: Context, journal: StageJournal) -> dict[str, Any]:
+    """What a part says, with its seconds; an error is its words, and the next part goes on."""
+    begin = time.perf_counter()
+    try:
+        said = does(context, journal)
+    except Exception as error:  # the parts are apart: one that fails is a finding
+        said = {"error": f"{type(error).__name__}: {error}"[-600:], "trace": traceback.format_exc()[-2000:]}
+    return {**said, "seconds": time.perf_counter() - begin}
+
+
+def _backend(context: Context) -> NativeBackend:
+    """Short trials; kernels are compiled on all cores but those of the worker and the agent."""
+    pool = CompilePool(compilers(), seconds=DEVICE_COMPILE_SECONDS)
+    return NativeBackend("cuda", pool, device_name, RULES, overlap=True)
+
+
+def _episodes(context: Context, journal: StageJournal) -> dict[str, Any]:
+    """Random masked play, an environment at a time."""
+    env = gymnasium.make(
+        "gensor_gym/Construct-v0", operator=OPERATOR, hardware=context.hardware, space=SPACE, backend="cuda"
+    )
+    env.action_space.seed(context.seed)
+    with closing(env):
+        for number in range(EPISODES):
+            _, info = env.reset(seed=context.seed + number)
+            total, steps, ended, begin = 0.0, 0, False, time.perf_counter()
+            while not ended:
+                _, reward, ended, _, info = env.step(env.action_space.sample(mask=info["action_mask"]))
+                total, steps = total + float(reward), steps + 1
+            facts = {"return": total, "steps": steps, "runtime_s": info["runtime_s"], "status": info["status"]}
+            journal.put(f"episode {number}", {"kind": "episode", **facts, "wall_s": time.perf_counter() - begin})
+    return {"episodes": EPISODES}
+
+
+def _user(context: Context, journal: StageJournal) -> dict[str, Any]:
+    """The front door, a call, a bound launch, its capture in a CUDA graph, an export; results against torch."""
+    import cupy
+    import torch
+
+    op = operators.parse(OPERATOR)
+    result = optimize(op, hardware=context.hardware, backend="cuda", strategy="markov_ext", trials=TRIALS, seed=0)
+    a, b = (torch.randn(shape, device="cuda", dtype=torch.float16) for shape in ((1024, 1024), (1024, 1024)))
+    wanted = a.float() @ b.float()
+    called = result.kernel(a, b)
+    said: dict[str, Any] = {"measured_s": result.seconds, "schedule": str(result.schedule), "trials": len(result.trace)}
+    said["call_error"] = float((called.float() - wanted).abs().max())
+    given = [cupy.from_dlpack(x) for x in (a, b)]
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        bound = result.kernel.bind(*given)
+        bound()
+        stream.synchronize()
+        stream.begin_capture()
+        for _ in range(REPLAYS):
+            bound()
+        graph = stream.end_capture()
+        graph.launch(stream)
+        start, end = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record(stream)
+        graph.launch(stream)
+        end.record(stream)
+        end.synchronize()
+    said["captured_s"] = cupy.cuda.get_elapsed_time(start, end) * 1e-3 / REPLAYS
+    said["bound_error"] = float((torch.from_dlpack(bound.out).float() - wanted).abs().max())
+    with tempfile.TemporaryDirectory() as folder:
+        said["exported"] = sorted(path.name for path in Path(result.export(Path(folder) / "kernel").folder).iterdir())
+    return said
+
+
+def _learned(context: Context, journal: StageJournal) -> dict[str, Any]:
+    """MaskablePPO in `Write-v0` until the time is out; every episode is a row."""
+    import torch
+    from sb3_contrib import MaskablePPO
+    from stable_baselines3.common.callbacks import BaseCallback
+
+    from gensor_gym.env.sb3 import make_writing_sb3
+
+    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // 8))
+    progress, begin = Progress("terminal rewards"), time.perf_counter()
+    backend = _backend(context)
+
+    class Kept(BaseCallback):
+        """Rows, and the end."""
+
+        count = 0
+
+        def _on_step(self) -> bool:
+            for info in self.locals["infos"]:
+                if "runtime_s" in info:
+                    facts = {"return": info["episode"]["r"], "runtime_s": info["runtime_s"], "status": info["status"]}
+                    journal.put(f"learned {self.count}", {"kind": "learned", **facts, "wall_s": time.perf_counter() - begin})
+                    self.count += 1
+                    progress.count(f"{info['runtime_s'] * 1e6:.1f} us")
+            return context.left > 0
+
+    envs = make_writing_sb3(ENVS, operator=OPERATOR, hardware=context.hardware, space=SPACE, backend=backend, threads=1)
+    with closing(envs):
+        envs.seed(context.seed)
+        model = MaskablePPO(
+            "MlpPolicy", envs, n_steps=ROLLOUT, batch_size=BATCH, gamma=1.0, learning_rate=RATE, seed=context.seed, device="cpu"
+        )  # fmt: skip
+        kept = Kept()
+        model.learn(10**9, callback=kept)
+    return {"episodes": kept.count, "compilers": compilers(), "hardware": hardware.get(context.hardware).name}
+
+
+def digest(out: Path, run: str) -> dict[str, object]:
+    """What play, a user and the agent got; the agent's quarters in microseconds, and rewards a second."""
+    rows = [row for row in read_rows(out / FILE) if row.get("run") == run]
+    learned = [row for row in rows if row["kind"] == "learned"]
+    quarter = max(1, len(learned) // 4)
+    quarters = [learned[at : at + quarter] for at in range(0, 4 * quarter, quarter)] if len(learned) >= 4 else []
+    ran = [row["runtime_s"] for row in learned if row["status"] == "OK"]
+    return {
+        "parts": {row["key"]: {k: v for k, v in row.items() if k not in ("key", "run", "kind", "trace")}
+                  for row in rows if row["kind"] == "part"},
+        "episodes": [f"{row['runtime_s'] * 1e6:.1f} us {row['status']}" for row in rows if row["kind"] == "episode"],
+        "terminal_rewards": len(learned),
+        "rewards_per_second": len(learned) / learned[-1]["wall_s"] if learned else 0.0,
+        "quarters_median_us": [1e6 * float(np.median([row["runtime_s"] for row in part])) for part in quarters],
+        "quarters_mean_return": [float(np.mean([row["return"] for row in part])) for part in quarters],
+        "best_us": 1e6 * min(ran) if ran else None,
+    }  # fmt: skip
