@@ -37,7 +37,8 @@ class ColumnLearner:
 
     Settings (conf/agent/columns.yaml): width, tasks, programs, best, learning_rate, final_learning_rate, entropy, final_entropy;
     with `machines` the network sees the machine's constants, with `types` the kind of the data type; with `masked` draws are
-    kept to feasible choices; `demonstrations` programs of `demonstrated` stand among those of every batch of a task.
+    kept to feasible choices. `demonstrations` programs of `demonstrated` stand among those of a task, less and less often; only
+    of the tasks in `shown`, all of them unless it is set.
     """
 
     def __init__(self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], steps: int, seed: int) -> None:
@@ -52,6 +53,7 @@ class ColumnLearner:
         if not self.choices:
             raise ValueError(f"operators {[str(graph.operator) for graph in graphs][:3]}: expected one with several axes")
         self._writing: dict[str, WriteVectorEnv] = {}
+        self.shown = {str(choices.graph.operator) for choices in self.choices}
         self.rewards: list[float] = []
         """Of the batches since the last point of the learning curve."""
         self.rng = np.random.default_rng(seed)
@@ -93,7 +95,7 @@ class ColumnLearner:
     def given(self, choices: Choices) -> Given | None:
         """Programs that stand in the place of the first ones drawn for a task: demonstrations, where settings want some."""
         count = self.settings.get("demonstrations", 0)
-        if not count:
+        if not count or self.rng.random() < self.num_timesteps / self.steps or str(choices.graph.operator) not in self.shown:
             return None
         known = demonstrated(choices)
         return Given(known[self.rng.permutation(len(known))[:count]])

@@ -45,8 +45,10 @@ def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Colum
         raise ValueError(f"clone is {config['clone']!r}; expected null: agent 'columns' begins without a teacher")
     begin = time.process_time()
     rng = np.random.default_rng(config["seed"])
-    known = with_variants(list(operators.resolve(config["operators"])), config["variants"], rng)
+    given = list(operators.resolve(config["operators"]))
+    known = with_variants(given, config["variants"], rng)
     learner = ColumnLearner(config["agent"], _tasks(known, config, rng), config["steps"], config["seed"])
+    learner.shown &= set(map(str, given))  # of as many variants demonstrations would take longer than the training
     last = folder / LAST
     resumed = bool(config["resume"]) and last.exists()
     spent = _load(last, learner, config) if resumed else time.process_time() - begin

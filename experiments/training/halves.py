@@ -1,4 +1,4 @@
-"""Operators in half precision beside those of float32: the classes that tensor cores compute, with the same extents."""
+"""Operators in other data types beside those of float32: the classes that tensor cores compute, with the same extents."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ CLASSES = ("gemm", "batched_gemm", "conv2d")
 DTYPE = "float16"
 
 
-def halves(given: Sequence[Operator]) -> list[Operator]:
-    """Every float32 operator of CLASSES in DTYPE, epilogue included, in order; a split has both in the same part."""
-    return [_half(op) for op in given if op.name in CLASSES and op.dtype == "float32"]
+def halves(given: Sequence[Operator], dtype: str = DTYPE) -> list[Operator]:
+    """Every float32 operator of CLASSES in another type, epilogue included, in order; a split has both in the same part."""
+    return [_in_type(op, dtype) for op in given if op.name in CLASSES and op.dtype == "float32"]
 
 
-def _half(op: Operator) -> Operator:
+def _in_type(op: Operator, dtype: str) -> Operator:
     """One operator."""
-    made = FACTORIES[op.name](**{**dict(op.arguments), "dtype": DTYPE})
+    made = FACTORIES[op.name](**{**dict(op.arguments), "dtype": dtype})
     return made.with_epilogue(*(stage.name for stage in op.epilogue))

@@ -1,0 +1,1 @@
+"""A policy of columns by the model, before a GPU is asked: how fast its programs are, and which kinds it writes at all."""
