@@ -19,10 +19,15 @@ export NUMEXPR_NUM_THREADS ?= 1
 # Containers often set it. Tests start hundreds of processes, each of which would then read every module as text.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: compare test test-all lint docs docs-serve gpu gpu-wheels clean
+.PHONY: compare test test-all lint docs docs-serve gpu gpu-wheels gpu-env gpu-dry clean
 
 compare: $(STAMP)
 	$(BIN)/python -m experiments.compare $(ARGS)
+
+# The GPU machine's Python and its packages (experiments/gpu_env.txt), without a GPU: make gpu-dry PYTHON312=/path/to/python3.12
+PYTHON312 ?= python3.12
+VENV312 := .venv312
+STAMP312 := $(VENV312)/.installed
 
 PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --durations=10
 
@@ -53,6 +58,21 @@ gpu:
 gpu-wheels:
 	$(PYTHON) -m pip download -q --no-deps --only-binary=:all: --python-version 3.12 --platform any -d .whl -r experiments/gpu_wheels.txt
 	$(PYTHON) -m pip wheel -q --no-deps -w .whl antlr4-python3-runtime==4.9.3
+
+gpu-env: $(STAMP312)
+
+$(STAMP312): experiments/gpu_env.txt
+	test -x $(VENV312)/bin/python || $(PYTHON312) -m venv $(VENV312)
+	$(VENV312)/bin/python -m pip install -q -r $<
+	touch $@
+
+# What can be said of a first contact without a GPU: under that Python, with the wheels that travel. Calls of CuPy and of
+# CUDA's bindings are held against the real ones, stages run on a stand-in. ARGS go to pytest.
+DRY := tests/measure/test_measure_cupy.py tests/measure/test_measure_gpu.py tests/measure/test_measure_worker.py tests/experiments/device
+gpu-dry: $(STAMP312)
+	test -d .whl || $(MAKE) gpu-wheels
+	$(VENV312)/bin/python -m experiments.device.dry
+	PYTHONPATH=$(CURDIR):$(CURDIR)/.whl/site $(VENV312)/bin/python -m pytest -q -n $(JOBS) --dist loadfile $(DRY) $(ARGS)
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache .coverage
