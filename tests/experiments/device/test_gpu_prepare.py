@@ -75,7 +75,7 @@ def test_no_stage_compiles_what_the_preparation_has_not() -> None:
 
 def test_a_part_that_fails_is_named_and_the_others_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part that there is not ends its process; the time of one that takes too long is up."""
-    monkeypatch.setattr(prepare, "waves", lambda: [{"nothing of this name": print}, {"enumeration": print}])
+    monkeypatch.setattr(prepare, "waves", lambda lease: [{"nothing of this name": print}, {"enumeration": print}])
     found = prepare.prepare("h200", 300.0)
     assert found.parts == 2 and list(found.failed) == ["nothing of this name"]
     assert "KeyError" in found.failed["nothing of this name"]

@@ -245,6 +245,7 @@ def test_strategies_share_trials_and_one_that_cannot_run_says_why(tmp_path: Path
 
 def test_the_policy_is_compared_with_traverser_and_random_programs(tmp_path: Path) -> None:
     """The shipped policy, every seed, and ratios that are those of the winners' times."""
+    pytest.importorskip("torch")
     context = at(tmp_path)
     found = policies.run(context)
     assert found["not_run"] == {} and found["cut_short"] == [] and found["trials"] == 4 * 3 * 2 * 2
@@ -269,6 +270,7 @@ def test_the_policy_is_compared_with_traverser_and_random_programs(tmp_path: Pat
 
 def test_a_stage_goes_on_and_a_cut_search_is_no_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next attempt repeats nothing; searches that the time cut short are named and not compared."""
+    pytest.importorskip("torch")
     begun: list[str] = []
     given = contests.get_strategy
 
