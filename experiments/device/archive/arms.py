@@ -74,7 +74,7 @@ def _arms(name: str, given: dict[str, Any]) -> Iterator[Arm]:
 
 
 class KernelsByModel(AnalyticBackend):
-    """The model's seconds, programs told apart by their kernels as a device tells them: a search makes its trials as it would there."""
+    """The model's seconds, programs told apart by their kernels: a search makes its trials as it would on a device."""
 
     def __init__(self) -> None:
         """No kernel is made yet."""

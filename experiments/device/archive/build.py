@@ -1,7 +1,7 @@
 """Draw the programs that a lease times, compile them, pack them: no GPU, resumable, each kernel once.
 
-Everything lies in a folder that git ignores: `proposals.jsonl` and `kernels.jsonl` say what is done, `cubins/` holds machine
-code, `carry/` the archive that travels.
+Everything lies in a folder that git ignores: `proposals.jsonl` says what was drawn and `texts/` holds its kernels,
+`kernels.jsonl` says what was compiled and `cubins/` holds machine code, `carry/` is the archive that travels.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from experiments.common.journal import Journal
 from experiments.common.settings import ROOT
 from experiments.device.archive.arms import Arm, Study, proposed, read_study
 from experiments.device.archive.known import fastest
-from experiments.device.archive.packed import ABOUT, PROPOSALS, described, write_part
+from experiments.device.archive.packed import ABOUT, PROPOSALS, TEXTS, described, kernel_of, write_part
 from experiments.device.stages import families
 from experiments.device.stages.candidates import candidates
 from experiments.device.table import read_table
@@ -42,10 +42,8 @@ GROUPS = ("never_run", "known", "study")
 """In the order in which they are made."""
 KNOWN, CHOICES = 3, 6
 """Programs of earlier days, and first choices of today, of each operator of conf/bench/gpu.yaml."""
-AHEAD = 8
-"""Kernels under way for each compiler."""
-SAID = 12
-"""Searches after which it is said how far it is."""
+SAID = 24
+"""Searches or kernels after which it is said how far it is."""
 CARD = "card.json"
 """Of a checkpoint that is whole."""
 _SECONDS = 20.0
@@ -53,52 +51,56 @@ _SECONDS = 20.0
 
 
 class Building:
-    """The folder of an archive that is being made, and compilers that fill it while more is drawn."""
+    """The folder of an archive that is being made."""
 
-    def __init__(self, folder: Path, size: int) -> None:
-        """Read what is done; `size` compilations at once."""
-        self.folder, self.cubins = folder, folder / "cubins"
+    def __init__(self, folder: Path) -> None:
+        """Read what is done."""
+        self.folder, self.cubins, self.texts = folder, folder / "cubins", folder / "texts"
         self.cubins.mkdir(parents=True, exist_ok=True)
+        self.texts.mkdir(exist_ok=True)
         self.proposals = Journal(folder / "proposals.jsonl")
         self.kernels = Journal(folder / "kernels.jsonl", ("digest",))
-        self._ahead = AHEAD * size
-        self._pool = CompilePool(size, seconds=_SECONDS)
-        self._threads = ThreadPoolExecutor(size)
-        self._under_way: dict[str, Future[None]] = {}
 
-    def compile(self, kernel: Kernel) -> None:
-        """Have a kernel compiled that is new; waits while many are under way."""
-        if kernel.digest not in self.kernels.rows and kernel.digest not in self._under_way:
-            self._under_way[kernel.digest] = self._threads.submit(self._compiled, kernel)
-        self.wait(self._ahead)
+    def keep(self, kernel: Kernel) -> None:
+        """Keep a kernel that was drawn, to be compiled."""
+        path = self.texts / f"{kernel.digest}.json"
+        if kernel.digest not in self.kernels.rows and not path.exists():
+            write_whole(path, json.dumps({**described(kernel), "source": kernel.source}).encode())
 
-    def wait(self, left: int = 0) -> None:
-        """Until at most so many compilations are under way; errors that are no fault of a kernel's are raised."""
-        while len(self._under_way) > left:
-            wait(self._under_way.values(), return_when=FIRST_COMPLETED)
-            for digest, future in list(self._under_way.items()):
-                if future.done():
-                    del self._under_way[digest]
-                    future.result()
+    def missing(self) -> list[dict[str, Any]]:
+        """Rows of kernels that were drawn and not compiled yet, in the order in which they were drawn."""
+        drawn = dict.fromkeys(row["digest"] for row in self.proposals if row.get("digest"))
+        paths = [self.texts / f"{digest}.json" for digest in drawn if digest not in self.kernels.rows]
+        return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
 
-    def _compiled(self, kernel: Kernel) -> None:
-        """A row of a kernel, whose cubin then lies in the folder; what fails is a row with the compiler's words."""
-        row = {**described(kernel), "status": "", "error": ""}
+    def compile(self, size: int) -> None:
+        """Compile what is missing, so many at once."""
+        pool, rows = CompilePool(size, seconds=_SECONDS), self.missing()
+        threads = ThreadPoolExecutor(size)
         try:
-            self._pool(kernel)
+            for number, done in enumerate(threads.map(lambda row: self._compiled(pool, row), rows), 1):
+                self.kernels.add(done)
+                if number % SAID == 0:
+                    say(f"{number} of {len(rows)} kernels compiled")
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+            pool.close()
+
+    def _compiled(self, pool: CompilePool, text: Mapping[str, Any]) -> dict[str, Any]:
+        """The row of a kernel, whose cubin then lies in the folder; what fails is a row with the compiler's words."""
+        kernel, row = kernel_of(text), {name: value for name, value in text.items() if name != "source"}
+        try:
+            pool(kernel)
         except CompileFailed as error:
             failed = {"status": Status.COMPILE_ERROR.value, "error": str(error)[-600:]}
-            self.kernels.add({"digest": kernel.digest, "operator": row["operator"], **failed})
-            return
+            return {"digest": kernel.digest, "operator": row["operator"], **failed}
         found = nvrtc.compile_cubin(kernel)  # kept by the compiler's process
         write_whole(self.cubins / f"{kernel.digest}.cubin", found.cubin)
         said = {"registers": found.registers, "spill_bytes": found.spill_bytes, "bytes": len(found.cubin)}
-        self.kernels.add({**row, **said})
+        return {**row, "status": "", "error": "", **said}
 
     def close(self) -> None:
-        """End the compilers; what is under way is compiled the next time."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        self._pool.close()
+        """Let others write."""
         self.proposals.close()
         self.kernels.close()
 
@@ -115,11 +117,16 @@ class Building:
                     old.unlink()
                 write_part(path, rows, self.cubins)
                 mark.touch()
+        missing = self.missing()
+        (carry / TEXTS).unlink(missing_ok=True)
+        if missing:
+            write_part(carry / TEXTS, missing)
         lines = [_with_status(row, self.kernels.rows) for row in self.proposals if row.get("arm")]
         write_whole(carry / PROPOSALS, gzip.compress("".join(json.dumps(row) + "\n" for row in lines).encode(), mtime=0))
         about = {
             "revision": _revision(), "compiler": f"nvrtc {nvrtc.version()}", "date": time.strftime("%Y-%m-%d", time.gmtime()),
-            "kernels": len(good), "proposals": len(lines), "operators": len({row["operator"] for row in lines}),
+            "kernels": len(good), "texts": len(missing), "proposals": len(lines),
+            "operators": len({row["operator"] for row in lines}),
         }  # fmt: skip
         write_whole(carry / ABOUT, (json.dumps(about, indent=1) + "\n").encode())
         size = sum(path.stat().st_size for path in carry.iterdir())
@@ -147,40 +154,43 @@ def study_jobs(study: Study) -> Iterator[tuple[str, Arm, int]]:
 
 
 def build(
-    folder: Path = FOLDER, size: int | None = None, groups: tuple[str, ...] = GROUPS, seconds: float = float("inf")
+    folder: Path = FOLDER, size: int | None = None, groups: tuple[str, ...] = GROUPS, compile_them: bool = True
 ) -> None:
-    """Draw and compile what is missing, then pack. An arm whose checkpoint is not there yet is left for the next call."""
+    """Draw and compile what is missing, then pack. An arm whose checkpoint is not there yet is left for the next call.
+
+    Without `compile_them` what is drawn travels as text and is compiled where it is timed.
+    """
     os.environ.setdefault("GENSOR_GYM_THREADS", "1")
-    study, begin = read_study(), time.monotonic()
-    building = Building(folder, size or len(os.sched_getaffinity(0)))
+    study, building = read_study(), Building(folder)
     try:
         if "never_run" in groups:
             _never_run(building, study.hardware)
         if "known" in groups:
             _known(building, study.hardware)
         if "study" in groups:
-            _study(building, study, lambda: time.monotonic() - begin < seconds)
-        building.wait()
+            _study(building, study)
+        if compile_them:
+            building.compile(size or len(os.sched_getaffinity(0)))
         building.pack()
     finally:
         building.close()
 
 
-def _study(building: Building, study: Study, more: Callable[[], bool]) -> None:
-    """All arms of all operators; the next are drawn while these are compiled."""
+def _study(building: Building, study: Study) -> None:
+    """All arms of all operators."""
     jobs = [job for job in study_jobs(study) if _key(*job[:2]) not in building.proposals.rows]
     for number, (operator, arm, count) in enumerate(jobs):
         checkpoint = arm.hyperparameters.get("checkpoint")
-        if not more() or (checkpoint and not (ROOT / str(checkpoint) / CARD).exists()):
+        if checkpoint and not (ROOT / str(checkpoint) / CARD).exists():
             continue
         found = proposed(operator, arm, study.hardware, count)
         for _, kernel in found:
             if kernel is not None:
-                building.compile(kernel)
+                building.keep(kernel)
         building.proposals.add(*({"key": f"{_key(operator, arm)} {row['rank']}", **row} for row, _ in found))
         building.proposals.add({"key": _key(operator, arm)})
         if number % SAID == 0:
-            say(f"{number} of {len(jobs)} searches, {len(building.kernels.rows)} kernels compiled")
+            say(f"{number} of {len(jobs)} searches")
 
 
 def _key(operator: str, arm: Arm) -> str:
@@ -213,7 +223,7 @@ def _known(building: Building, machine: str) -> None:
 
 def _put(building: Building, group: str, operator: str, schedule: Schedule, kernel: Kernel, place: tuple[str, int]) -> None:
     """A proposal of an arm and rank that nobody constructed for a study, and its kernel."""
-    building.compile(kernel)
+    building.keep(kernel)
     about = {"group": group, "operator": operator, "arm": place[0], "seed": 0, "rank": place[1], "schedule": str(schedule)}
     said = {"digest": kernel.digest, "status": "", "error": "", "construct_s": 0.0, "evaluations": 0}
     building.proposals.add({"key": f"{group} {operator} {place[0]} {place[1]}", **about, **said})

@@ -1,7 +1,8 @@
 """A kernel without its source as plain JSON, and the archive of such kernels with their cubins.
 
 An archive is a folder: `about.json` (what built it), `proposals.jsonl.gz` (who proposed which kernel) and `part-N.tar.xz`, each
-with some hundred cubins and one `kernels.jsonl` of what launches them.
+with some hundred cubins and one `kernels.jsonl` of what launches them. What was drawn and not compiled in time is in
+`texts.tar.xz`, with its source, and is compiled where it is timed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.files import whole
 from gensor_gym.measure.workers.requests import Built
 
-ABOUT, PROPOSALS, KERNELS = "about.json", "proposals.jsonl.gz", "kernels.jsonl"
+ABOUT, PROPOSALS, KERNELS, TEXTS = "about.json", "proposals.jsonl.gz", "kernels.jsonl", "texts.tar.xz"
 _PRESET = 6
 
 
@@ -36,11 +37,12 @@ def described(kernel: Kernel) -> dict[str, Any]:
 
 
 def kernel_of(row: Mapping[str, Any]) -> Kernel:
-    """The kernel of a row of `described`, without its source. KeyError, TypeError or ValueError for another row."""
+    """The kernel of a row of `described`, with its `source` or without. KeyError, TypeError or ValueError for another row."""
+    source = row.get("source", "")
     return Kernel(
-        operators.parse(row["operator"]), "cuda", row["arch"], "", tuple(Launch(**_tuples(one)) for one in row["launches"]),
+        operators.parse(row["operator"]), "cuda", row["arch"], source, tuple(Launch(**_tuples(one)) for one in row["launches"]),
         row["workspace_bytes"], cleared_bytes=row["cleared_bytes"],
-        maps=tuple(TensorMap(**_tuples(one)) for one in row["maps"]), packed=row["digest"],
+        maps=tuple(TensorMap(**_tuples(one)) for one in row["maps"]), packed="" if source else row["digest"],
     )  # fmt: skip
 
 
@@ -49,14 +51,14 @@ def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
 
 
-def write_part(path: Path, rows: Sequence[Mapping[str, Any]], cubins: Path) -> None:
-    """Pack kernels, whose cubins lie in a folder by digest; the file appears whole or not at all."""
+def write_part(path: Path, rows: Sequence[Mapping[str, Any]], cubins: Path | None = None) -> None:
+    """Pack kernels, whose cubins lie in a folder by digest, or rows alone; the file appears whole or not at all."""
 
     def write(temporary: Path) -> None:
         with tarfile.open(temporary, mode="w:xz", preset=_PRESET) as tar:
             _add(tar, KERNELS, "".join(json.dumps(row) + "\n" for row in rows).encode())
-            for row in rows:
-                _add(tar, f"{row['digest']}.cubin", (cubins / f"{row['digest']}.cubin").read_bytes())
+            for digest in [row["digest"] for row in rows] if cubins else ():
+                _add(tar, f"{digest}.cubin", (cubins / f"{digest}.cubin").read_bytes())
 
     whole(path, write)
 
@@ -82,10 +84,13 @@ class Archive:
         with ThreadPoolExecutor() as threads:
             parts = threads.map(lambda part: _unpacked(part, scratch), sorted(folder.glob("part-*.tar.xz")))
             self.rows = {row["digest"]: row for rows in parts for row in rows}
+        texts = _unpacked(folder / TEXTS, scratch) if (folder / TEXTS).exists() else ()
+        self.texts = {row["digest"]: row for row in texts}
+        """Kernels with their sources, which are still to be compiled."""
 
     def __contains__(self, digest: str) -> bool:
-        """Whether a kernel of this digest is there."""
-        return digest in self.rows
+        """Whether a kernel of this digest is there, compiled or not."""
+        return digest in self.rows or digest in self.texts
 
     def built(self, digest: str) -> Built:
         """A kernel with its cubin. KeyError for one that the archive lacks."""

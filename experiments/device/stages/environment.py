@@ -1,7 +1,7 @@
 """Stage: the environment on CuPy times, as the README calls it: episodes, the front door, and a stock agent that learns.
 
-Rows of kind `episode` are random masked play in `Construct-v0`, of kind `user` what a user does with a kernel that was found, of kind
-`learned` every episode of MaskablePPO in `Write-v0`, whose reward is a kernel's time.
+Rows of kind `episode` are random masked play in `Construct-v0`, of kind `part` what came of each part (in `user` a kernel is found,
+called, captured, exported), of kind `learned` every episode of MaskablePPO in `Write-v0`, whose reward is a kernel's time.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _user(context: Context, journal: StageJournal) -> dict[str, Any]:
 
     op = operators.parse(OPERATOR)
     result = optimize(op, hardware=context.hardware, backend="cuda", strategy="markov_ext", trials=TRIALS, seed=0)
-    a, b = (torch.randn(shape, device="cuda", dtype=torch.float16) for shape in ((1024, 1024), (1024, 1024)))
+    a, b = (torch.randn(tensor.shape, device="cuda", dtype=torch.float16) for tensor in op.inputs)
     wanted = a.float() @ b.float()
     called = result.kernel(a, b)
     said: dict[str, Any] = {"measured_s": result.seconds, "schedule": str(result.schedule), "trials": len(result.trace)}

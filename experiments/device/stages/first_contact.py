@@ -10,7 +10,7 @@ from experiments.common.journal import read_rows
 from experiments.device.archive.opened import open_archive
 from experiments.device.context import Context
 from experiments.device.stages.correctness import ANSWERED
-from experiments.device.work.prebuilt import Bench, side_by_side
+from experiments.device.work.prebuilt import Bench, Compiling, side_by_side
 from experiments.device.work.progress import Progress
 from experiments.device.work.trials import CHECK, facts
 from gensor_gym import hardware
@@ -25,13 +25,14 @@ def run(context: Context) -> dict[str, object]:
     archive, hw = open_archive(), hardware.get(context.hardware)
     rows = [row for row in archive.proposals if row["group"] == "never_run" and row["digest"] in archive]
     progress = Progress("kernels checked")
-    with closing(context.journal(FILE)) as journal:
+    kernels = Compiling(archive, (row["digest"] for row in rows))
+    with closing(kernels), closing(context.journal(FILE)) as journal:
 
         def check(bench: Bench, row: dict[str, object]) -> None:
             digest = str(row["digest"])
             if not journal.pending(digest):
                 return
-            measurement = bench.trial(archive.built(digest), CHECK)
+            measurement = bench.trial(kernels.made(digest), CHECK)
             journal.put(digest, {"operator": row["operator"], "schedule": row["schedule"], **facts(measurement)})
             progress.count("wrong" if measurement.status is Status.WRONG_ANSWER else "")
 

@@ -15,13 +15,13 @@ from typing import Any
 
 from experiments.common.journal import read_rows
 from experiments.device.archive.opened import open_archive
-from experiments.device.archive.packed import Archive
 from experiments.device.context import Context, StageJournal
-from experiments.device.work.prebuilt import Bench, side_by_side
+from experiments.device.work.prebuilt import Bench, Compiling, side_by_side
 from experiments.device.work.progress import Progress
 from experiments.device.work.trials import facts
 from gensor_gym import hardware
 from gensor_gym.measure.measurement import Status
+from gensor_gym.measure.workers.requests import Built
 
 TRIALS, WINNERS = "trials.jsonl", "together.jsonl"
 WORKERS = 3
@@ -47,35 +47,37 @@ def run_group(context: Context, group: str, files: tuple[str, str], first: int) 
         if row["group"] == group:
             by_operator[row["operator"]].append(row)
     progress = Progress("kernels timed")
-    with closing(context.journal(files[0])) as trials, closing(context.journal(files[1])) as winners:
+    wanted = (row["digest"] for rows in by_operator.values() for row in sorted(rows, key=lambda row: row["rank"]))
+    kernels = Compiling(archive, wanted)
+    with closing(kernels), closing(context.journal(files[0])) as trials, closing(context.journal(files[1])) as winners:
 
         def time(bench: Bench, proposals: Sequence[Row]) -> None:
-            _time(bench, proposals, archive, context, trials, progress)
+            _time(bench, proposals, kernels, context, trials, progress)
             if context.left > 0:
-                _together(bench, proposals, archive, trials, winners, first)
+                _together(bench, proposals, kernels, trials, winners, first)
 
         side_by_side(by_operator.values(), time, hw, WORKERS, lambda: context.left > 0)
 
 
 def _time(
-    bench: Bench, proposals: Sequence[Row], archive: Archive, context: Context, journal: StageJournal, progress: Progress
+    bench: Bench, proposals: Sequence[Row], kernels: Compiling, context: Context, journal: StageJournal, progress: Progress
 ) -> None:
     """The kernels of an operator, first choices of all arms first."""
     for row in sorted(proposals, key=lambda row: row["rank"]):
         key = _key(row)
         if context.left <= 0:
             return
-        if row["digest"] not in archive or not journal.pending(key):
+        if not row["digest"] or row["status"] or not journal.pending(key):
             continue
         journal.begin(key)
-        measurement = bench.trial(archive.built(row["digest"]))
+        measurement = bench.trial(kernels.made(row["digest"]))
         about = {"group": row["group"], "operator": row["operator"], "schedule": row["schedule"]}
         journal.put(key, {**about, **facts(measurement)})
         progress.count(row["operator"])
 
 
 def _together(
-    bench: Bench, proposals: Sequence[Row], archive: Archive, trials: StageJournal, winners: StageJournal, first: int
+    bench: Bench, proposals: Sequence[Row], kernels: Compiling, trials: StageJournal, winners: StageJournal, first: int
 ) -> None:
     """The fastest of each arm's first programs, and torch, in interleaved rounds; arms may have found the same kernel."""
     operator = proposals[0]["operator"]
@@ -86,7 +88,8 @@ def _together(
     if not found:
         winners.put(operator, {"operator": operator, "error": "no program ran well"})
         return
-    samples, errors = bench.together({digest: archive.built(digest) for digest in found}, ROUNDS)
+    built = {digest: made for digest in found if isinstance(made := kernels.made(digest), Built)}
+    samples, errors = bench.together(built, ROUNDS)
     winners.put(operator, {"operator": operator, "samples": samples, **errors})
 
 

@@ -8,18 +8,25 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from experiments.device.archive.packed import Archive, kernel_of
+from experiments.device.work.trials import compilers
+from gensor_gym.codegen.deadlines import DEVICE_COMPILE_SECONDS
 from gensor_gym.codegen.targets import target_of
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.stats.floor import MARGIN, warm_floor
 from gensor_gym.measure.stats.timing import TimingRules
-from gensor_gym.measure.workers.pool import timed
+from gensor_gym.measure.workers.compile_pool import CompilePool
+from gensor_gym.measure.workers.pool import compiled, timed
 from gensor_gym.measure.workers.process import WorkerLost, WorkerProcess
 from gensor_gym.measure.workers.requests import Built, CompareRequest, Trial
 
 T = TypeVar("T")
+Made = Built | Measurement
+"""A kernel, or the measurement that says why there is none."""
 
 QUICK = TimingRules(budget=0.03, sample=1e-3, warmup=5e-3, most=60)
 """Trials of many kernels, one after another: the GPU never idles long enough to lower its clock."""
@@ -27,6 +34,31 @@ TOGETHER = TimingRules(sample=1e-3, warmup=10e-3)
 """Rounds of winners: a sample of each in every round."""
 _RESTART_AFTER = 3000
 _SECONDS = {"wait": 120.0, "verify": 30.0, "check": 30.0, "reference": 60.0}
+
+
+class Compiling:
+    """Kernels of an archive as they are wanted: those that travelled as text are compiled ahead, in the order of `digests`."""
+
+    def __init__(self, archive: Archive, digests: Iterable[str]) -> None:
+        """Compilation begins at once, on all cores but a few."""
+        self._archive = archive
+        texts = [digest for digest in dict.fromkeys(digests) if digest in archive.texts]
+        self._pool = CompilePool(compilers(), seconds=DEVICE_COMPILE_SECONDS)
+        self._threads = ThreadPoolExecutor(compilers())
+        self._made = {digest: self._threads.submit(self._compiled, digest) for digest in texts}
+
+    def made(self, digest: str) -> Made:
+        """The kernel; waits where it is being compiled. KeyError for one that the archive lacks."""
+        return self._made[digest].result() if digest in self._made else self._archive.built(digest)
+
+    def _compiled(self, digest: str) -> Made:
+        """Of one that travelled as text."""
+        return compiled(self._pool, kernel_of(self._archive.texts[digest]))
+
+    def close(self) -> None:
+        """Nobody wants what was not begun."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
 
 
 class Bench:
@@ -37,8 +69,10 @@ class Bench:
         self._hardware, self._threads = hw, target_of(hw).threads(hw)
         self._worker = WorkerProcess("cuda", _RESTART_AFTER, _SECONDS)
 
-    def trial(self, built: Built, rules: TimingRules = QUICK, seed: int = 0) -> Measurement:
+    def trial(self, built: Made, rules: TimingRules = QUICK, seed: int = 0) -> Measurement:
         """Verify and time one kernel; what goes wrong is its status, an error of the worker's own too."""
+        if isinstance(built, Measurement):
+            return built
         kernel = built.kernel
         floor = MARGIN * warm_floor(kernel.operator, self._hardware)
         try:

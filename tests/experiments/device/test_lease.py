@@ -14,18 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from experiments.common.journal import read_rows
 from experiments.device import lease
 from experiments.device.archive import build
 from experiments.device.archive.arms import Arm, Study, proposed, read_study
 from experiments.device.archive.packed import Archive, described, kernel_of
+from experiments.device.work.prebuilt import Compiling
 from gensor_gym import hardware, operators
 from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.starts import starts
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.starts import starts
 from gensor_gym.measure.native import make_kernel
+from gensor_gym.measure.workers.requests import Built
 from tests.support import lease_stages
 
 pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
@@ -138,7 +139,8 @@ def study_workers() -> int:
 def test_a_kill_loses_no_row_that_was_packed(carried: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     code = (
-        "from pathlib import Path; import subprocess; from experiments.device import lease; from tests.support import lease_stages\n"
+        "from pathlib import Path; import subprocess; from experiments.device import lease\n"
+        "from tests.support import lease_stages\n"
         "lease._prepare = lambda log, model: subprocess.Popen(['true']); lease.EVERY = 0.2; lease_stages.TRIAL_SECONDS = 0.3\n"
         f"lease.run(Path({str(out)!r}), 90.0, 'h100', 0, lease_stages.STAGES)"
     )
@@ -154,4 +156,18 @@ def test_a_kill_loses_no_row_that_was_packed(carried: Path, tmp_path: Path) -> N
     process.wait()
     kept = [json.loads(line) for line in home(out)["trials.jsonl"].splitlines()]
     assert len(kept) >= len(rows) >= 3
-    assert read_rows(tmp_path / "none") == []
+
+
+def test_what_was_not_compiled_in_time_travels_as_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "read_study", lambda: STUDY)
+    build.build(tmp_path, groups=("study",), compile_them=False)
+    archive = Archive(tmp_path / "carry", tmp_path / "scratch")
+    assert not archive.rows
+    digest = next(iter(archive.texts))
+    kernels = Compiling(archive, [digest])
+    made = kernels.made(digest)
+    kernels.close()
+    assert isinstance(made, Built)
+    assert (made.kernel.digest, made.kernel.source != "") == (digest, True)
+    build.build(tmp_path, size=1, groups=("study",))
+    assert set(archive.texts) == set(Archive(tmp_path / "carry", tmp_path / "scratch").rows)
