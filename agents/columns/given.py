@@ -11,13 +11,17 @@ class Given:
     """Programs that are known, in the place of the first ones drawn: how likely they are is told as of any other."""
 
     def __init__(self, chosen: np.ndarray, feasible: Feasible | None = None) -> None:
-        """Their choices, int64 [G, K]; what the others are kept to."""
+        """Their choices, int64 [G, K]; what all are kept to, of a network that is masked."""
         self.chosen, self.feasible = chosen, feasible
 
-    def kept(self, chosen: np.ndarray, column: int, at: np.ndarray, chances: np.ndarray) -> np.ndarray:
+    def kept(self, _chosen: np.ndarray, column: int, at: np.ndarray, _chances: np.ndarray) -> np.ndarray:
         """Choices int64 [N] of a column, N >= G; as `agents.columns.feasible.Feasible.kept`."""
-        known = len(self.chosen)
-        others = at[known:]
-        if self.feasible is not None and len(others):
-            others = self.feasible.kept(chosen[known:], column, others, chances[known:])
-        return np.concatenate([self.chosen[:, column], others])
+        return np.concatenate([self.chosen[:, column], at[len(self.chosen) :]])
+
+    def open_choices(self, chosen: np.ndarray, column: int) -> np.ndarray:
+        """Which choices of a column are open, as of `Feasible.open_choices`: all where nothing keeps them, given ones always."""
+        if self.feasible is None:
+            raise ValueError("a network that is masked asks what is open: expected feasible choices")
+        found = self.feasible.open_choices(chosen, column)
+        found[np.arange(len(self.chosen)), self.chosen[:, column]] = True
+        return found

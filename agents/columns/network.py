@@ -19,6 +19,10 @@ from agents.columns.feasible import Feasible
 from agents.columns.given import Given
 
 
+CLOSED = -1e9
+"""Logit of what is not open: of a chance of 0, and where nothing is open all are alike."""
+
+
 def _perceptron(*sizes: int) -> nn.Sequential:
     """Linear layers with rectifiers between."""
     layers: list[nn.Module] = []
@@ -54,7 +58,8 @@ class ColumnNetwork(nn.Module):
         """(choices int64 [N, K], logarithm of their chance [N], entropy of the chances on the way [N]).
 
         `draws` from [0, 1), float [N, K], decide; None takes the most probable of every column, N = 1. `substitute` may put
-        another choice in the place of one that was drawn; chances are told as if it did not.
+        another choice in the place of one that was drawn; chances are told as if it did not. Of a network that is `masked` it says
+        what is open, and all chances are of that.
         """
         features, columns = torch.from_numpy(choices.features), torch.from_numpy(choices.column_features)
         embedded, counts = self.choice(features), choices.counts.tolist()
@@ -70,10 +75,13 @@ class ColumnNetwork(nn.Module):
             left = left - of_columns[k]
             known = torch.cat([torch.from_numpy(task), columns[k], left])
             query = self.query(torch.cat([known.expand(count, -1), sofar], dim=1)) * (scale / temperature)
-            logs = torch.log_softmax(torch.addmm(alone[k] / temperature, query, keys[k].T), dim=1)
+            logits = torch.addmm(alone[k] / temperature, query, keys[k].T)
+            if self.masked and substitute is not None:
+                logits = logits.masked_fill(torch.from_numpy(~substitute.open_choices(chosen, k)), CLOSED)
+            logs = torch.log_softmax(logits, dim=1)
             chances = logs.exp()
             at = _drawn(chances.detach(), None if draws is None else draws[:, k])
-            if substitute is not None:
+            if substitute is not None and not (self.masked and isinstance(substitute, Feasible)):
                 at = torch.from_numpy(substitute.kept(chosen, k, at.numpy(), chances.detach().numpy()))
             chance = chance + logs.gather(1, at[:, None])[:, 0]
             entropy = entropy - (chances * logs).sum(1)
