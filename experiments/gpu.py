@@ -1,6 +1,12 @@
-"""`python -m experiments.gpu`: see `experiments.device.gpu`."""
+"""`python -m experiments.gpu`: see `experiments.device.gpu`.
 
-import experiments.device  # noqa: F401  # wheels that travelled come on the path: the command line imports what a GPU machine lacks
-from experiments.entry import run_as_main
+Wheels that travelled come on the path first: the command line imports gymnasium, which a GPU machine lacks.
+"""
+
+from experiments.device.wheels import use_wheels
+
+use_wheels()
+
+from experiments.entry import run_as_main  # noqa: E402
 
 run_as_main(__name__, __spec__)
