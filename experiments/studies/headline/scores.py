@@ -1,0 +1,128 @@
+"""Scores of the arms from raw rows: seconds of the fastest of their first programs on every operator, as the plan says.
+
+The plan: results/gpu_study/README.md.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics as plain
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.common.journal import read_rows
+from gensor_gym.measure.measurement import Status
+
+REFERENCE, LEARNED = "markov_ext", "columns"
+FIRST = 4
+"""Programs of every arm on every operator."""
+RANKS = (1, FIRST, 10)
+"""Programs that are looked at: of ten those operators that have them."""
+Row = Mapping[str, Any]
+Program = tuple[str, str]
+"""Operator and digest."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Everything a study was told: who proposed what, and what a device said of it."""
+
+    proposals: Sequence[Row]
+    trials: Mapping[Program, Row]
+    together: Mapping[str, Row]
+    by_trials_alone: bool = False
+    """Whether interleaved rounds are left out."""
+    _cells: dict[tuple[str, str, int], list[Row]] = field(default_factory=lambda: defaultdict(list))
+
+    def __post_init__(self) -> None:
+        """Sort proposals by operator, arm and seed."""
+        for row in self.proposals:
+            self._cells[row["operator"], row["arm"], row["seed"]].append(row)
+
+    @cached_property
+    def arms(self) -> dict[str, list[int]]:
+        """Seeds of every arm, the reference first."""
+        found: dict[str, set[int]] = defaultdict(set)
+        for row in self.proposals:
+            found[row["arm"]].add(row["seed"])
+        return {arm: sorted(found[arm]) for arm in sorted(found, key=lambda arm: (arm != REFERENCE, arm != LEARNED, arm))}
+
+    @cached_property
+    def whole(self) -> list[str]:
+        """Operators whose proposals to rank FIRST were all tried, in the order of the study."""
+        open_ones = {row["operator"] for row in self.proposals if row["rank"] <= FIRST and not self._answered(row)}
+        return [op for op in dict.fromkeys(row["operator"] for row in self.proposals) if op not in open_ones]
+
+    def deep(self, k: int) -> list[str]:
+        """Whole operators for which every arm but such as end early was asked for k programs, all of them tried."""
+        most: dict[str, int] = defaultdict(int)
+        tried: dict[str, bool] = defaultdict(lambda: True)
+        for row in self.proposals:
+            most[row["operator"]] = max(most[row["operator"]], row["rank"])
+            tried[row["operator"]] &= row["rank"] > k or self._answered(row)
+        return [op for op in self.whole if most[op] >= k and tried[op]]
+
+    def seconds(self, op: str, arm: str, seed: int, k: int) -> float:
+        """Of the fastest of an arm's first k programs; infinite where none ran well."""
+        times = {row["digest"]: self._trial(op, row["digest"]) for row in self._cells[op, arm, seed] if row["rank"] <= k}
+        best = min(times, key=times.__getitem__, default="")
+        if times.get(best, math.inf) == math.inf:
+            return math.inf
+        again = {} if self.by_trials_alone else self.together.get(op, {}).get("samples", {})
+        return plain.median(again[best]) if best in again else times[best]
+
+    def torch(self, op: str) -> float:
+        """Of torch's faster layout, infinite where it was not timed."""
+        samples = self.together.get(op, {}).get("samples", {})
+        return min((plain.median(values) for name, values in samples.items() if name.startswith("torch")), default=math.inf)
+
+    def slowest(self, op: str) -> float:
+        """Of the slowest program that ran well; infinite where none did."""
+        times = [self._trial(op, row["digest"]) for arm in self.arms for s in self.arms[arm] for row in self._cells[op, arm, s]]
+        return max((time for time in times if time < math.inf), default=math.inf)
+
+    def logs(self, arm: str, ops: Sequence[str], k: int, filled: bool = True) -> np.ndarray:
+        """Logarithms of seconds, float64 [operators, seeds]. Where an arm has none: `slowest` if `filled`, else NaN."""
+        found = np.array([[self.seconds(op, arm, seed, k) for seed in self.arms[arm]] for op in ops]).reshape(len(ops), -1)
+        for place, op in enumerate(ops):
+            found[place, np.isinf(found[place])] = self.slowest(op) if filled else math.nan
+        logs: np.ndarray = np.log(found)
+        return logs
+
+    def statuses(self) -> dict[str, Counter[str]]:
+        """By arm, how its proposals ended."""
+        found: dict[str, Counter[str]] = {arm: Counter() for arm in self.arms}
+        for row in self.proposals:
+            trial = self.trials.get((row["operator"], row["digest"]), {})
+            found[row["arm"]][row["status"] or trial.get("status", "not tried")] += 1
+        return found
+
+    def cost(self, arm: str) -> tuple[float, float]:
+        """Median over operators of an arm's seconds of construction and evaluations of the model."""
+        ones = [rows[0] for (_, name, _), rows in self._cells.items() if name == arm and rows]
+        return plain.median(row["construct_s"] for row in ones), plain.median(row["evaluations"] for row in ones)
+
+    def _trial(self, op: str, digest: str) -> float:
+        """Median of a program's samples, infinite where it did not run well."""
+        row = self.trials.get((op, digest), {})
+        return plain.median(row["samples"]) if row.get("status") == Status.OK.value and row["samples"] else math.inf
+
+    def _answered(self, row: Row) -> bool:
+        """Whether a proposal needs no trial, or had one."""
+        return bool(row["status"]) or not row["digest"] or (row["operator"], row["digest"]) in self.trials
+
+
+def read(folder: Path, by_trials_alone: bool = False) -> Timed:
+    """The rows of a folder, gzipped. ValueError where there are none."""
+    named = {name: read_rows(folder / f"{name}.jsonl.gz") for name in ("proposals", "trials", "together")}
+    proposals = [row for row in named["proposals"] if row["group"] == "study"]
+    if not proposals or not named["trials"]:
+        raise ValueError(f"{folder}: expected proposals.jsonl.gz and trials.jsonl.gz of a study")
+    trials = {(row["operator"], row["digest"]): row for row in named["trials"]}
+    return Timed(proposals, trials, {row["operator"]: row for row in named["together"]}, by_trials_alone)

@@ -1,0 +1,112 @@
+"""The study's operators keep their rules; its scores and its answer are as the plan says, on rows whose answer is known."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.device.archive.arms import read_study
+from experiments.evidence.pack import write_rows
+from experiments.studies.headline import chosen, page
+from experiments.studies.headline.scores import FIRST, read
+from gensor_gym import operators
+
+OPS = [f"gemm(m={64 * n}, n=64, k=64)" for n in range(1, 25)]
+
+
+def test_the_file_is_what_the_rules_give() -> None:
+    assert chosen.FILE.read_text(encoding="utf-8") == chosen.text(chosen.chosen())
+
+
+def test_no_operator_is_near_one_that_was_trained_on() -> None:
+    texts = read_study().operators
+    assert len(texts) >= 175
+    trained = operators.resolve("split/v1/train")
+    for text in texts:
+        op = operators.parse(text)
+        assert not any(chosen.within(op, other, 2.0) for other in trained), text
+    first = {operators.parse(text).dtype for text in texts[: read_study().deep]}
+    assert first == {"float32", "float16", "bfloat16", "int8"}
+
+
+def test_twins_are_within_a_factor_on_every_axis() -> None:
+    one = operators.gemm(m=64, n=64, k=64)
+    assert chosen.within(one, operators.gemm(m=128, n=32, k=64, dtype="float16"), 2.0)
+    assert not chosen.within(one, operators.gemm(m=129, n=64, k=64), 2.0)
+    assert not chosen.within(one, operators.batched_gemm(b=1, m=64, n=64, k=64), 2.0)
+
+
+def rows(folder: Path, faster: float, drop: str = "", fail: str = "") -> Path:
+    """A study in which the policy's programs take `faster` of the traverser's; some proposals were not tried, or failed."""
+    rng = np.random.default_rng(0)
+    proposals, trials, together = [], [], []
+    for op in OPS:
+        base, samples = rng.uniform(1e-5, 1e-4), {}
+        for arm, seed in [("markov_ext", 0), ("random", 0), ("random", 1), *(("columns", s) for s in range(5))]:
+            for rank in range(1, FIRST + 1):
+                digest = f"{arm} {seed} {rank}"
+                factor = {"markov_ext": 1.0, "random": 4.0, "columns": faster * math.exp(rng.normal(0, 0.02))}[arm]
+                seconds = base * factor * (1.5 if rank != 2 else 1.0)  # the second is the fastest
+                proposals.append({
+                    "group": "study", "operator": op, "arm": arm, "seed": seed, "rank": rank, "schedule": "x", "digest": digest,
+                    "status": "", "error": "", "construct_s": 0.5, "evaluations": 10,
+                })  # fmt: skip
+                bad = fail == arm and op == OPS[0]
+                if not (drop == arm and op == OPS[0] and rank == FIRST):
+                    status = "WRONG_ANSWER" if bad else "OK"
+                    trials.append({"operator": op, "digest": digest, "status": status, "samples": [] if bad else [seconds] * 5})
+                if rank == 2 and not bad:
+                    samples[digest] = [seconds] * 9
+        together.append({"operator": op, "samples": {**samples, "torch": [base] * 9, "torch.nhwc": [base / 2] * 9}})
+    for name, found in (("proposals", proposals), ("trials", trials), ("together", together)):
+        write_rows(folder / f"{name}.jsonl.gz", found)
+    return folder
+
+
+@pytest.mark.parametrize(("faster", "verdict"), [(0.8, "Yes"), (1.25, "No"), (1.0, "Neither")])
+def test_the_answer_follows_the_rows(tmp_path: Path, faster: float, verdict: str) -> None:
+    line = page.primary(read(rows(tmp_path, faster)))
+    assert line.operators == len(OPS)
+    assert line.low <= line.ratio <= line.high
+    assert line.ratio == pytest.approx(faster, rel=0.02)
+    assert page.answer(line).startswith(f"**{verdict}")
+
+
+def test_an_operator_that_was_cut_does_not_count(tmp_path: Path) -> None:
+    timed = read(rows(tmp_path, 0.8, drop="random"))
+    assert OPS[0] not in timed.whole
+    assert page.primary(timed).operators == len(OPS) - 1
+
+
+def test_an_arm_without_a_time_has_the_slowest(tmp_path: Path) -> None:
+    timed = read(rows(tmp_path, 0.8, fail="columns"))
+    assert math.isinf(timed.seconds(OPS[0], "columns", 0, FIRST))
+    assert math.exp(timed.logs("columns", OPS[:1], FIRST)[0, 0]) == pytest.approx(timed.slowest(OPS[0]))
+    assert page.compared("", timed, timed.whole, FIRST, filled=False).operators == len(OPS) - 1
+    assert timed.statuses()["columns"]["WRONG_ANSWER"] == 5 * FIRST
+
+
+def test_first_programs_and_torch_are_told(tmp_path: Path) -> None:
+    timed = read(rows(tmp_path, 0.8))
+    one, four = (timed.seconds(OPS[1], "markov_ext", 0, k) for k in (1, FIRST))
+    assert one == pytest.approx(1.5 * four)
+    assert timed.torch(OPS[1]) == pytest.approx(four / 2)
+
+
+def test_the_page_is_whole(tmp_path: Path) -> None:
+    raw = rows(tmp_path / "raw", 0.8)
+    text = "\n".join(page.lines_of(raw, "day"))
+    assert text.startswith("## Do learned policies beat the traverser?\n\n**Yes")
+    for words in ("### Secondary", "float32", "beside `random`", "WRONG" if "WRONG" in text else "OK"):
+        assert words in text
+    names = page.draw(raw, tmp_path / "day")
+    assert all((tmp_path / name).stat().st_size > 10_000 for name in names)
+    assert "\n".join(page.lines_of(raw, "day")) == text
+
+
+def test_rows_that_are_missing_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="expected proposals"):
+        read(tmp_path)
