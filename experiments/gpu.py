@@ -5,7 +5,8 @@ Wheels that travelled come on the path first: the command line imports gymnasium
 
 from experiments.device.wheels import use_wheels
 
-use_wheels()
+if __name__ == "__main__":
+    use_wheels()
 
 from experiments.entry import run_as_main  # noqa: E402
 
