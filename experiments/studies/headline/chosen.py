@@ -50,7 +50,8 @@ def candidates() -> Iterator[Named]:
         yield name, operators.gemv(m=m, k=k, dtype=next(floats))
     for name, (n, c, h, w, k, r, s, stride, padding, groups) in layers.CONVOLUTIONS:
         dtype = next(whole) if groups == 1 else next(floats)
-        yield name, operators.conv2d(n=n, c=c, h=h, w=w, k=k, r=r, s=s, stride=stride, padding=padding, groups=groups, dtype=dtype)
+        window = {"r": r, "s": s, "stride": stride, "padding": padding, "groups": groups}
+        yield name, operators.conv2d(n=n, c=c, h=h, w=w, k=k, **window, dtype=dtype)
     for name, (n, c, h, w, r, s, stride, padding) in layers.DEPTHWISE:
         yield name, operators.depthwise_conv2d(n=n, c=c, h=h, w=w, r=r, s=s, stride=stride, padding=padding, dtype=next(floats))
     for name, kind, (n, c, h, w, r, s, stride, padding) in layers.POOLINGS:
@@ -109,8 +110,8 @@ def text(found: Sequence[Named]) -> str:
     """The file."""
     head = (
         "# @package _global_\n"
-        "# Operators of the study of learned policies beside the traverser on a GPU: layers of networks that nothing was trained,\n"
-        "# selected or tuned on. Written by python -m experiments.studies.headline.chosen, which says by what rules.\n"
+        "# Operators of the study of learned policies beside the traverser on a GPU: layers of networks that nothing was\n"
+        "# trained or tuned on. Written by python -m experiments.studies.headline.chosen, which says by what rules.\n"
         "operators:\n"
     )
     return head + "".join(f"  - {op} # {name}\n" for name, op in found)

@@ -145,7 +145,7 @@ def _classes(timed: Timed, ops: Sequence[str]) -> list[str]:
     for name in dict.fromkeys(sorted(names)):
         places = [place for place, own in enumerate(names) if own == name]
         chosen = [ops[place] for place in places]
-        ratio = np.exp((timed.logs(LEARNED, chosen, FIRST).mean(axis=1) - timed.logs(REFERENCE, chosen, FIRST).mean(axis=1)).mean())
+        ratio = math.exp(gaps(timed, chosen).mean())
         torch = [timed.torch(op) / math.exp(best[place]) for op, place in zip(chosen, places, strict=True)]
         beside = geometric_mean(value for value in torch if value < math.inf)
         cells.append((name, str(len(chosen)), f"{ratio:.3f}", f"{beside:.2f}" if beside else ""))
