@@ -88,7 +88,7 @@ class CudaKernel:
 
 
 class BoundCuda:
-    """A kernel with its arrays, as of `CudaKernel.bind`."""
+    """A kernel with its arrays, as of `CudaKernel.bind`. A call allocates nothing, so that a CUDA graph may capture it."""
 
     def __init__(self, launch: Callable[[tuple[Any, ...]], None], arguments: tuple[Any, ...], out: Any) -> None:
         """`out` is what a call returns, on the memory of the output."""
