@@ -125,7 +125,9 @@ def _environment(machine: str) -> None:
     """Environments, one and several, by the model."""
     for name in ("Construct", "Write"):
         task: dict[str, Any] = {"operator": SMALL, "hardware": machine, "backend": "analytic"}
-        gymnasium.make(f"gensor_gym/{name}-v0", **task).reset(seed=0)
+        one = gymnasium.make(f"gensor_gym/{name}-v0", **task)
+        one.reset(seed=0)
+        one.step(0)
         several = gymnasium.make_vec(f"gensor_gym/{name}-v0", num_envs=2, **task)
         several.reset(seed=0)
         several.step(several.action_space.sample())

@@ -42,8 +42,10 @@ class Pointer:
         self.array.view(np.uint8).reshape(-1)[...] = source.array.view(np.uint8).reshape(-1)
 
     def memset(self, value: int, size: int) -> None:
-        assert size == self.array.nbytes
-        self.array.view(np.uint8)[...] = value
+        assert size <= self.array.nbytes
+        self.array.reshape(-1).view(np.uint8)[:size] = value
+
+    memset_async = memset
 
 
 class Array(np.ndarray):
@@ -158,10 +160,13 @@ module.ndarray = Array
 module.asarray = lambda array: np.array(array).view(Array)
 module.empty = lambda size, dtype: np.empty(size, dtype).view(Array)
 module.asnumpy = np.array
+module.from_dlpack = lambda array: np.from_dlpack(array).view(Array)
+module.may_share_memory = np.may_share_memory
 module.get_default_memory_pool = lambda: types.SimpleNamespace(free_all_blocks=lambda: None)
 module.RawModule = lambda path: types.SimpleNamespace(get_function=Function)
 module.cuda = types.SimpleNamespace(
     Stream=Stream,
+    ExternalStream=lambda pointer: Stream(),
     Graph=Graph,
     Event=Event,
     Device=Device,
@@ -172,6 +177,7 @@ module.cuda = types.SimpleNamespace(
         CUDARuntimeError=CUDARuntimeError,
         getDeviceProperties=lambda index: {"name": b"Fake GPU", "l2CacheSize": 1 << 20, "totalGlobalMem": 1 << 30},
         deviceGetPCIBusId=lambda index: "0000:00:00.0",
+        getDeviceCount=lambda: 1,
         driverGetVersion=lambda: 13000,
         runtimeGetVersion=lambda: 13000,
     ),

@@ -1,7 +1,8 @@
 """Stage: the environment on CuPy times, as the README calls it: episodes, the front door, and a stock agent that learns.
 
 Rows of kind `episode` are random masked play in `Construct-v0`, of kind `part` what came of each part (in `user` a kernel is found,
-called, captured, exported), of kind `learned` every episode of MaskablePPO in `Write-v0`, whose reward is a kernel's time.
+called, captured, exported), of kind `learned` every episode of MaskablePPO in `Write-v0`, whose reward is a kernel's time, of kind
+`program` every kernel that was compiled and timed for that.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import os
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -23,19 +25,23 @@ from agents import optimize
 from experiments.common.journal import read_rows
 from experiments.device.context import Context, StageJournal
 from experiments.device.work.progress import Progress
-from experiments.device.work.trials import compilers
-from gensor_gym import hardware, operators
-from gensor_gym.codegen.deadlines import DEVICE_COMPILE_SECONDS
+from experiments.device.work.trials import compilers, facts
+from gensor_gym import operators
+from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.devices.presence import device_name
+from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.native import NativeBackend
 from gensor_gym.measure.stats.timing import TimingRules
 from gensor_gym.measure.workers.compile_pool import CompilePool
+from gensor_gym.measure.workers.process import WorkerProcess
 
 FILE = "environment.jsonl"
 OPERATOR = 'gemm(m=1024, n=1024, k=1024, dtype="float16")'
 SPACE = "extended"
 RULES = TimingRules(budget=0.03, sample=1e-3, warmup=5e-3, most=60)
 """Of rewards: thousands of short trials in place of a hundred long ones."""
+COMPILE_SECONDS, TRIAL_SECONDS = 4.0, 5.0
+"""A program that takes longer has the reward of one that does not run: episodes that end together wait for one another."""
 EPISODES, TRIALS, REPLAYS = 6, 6, 100
 ENVS, ROLLOUT, BATCH, RATE = 32, 21, 168, 3e-3
 """Of MaskablePPO: a rollout is an episode of every environment."""
@@ -61,28 +67,42 @@ def _tried(does: Callable[[Context, StageJournal], dict[str, Any]], context: Con
     return {**said, "seconds": time.perf_counter() - begin}
 
 
-def _backend(context: Context) -> NativeBackend:
-    """Short trials; kernels are compiled on all cores but those of the worker and the agent."""
-    pool = CompilePool(compilers(), seconds=DEVICE_COMPILE_SECONDS)
-    return NativeBackend("cuda", pool, device_name, RULES, overlap=True)
+class KeptBackend(NativeBackend):
+    """Short trials, each of which is a row; kernels are compiled on all cores but those of the worker and the agent."""
+
+    def __init__(self, journal: StageJournal) -> None:
+        """A worker that gives up early: a kernel that hangs costs the seconds of a hundred others."""
+        limits = dict.fromkeys(("verify", "time", "check"), TRIAL_SECONDS)
+        worker = WorkerProcess("cuda", restart_after=10**6, stage_seconds=limits)
+        pool = CompilePool(compilers(), seconds=COMPILE_SECONDS)
+        super().__init__("cuda", pool, device_name, RULES, worker=worker, overlap=True)
+        self.journal = journal
+        self.measuring, self.programs = 0.0, 0
+
+    def stream(self, op: Any, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
+        """See `NativeBackend`; clocks what the environment waits for."""
+        begin = time.perf_counter()
+        for schedule, measurement in zip(schedules, super().stream(op, schedules, hw), strict=True):
+            self.programs += 1
+            row = {"kind": "program", "schedule": str(schedule), **facts(measurement)}
+            self.journal.put(f"program {self.programs}", row)
+            yield measurement
+        self.measuring += time.perf_counter() - begin
 
 
 def _episodes(context: Context, journal: StageJournal) -> dict[str, Any]:
     """Random masked play, an environment at a time."""
-    env = gymnasium.make(
-        "gensor_gym/Construct-v0", operator=OPERATOR, hardware=context.hardware, space=SPACE, backend="cuda"
-    )
+    env = gymnasium.make("gensor_gym/Construct-v0", operator=OPERATOR, hardware=context.hardware, space=SPACE, backend="cuda")
     env.action_space.seed(context.seed)
-    with closing(env):
-        for number in range(EPISODES):
-            _, info = env.reset(seed=context.seed + number)
-            total, steps, ended, begin = 0.0, 0, False, time.perf_counter()
-            while not ended:
-                _, reward, ended, _, info = env.step(env.action_space.sample(mask=info["action_mask"]))
-                total, steps = total + float(reward), steps + 1
-            facts = {"return": total, "steps": steps, "runtime_s": info["runtime_s"], "status": info["status"]}
-            journal.put(f"episode {number}", {"kind": "episode", **facts, "wall_s": time.perf_counter() - begin})
-    return {"episodes": EPISODES}
+    for number in range(EPISODES):
+        _, info = env.reset(seed=context.seed + number)
+        total, ended, begin = 0.0, False, time.perf_counter()
+        while not ended:
+            _, reward, ended, _, info = env.step(env.action_space.sample(mask=info["action_mask"]))
+            total += float(reward)
+        row = {"kind": "episode", "return": total, "wall_s": time.perf_counter() - begin}
+        journal.put(f"episode {number}", {**row, **{name: info[name] for name in ("steps", "runtime_s", "status")}})
+    return {"episodes": EPISODES}  # the environment's worker is that of the search that follows
 
 
 def _user(context: Context, journal: StageJournal) -> dict[str, Any]:
@@ -130,21 +150,23 @@ def _learned(context: Context, journal: StageJournal) -> dict[str, Any]:
 
     torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // 8))
     progress, begin = Progress("terminal rewards"), time.perf_counter()
-    backend = _backend(context)
+    backend = KeptBackend(journal)
 
     class Kept(BaseCallback):
-        """Rows, and the end."""
+        """Rows, and the end: as soon as another round of episodes would not end in time."""
 
-        count = 0
+        count, round_s, ended = 0, 0.0, begin
 
         def _on_step(self) -> bool:
+            if any("runtime_s" in info for info in self.locals["infos"]):
+                self.round_s, self.ended = time.perf_counter() - self.ended, time.perf_counter()
             for info in self.locals["infos"]:
                 if "runtime_s" in info:
-                    facts = {"return": info["episode"]["r"], "runtime_s": info["runtime_s"], "status": info["status"]}
-                    journal.put(f"learned {self.count}", {"kind": "learned", **facts, "wall_s": time.perf_counter() - begin})
+                    row = {"return": info["episode"]["r"], "runtime_s": info["runtime_s"], "status": info["status"]}
+                    journal.put(f"learned {self.count}", {"kind": "learned", **row, "wall_s": time.perf_counter() - begin})
                     self.count += 1
                     progress.count(f"{info['runtime_s'] * 1e6:.1f} us")
-            return context.left > 0
+            return context.left > self.round_s
 
     envs = make_writing_sb3(ENVS, operator=OPERATOR, hardware=context.hardware, space=SPACE, backend=backend, threads=1)
     with closing(envs):
@@ -154,7 +176,9 @@ def _learned(context: Context, journal: StageJournal) -> dict[str, Any]:
         )  # fmt: skip
         kept = Kept()
         model.learn(10**9, callback=kept)
-    return {"episodes": kept.count, "compilers": compilers(), "hardware": hardware.get(context.hardware).name}
+    spent = time.perf_counter() - begin
+    shares = {"measuring": backend.measuring / spent, "programs_per_second": backend.programs / max(backend.measuring, 1e-9)}
+    return {"episodes": kept.count, "programs": backend.programs, **shares, "compilers": compilers()}
 
 
 def digest(out: Path, run: str) -> dict[str, object]:
@@ -164,6 +188,7 @@ def digest(out: Path, run: str) -> dict[str, object]:
     quarter = max(1, len(learned) // 4)
     quarters = [learned[at : at + quarter] for at in range(0, 4 * quarter, quarter)] if len(learned) >= 4 else []
     ran = [row["runtime_s"] for row in learned if row["status"] == "OK"]
+    programs = [row for row in rows if row["kind"] == "program"]
     return {
         "parts": {row["key"]: {k: v for k, v in row.items() if k not in ("key", "run", "kind", "trace")}
                   for row in rows if row["kind"] == "part"},
@@ -172,5 +197,6 @@ def digest(out: Path, run: str) -> dict[str, object]:
         "rewards_per_second": len(learned) / learned[-1]["wall_s"] if learned else 0.0,
         "quarters_median_us": [1e6 * float(np.median([row["runtime_s"] for row in part])) for part in quarters],
         "quarters_mean_return": [float(np.mean([row["return"] for row in part])) for part in quarters],
+        "statuses": dict(Counter(row["status"] for row in programs)),
         "best_us": 1e6 * min(ran) if ran else None,
     }  # fmt: skip
