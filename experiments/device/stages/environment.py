@@ -1,8 +1,8 @@
 """Stage: the environment on CuPy times, as the README calls it: episodes, the front door, and a stock agent that learns.
 
-Rows of kind `episode` are random masked play in `Construct-v0`, of kind `part` what came of each part (in `user` a kernel is found,
-called, captured, exported), of kind `learned` every episode of MaskablePPO in `Write-v0`, whose reward is a kernel's time, of kind
-`program` every kernel that was compiled and timed for that.
+Rows of kind `episode` are random masked play in `Construct-v0`, of kind `part` what came of each part (in `user` a kernel is
+found, called, captured, exported), of kind `learned` every episode of MaskablePPO in `Write-v0`, whose reward is a kernel's time,
+of kind `program` every kernel that was compiled and timed for that.
 """
 
 from __future__ import annotations
