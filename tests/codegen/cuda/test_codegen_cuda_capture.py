@@ -1,4 +1,4 @@
-"""What a CUDA graph may capture: launches of a bound kernel, which allocates and clears nothing. A call allocates its workspace."""
+"""What a CUDA graph may capture: launches of a bound kernel, which allocates and clears nothing. A call has its own workspace."""
 
 from __future__ import annotations
 
