@@ -51,6 +51,8 @@ SELFCHECK_SECONDS = 150.0
 RECORDED = ("recorded.jsonl", "recorded_tensor.jsonl", "recorded_test.jsonl")
 SUMMARY = ("summary.json", "summary.md")
 PLANS = ("", "archive", "lease")
+LEASE = ("first_contact", "study", "environment", "known", "adaptive", "fused")
+"""Stages of a lease, in their order."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Settings:
 def read_arguments(arguments: list[str]) -> Settings:
     """`key=value` words as settings; ValueError names what is wrong and what is accepted."""
     settings = read_words(Settings, arguments)
-    names = [stage.name for stage in STAGES]
+    names = [*(stage.name for stage in STAGES), *LEASE]
     if unknown := set(settings.stages) - set(names):
         raise ValueError(f"stages {sorted(unknown)}: expected some of {', '.join(names)}{near(unknown, names)}")
     if settings.plan not in PLANS:
@@ -222,5 +224,6 @@ def _checked(settings: Settings) -> int:
     if settings.plan == "lease":
         from experiments.device import lease
 
-        return lease.run(Path(settings.out), settings.deadline_s, hardware_name(settings.hardware), settings.seed)
+        wanted = settings.stages if settings.stages != Settings().stages else ()
+        return lease.run(Path(settings.out), settings.deadline_s, hardware_name(settings.hardware), settings.seed, wanted)
     return run(settings)

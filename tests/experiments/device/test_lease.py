@@ -104,7 +104,7 @@ def home(out: Path) -> dict[str, bytes]:
 def test_everything_comes_home(carried: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(lease_stages.CARRY, str(carried))
     monkeypatch.setattr(lease, "_prepare", lambda log, model: subprocess.Popen(["true"]))
-    assert lease.run(tmp_path / "out", 90.0, "h100", 0, lease_stages.STAGES) == 0
+    assert lease.run(tmp_path / "out", 90.0, "h100", 0, (), lease_stages.STAGES) == 0
     files = home(tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {lease.RESULTS, *lease.SUMMARIES}
     trials = [json.loads(line) for line in files["trials.jsonl"].splitlines()]
@@ -124,7 +124,7 @@ def test_a_stage_that_dies_goes_on_behind_what_killed_it(carried: Path, tmp_path
     monkeypatch.setenv(lease_stages.CARRY, str(carried))
     monkeypatch.setenv(lease_stages.FAILING, sorted(archive.rows)[0])
     monkeypatch.setattr(lease, "_prepare", lambda log, model: subprocess.Popen(["true"]))
-    lease.run(tmp_path / "out", 120.0, "h100", 0, lease_stages.STAGES)
+    lease.run(tmp_path / "out", 120.0, "h100", 0, (), lease_stages.STAGES)
     trials = [json.loads(line) for line in home(tmp_path / "out")["trials.jsonl"].splitlines()]
     assert len({row["digest"] for row in trials}) >= len(archive.rows) - study_workers()
 
@@ -142,7 +142,7 @@ def test_a_kill_loses_no_row_that_was_packed(carried: Path, tmp_path: Path) -> N
         "from pathlib import Path; import subprocess; from experiments.device import lease\n"
         "from tests.support import lease_stages\n"
         "lease._prepare = lambda log, model: subprocess.Popen(['true']); lease.EVERY = 0.2; lease_stages.TRIAL_SECONDS = 0.3\n"
-        f"lease.run(Path({str(out)!r}), 90.0, 'h100', 0, lease_stages.STAGES)"
+        f"lease.run(Path({str(out)!r}), 90.0, 'h100', 0, (), lease_stages.STAGES)"
     )
     environment = {**os.environ, lease_stages.CARRY: str(carried)}
     process = subprocess.Popen([sys.executable, "-c", code], env=environment, start_new_session=True)
