@@ -15,12 +15,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gensor_gym.measure.measurement import Status
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.stats.timing import TimingRules
 from gensor_gym.measure.workers.builders import CompileFailed
 from gensor_gym.measure.workers.pool import LocalPool
 from gensor_gym.measure.workers.process import WorkerProcess
-from gensor_gym.measure.workers.requests import Built, Comparison, Trial
+from gensor_gym.measure.workers.requests import Built, Comparison, Trial, TrialRequest
 from tests.support.measure_kernels import BODIES, build, kernel
 from tests.support.resident import resident
 from tests.support.thorough import thorough_but
@@ -186,3 +187,43 @@ def test_a_pool_needs_a_worker(compiler: Compiler) -> None:
         LocalPool(compiler, [])
     with pytest.raises(ValueError, match="ahead=0"):
         LocalPool(compiler, [WorkerProcess("cpu")], ahead=0)
+
+
+class Instant(WorkerProcess):
+    """A device that answers at once and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__("cpu")
+        self.asked: list[str] = []
+
+    def ask(self, request: TrialRequest) -> Measurement:
+        digest = request.built.kernel.digest
+        self.asked.append(digest)
+        return Measurement(Status.OK, (1.0,), digest=digest)
+
+
+def test_a_device_waits_for_no_straggler() -> None:
+    """The kernel that takes longest to compile is timed last; results come in the order of trials all the same."""
+    wanted = [trial("right", number) for number in range(6)]
+    others = threading.Semaphore(0)
+
+    def compile_kernel(one: Kernel) -> Built:
+        if one == wanted[0].kernel:
+            for _ in wanted[1:]:
+                assert others.acquire(timeout=60)
+        elif one == wanted[3].kernel:
+            raise CompileFailed("refused")
+        return Built(one, "none")
+
+    class Counting(LocalPool):
+        def time(self, worker: WorkerProcess, one: Trial, built: Built | Measurement) -> Measurement:
+            if one != wanted[0]:
+                others.release()
+            return super().time(worker, one, built)
+
+    device = Instant()
+    found = list(Counting(compile_kernel, [device], overlap=True).stream(iter(wanted)))
+    digests = [one.kernel.digest for one in wanted]
+    assert [one.digest for one in found] == digests
+    assert [one.status for one in found].count(Status.COMPILE_ERROR) == 1 and found[3].status is Status.COMPILE_ERROR
+    assert device.asked[-1] == digests[0] and set(device.asked) == {*digests} - {digests[3]}

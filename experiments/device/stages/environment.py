@@ -29,11 +29,13 @@ from experiments.device.work.trials import compilers, facts
 from gensor_gym import operators
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.devices.presence import device_name
-from gensor_gym.measure.measurement import Measurement
+from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.native import NativeBackend
 from gensor_gym.measure.stats.timing import TimingRules
 from gensor_gym.measure.workers.compile_pool import CompilePool
+from gensor_gym.measure.workers.pool import LocalPool
 from gensor_gym.measure.workers.process import WorkerProcess
+from gensor_gym.measure.workers.requests import Built, Trial
 
 FILE = "environment.jsonl"
 OPERATOR = 'gemm(m=1024, n=1024, k=1024, dtype="float16")'
@@ -67,6 +69,17 @@ def _tried(does: Callable[[Context, StageJournal], dict[str, Any]], context: Con
     return {**said, "seconds": time.perf_counter() - begin}
 
 
+class KeptPool(LocalPool):
+    """An error of the worker's own costs one reward and not the agent, and says so in the program's row."""
+
+    def time(self, worker: WorkerProcess, trial: Trial, built: Built | Measurement) -> Measurement:
+        """See `LocalPool`."""
+        try:
+            return super().time(worker, trial, built)
+        except RuntimeError as error:
+            return Measurement(Status.CRASHED, error=str(error), digest=trial.kernel.digest)
+
+
 class KeptBackend(NativeBackend):
     """Short trials, each of which is a row; kernels are compiled on all cores but those of the worker and the agent."""
 
@@ -75,7 +88,7 @@ class KeptBackend(NativeBackend):
         limits = dict.fromkeys(("verify", "time", "check"), TRIAL_SECONDS)
         worker = WorkerProcess("cuda", restart_after=10**6, stage_seconds=limits)
         pool = CompilePool(compilers(), seconds=COMPILE_SECONDS)
-        super().__init__("cuda", pool, device_name, RULES, worker=worker, overlap=True)
+        super().__init__("cuda", pool, device_name, RULES, worker=worker, pool=KeptPool(pool, [worker], overlap=True))
         self.journal = journal
         self.measuring, self.programs = 0.0, 0
 

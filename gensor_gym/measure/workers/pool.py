@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import queue
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
 from typing import Protocol, runtime_checkable
 
@@ -91,16 +91,15 @@ class LocalPool:
         self._overlap = overlap
 
     def stream(self, trials: Iterable[Trial]) -> Iterator[Measurement]:
-        """See `Pool`. Some `ahead` kernels are compiled, then timed, then the next; with `overlap` each is timed once it is there."""
+        """See `Pool`. Some `ahead` kernels are compiled, then timed, then the next; with `overlap` each once it is compiled."""
         left = iter(trials)
         compilers = ThreadPoolExecutor(os.cpu_count() or 1)
         try:
-            batch = self._begin(compilers, left)
-            while batch:
-                built = ((trial, future.result()) for trial, future in batch)
-                later = self._begin(compilers, left) if self._overlap else []
-                yield from self._timed(built if self._overlap else list(built))
-                batch = later or self._begin(compilers, left)
+            if self._overlap and len(self.workers) == 1:
+                yield from self._as_compiled(compilers, left)
+            while batch := list(islice(left, self.ahead)):
+                futures = [compilers.submit(compiled, self._compile, trial.kernel) for trial in batch]
+                yield from self._timed([(trial, future.result()) for trial, future in zip(batch, futures, strict=True)])
         finally:
             compilers.shutdown(cancel_futures=True)
 
@@ -126,13 +125,26 @@ class LocalPool:
         if isinstance(self._compile, Closing):
             self._compile.close()
 
-    def _begin(
-        self, compilers: ThreadPoolExecutor, left: Iterator[Trial]
-    ) -> list[tuple[Trial, Future[Built | Measurement]]]:
-        """Start compiling the next few."""
-        return [(trial, compilers.submit(compiled, self._compile, trial.kernel)) for trial in islice(left, self.ahead)]
+    def _as_compiled(self, compilers: ThreadPoolExecutor, left: Iterator[Trial]) -> Iterator[Measurement]:
+        """Time first what is compiled first, so that the device waits for no straggler; results come in the order of trials."""
+        waiting: dict[Future[Built | Measurement], tuple[int, Trial]] = {}
+        found: dict[int, Measurement] = {}
+        begun = given = 0
+        while True:
+            for trial in islice(left, self.ahead - (begun - given)):
+                waiting[compilers.submit(compiled, self._compile, trial.kernel)] = begun, trial
+                begun += 1
+            if not waiting:
+                return
+            ended = wait(waiting, return_when=FIRST_COMPLETED).done
+            first = min(ended, key=lambda future: waiting[future][0])
+            place, trial = waiting.pop(first)
+            found[place] = self.time(self.workers[0], trial, first.result())
+            while given in found:
+                yield found.pop(given)
+                given += 1
 
-    def _timed(self, built: Iterable[tuple[Trial, Built | Measurement]]) -> Iterator[Measurement]:
+    def _timed(self, built: Sequence[tuple[Trial, Built | Measurement]]) -> Iterator[Measurement]:
         """Time in order; with one worker in the calling thread, so that Ctrl-C finds it there."""
         if len(self.workers) == 1:
             for trial, item in built:
