@@ -18,6 +18,7 @@ from gensor_gym.codegen.cuda.nvrtc import NvrtcError
 from gensor_gym.codegen.cuda.tensor_map import TensorMapError, with_maps
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.measure.answers.device_draws import SETTING, ReferenceFault, chosen_place, device_draws, downloaded
+from gensor_gym.measure.answers.device_fused import device_fused
 from gensor_gym.measure.answers.draw import Expected
 from gensor_gym.measure.answers.expectation import operator_draws
 from gensor_gym.measure.answers.fused import downloaded_fused, fused_draws
@@ -144,18 +145,31 @@ class CudaDevice:
         self._inputs: list[DeviceBuffer] = []
 
     def draws(self, op: Computation, seed: int) -> tuple[Expected, ...]:
-        """The operator's three draws: on the device, or by NumPy where $GENSOR_GYM_REFERENCE says `host` and of fused ones."""
+        """The operator's three draws on the device, or where $GENSOR_GYM_REFERENCE says `host` those of NumPy.
+
+        Of fused operators NumPy computes the references and the device compares.
+        """
+        on_host = chosen_place() == "host"
         if isinstance(op, Dataflow):
-            return tuple(downloaded_fused(draw, _download) for draw in fused_draws(op, seed))
+            fused = fused_draws(op, seed)
+            if on_host:
+                return tuple(downloaded_fused(draw, _download) for draw in fused)
+            kernels = self._reference_kernels()
+            with timing_lock(self.lock):
+                return device_fused(kernels, op, fused, _download)
         assert isinstance(op, Operator)
-        if chosen_place() == "host":
+        if on_host:
             return tuple(downloaded(draw, op, _download) for draw in operator_draws(op, seed))
+        return device_draws(self._reference_kernels(), op, seed, self.draws_limit, lambda: timing_lock(self.lock))
+
+    def _reference_kernels(self) -> ReferenceKernels:
+        """Loaded once."""
         if self._kernels is None:
             try:
                 self._kernels = ReferenceKernels(cupy, f"sm_{cupy.cuda.Device().compute_capability}", referenced)
             except NvrtcError as error:
                 raise ReferenceFault(f"reference.cu does not compile: {error}. {SETTING}=host does without (slow)") from error
-        return device_draws(self._kernels, op, seed, self.draws_limit, lambda: timing_lock(self.lock))
+        return self._kernels
 
     def kinds(self, op: Computation) -> tuple[BaselineKind, ...]:
         """Torch in each layout of the operator that there is."""

@@ -1,0 +1,95 @@
+"""Draws of fused operators whose references were computed on the host, kept and compared on the device.
+
+A large output takes seconds to be downloaded and looked at by NumPy, and a trial looks at it six times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.measure.answers.downloaded import Downloaded
+from gensor_gym.measure.answers.draw import changed_words
+from gensor_gym.measure.answers.fused import FusedDraw, downloaded_fused
+from gensor_gym.measure.answers.reference_kernels import Array, ReferenceKernels
+from gensor_gym.measure.answers.reference_plan import CODES
+from gensor_gym.measure.workers.trial import DeviceLost
+
+
+@dataclass(frozen=True)
+class DeviceFused:
+    """As `FusedDraw`, arrays on the device. See `Expected`.
+
+    The device counts what is off by more than the bound. Where it counts anything the host has the last word and says what is
+    wrong: infinities and numbers that are none are off for the device, however they should be.
+    """
+
+    kernels: ReferenceKernels
+    graph: Dataflow
+    host: Downloaded
+    inputs: tuple[Array, ...]
+    expected: tuple[tuple[Array, Array], ...]
+    """Of each output the reference and the bound, flat."""
+    sums: tuple[int, ...] = field(init=False)
+    """Checksums of all that."""
+
+    def __post_init__(self) -> None:
+        """Take the checksums."""
+        object.__setattr__(self, "sums", self._checksums())
+
+    def _arrays(self) -> tuple[Array, ...]:
+        return (*self.inputs, *(array for pair in self.expected for array in pair))
+
+    def _checksums(self) -> tuple[int, ...]:
+        return tuple(self.kernels.checksum(array) for array in self._arrays())
+
+    @property
+    def nbytes(self) -> int:
+        """Device memory held, and as much as the host holds."""
+        return sum(array.nbytes for array in self._arrays())
+
+    def changed(self, arrays: Sequence[Array]) -> str:
+        """See `Expected`. DeviceLost when a kernel wrote over this draw: nothing can be judged by it any more."""
+        if self._checksums() != self.sums:
+            raise DeviceLost(f"a kernel wrote over the reference answers of {self.graph.name}, far outside its buffers")
+        for i, (array, sent) in enumerate(zip(arrays, self.inputs, strict=True)):
+            if self.kernels.differ(array, sent):
+                return changed_words(i)
+        return ""
+
+    def fault(self, output: Any) -> str:
+        """See `Expected`. `output` is as kernels hold it, a list of several."""
+        given = [output] if len(self.expected) == 1 else list(output)
+        for array, value, (reference, bound) in zip(given, self.graph.outputs, self.expected, strict=True):
+            if self.kernels.wrong(array, value.dtype, reference, bound)[0]:
+                return self.host.fault(output)
+        return ""
+
+    def distance(self, output: Any) -> tuple[float, float]:
+        """See `Expected`."""
+        return self.host.distance(output)
+
+
+def device_fused(
+    kernels: ReferenceKernels, graph: Dataflow, draws: Sequence[FusedDraw], download: Callable[[Array], np.ndarray]
+) -> tuple[DeviceFused | Downloaded, ...]:
+    """Draws of the host on the device; as they are where an output is of a type that the device does not compare."""
+    on_host = tuple(downloaded_fused(draw, download) for draw in draws)
+    if any(value.dtype not in CODES for value in graph.outputs):
+        return on_host
+    return tuple(
+        DeviceFused(
+            kernels, graph, host, tuple(kernels.upload(array) for array in draw.inputs),
+            tuple((_flat(kernels, one.value), _flat(kernels, one.error)) for one in draw.outputs),
+        )
+        for draw, host in zip(draws, on_host, strict=True)
+    )  # fmt: skip
+
+
+def _flat(kernels: ReferenceKernels, array: np.ndarray) -> Array:
+    """Numbers of float64 on the device; those that stand for many elements are written out."""
+    return kernels.upload(np.ascontiguousarray(array, np.float64).reshape(-1))
