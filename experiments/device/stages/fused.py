@@ -1,12 +1,15 @@
 """Stage: fused memory-bound operators, the fastest of those that the model ranks first, against torch and a copy.
 
-The suite's shapes, then four of which a call moves 256 MiB or more, which a copy of as many bytes is the bound of. No such
+Several workers do an operator each: the host draws inputs and computes references for seconds, while another's kernels are timed.
+Those of which a call moves most come first, four of them 256 MiB or more, which a copy of as many bytes is the bound of. No such
 kernel has been timed yet: what is known without a device is in docs/design.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -15,9 +18,12 @@ import numpy as np
 from experiments.common.journal import read_rows
 from experiments.device.context import Context
 from experiments.device.work.beside_torch import COMPILED, COPY, EAGER, OURS, beside_torch
-from experiments.device.work.trials import SEARCH, device_backends, summary_of
+from experiments.device.work.prebuilt import Bench, Made, side_by_side
+from experiments.device.work.trials import SEARCH, compilers, summary_of
 from experiments.statistics.statistics import geometric_mean
 from gensor_gym import hardware
+from gensor_gym.codegen.deadlines import DEVICE_COMPILE_SECONDS
+from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.table import fused_operator, stand_in
@@ -25,32 +31,54 @@ from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Measurement, Status
-from gensor_gym.measure.native import NativeBackend, make_kernel
+from gensor_gym.measure.native import make_kernel
+from gensor_gym.measure.workers.compile_pool import CompilePool
+from gensor_gym.measure.workers.pool import compiled
 
 FILE = "fused.jsonl"
-CANDIDATES = 24
+CANDIDATES = 12
 """Programs of an operator that are timed: the first by the model."""
 ROUNDS = 15
+WORKERS = 3
 LARGE = {
     "large/softmax": "softmax(m=16384, n=2048)", "large/layernorm": "layernorm(m=16384, n=2048)",
     "large/rmsnorm": "rmsnorm(m=8192, n=4096)", "large/relu_add": "relu_add(a=2, b=64, c=512, d=512)",
 }  # fmt: skip
+FIRST = (
+    "large/softmax", "bert/layernorm_32", "swiglu", "large/rmsnorm", "rope", "bert/softmax", "nrm/4096", "large/layernorm",
+    "vit/softmax", "bert/gelu", "rmsnorm", "kv_concat", "transpose_relu", "large/relu_add",
+)  # fmt: skip
+"""Operators before the others: a run that is cut short has them. A large one's references come while small ones are timed."""
+_TORCH = threading.Lock()
+"""One operator at a time is timed beside torch, in this process."""
+
+Compile = Callable[[list[Kernel | Measurement]], list[Made]]
+"""Makes cubins side by side."""
 
 
 def operators() -> dict[str, str]:
-    """Text by name."""
-    return {**stand_in(), **LARGE}
+    """Text by name, in the order in which they are done."""
+    known = {**stand_in(), **LARGE}
+    return {name: known[name] for name in (*FIRST, *(name for name in known if name not in FIRST))}
 
 
 def run(context: Context) -> dict[str, object]:
     """A row for each operator."""
     hw = hardware.get(context.hardware)
-    (search,) = device_backends(SEARCH)
-    with closing(search), closing(context.journal(FILE)) as journal:
-        for name, text in operators().items():
-            if context.left > 0 and journal.pending(name):
+    pool, threads = CompilePool(compilers(), seconds=DEVICE_COMPILE_SECONDS), ThreadPoolExecutor(compilers())
+
+    def compile(kernels: list[Kernel | Measurement]) -> list[Made]:
+        return list(threads.map(lambda made: made if isinstance(made, Measurement) else compiled(pool, made), kernels))
+
+    with closing(pool), closing(context.journal(FILE)) as journal:
+
+        def compare(bench: Bench, name: str) -> None:
+            if journal.pending(name):
                 journal.begin(name)
-                journal.put(name, _row(fused_operator(text), hw, search, context.seed))
+                journal.put(name, _row(fused_operator(operators()[name]), hw, bench, compile, context))
+
+        side_by_side(operators(), compare, hw, WORKERS, lambda: context.left > 0)
+        threads.shutdown(wait=False, cancel_futures=True)
     return digest(Path(context.out), context.run)
 
 
@@ -61,11 +89,16 @@ def ranked(graph: GirGraph, count: int) -> list[GirSchedule]:
     return [GirSchedule(row) for row in rows[first]]
 
 
-def _row(op: Dataflow, hw: Hardware, search: NativeBackend, seed: int) -> dict[str, object]:
+def _row(op: Dataflow, hw: Hardware, bench: Bench, compile: Compile, context: Context) -> dict[str, object]:
     """What was tried, and the fastest beside torch and the copy."""
     graph = GirGraph(op, hw)
     schedules = ranked(graph, CANDIDATES)
-    tried = list(zip(schedules, search.measure(op, schedules, hw), strict=True))
+    kernels = [make_kernel(op, schedule, hw) for schedule in schedules]
+    tried: list[tuple[GirSchedule, Measurement]] = []
+    for schedule, made in zip(schedules, compile(kernels), strict=True):
+        if tried and context.left <= 0:
+            break
+        tried.append((schedule, bench.trial(made, SEARCH)))
     row: dict[str, object] = {"operator": str(op), "bytes": op.compulsory_bytes, "roofline_s": roofline_floor(op, hw)}
     row["trials"] = [_trial(graph, schedule, measured) for schedule, measured in tried]
     right = [(m.seconds, place) for place, (_, m) in enumerate(tried) if m.status is Status.OK]
@@ -74,7 +107,8 @@ def _row(op: Dataflow, hw: Hardware, search: NativeBackend, seed: int) -> dict[s
     best = tried[min(right)[1]][0]
     row |= {"schedule": str(best), "model_s": graph.latency(best)}
     try:
-        samples = beside_torch(make_kernel(op, best, hw), ROUNDS, seed)  # type: ignore[arg-type]
+        with _TORCH:
+            samples = beside_torch(make_kernel(op, best, hw), ROUNDS, context.seed)  # type: ignore[arg-type]
     except (ValueError, RuntimeError) as error:
         return {**row, "error": str(error)[-600:]}
     return {**row, **compared(samples)}

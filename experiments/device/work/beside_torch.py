@@ -21,22 +21,29 @@ Timer = Callable[[int], float]
 
 
 def beside_torch(kernel: Kernel, rounds: int, seed: int) -> dict[str, list[float]]:
-    """Seconds a call by contestant, one a round; ValueError where our answer is wrong or the kernel does not compile."""
-    from gensor_gym.measure.devices.cuda import CudaDevice
-    from gensor_gym.measure.workers.builders import build_cubin
-    from gensor_gym.measure.workers.trial import check
+    """Seconds a call by contestant, one a round; ValueError where the kernel does not compile.
 
+    A worker has verified the kernel: here its inputs are drawn and no references. Rounds are under the device's timing lock.
+    """
+    from gensor_gym.measure.answers.draw import Draw, drawn_inputs
+    from gensor_gym.measure.devices.cuda import CudaDevice
+    from gensor_gym.measure.devices.machine_lock import timing_lock
+    from gensor_gym.measure.workers.builders import build_cubin
+
+    assert isinstance(kernel.operator, Dataflow)
     built = build_cubin(kernel)
     if isinstance(built, str):
         raise ValueError(f"{kernel.operator}: {built}")
+    inputs, _ = drawn_inputs(kernel.operator, seed)[0]
     device = CudaDevice()
-    loaded, draw = device.load(built, 1), device.draws(kernel.operator, seed)[0]
-    loaded.write(draw)
-    loaded.time(1)
-    if fault := check(loaded, draw):
-        raise ValueError(f"{kernel.operator}: {fault}")
-    assert isinstance(kernel.operator, Dataflow)
-    return interleaved({OURS: loaded.time, **_of_torch(kernel.operator, draw.inputs)}, rounds, seed)
+    functions = _of_torch(kernel.operator, inputs)
+    with timing_lock(device.lock):
+        loaded = device.load(built, 1)
+        try:
+            loaded.write(Draw(inputs, np.empty(0), np.empty(0)))
+            return interleaved({OURS: loaded.time, **{name: timer() for name, timer in functions.items()}}, rounds, seed)
+        finally:
+            loaded.close()
 
 
 def interleaved(timers: dict[str, Timer], rounds: int, seed: int) -> dict[str, list[float]]:
@@ -51,8 +58,11 @@ def interleaved(timers: dict[str, Timer], rounds: int, seed: int) -> dict[str, l
     return found
 
 
-def _of_torch(graph: Dataflow, inputs: tuple[np.ndarray, ...]) -> dict[str, Timer]:
-    """Torch's own function where a factory has one, the same compiled, and the copy."""
+def _of_torch(graph: Dataflow, inputs: tuple[np.ndarray, ...]) -> dict[str, Callable[[], Timer]]:
+    """What makes timers: torch's own function where a factory has one, the same compiled, and the copy.
+
+    Compiling takes seconds and comes before the device is this process's alone.
+    """
     import torch
 
     from experiments.benches.fused.eager import EAGER as KNOWN
@@ -61,11 +71,13 @@ def _of_torch(graph: Dataflow, inputs: tuple[np.ndarray, ...]) -> dict[str, Time
 
     half = torch.empty(graph.compulsory_bytes // 2, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(half)
-    found: dict[str, Timer] = {COPY: Replayed(lambda: target.copy_(half)).time}
+    found: dict[str, Callable[[], Timer]] = {COPY: lambda: Replayed(lambda: target.copy_(half)).time}
     if graph.name in KNOWN:
         given = [torch.from_numpy(array).cuda() for array in inputs]
         function = function_of(graph)
         compiled = torch.compile(function, dynamic=False)
-        found[EAGER] = Replayed(lambda: function(*given)).time
-        found[COMPILED] = Replayed(lambda: compiled(*given)).time
+        with torch.no_grad():
+            compiled(*given)
+        found[EAGER] = lambda: Replayed(lambda: function(*given)).time
+        found[COMPILED] = lambda: Replayed(lambda: compiled(*given)).time
     return found

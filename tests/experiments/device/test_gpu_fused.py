@@ -13,16 +13,48 @@ from experiments.device.work import beside_torch
 from gensor_gym import hardware
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.dataflow.suite import make
+from gensor_gym.dataflow.table import stand_in
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.schedule import GirSchedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.measurement import Measurement
+from gensor_gym.measure.stats.timing import TimingRules
+from gensor_gym.measure.workers.requests import Built
 from tests.experiments.device.test_gpu_stages import InstantDevice, at, seconds_of, stage
 
 OPERATORS = {"small": "softmax(m=7, n=77)", "large/softmax": "softmax(m=64, n=96)"}
 
 
+class InstantBench:
+    """In place of `prebuilt.Bench`."""
+
+    def __init__(self, hw: Hardware) -> None:
+        self.device, self.hw = InstantDevice(fused.SEARCH), hw
+
+    def trial(self, built: Built | Measurement, rules: TimingRules) -> Measurement:
+        return self.device.trial(built, self.hw)
+
+    def close(self) -> None:
+        self.device.close()
+
+
+class InstantCompilers:
+    """In place of `CompilePool`."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        """Nothing starts."""
+
+    def __call__(self, kernel: Kernel) -> Built:
+        return Built(kernel, "")
+
+    def close(self) -> None:
+        """Nothing ends."""
+
+
 @pytest.fixture(autouse=True)
 def device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused, "device_backends", lambda *rules: [InstantDevice(one) for one in rules])
+    monkeypatch.setattr("experiments.device.work.prebuilt.Bench", InstantBench)
+    monkeypatch.setattr(fused, "CompilePool", InstantCompilers)
     monkeypatch.setattr(fused, "operators", lambda: OPERATORS)
     monkeypatch.setattr(fused, "beside_torch", beside)
     monkeypatch.setattr(InstantDevice, "broken", 0)
@@ -75,6 +107,13 @@ def test_candidates_are_the_first_by_the_model() -> None:
     seconds = [graph.latency(schedule) for schedule in found]
     assert seconds == sorted(seconds) and seconds[0] == graph.optimum()[1]
     assert all(isinstance(schedule, GirSchedule) and graph.is_legal(schedule) for schedule in found)
+
+
+def test_what_is_asked_first_is_in_the_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    names = list(fused.operators())
+    assert names[: len(fused.FIRST)] == list(fused.FIRST) and set(names) == {*stand_in(), *fused.LARGE}
+    assert len(names) == len(set(names))
 
 
 def test_large_operators_move_as_many_bytes_as_they_say() -> None:
