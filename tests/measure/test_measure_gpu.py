@@ -22,6 +22,9 @@ from gensor_gym.dataflow.suite import make
 from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import LEVEL, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE, VTHREAD
+from gensor_gym.measure.answers.device_draws import SETTING
+from gensor_gym.measure.answers.device_fused import DeviceFused
+from gensor_gym.measure.answers.downloaded import Downloaded
 from gensor_gym.measure.answers.expectation import ExpectationCache
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.emulator.backend import EmulatedBackend, least_seconds
@@ -173,3 +176,33 @@ def test_fused_operators_are_verified_by_all_their_outputs(
     assert measured.status is status and (not wrong or measured.error.startswith("before timing: output 1: 1 of 120"))
     with pytest.raises(ValueError, match="torch has no one operation that is timed beside a fused operator"):
         device.baseline(op, device.draws(op, 0)[0], 1, "torch")
+
+
+def test_fused_outputs_are_compared_on_the_device_and_explained_on_the_host(fake: types.ModuleType) -> None:
+    """Infinities and numbers that are none are off for the device, and right where they should be so."""
+    op, device = make("softmax", m=3, n=40), fake.CudaDevice()
+    draw = device.draws(op, 0)[0]
+    assert isinstance(draw, DeviceFused)
+    buffers = [fake.DeviceBuffer(tensor.shape, "float32") for tensor in (*op.inputs, *op.outputs)]
+    buffers[0].fill(draw.inputs[0])
+    output = buffers[1].array
+    output[...] = evaluate(op, [np.asarray(draw.inputs[0])])[0].value
+    assert draw.fault(output) == "" and draw.changed([buffers[0].array]) == ""
+    output[2, 3] += 0.5
+    assert draw.fault(output).startswith("1 of 120 elements wrong; first at (2, 3)")
+    expected = draw.host.draw.outputs[0]
+    infinite = np.array(expected.value)
+    infinite[2, 3] = output[2, 3] = np.inf
+    object.__setattr__(expected, "value", infinite)
+    assert draw.fault(output) == ""
+    buffers[0].array[0, 0] += 1.0
+    assert draw.changed([buffers[0].array]) == "input 0 was modified"
+    draw.expected[0][0][5] += 1.0
+    with pytest.raises(DeviceLost, match="wrote over the reference answers of softmax"):
+        draw.changed([buffers[0].array])
+
+
+def test_references_of_fused_operators_by_the_host_alone(fake: types.ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the variable says; the outputs are downloaded to be looked at."""
+    monkeypatch.setenv(SETTING, "host")
+    assert all(isinstance(draw, Downloaded) for draw in fake.CudaDevice().draws(make("softmax", m=3, n=40), 0))
