@@ -72,6 +72,9 @@ class Clock:
 
 
 class Stream:
+    current: Stream | None = None
+    default: Stream | None = None
+
     def __init__(self, non_blocking: bool = False) -> None:
         self.captured: list[Callable[[], None]] | None = None
 
@@ -79,7 +82,7 @@ class Stream:
         Stream.current = self
 
     def __exit__(self, *error: object) -> None:
-        Stream.current = None
+        Stream.current = Stream.default
 
     def begin_capture(self) -> None:
         assert self.captured is None

@@ -19,9 +19,10 @@ STAGES = (
     _stage("policies", 76.0, 20.0),
     _stage("fused", 120.0, 30.0),
     _stage("fine_tuning", 200.0, 60.0),
+    _stage("environment", 75.0, 20.0),
     _stage("headline", 300.0, 60.0),
 )
-ASKED_FOR = ("fused", "fine_tuning", "headline")
+ASKED_FOR = ("fused", "fine_tuning", "environment", "headline")
 """Stages of minutes that are run where they are named."""
 FRESH = {
     "correctness": "correctness.jsonl",
@@ -30,6 +31,7 @@ FRESH = {
     "compare": "results.jsonl",
     "policies": "policies.jsonl",
     "fused": "fused.jsonl",
+    "environment": "environment.jsonl",
     "headline": "headline.jsonl",
 }
 """Stage -> the file that it begins anew, unless a run is continued. Recorded tables and the fine-tuning are always continued."""

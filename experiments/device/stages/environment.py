@@ -14,6 +14,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import numpy as np
 
 import gensor_gym  # noqa: F401  # registers the environments
 from agents import optimize
+from agents.optimize import Result
 from experiments.common.journal import read_rows
 from experiments.device.context import Context, StageJournal
 from experiments.device.work.progress import Progress
@@ -55,17 +57,17 @@ def run(context: Context) -> dict[str, object]:
         for name, does in (("episodes", _episodes), ("user", _user), ("learned", _learned)):
             if context.left > 0 and journal.pending(name):
                 journal.begin(name)
-                journal.put(name, {"kind": "part", **_tried(does, context, journal)})
+                journal.put(name, {"kind": "part", **_tried(partial(does, context, journal))})
     return digest(Path(context.out), context.run)
 
 
-def _tried(does: Callable[[Context, StageJournal], dict[str, Any]], context: Context, journal: StageJournal) -> dict[str, Any]:
+def _tried(does: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What a part says, with its seconds; an error is its words, and the next part goes on."""
     begin = time.perf_counter()
     try:
-        said = does(context, journal)
+        said = does()
     except Exception as error:  # the parts are apart: one that fails is a finding
-        said = {"error": f"{type(error).__name__}: {error}"[-600:], "trace": traceback.format_exc()[-2000:]}
+        said = {"failed": f"{type(error).__name__}: {error}"[-600:], "trace": traceback.format_exc()[-2000:]}
     return {**said, "seconds": time.perf_counter() - begin}
 
 
@@ -119,21 +121,44 @@ def _episodes(context: Context, journal: StageJournal) -> dict[str, Any]:
 
 
 def _user(context: Context, journal: StageJournal) -> dict[str, Any]:
-    """The front door, a call, a bound launch, its capture in a CUDA graph, an export; results against torch."""
-    import cupy
+    """The front door, then each thing that is done with its kernel; errors are largest differences from torch in float32."""
     import torch
 
     op = operators.parse(OPERATOR)
-    result = optimize(op, hardware=context.hardware, backend="cuda", strategy="markov_ext", trials=TRIALS, seed=0)
+    found = optimize(op, hardware=context.hardware, backend="cuda", strategy="markov_ext", trials=TRIALS, seed=0)
     a, b = (torch.randn(tensor.shape, device="cuda", dtype=torch.float16) for tensor in op.inputs)
     wanted = a.float() @ b.float()
-    called = result.kernel(a, b)
-    said: dict[str, Any] = {"measured_s": result.seconds, "schedule": str(result.schedule), "trials": len(result.trace)}
-    said["call_error"] = float((called.float() - wanted).abs().max())
-    given = [cupy.from_dlpack(x) for x in (a, b)]
+
+    def error(array: Any) -> float:
+        """Of an array of CuPy's or torch's."""
+        return float((torch.from_dlpack(array).float() - wanted).abs().max())
+
+    def of_cupy() -> list[Any]:
+        """The same memory."""
+        import cupy
+
+        return [cupy.from_dlpack(tensor) for tensor in (a, b)]
+
+    uses: dict[str, Callable[[], dict[str, Any]]] = {
+        "torch": lambda: {"error": error(a @ b)},
+        "called with torch": lambda: {"error": error(found.kernel(a, b))},
+        "called with CuPy": lambda: {"error": error(found.kernel(*of_cupy()))},
+        "bound to torch": lambda: {"error": error(found.kernel.bind(a, b)())},
+        "captured": lambda: _captured(found, of_cupy(), error),
+        "exported": lambda: _exported(found),
+    }
+    said = {name: _tried(use) for name, use in uses.items()}
+    return {"measured_s": found.seconds, "schedule": str(found.schedule), "trials": len(found.trace), **said}
+
+
+def _captured(found: Result, given: list[Any], error: Callable[[Any], float]) -> dict[str, Any]:
+    """A bound launch in a CUDA graph, many times over: seconds of one."""
+    import cupy
+
+    cupy.cuda.Device().synchronize()
     stream = cupy.cuda.Stream(non_blocking=True)
     with stream:
-        bound = result.kernel.bind(*given)
+        bound = found.kernel.bind(*given)
         bound()
         stream.synchronize()
         stream.begin_capture()
@@ -146,11 +171,13 @@ def _user(context: Context, journal: StageJournal) -> dict[str, Any]:
         graph.launch(stream)
         end.record(stream)
         end.synchronize()
-    said["captured_s"] = cupy.cuda.get_elapsed_time(start, end) * 1e-3 / REPLAYS
-    said["bound_error"] = float((torch.from_dlpack(bound.out).float() - wanted).abs().max())
+    return {"error": error(bound.out), "replay_s": cupy.cuda.get_elapsed_time(start, end) * 1e-3 / REPLAYS}
+
+
+def _exported(found: Result) -> dict[str, Any]:
+    """Files that need no Python."""
     with tempfile.TemporaryDirectory() as folder:
-        said["exported"] = sorted(path.name for path in Path(result.export(Path(folder) / "kernel").folder).iterdir())
-    return said
+        return {"files": sorted(path.name for path in Path(found.export(Path(folder) / "kernel").folder).iterdir())}
 
 
 def _learned(context: Context, journal: StageJournal) -> dict[str, Any]:
@@ -208,8 +235,15 @@ def digest(out: Path, run: str) -> dict[str, object]:
         "episodes": [f"{row['runtime_s'] * 1e6:.1f} us {row['status']}" for row in rows if row["kind"] == "episode"],
         "terminal_rewards": len(learned),
         "rewards_per_second": len(learned) / learned[-1]["wall_s"] if learned else 0.0,
-        "quarters_median_us": [1e6 * float(np.median([row["runtime_s"] for row in part])) for part in quarters],
+        "quarters_ok": [float(np.mean([row["status"] == "OK" for row in part])) for part in quarters],
+        "quarters_median_us": [_median_us(part) for part in quarters],
         "quarters_mean_return": [float(np.mean([row["return"] for row in part])) for part in quarters],
         "statuses": dict(Counter(row["status"] for row in programs)),
         "best_us": 1e6 * min(ran) if ran else None,
     }  # fmt: skip
+
+
+def _median_us(rows: list[dict[str, Any]]) -> float | None:
+    """Microseconds of the programs that ran."""
+    ran = [row["runtime_s"] for row in rows if row["status"] == "OK"]
+    return 1e6 * float(np.median(ran)) if ran else None
