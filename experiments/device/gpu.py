@@ -6,8 +6,8 @@
     stages=a,b           which, of correctness, operators, tables, refit, compare, policies (these by default, in this order), and
                          fused, fine_tuning and headline, which take minutes; `stages=` only compiles our own code
     hardware=auto        the machine model; auto takes the one that the driver's name of the GPU fits
-    previous=FOLDER      results that are continued: what its tables hold is not recorded again, and of a whole run (with a
-                         summary.json, of the same code) every stage goes on where it ended
+    previous=FOLDER,..   results that are continued: what their tables hold is not recorded again (but for rows of an older timing
+                         protocol), and of a whole run (the first folder, of the same code) every stage goes on where it ended
     plan=                archive: draw, compile and pack what a lease times, without a device; lease: time it, within
                          deadline_s=575 of the start, preparation included, results packed into `out` every half minute
     selfcheck=false      check first what can be checked without a device, which also fills Numba's cache
@@ -21,7 +21,6 @@ something is missing without which nothing runs.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -33,11 +32,11 @@ from typing import Any
 
 from experiments.commands.refusal import exit_code
 from experiments.common.folders import make_folder
-from experiments.common.journal import locked, read_rows
-from experiments.common.results import write_text
+from experiments.common.journal import locked
 from experiments.device.arguments import read_words
 from experiments.device.card import gpu_state, machine_card
 from experiments.device.context import Context
+from experiments.device.continued import continue_table
 from experiments.device.report import write_summary
 from experiments.device.runner import DONE, GRACE, Outcome, Stage, run_stage, run_stages
 from experiments.device.stages import ASKED_FOR, FRESH, STAGES
@@ -64,7 +63,7 @@ class Settings:
     out: str = "results/h200"
     stages: tuple[str, ...] = tuple(stage.name for stage in STAGES if stage.name not in ASKED_FOR)
     hardware: str = "auto"
-    previous: str = ""
+    previous: tuple[str, ...] = ()
     selfcheck: bool = False
     seed: int = 0
     plan: str = ""
@@ -120,7 +119,8 @@ def start_afresh(settings: Settings, folder: Path, device: str = "") -> dict[str
     from gensor_gym.cache.jsons import read_json
 
     make_folder(folder)
-    before = Path(settings.previous) if settings.previous else None
+    earlier = [Path(name) for name in settings.previous]
+    before = earlier[0] if earlier else None
     summary = read_json(before / SUMMARY[0]) or {} if before else {}
     if before is None or not summary:
         for name in (*(FRESH[stage] for stage in settings.stages if stage in FRESH), *SUMMARY):
@@ -129,22 +129,9 @@ def start_afresh(settings: Settings, folder: Path, device: str = "") -> dict[str
         for name in FRESH.values():
             if (before / name).exists():
                 shutil.copyfile(before / name, folder / name)
-    if before is not None:
-        for name in RECORDED:
-            _continue_table(before, folder / name, device)
+    for name in RECORDED:
+        continue_table(earlier, folder / name, device)
     return summary
-
-
-def _continue_table(before: Path, file: Path, device: str) -> None:
-    """Copy the rows of an earlier table, gzipped or not, that are of this device; where the file is there already it stays."""
-    source = next((path for path in (before / file.name, before / f"{file.name}.gz") if path.exists()), None)
-    if source is None or read_rows(file):
-        return
-    rows = read_rows(source)
-    kept = [row for row in rows if not device or row["device"] == device]
-    lines = [{"key": f"{row['operator']} {row['schedule']} {row['digest']}", **row} for row in kept]
-    write_text(file, "".join(json.dumps(line) + "\n" for line in lines))
-    say(f"{len(kept)} rows of {source} are continued, {len(rows) - len(kept)} of another device than {device} are not")
 
 
 def prepared(settings: Settings, model: str, scratch: str) -> dict[str, Any]:

@@ -171,7 +171,7 @@ def test_recorded_tables_are_continued_and_other_files_begun_anew(tmp_path: Path
     (before / "recorded.jsonl.gz").write_bytes(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode()))
     for name in ("results.jsonl", "policies.jsonl", "fits.json"):
         (out / name).write_text("old")
-    settings = gpu.Settings(stages=("tables", "compare", "policies"), previous=str(before))
+    settings = gpu.Settings(stages=("tables", "compare", "policies"), previous=(str(before),))
     assert gpu.start_afresh(settings, out, "H100") == {}
     assert sorted(path.name for path in out.iterdir()) == ["fits.json", "recorded.jsonl"]
     assert read_rows(out / "recorded.jsonl") == [{"key": "op s d", **row}]
@@ -185,14 +185,14 @@ def test_a_whole_run_is_continued_in_every_stage(tmp_path: Path) -> None:
     before.mkdir()
     (before / "operators.jsonl").write_text('{"key": "gemm", "run": "run7"}\n')
     (before / "summary.json").write_text(json.dumps({"run": "run7", "stages": {"good": {"status": "done"}}}))
-    summary = gpu.start_afresh(gpu.Settings(stages=("operators",), previous=str(before)), out)
+    summary = gpu.start_afresh(gpu.Settings(stages=("operators",), previous=(str(before),)), out)
     assert summary["run"] == "run7"
     again = Context(str(out), str(tmp_path / "scratch"), summary["run"], 100.0)
     assert not again.journal("operators.jsonl").pending("gemm")
     line = {"status": "done", "seconds": 1.0, "attempts": 1, "error": "", "result": {}}
     text = write_summary(again, {"gpu": {}}, [], [], {"good": line})
     assert list(text["stages"]) == ["good"]  # type: ignore[call-overload]
-    kept = gpu.start_afresh(gpu.Settings(stages=("operators",), previous=str(out), out=str(out)), out)
+    kept = gpu.start_afresh(gpu.Settings(stages=("operators",), previous=(str(out),), out=str(out)), out)
     assert kept["run"] == "run7" and (out / "operators.jsonl").exists()
 
 
