@@ -211,12 +211,12 @@ def save_in_turn() -> None:
     """Have processes write Numba's cache one at a time, function by function.
 
     Numba reads a function's list of compiled signatures, adds one and writes it back; of two processes at once one would
-    lose its entry, or both would choose one file.
+    lose its entry, or both would choose one file. The lock is none of those under which `graph.compiling.kept` compiles.
     """
     save = IndexDataCacheFile.save
 
     def in_turn(self: IndexDataCacheFile, key: object, data: object) -> None:
-        lock = Path(f"{self._index_path}.lock")
+        lock = Path(f"{self._index_path}.turn")
         lock.parent.mkdir(parents=True, exist_ok=True)
         with lock.open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
