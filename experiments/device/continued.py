@@ -18,8 +18,8 @@ Row = Mapping[str, Any]
 def continue_table(folders: Sequence[Path], file: Path, device: str) -> None:
     """Copy the rows of earlier tables, gzipped or not, that are of this device; where the file has rows already it stays.
 
-    Only rows of today's protocol are taken: a table of two is refused by whoever reads it. Older rows stay where they are, and those
-    of the file itself go into a file beside it. It is said how many.
+    Only rows of today's protocol are taken: a table of two is refused by whoever reads it. Older rows stay where they are;
+    those of the file itself go into a file beside it. It is said how many.
     """
     _set_aside(file)
     if read_rows(file):
