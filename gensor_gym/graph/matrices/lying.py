@@ -15,6 +15,8 @@ WGMMA_TYPES = ("float16", "bfloat16", "tf32", "int8", "float8_e4m3fn")
 """Data types that a wgmma multiplies."""
 AS_IT_LIES = ("float16", "bfloat16")
 """Of these wgmma reads B[k, n] with n contiguous; of others rows of k alone (PTX ISA, matrix layouts of wgmma)."""
+GROUPS_RUN = False
+"""Whether rows are taken in groups at all: on an H200 all twelve such kernels ended in an illegal instruction (2026-11-27)."""
 GROUP = 8
 """Rows of B that a tensor map takes as one where they are not whole 16 bytes apart (`is_grouped`): 16-bit elements of as many
 bytes as there are rows in a swizzle atom."""
@@ -112,7 +114,7 @@ def _has_groups(op: Operator, roles: MatrixAxes) -> bool:
     """Whether B's rows, of 16-bit elements, follow each other and are whole groups."""
     run = math.prod(op.extents[a] for a in _run(op, roles))
     follow = op.reads[roles.b].axis_strides()[roles.k] == run
-    return op.dtype in AS_IT_LIES and follow and op.extents[roles.k] % GROUP == 0
+    return GROUPS_RUN and op.dtype in AS_IT_LIES and follow and op.extents[roles.k] % GROUP == 0
 
 
 def images_axis(op: Operator) -> int:

@@ -172,7 +172,9 @@ class CudaDevice:
         return self._kernels
 
     def kinds(self, op: Computation) -> tuple[BaselineKind, ...]:
-        """Torch in each layout of the operator that there is."""
+        """Torch in each layout of the operator that there is; torch is imported here, before anybody has the device alone."""
+        import torch  # noqa: F401
+
         from gensor_gym.measure.baselines.torch_cuda import layouts
 
         if not isinstance(op, Operator):

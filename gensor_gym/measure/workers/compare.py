@@ -45,7 +45,8 @@ def run_comparison(
     if len(operators) != 1:
         raise ValueError(f"a comparison takes kernels of one operator, got {sorted(map(str, operators))}")
     op = operators.pop()
-    kinds = _baselines(request, isinstance(op, Operator) and op.frozen, device.kinds(op))
+    plain = device.kinds(op) if request.torch_threads is not None else ()
+    kinds = _baselines(request, isinstance(op, Operator) and op.frozen, plain)
     announce("reference")
     draw = cache.get(op, request.seed)[0]
     with ExitStack() as stack:

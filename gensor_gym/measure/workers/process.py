@@ -12,6 +12,7 @@ import threading
 import time
 import warnings
 import weakref
+from contextlib import suppress
 from typing import IO, Any
 
 from gensor_gym.measure.measurement import Status
@@ -117,7 +118,8 @@ class WorkerProcess:
         """Kill the process, from any thread: a request under way ends with WorkerLost, the next one starts another."""
         live = self._live
         if live is not None and live.owner == os.getpid() and live.process.poll() is None:
-            os.killpg(live.process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has ended since
+                os.killpg(live.process.pid, signal.SIGKILL)
 
     def _running(self) -> _Live:
         """The live worker, started if there is none or it belongs to the process that forked this one."""

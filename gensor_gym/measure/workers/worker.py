@@ -29,6 +29,8 @@ from gensor_gym.measure.workers.wire import PipeClosed, receive_request, send_re
 from gensor_gym.plugins import load_named
 
 _WATCH_SECONDS = 0.5
+_BEHIND = 5
+"""Niceness of those who compile: whoever times is not to wait for them."""
 _DEVICE_LOST = 70
 """Exit code after a sticky device error."""
 
@@ -112,6 +114,8 @@ def main(arguments: list[str]) -> None:
     watch_parent(parent)
     pass_warnings_on(write_fd)
     warn_of_isolation(os.environ.get(ISOLATED_BY, ""))
+    if device == COMPILER:
+        os.nice(_BEHIND)
     take_libraries(json.loads(arguments[4]))
     load_named()
     try:
