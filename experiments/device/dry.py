@@ -13,7 +13,8 @@ from collections.abc import Iterator
 import experiments.device
 from experiments.device.wheels import NEEDED, ON_DEVICE, missing, use_wheels
 
-use_wheels()
+if __name__ == "__main__":
+    use_wheels()
 
 from experiments.device.gpu import Settings, self_check  # noqa: E402
 from experiments.device.lease import STAGES as OF_LEASE  # noqa: E402
