@@ -34,7 +34,8 @@ def test_it_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     tool = tmp_path / "tool"
     monkeypatch.setattr(sanitize, "SANITIZER", (str(tool),))
     assert sanitize.sanitize(archive(tmp_path), tmp_path) == []
-    lines = ("import sys, time", "print(sys.argv[-1], flush=True)", "time.sleep(60 if '_1' in sys.argv[-1] else 0)", "sys.exit(9)")
+    wait = "time.sleep(60 if '_1' in sys.argv[-1] else 0)"
+    lines = ("import sys, time", "print(sys.argv[-1], flush=True)", wait, "sys.exit(9)")
     tool.write_text("\n".join([f"#!{sys.executable}", *lines]))
     tool.chmod(0o755)
     ended, killed = sanitize.sanitize(archive(tmp_path), tmp_path, 2.0)
