@@ -13,7 +13,7 @@ from gensor_gym.exact.shipped import certificate_of
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.graph.compiling.early import at_once
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.measure.backend import Backend, Replay, get_backend, registered_name
+from gensor_gym.measure.backend import Backend, Replay, get_backend, registered_name, together
 from gensor_gym.measure.measurement import Measurement, Status
 
 Graph = ConstructionGraph | GirGraph
@@ -96,21 +96,14 @@ class FinalReward:
     def _measure(self, backend: Backend, graphs: list[Graph], schedules: list[Any]) -> list[Measurement]:
         """Measure programs, or recall them: schedules of one kernel digest are one program.
 
-        Those of one operator are measured together, so that a backend may compile the next while it times one.
+        A backend gets all that is new at once, so that it may compile some while it times others.
         """
-        keys = [
-            (str(graph.operator), backend.digest(graph.operator, schedule, self.hardware))
-            for graph, schedule in zip(graphs, schedules, strict=True)
-        ]
-        fresh: dict[str, list[int]] = {}
-        for place, key in enumerate(keys):
-            if not (self.pooled and (key in self._seen or key in keys[:place])):
-                fresh.setdefault(key[0], []).append(place)
-        found: dict[int, Measurement] = {}
-        for places in fresh.values():
-            asked = [schedules[place] for place in places]
-            measured = backend.measure(graphs[places[0]].operator, asked, self.hardware)
-            found.update(zip(places, measured, strict=True))
+        asked = [(graph.operator, schedule) for graph, schedule in zip(graphs, schedules, strict=True)]
+        keys = [(str(op), backend.digest(op, schedule, self.hardware)) for op, schedule in asked]
+        fresh = [*range(len(keys))]
+        if self.pooled:  # the first of equal ones
+            fresh = sorted({key: place for place, key in reversed([*enumerate(keys)]) if key not in self._seen}.values())
+        found = dict(zip(fresh, together(backend, [asked[place] for place in fresh], self.hardware), strict=True))
         self._seen.update({keys[place]: measurement for place, measurement in found.items()})
         return [found.get(place, self._seen[key]) for place, key in enumerate(keys)]
 

@@ -57,6 +57,27 @@ class Replay(Protocol):
         """From now on give the same answers again as from the beginning."""
 
 
+@runtime_checkable
+class Together(Protocol):
+    """What a backend has beside a Backend's that measures programs of several operators at once."""
+
+    def together(self, asked: Sequence[tuple[Any, Any]], hw: Hardware) -> Iterator[Measurement]:
+        """One measurement for each (operator, schedule), in order, as soon as it is there."""
+
+
+def together(backend: Backend, asked: Sequence[tuple[Any, Any]], hw: Hardware) -> list[Measurement]:
+    """One measurement for each (operator, schedule), in order: all at once where the backend can, else operator by operator."""
+    if isinstance(backend, Together):
+        return list(backend.together(asked, hw))
+    places: dict[Any, list[int]] = {}
+    for place, (op, _) in enumerate(asked):
+        places.setdefault(op, []).append(place)
+    found: dict[int, Measurement] = {}
+    for op, own in places.items():
+        found.update(zip(own, backend.measure(op, [asked[place][1] for place in own], hw), strict=True))
+    return [found[place] for place in range(len(asked))]
+
+
 def _analytic() -> Backend:
     from gensor_gym.measure.analytic import AnalyticBackend
 

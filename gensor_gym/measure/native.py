@@ -69,14 +69,19 @@ class NativeBackend:
 
     def stream(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
         """As `measure`, each result as soon as it is there."""
-        made = [self._generate(op, schedule, hw) for schedule in schedules]
-        kernels = {k.digest: k for k in made if isinstance(k, Kernel)}
+        return self.together([(op, schedule) for schedule in schedules], hw)
+
+    def together(self, asked: Sequence[tuple[Operator | Dataflow, Any]], hw: Hardware) -> Iterator[Measurement]:
+        """As `stream`, of schedules each with its operator: what ends an episode in one step is compiled side by side."""
+        made = [(op, self._generate(op, schedule, hw)) for op, schedule in asked]
+        kernels = {(op, k.digest): k for op, k in made if isinstance(k, Kernel)}
         results = self.pool.stream(self._trial(kernel, hw) for kernel in kernels.values())
-        done: dict[str, Measurement] = {k.digest: k for k in made if isinstance(k, Measurement)}
-        for item in made:
-            if item.digest not in done:
-                done[item.digest] = self._noted(next(results), hw)
-            yield done[item.digest]
+        done = {(op, k.digest): k for op, k in made if isinstance(k, Measurement)}
+        for op, item in made:
+            key = op, item.digest
+            if key not in done:
+                done[key] = self._noted(next(results), hw)
+            yield done[key]
 
     def compile(self, kernels: Sequence[Kernel]) -> list[Built | Measurement]:
         """Compile on this machine, in parallel; a failure is its measurement."""

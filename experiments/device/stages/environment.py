@@ -94,10 +94,10 @@ class KeptBackend(NativeBackend):
         self.journal = journal
         self.measuring, self.programs = 0.0, 0
 
-    def stream(self, op: Any, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
+    def together(self, asked: Sequence[tuple[Any, Any]], hw: Hardware) -> Iterator[Measurement]:
         """See `NativeBackend`; clocks what the environment waits for."""
         begin = time.perf_counter()
-        for schedule, measurement in zip(schedules, super().stream(op, schedules, hw), strict=True):
+        for (_, schedule), measurement in zip(asked, super().together(asked, hw), strict=True):
             self.programs += 1
             row = {"kind": "program", "schedule": str(schedule), **facts(measurement)}
             self.journal.put(f"program {self.programs}", row)

@@ -23,7 +23,7 @@ from tests.support import fake_cupy
 from tests.support.fake_driver import Driver
 
 VARIABLE = "GENSOR_GYM_STAND_IN"
-LEAST_SECONDS = 10e-6
+LEAST_SECONDS = 2e-6
 """Of a call; the cubin says how much more."""
 
 
