@@ -81,10 +81,10 @@ def test_stages_do_not_take_one_another_down(context: Context) -> None:
 def test_a_hanging_stage_is_killed_and_its_rows_count(context: Context) -> None:
     """Within the budget; the stages after it run, and its summary is made of what it had written."""
     begin = time.monotonic()
-    found = run([fake("hangs"), fake("waits"), fake("good")], context, 10.0)
-    assert time.monotonic() - begin < 10.5
+    found = run([fake("hangs"), fake("waits"), fake("good")], context, 14.0)
+    assert time.monotonic() - begin < 14.5
     assert found["hangs"].status == "timeout"
-    assert 1.0 < found["hangs"].seconds < 4.0
+    assert 1.0 < found["hangs"].seconds < 5.0
     assert found["waits"].status == found["good"].status == "done"
     assert found["waits"].result["done"] > 3
     summary = json.loads(context.path("summary.json").read_text())
@@ -138,7 +138,7 @@ def test_bad_arguments_are_named(argument: str, words: str) -> None:
 
 def test_arguments() -> None:
     found = gpu.read_arguments(["budget_s=60", "stages=[tables,refit]", "selfcheck=true", "out=x/y", "seed=3"])
-    assert found == gpu.Settings(60.0, 120.0, "x/y", ("tables", "refit"), "auto", "", True, 3)
+    assert found == gpu.Settings(60.0, 120.0, "x/y", ("tables", "refit"), "auto", (), True, 3)
     assert gpu.read_arguments(["stages="]).stages == ()
     default = gpu.read_arguments([])
     assert default.budget_s < 540 and default.stages[-2:] == ("compare", "policies")
