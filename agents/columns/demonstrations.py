@@ -1,7 +1,7 @@
 """Programs to learn from beside those that a policy draws: the fastest by the model that coordinate descents find.
 
-A policy that draws a column at a time hardly ever meets a tensor-core program whose tiles fit it, and ranks teach it then to leave
-the unit alone. What it is shown ranks first, so the columns of such programs become likely together.
+A policy that draws a column at a time seldom meets the best programs of a unit whose tiles must fit it. What it is shown ranks
+first, so the columns of such programs become likely together.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ def demonstrated(choices: Choices) -> np.ndarray:
 def _found(choices: Choices) -> np.ndarray:
     """By the teacher, whose draws begin with the same seed always."""
     built = TEACHER.construct(choices.graph, np.random.default_rng(0))
-    fast = [schedule for schedule, seconds in zip(built.schedules, built.latencies, strict=True) if seconds <= WITHIN * built.latencies[0]]
-    vectors = [vector for schedule in fast[:MOST] if (vector := choices.vector_of(schedule.row)) is not None]
+    fast = sum(seconds <= WITHIN * built.latencies[0] for seconds in built.latencies)  # fastest first
+    shown = built.schedules[: min(fast, MOST)]
+    vectors = [vector for schedule in shown if (vector := choices.vector_of(schedule.row)) is not None]
     return np.array(vectors, dtype=np.int64).reshape(-1, len(choices.counts))
 
 

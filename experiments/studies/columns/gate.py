@@ -18,7 +18,7 @@ import numpy as np
 from experiments.common.settings import ROOT
 from experiments.common.texts import page, table
 from experiments.statistics.statistics import geometric_mean
-from experiments.studies.columns.tasks import DTYPES, FIRST, HALVES, of_policy, of_traverser, takes_tensor_cores, validation
+from experiments.studies.columns.tasks import DRAWN, DTYPES, FIRST, HALVES, of_policy, of_traverser, validation
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.files import whole
 from gensor_gym.graph.tables.layout import TENSOR_CORE
@@ -28,9 +28,9 @@ MOST, LEAST = 1.1, 0.5
 """The largest ratio over all operators, and the least share of tensor-core programs on those of 16 bits, with which it may go."""
 
 
-def ratios(folder: str, graphs: Sequence[ConstructionGraph]) -> list[float]:
-    """Of every task: the policy's best of ten over the traverser's, by the model."""
-    return [of_policy(folder, graph)[1] / of_traverser(graph)[1] for graph in graphs]
+def ratios(folder: str, graphs: Sequence[ConstructionGraph], drawn: int = DRAWN) -> list[float]:
+    """Of every task: the policy's best, of so many, over the traverser's, by the model."""
+    return [of_policy(folder, graph, drawn)[1] / of_traverser(graph)[1] for graph in graphs]
 
 
 def share(folder: str, graphs: Sequence[ConstructionGraph]) -> float:
@@ -42,11 +42,13 @@ def share(folder: str, graphs: Sequence[ConstructionGraph]) -> float:
 def judge(folder: str, name: str) -> dict[str, Any]:
     """The row of a policy."""
     known = {dtype: ratios(folder, validation(dtype)) for dtype in DTYPES}
-    tensor = [graph for dtype in HALVES for graph in validation(dtype) if takes_tensor_cores(graph)]
+    written = [ratio for dtype in DTYPES for ratio in ratios(folder, validation(dtype), FIRST)]
+    tensor = [graph for dtype in HALVES for graph in validation(dtype)]
     return {
         "policy": name, "tasks": {dtype: len(values) for dtype, values in known.items()},
         "ratios": {dtype: geometric_mean(values) for dtype, values in known.items()},
-        "ratio": geometric_mean([value for values in known.values() for value in values]), "share": share(folder, tensor),
+        "ratio": geometric_mean([value for values in known.values() for value in values]),
+        "written": geometric_mean(written), "share": share(folder, tensor),
     }  # fmt: skip
 
 
@@ -55,15 +57,17 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
     tasks = ", ".join(f"{count} of {dtype}" for dtype, count in rows[0]["tasks"].items())
     lines = [
         "# Policies of columns before a GPU is asked", "",
-        "By `python -m experiments.studies.columns.gate FOLDER ..`, on the model of an H100, space `extended`. Validation operators of",
-        f"split v1 ({tasks}; of other types than float32 those that tensor cores take). Ratio: geometric mean of the best of a policy's",
-        f"first {FIRST} programs over the best of `markov_ext`'s first {FIRST}. Share: tensor-core programs among the first {FIRST} on",
+        "By `python -m experiments.studies.columns.gate FOLDER ..`, on the model of an H100, space `extended`. Validation",
+        f"operators of split v1 ({tasks}; of other types than float32 those that tensor cores take). Columns of types and",
+        f"`ratio`: geometric mean of the best of a policy's first {FIRST} programs over the best of `markov_ext`'s. The",
+        f"first {FIRST} are what is measured of a round of {DRAWN} programs, ranked by the model. `written`: the same of",
+        f"the first {FIRST} that the policy writes, unranked. Share: tensor-core programs among the first {FIRST} on",
         f"operators of 16 bits. A policy may go with a ratio of at most {MOST} and a share above {LEAST}.", "",
     ]  # fmt: skip
-    head = ("policy", *DTYPES, "ratio", "share", "may go")
+    head = ("policy", *DTYPES, "ratio", "written", "share", "may go")
     cells = [
-        (f"`{row['policy']}`", *(f"{row['ratios'][dtype]:.3f}" for dtype in DTYPES), f"{row['ratio']:.3f}", f"{row['share']:.2f}",
-         "yes" if row["ratio"] <= MOST and row["share"] > LEAST else "no")
+        (f"`{row['policy']}`", *(f"{row['ratios'][dtype]:.3f}" for dtype in DTYPES), f"{row['ratio']:.3f}",
+         f"{row['written']:.3f}", f"{row['share']:.2f}", "yes" if row["ratio"] <= MOST and row["share"] > LEAST else "no")
         for row in rows
     ]  # fmt: skip
     return page([*lines, *table(head, cells)], ())

@@ -21,6 +21,8 @@ HALVES = ("float16", "bfloat16")
 DTYPES = ("float32", *HALVES, "int8")
 FIRST = 10
 """Programs of a search that count: so many are measured of one in a comparison."""
+DRAWN = 64
+"""Programs that a policy writes for them, ranked by the model: as many as in a round of its search."""
 
 @lru_cache(maxsize=len(DTYPES))
 def validation(dtype: str) -> list[ConstructionGraph]:
@@ -33,10 +35,10 @@ def takes_tensor_cores(graph: ConstructionGraph) -> bool:
     """Whether a task has programs on tensor cores."""
     return len(usable_values(graph.tables.ints, TENSOR_CORE - KNOB)) > 1
 
-def of_policy(folder: str, graph: ConstructionGraph, count: int = FIRST, seed: int = 0) -> tuple[list[Schedule], float]:
-    """(the first programs that a policy writes, seconds of the fastest by the model)."""
-    found = Columns(space=SPACE, checkpoint=folder, episodes=count).construct(graph, np.random.default_rng(seed))
-    return list(found.schedules), found.latencies[0] if found.latencies else graph.latency(graph.initial())
+def of_policy(folder: str, graph: ConstructionGraph, drawn: int = DRAWN, seed: int = 0) -> tuple[list[Schedule], float]:
+    """(the first of so many programs that a policy writes, fastest by the model first; seconds of the fastest)."""
+    found = Columns(space=SPACE, checkpoint=folder, episodes=drawn).construct(graph, np.random.default_rng(seed))
+    return list(found.schedules[:FIRST]), found.latencies[0] if found.latencies else graph.latency(graph.initial())
 
 @lru_cache(maxsize=1024)
 def of_traverser(graph: ConstructionGraph, count: int = FIRST, seed: int = 0) -> tuple[list[Schedule], float]:

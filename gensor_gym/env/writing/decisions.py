@@ -1,8 +1,8 @@
 """What is decided when a program is written, in which order, and what each decision may choose.
 
-The unit comes first and the other knobs next, since what kind of program it is decides what tiles are good; then axis by axis. With `choices="columns"` a
-decision takes the whole chain of an axis (`graph.coordinates`); with `choices="sizes"` it takes one number of it, from the
-innermost tile outwards, virtual threads last: as few choices at a time as a network has outputs.
+The unit comes first and the other knobs next, since what kind of program it is decides what tiles are good; then axis by axis.
+With `choices="columns"` a decision takes the whole chain of an axis (`graph.coordinates`); with `choices="sizes"` it takes one
+number of it, from the innermost tile outwards, virtual threads last: as few choices at a time as a network has outputs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which of many programs that are begun keep room, and which options each has: what masks say, for many rows at once. Compiled."""
+"""Which of many programs that are begun keep room, and which options each has: masks for many rows at once."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ import numpy as np
 
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env.writing.decisions import decisions_of, packed
-from gensor_gym.env.writing.room import keeps_room
-from gensor_gym.env.writing.rules import fill_room
-from gensor_gym.graph.compiled import compiled
-from gensor_gym.graph.rules import fits
-from gensor_gym.graph.tables.layout import ROW
+from gensor_gym.env.writing.rules import fill_kept, fill_open
 
 
 class Room:
@@ -28,7 +24,7 @@ class Room:
         Of the last decision, which are legal programs.
         """
         found = np.zeros(len(rows), dtype=np.bool_)
-        _kept(rows, self._facts[place], place + 1 == len(self._facts), self._ints, self._sizes, found)
+        fill_kept(rows, self._facts[place], place + 1 == len(self._facts), self._ints, self._sizes, found)
         return found
 
     def options(self, rows: np.ndarray, place: int, count: int) -> np.ndarray:
@@ -36,21 +32,6 @@ class Room:
         alone, inverse = np.unique(rows, axis=0, return_inverse=True)
         masks = np.zeros((len(alone), count), dtype=np.int8)
         last = place + 1 == len(self._facts)
-        _open(alone, self._facts[place], last, self._options, self._ints, self._sizes, masks)
+        fill_open(alone, self._facts[place], last, self._options, self._ints, self._sizes, masks)
         found: np.ndarray = masks[inverse.reshape(-1)] > 0
         return found
-
-
-@compiled
-def _kept(rows, fact, is_last, ints, sizes, found):  # noqa: ANN001, ANN202
-    """Fill `found`, bool [N]."""
-    for b in range(rows.shape[0]):
-        found[b] = fits(rows[b], ints) if is_last else keeps_room(rows[b], fact, ints, sizes)
-
-
-@compiled
-def _open(rows, fact, is_last, options, ints, sizes, masks):  # noqa: ANN001, ANN202
-    """Fill `masks`, int8 [N, C]."""
-    scratch = np.empty(ROW, dtype=np.int32)
-    for b in range(rows.shape[0]):
-        fill_room(rows[b], fact, is_last, options, ints, sizes, scratch, masks[b])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from gensor_gym.env.writing.decisions import FIRST, KIND, LEVEL_OF, NUMBER, SIZE, START, STOP
 from gensor_gym.env.writing.room import keeps_room
-from gensor_gym.graph.compiled import lean
+from gensor_gym.graph.compiled import compiled, lean
 from gensor_gym.graph.coordinates import CHAIN
 from gensor_gym.graph.rules import fits
 from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, ROW, TILE, VTHREAD
@@ -61,3 +63,18 @@ def fill_room(row, fact, is_last, options, ints, sizes, scratch, mask):  # noqa:
                 mask[i] = 1
                 found += 1
     return found
+
+
+@compiled
+def fill_kept(rows, fact, is_last, ints, sizes, found):  # noqa: ANN001, ANN201
+    """Fill `found`, bool [N]: which rows keep room behind a decision; behind the last one, which are legal."""
+    for b in range(rows.shape[0]):
+        found[b] = fits(rows[b], ints) if is_last else keeps_room(rows[b], fact, ints, sizes)
+
+
+@compiled
+def fill_open(rows, fact, is_last, options, ints, sizes, masks):  # noqa: ANN001, ANN201
+    """`fill_room` of every row: `masks`, int8 [N, C]."""
+    scratch = np.empty(ROW, dtype=np.int32)
+    for b in range(rows.shape[0]):
+        fill_room(rows[b], fact, is_last, options, ints, sizes, scratch, masks[b])

@@ -1,0 +1,81 @@
+"""Which kinds of programs are written at all: `python -m experiments.studies.columns.shares [FOLDER]`.
+
+A choice that goes with few others may be hardly ever reached by chance, and a policy then never learns it. So the page,
+`results/columns/shares.md`, has the share of programs that make it: in uniform play in `Write-v0`, among a policy's first ten,
+and among the first ten of `markov_ext`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from experiments.common.settings import ROOT
+from experiments.common.texts import page, table
+from experiments.studies.columns.tasks import DTYPES, HARDWARE, SPACE, of_policy, of_traverser, validation
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.env.writing.env import WriteVectorEnv
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables.layout import CLUSTER, PERSISTENT, SPLIT_K, TENSOR_CORE
+
+PAGE = ROOT / "results" / "columns" / "shares.md"
+POLICY = "agents/data/policies/columns_extended_gpu"
+KINDS = {
+    "mma.sync": (TENSOR_CORE, 1), "wgmma": (TENSOR_CORE, 2), "cluster": (CLUSTER, 1), "persistent": (PERSISTENT, 1),
+    "split_k": (SPLIT_K, 1),
+}  # fmt: skip
+"""Place of a row, and the value there: of mma.sync that very one, of all others that or more."""
+EPISODES = 256
+
+
+def uniform(graph: ConstructionGraph, seed: int = 0) -> list[Schedule]:
+    """The legal programs of episodes that take any option that masks leave open."""
+    tasks = graph.operator, HARDWARE, "analytic", SPACE
+    envs = WriteVectorEnv(EPISODES, *tasks, choices="columns", autoreset_mode=AutoresetMode.DISABLED, threads=1)
+    rng = np.random.default_rng(seed)
+    info = envs.reset(seed=seed)[1]
+    for _ in envs.tasks.decisions[0]:
+        mask = info["action_mask"]
+        info = envs.step((rng.random(mask.shape) * mask).argmax(axis=1))[-1]
+    found = [Schedule(row) for row, seconds in zip(envs.rows, info["runtime_s"], strict=True) if np.isfinite(seconds)]
+    envs.close()
+    return found
+
+
+def shares(programs: Sequence[Schedule]) -> dict[str, float]:
+    """Of every kind, its share among programs; 0 of none."""
+    return {name: float(np.mean([_is(schedule, name) for schedule in programs] or [False])) for name in KINDS}
+
+
+def _is(schedule: Schedule, name: str) -> bool:
+    """Whether a program is of a kind."""
+    place, value = KINDS[name]
+    return bool(schedule.row[place] == value if name == "mma.sync" else schedule.row[place] >= value)
+
+
+def markdown(policy: str) -> str:
+    """The page."""
+    sources: dict[str, Callable[[ConstructionGraph], list[Schedule]]] = {
+        "uniform play": uniform, "policy": lambda graph: of_policy(policy, graph)[0],
+        "`markov_ext`": lambda graph: of_traverser(graph)[0],
+    }  # fmt: skip
+    rows = []
+    for dtype in DTYPES:
+        for name, programs in sources.items():
+            found = [shares(programs(graph)) for graph in validation(dtype)]
+            rows.append((f"{dtype}, {name}", *(f"{np.mean([one[kind] for one in found]):.2f}" for kind in KINDS)))
+    lines = [
+        "# Kinds of programs that are written", "",
+        "By `python -m experiments.studies.columns.shares`: share among legal programs, mean over the validation operators of",
+        f"the gate, on the model of an H100. Uniform play: {EPISODES} episodes of `Write-v0`, choices by columns; policy",
+        f"`{policy.rpartition('/')[2]}` and `markov_ext`: the first ten programs.", "",
+    ]  # fmt: skip
+    return page([*lines, *table(("operators, programs of", *KINDS), rows)], ())
+
+
+if __name__ == "__main__":
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
+    PAGE.write_text(markdown(sys.argv[1] if len(sys.argv) > 1 else POLICY), encoding="utf-8")
