@@ -7,8 +7,8 @@ Python nor the launch queue is in it; a call costs what it costs when the GPU is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 import cupy
@@ -21,7 +21,7 @@ from gensor_gym.measure.answers.device_draws import SETTING, ReferenceFault, cho
 from gensor_gym.measure.answers.device_fused import device_fused
 from gensor_gym.measure.answers.draw import Expected
 from gensor_gym.measure.answers.expectation import operator_draws
-from gensor_gym.measure.answers.fused import downloaded_fused, fused_draws
+from gensor_gym.measure.answers.fused import FusedDraw, downloaded_fused, fused_draws
 from gensor_gym.measure.answers.reference_kernels import ReferenceKernels
 from gensor_gym.measure.devices.anchor import Anchor
 from gensor_gym.measure.devices.buffers import written_outside
@@ -151,16 +151,20 @@ class CudaDevice:
         """
         on_host = chosen_place() == "host"
         if isinstance(op, Dataflow):
-            fused = fused_draws(op, seed)
-            if on_host:
-                return tuple(downloaded_fused(draw, _download) for draw in fused)
-            kernels = self._reference_kernels()
-            with timing_lock(self.lock):
-                return device_fused(kernels, op, fused, _download)
+            return self._fused_draws(op, fused_draws(op, seed), on_host)
         assert isinstance(op, Operator)
         if on_host:
             return tuple(downloaded(draw, op, _download) for draw in operator_draws(op, seed))
         return device_draws(self._reference_kernels(), op, seed, self.draws_limit, lambda: timing_lock(self.lock))
+
+    def _fused_draws(self, op: Dataflow, draws: Sequence[FusedDraw], on_host: bool) -> tuple[Expected, ...]:
+        """Draws of the host for outputs of this device, which are downloaded where the device cannot have the draws."""
+        with suppress(ReferenceFault):
+            if not on_host:
+                kernels = self._reference_kernels()
+                with timing_lock(self.lock):
+                    return device_fused(kernels, op, draws, _download)
+        return tuple(downloaded_fused(draw, _download) for draw in draws)
 
     def _reference_kernels(self) -> ReferenceKernels:
         """Loaded once."""
