@@ -17,7 +17,7 @@ from experiments.commands.parser import Parser
 from experiments.commands.refusal import exit_code
 from experiments.common.settings import ROOT
 from experiments.evidence import correctness, device_searches, index, later_run, libraries, model, predictions, searches, take
-from experiments.evidence.facts import read_facts
+from experiments.evidence.facts import FILE, RAW, read_facts
 from experiments.evidence.tables import write_tables
 from gensor_gym.hardware.described import RECORDINGS
 
@@ -34,7 +34,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def make(folder: Path, recordings: Path = RECORDINGS, study: Path | None = None, predict: bool = False) -> None:
-    """Tables first, since the searches are told with them, then every page; ValueError names what is missing."""
+    """Tables first, since the searches are told with them, then every page; ValueError names what is missing.
+
+    A card that has days alone, and nothing else in its folder, has their pages alone.
+    """
+    if not (folder / RAW / FILE).exists() and (made := later_run.write(folder)):
+        print(f"{folder}: {', '.join(made)}")
+        return
     facts = read_facts(folder)
     for about in write_tables(folder, facts, recordings / facts.machine):
         print(f"{about['operator']}: {about['schedules']} schedules, {about['optimum']['tied']} tied with the best")

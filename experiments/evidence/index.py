@@ -7,8 +7,11 @@ from pathlib import Path
 from experiments.evidence import correctness, device_searches, libraries, model, searches
 from experiments.evidence.facts import FILE as FACTS
 from experiments.evidence.facts import RAW, Facts
+from experiments.studies.headline.scores import has_study
 
 FILE = "README.md"
+LATER = "a later day: correctness, libraries, recorded kernels, a fine-tuned policy"
+STUDY = "a later day: learned policies beside the traverser, and what else was asked"
 
 
 def write(folder: Path, facts: Facts) -> list[str]:
@@ -20,8 +23,8 @@ def write(folder: Path, facts: Facts) -> list[str]:
         device_searches.PAGE: "strategies and policies that searched on the device, few trials",
         f"{searches.FOLDER}/{searches.PAGE}": "strategies on the complete recorded tables, 8, 32 and 128 trials",
     }
-    later = [f"{path.parent.name}.md" for path in sorted((folder / RAW).glob(f"*/{FACTS}"))]
-    pages |= dict.fromkeys(later, "a later day: correctness, libraries, recorded kernels, a fine-tuned policy")
+    for day in sorted(path.parent for path in (folder / RAW).glob(f"*/{FACTS}")):
+        pages[f"{day.name}.md"] = STUDY if has_study(day) else LATER
     lines = [
         f"# What an {facts.machine.upper()} said", "", facts.head, "",
         "Everything here but `raw` is made by `python -m experiments.evidence`, and so are the recorded tables of this machine "

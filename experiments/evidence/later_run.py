@@ -19,6 +19,8 @@ from experiments.device.table import read_experiment
 from experiments.evidence.facts import FILE, RAW
 from experiments.evidence.libraries import UNITS
 from experiments.statistics.statistics import geometric_mean
+from experiments.studies.headline import figures, page
+from experiments.studies.headline.scores import has_study, read
 from experiments.studies.search.report import table
 from gensor_gym import operators
 from gensor_gym.foreign import read_json
@@ -35,22 +37,30 @@ def write(folder: Path) -> list[str]:
     made = []
     for day in sorted(path.parent for path in (folder / RAW).glob(f"*/{FILE}")):
         about = read_json(day / FILE, finite=False)
-        lines = [*_head(day, about), *_correctness(day), *_libraries(day), *_tables(day)]
-        headline, figures = _headline(folder, day)
+        study, drawn = _study(folder, day)
+        lines = [*_head(day, about), *study, *_correctness(day), *_libraries(day), *_tables(day)]
+        headline, shown = _headline(folder, day)
         (folder / f"{day.name}.md").write_text("\n".join([*lines, *headline, *_files(day, about)]) + "\n", encoding="utf-8")
-        made += [f"{day.name}.md", *figures]
+        made += [f"{day.name}.md", *drawn, *shown]
     return made
 
 
 def _head(day: Path, about: Row) -> list[str]:
-    """Title and conditions."""
+    """Title, the answer of a study that was done that day, conditions."""
     return [
-        f"# The device on {day.name}", "",
+        f"# The device on {day.name}", "", *([page.answer(page.primary(read(day))), ""] if has_study(day) else []),
         f"{about['device']}, driver {about['driver']}, CUDA {about['cuda']}, Python {about['python']}, CuPy {about['cupy']}, "
         f"torch {about['torch']}, Triton {about['triton']}, {about['cores']} host cores. Clocks {about['clocks']}; "
         f"{about['others']}. "
         f"Commit {about['commit']} but where a file says another.", "",
     ]  # fmt: skip
+
+
+def _study(folder: Path, day: Path) -> tuple[list[str], list[str]]:
+    """Learned policies beside the traverser on many operators: lines, and names of figures."""
+    if not has_study(day):
+        return [], []
+    return [*page.lines_of(day, day.name), ""], figures.draw(day, folder / day.name)
 
 
 def _correctness(day: Path) -> list[str]:
@@ -136,4 +146,9 @@ def _files(day: Path, about: Row) -> list[str]:
     cells = [(f"[{name}]({RAW}/{day.name}/{name})", f"`{said['command']}`", said["commit"], said["about"])
              for name, said in about["files"].items()]  # fmt: skip
     also = [f"- {name}: {said}." for name, said in about["also"].items()]
-    return ["## Files", "", *table(("file", "command", "commit", ""), cells), "", "Asked as well:", "", *also]
+    return [
+        "## Files",
+        "",
+        *table(("file", "command", "commit", ""), cells),
+        *(["", "Asked as well:", "", *also] if also else []),
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -9,9 +10,10 @@ import numpy as np
 import pytest
 
 from experiments.device.archive.arms import read_study
+from experiments.evidence import __main__ as evidence
 from experiments.evidence.pack import write_rows
-from experiments.studies.headline import chosen, page
-from experiments.studies.headline.scores import FIRST, read
+from experiments.studies.headline import chosen, figures, page
+from experiments.studies.headline.scores import FIRST, Timed, read
 from gensor_gym import operators
 
 OPS = [f"gemm(m={64 * n}, n=64, k=64)" for n in range(1, 25)]
@@ -30,6 +32,11 @@ def test_no_operator_is_near_one_that_was_trained_on() -> None:
         assert not any(chosen.within(op, other, 2.0) for other in trained), text
     first = {operators.parse(text).dtype for text in texts[: read_study().deep]}
     assert first == {"float32", "float16", "bfloat16", "int8"}
+
+
+def test_operators_near_variants_of_training_are_known() -> None:
+    assert chosen.read_near_variants() == chosen.near_variants()
+    assert set(chosen.read_near_variants()) < set(read_study().operators)
 
 
 def test_twins_are_within_a_factor_on_every_axis() -> None:
@@ -89,6 +96,50 @@ def test_an_arm_without_a_time_has_the_slowest(tmp_path: Path) -> None:
     assert timed.statuses()["columns"]["WRONG_ANSWER"] == 5 * FIRST
 
 
+def test_an_operator_on_which_nothing_ran_does_not_count(tmp_path: Path) -> None:
+    timed = read(rows(tmp_path, 0.8, fail=""))
+    dead = {
+        place: {**row, "status": "CRASHED", "samples": []} if place[0] == OPS[0] else row for place, row in timed.trials.items()
+    }
+    left = Timed(timed.proposals, dead, timed.together)
+    assert len(left.tried) == len(OPS) and len(left.whole) == len(OPS) - 1
+    assert page.primary(left).operators == len(OPS) - 1
+
+
+def test_an_operator_for_which_a_seed_has_proposed_nothing_does_not_count(tmp_path: Path) -> None:
+    timed = read(rows(tmp_path, 0.8))
+    fewer = [row for row in timed.proposals if (row["operator"], row["arm"], row["seed"]) != (OPS[2], "columns", 4)]
+    assert Timed(fewer, timed.trials, timed.together).whole == [op for op in OPS if op != OPS[2]]
+
+
+def test_interleaved_rounds_count_for_four_programs_and_whole(tmp_path: Path) -> None:
+    """The first program alone has its trial's time; rounds without a winner are not mixed with trials."""
+    timed = read(rows(tmp_path, 0.8))
+    best = "markov_ext 0 2"
+    slower = {op: {**row, "samples": {name: [3.0 * s for s in values] for name, values in row["samples"].items()}}
+              for op, row in timed.together.items()}  # fmt: skip
+    lacking = slower[OPS[1]]["samples"]
+    del lacking["random 1 2"]
+    again, trial = Timed(timed.proposals, timed.trials, slower), timed.trials[OPS[0], best]["samples"][0]
+    assert again.seconds(OPS[0], "markov_ext", 0, FIRST) == pytest.approx(3.0 * trial)
+    assert again.seconds(OPS[0], "markov_ext", 0, 1) == pytest.approx(1.5 * trial)
+    assert again.seconds(OPS[1], "markov_ext", 0, FIRST) == timed.seconds(OPS[1], "markov_ext", 0, FIRST)
+
+
+def test_the_page_of_a_day_begins_with_the_answer(tmp_path: Path) -> None:
+    day = tmp_path / "raw" / "2026-11-27"
+    rows(day, 0.8)
+    names = ("driver", "cuda", "python", "cupy", "torch", "triton", "cores", "clocks", "others", "commit", "date")
+    about = {"device": "NVIDIA H200", "files": {}, "also": {}} | dict.fromkeys(names, "x")
+    (day / "conditions.json").write_text(json.dumps(about), encoding="utf-8")
+    assert evidence.main([str(tmp_path)]) == 0
+    text = (tmp_path / "2026-11-27.md").read_text(encoding="utf-8")
+    assert (
+        text.startswith("# The device on 2026-11-27\n\n**Yes: the learned policy beats the traverser**") and "NVIDIA H200" in text
+    )
+    assert (tmp_path / "2026-11-27_study.png").exists() and "(2026-11-27_study.png)" in text
+
+
 def test_first_programs_and_torch_are_told(tmp_path: Path) -> None:
     timed = read(rows(tmp_path, 0.8))
     one, four = (timed.seconds(OPS[1], "markov_ext", 0, k) for k in (1, FIRST))
@@ -102,7 +153,7 @@ def test_the_page_is_whole(tmp_path: Path) -> None:
     assert text.startswith("## Do learned policies beat the traverser?\n\n**Yes")
     for words in ("### Secondary", "float32", "beside `random`", "WRONG" if "WRONG" in text else "OK"):
         assert words in text
-    names = page.draw(raw, tmp_path / "day")
+    names = figures.draw(raw, tmp_path / "day")
     assert all((tmp_path / name).stat().st_size > 10_000 for name in names)
     assert "\n".join(page.lines_of(raw, "day")) == text
 

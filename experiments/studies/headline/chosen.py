@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import cycle
-from pathlib import Path
 
 import numpy as np
 import yaml
 
 from experiments.common.settings import ROOT
 from experiments.studies.headline import layers
+from experiments.training.variants import with_variants
 from gensor_gym import hardware, operators
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.operators.types import Operator
@@ -30,6 +30,9 @@ MOST_BYTES, MOST_FLOPS = 112e6, 6e10
 SECONDS = (0.2e-6, 250e-6)
 """Of the roofline on an H100."""
 SEED = 11
+NEAR_VARIANTS = ROOT / "results" / "gpu_study" / "near_variants.txt"
+POLICIES = range(5)
+"""Training seeds of the policies of the study (conf/train_columns_extended.yaml)."""
 FLOATS = ("float32", "float16", "float32", "bfloat16")
 WITH_BYTES = ("float32", "float16", "bfloat16", "float32", "int8", "float16", "bfloat16")
 """Data types in turn: products and convolutions have int8 too."""
@@ -101,6 +104,23 @@ def chosen() -> list[Named]:
     return [found[place] for place in np.random.default_rng(SEED).permutation(len(found))]
 
 
+def near_variants() -> list[str]:
+    """Operators of the study within TWIN of a variant that a policy trained on.
+
+    Axes of variants are half to twice as long as those of what is given (experiments/training/variants.py).
+    """
+    config = yaml.safe_load((ROOT / "conf" / "train_columns_extended.yaml").read_text(encoding="utf-8"))
+    given = list(operators.resolve(config["operators"]))
+    several = [with_variants(given, config["variants"], np.random.default_rng(seed)) for seed in POLICIES]
+    known = list({str(op): op for variants in several for op in variants}.values())
+    return [str(op) for _, op in chosen() if _near(op, known, TWIN)]
+
+
+def read_near_variants() -> list[str]:
+    """As they were written down before the study."""
+    return NEAR_VARIANTS.read_text(encoding="utf-8").splitlines()
+
+
 def _near(op: Operator, others: Sequence[Operator], factor: float) -> bool:
     """Whether it is within a factor of one of these."""
     return any(within(op, other, factor) for other in others)
@@ -118,5 +138,6 @@ def text(found: Sequence[Named]) -> str:
 
 
 if __name__ == "__main__":
-    Path(FILE).write_text(text(chosen()), encoding="utf-8")
-    print(f"{len(chosen())} operators in {FILE}")
+    FILE.write_text(text(chosen()), encoding="utf-8")
+    NEAR_VARIANTS.write_text("".join(f"{op}\n" for op in near_variants()), encoding="utf-8")
+    print(f"{len(chosen())} operators in {FILE}, {len(near_variants())} of them near a variant of training")

@@ -1,4 +1,4 @@
-"""The page of the study: the answer first, then tables and figures, all from raw rows."""
+"""The page of the study: the answer first, then tables, all from raw rows. `figures` draws what it shows."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.figure import Figure
 
-from experiments.common.style import RC, look, save
-from experiments.statistics.statistics import bootstrap, geometric_mean, holm, performance_profile, sign_flip
+from experiments.statistics.statistics import bootstrap, geometric_mean, holm, sign_flip
+from experiments.studies.headline.chosen import read_near_variants
 from experiments.studies.headline.scores import FIRST, LEARNED, RANKS, REFERENCE, Timed, read
 from experiments.studies.search.report import table
 from gensor_gym import operators
@@ -22,7 +20,6 @@ MARGIN = 1.10
 RESAMPLES = 10_000
 MOST = 8
 """Operators listed on each side."""
-UNKNOWN = "nan"
 
 
 @dataclass(frozen=True)
@@ -44,17 +41,19 @@ class Line:
         return (self.name, str(self.operators), f"{self.ratio:.3f}", f"{self.low:.3f} to {self.high:.3f}", _p(self.p), holm_cell)
 
 
-def compared(name: str, timed: Timed, ops: Sequence[str], k: int, other: str = REFERENCE, filled: bool = True) -> Line:
-    """`columns` beside another arm on some operators: seeds of the policy crossed with operators, those of the other averaged."""
-    ours, theirs = (timed.logs(arm, ops, k, filled) for arm in (LEARNED, other))
-    theirs = np.repeat(theirs.mean(axis=1, keepdims=True), ours.shape[1], axis=1)
-    kept = np.isfinite(ours).all(axis=1) & np.isfinite(theirs).all(axis=1)
-    ours, theirs = ours[kept], theirs[kept]
-    if not len(ours):
+def compared(
+    name: str, timed: Timed, ops: Sequence[str], k: int, other: str = REFERENCE, filled: bool = True, ours: str = LEARNED
+) -> Line:
+    """One arm beside another on some operators: seeds of the first crossed with operators, those of the other averaged."""
+    mine, theirs = (timed.logs(arm, ops, k, filled) for arm in (ours, other))
+    theirs = np.repeat(theirs.mean(axis=1, keepdims=True), mine.shape[1], axis=1)
+    kept = np.isfinite(mine).all(axis=1) & np.isfinite(theirs).all(axis=1)
+    mine, theirs = mine[kept], theirs[kept]
+    if not len(mine):
         return Line(name, 0, math.nan, math.nan, math.nan, math.nan)
-    low, high = bootstrap(lambda a, b: (a - b).mean(), ours, theirs, resamples=RESAMPLES, crossed=True)
-    gaps = (ours - theirs).mean(axis=1)
-    return Line(name, len(gaps), math.exp(gaps.mean()), math.exp(low), math.exp(high), sign_flip(gaps))
+    low, high = bootstrap(lambda a, b: (a - b).mean(), mine, theirs, resamples=RESAMPLES, crossed=True)
+    found = (mine - theirs).mean(axis=1)
+    return Line(name, len(found), math.exp(found.mean()), math.exp(low), math.exp(high), sign_flip(found))
 
 
 def primary(timed: Timed) -> Line:
@@ -91,31 +90,33 @@ def answer(line: Line) -> str:
 def lines_of(folder: Path, figures: str) -> list[str]:
     """The page's section: `folder` holds the raw rows, `figures` begins the names of its figures."""
     timed, alone = read(folder), read(folder, by_trials_alone=True)
-    first, whole = primary(timed), timed.whole
+    first, whole, near = primary(timed), timed.whole, set(read_near_variants())
+    seeds = len(timed.arms[LEARNED])
     head = ("", "operators", "time over the other's", "95 % interval", "p", "p (Holm)")
     others = [
         compared("by trials alone", alone, alone.whole, FIRST),
-        compared("without operators on which an arm has no time", timed, whole, FIRST, filled=False),
+        compared("without operators on which one of the two has no time", timed, whole, FIRST, filled=False),
+        compared("without operators near a variant of training", timed, [op for op in whole if op not in near], FIRST),
     ]
     return [
         "## Do learned policies beat the traverser?", "", answer(first), "",
-        f"The plan was written before: [plan](../gpu_study/README.md). {len(whole)} of its "
-        f"{len({row['operator'] for row in timed.proposals})} operators are whole. `{LEARNED}` has five training seeds, the "
-        f"reference is `{REFERENCE}`; ratios are geometric means over operators, below 1 the policy is faster.", "",
+        f"The plan was written before: [plan](../gpu_study/README.md). Of {len(timed.operators)} operators {len(timed.tried)} "
+        f"were tried whole, and on {len(whole)} of these some program ran well: these count. `{LEARNED}` has {seeds} training "
+        f"seeds, the reference is `{REFERENCE}`; ratios are geometric means over operators, below 1 the policy is faster.", "",
         *table(head, [first.cells, *(line.cells for line in others)]), "",
+        f"![time over the traverser's, by comparison and by operator]({figures}_study.png)", "",
         "### Secondary", "", *table(head, [line.cells for line in secondary(timed)]), "",
         "### All arms", "", *_arms(timed, whole), "",
-        f"![shares of operators within a factor of the best time known]({figures}_study.png)", "",
-        f"![time of the policy over the traverser's, operator by operator]({figures}_study_operators.png)", "",
+        f"![shares of operators within a factor of the best time known]({figures}_study_profiles.png)", "",
         "### Classes of operators", "", *_classes(timed, whole), "",
         "### Furthest apart", "", *_extremes(timed, whole), "",
-        "### How programs ended", "", *_statuses(timed),
+        "### How programs ended", "", *_statuses(timed, whole),
     ]  # fmt: skip
 
 
 def _arms(timed: Timed, ops: Sequence[str]) -> list[str]:
     """Every arm beside the best time known and torch, and what its construction cost."""
-    best, cells = _best(timed, ops), []
+    best, cells = best_known(timed, ops), []
     torch = np.array([timed.torch(op) for op in ops])
     for arm in timed.arms:
         logs = {k: timed.logs(arm, ops, k) for k in (1, FIRST)}
@@ -132,7 +133,7 @@ def _arms(timed: Timed, ops: Sequence[str]) -> list[str]:
     return [*table(head, cells), "", f"Times over the best known of an operator, in geometric means; torch on {count} operators."]
 
 
-def _best(timed: Timed, ops: Sequence[str]) -> np.ndarray:
+def best_known(timed: Timed, ops: Sequence[str]) -> np.ndarray:
     """Logarithm of the best time of any arm's first four, float64 [operators]."""
     found: np.ndarray = np.min([timed.logs(arm, ops, FIRST).min(axis=1) for arm in timed.arms], axis=0)
     return found
@@ -140,7 +141,7 @@ def _best(timed: Timed, ops: Sequence[str]) -> np.ndarray:
 
 def _classes(timed: Timed, ops: Sequence[str]) -> list[str]:
     """Ratio by class of operator, and torch's time over the best known."""
-    best, names = _best(timed, ops), [operators.parse(op).name for op in ops]
+    best, names = best_known(timed, ops), [operators.parse(op).name for op in ops]
     cells = []
     for name in dict.fromkeys(sorted(names)):
         places = [place for place, own in enumerate(names) if own == name]
@@ -167,62 +168,12 @@ def _extremes(timed: Timed, ops: Sequence[str]) -> list[str]:
     return table(("operator", f"`{LEARNED}` over `{REFERENCE}`"), cells)
 
 
-def _statuses(timed: Timed) -> list[str]:
-    """How an arm's proposals ended."""
+def _statuses(timed: Timed, ops: Sequence[str]) -> list[str]:
+    """How an arm's proposals ended, and on how many operators it has no time."""
     counts = timed.statuses()
     names = sorted({status for count in counts.values() for status in count})
-    cells = [(f"`{arm}`", *(str(count[name]) for name in names)) for arm, count in counts.items()]
-    return table(("arm", *names), cells)
-
-
-def draw(folder: Path, path: Path) -> list[str]:
-    """The figures, whose names begin as `path` does; their names."""
-    timed = read(folder)
-    with plt.rc_context(RC):
-        made = [save(_profiles(timed), path.with_name(f"{path.name}_study.png"))]
-        made.append(save(_operators(timed), path.with_name(f"{path.name}_study_operators.png")))
-    return [f"{path.name}_study.png", f"{path.name}_study_operators.png"] if made else []
-
-
-def _profiles(timed: Timed) -> Figure:
-    """Share of operators and seeds within a factor of the best time known, one line an arm."""
-    ops, factors = timed.whole, np.geomspace(1.0, 8.0, 200)
-    best, looks = _best(timed, ops), look(list(timed.arms))
-    figure, several = plt.subplots(1, 2, figsize=(9.0, 3.6), sharey=True)
-    for axes, k in zip(several, (1, FIRST), strict=True):
-        for arm in timed.arms:
-            over = np.exp(timed.logs(arm, ops, k) - best[:, None])
-            axes.plot(factors, performance_profile(over, factors), color=looks[arm][0], label=arm, lw=1.6)
-        axes.set_xscale("log", base=2)
-        axes.set_xticks([1, 1.5, 2, 4, 8])
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.minorticks_off()
-        axes.set_title("first program" if k == 1 else f"best of {k} programs")
-        axes.set_xlabel("time over the best known")
-    several[0].set_ylabel("share of operators")
-    several[1].legend(loc="lower right")
-    return figure
-
-
-def _operators(timed: Timed) -> Figure:
-    """Every operator's ratio in ascending order, coloured by data type."""
-    ops = timed.whole
-    found, dtypes = gaps(timed, ops), [operators.parse(op).dtype for op in ops]
-    looks = look(sorted(set(dtypes)))
-    order = np.argsort(found)
-    figure, axes = plt.subplots(figsize=(9.0, 3.4))
-    for dtype in sorted(set(dtypes)):
-        places = [(rank, math.exp(found[at])) for rank, at in enumerate(order) if dtypes[at] == dtype]
-        colour, marker = looks[dtype]
-        axes.plot(*zip(*places, strict=True), marker, color=colour, ms=4, lw=0, label=dtype)
-    axes.axhline(1.0, color="#555555", lw=0.8)
-    axes.set_yscale("log", base=2)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.minorticks_off()
-    axes.set_xlabel("operators, in ascending order")
-    axes.set_ylabel(f"time of {LEARNED} over {REFERENCE}")
-    axes.legend(loc="upper left")
-    return figure
+    cells = [(f"`{arm}`", *(str(count[name]) for name in names), str(timed.without(arm, ops))) for arm, count in counts.items()]
+    return table(("arm", *names, "operators without a time"), cells)
 
 
 def _p(value: float) -> str:

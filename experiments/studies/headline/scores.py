@@ -54,10 +54,21 @@ class Timed:
         return {arm: sorted(found[arm]) for arm in sorted(found, key=lambda arm: (arm != REFERENCE, arm != LEARNED, arm))}
 
     @cached_property
-    def whole(self) -> list[str]:
-        """Operators whose proposals to rank FIRST were all tried, in the order of the study."""
+    def operators(self) -> list[str]:
+        """In the order of the study."""
+        return list(dict.fromkeys(row["operator"] for row in self.proposals))
+
+    @cached_property
+    def tried(self) -> list[str]:
+        """Operators for which every arm and seed proposed, and whose proposals to rank FIRST were all tried."""
         open_ones = {row["operator"] for row in self.proposals if row["rank"] <= FIRST and not self._answered(row)}
-        return [op for op in dict.fromkeys(row["operator"] for row in self.proposals) if op not in open_ones]
+        asked = [(arm, seed) for arm, seeds in self.arms.items() for seed in seeds]
+        return [op for op in self.operators if op not in open_ones and all(self._cells.get((op, *one)) for one in asked)]
+
+    @cached_property
+    def whole(self) -> list[str]:
+        """Operators that count: those that were tried and on which some program ran well."""
+        return [op for op in self.tried if self.slowest(op) < math.inf]
 
     def deep(self, k: int) -> list[str]:
         """Whole operators for which every arm but such as end early was asked for k programs, all of them tried."""
@@ -70,12 +81,9 @@ class Timed:
 
     def seconds(self, op: str, arm: str, seed: int, k: int) -> float:
         """Of the fastest of an arm's first k programs; infinite where none ran well."""
-        times = {row["digest"]: self._trial(op, row["digest"]) for row in self._cells[op, arm, seed] if row["rank"] <= k}
-        best = min(times, key=times.__getitem__, default="")
-        if times.get(best, math.inf) == math.inf:
-            return math.inf
-        again = {} if self.by_trials_alone else self.together.get(op, {}).get("samples", {})
-        return plain.median(again[best]) if best in again else times[best]
+        best = self._fastest(op, arm, seed, k)
+        again = self._rounds.get(op, {}) if k == FIRST and not self.by_trials_alone else {}
+        return plain.median(again[best]) if best in again else self._trial(op, best)
 
     def torch(self, op: str) -> float:
         """Of torch's faster layout, infinite where it was not timed."""
@@ -84,8 +92,16 @@ class Timed:
 
     def slowest(self, op: str) -> float:
         """Of the slowest program that ran well; infinite where none did."""
-        times = [self._trial(op, row["digest"]) for arm in self.arms for s in self.arms[arm] for row in self._cells[op, arm, s]]
-        return max((time for time in times if time < math.inf), default=math.inf)
+        return self._slowest.get(op, math.inf)
+
+    @cached_property
+    def _slowest(self) -> dict[str, float]:
+        """See `slowest`."""
+        found: dict[str, float] = defaultdict(float)
+        for row in self.proposals:
+            if (seconds := self._trial(row["operator"], row["digest"])) < math.inf:
+                found[row["operator"]] = max(found[row["operator"]], seconds)
+        return dict(found)
 
     def logs(self, arm: str, ops: Sequence[str], k: int, filled: bool = True) -> np.ndarray:
         """Logarithms of seconds, float64 [operators, seeds]. Where an arm has none: `slowest` if `filled`, else NaN."""
@@ -108,21 +124,52 @@ class Timed:
         ones = [rows[0] for (_, name, _), rows in self._cells.items() if name == arm and rows]
         return plain.median(row["construct_s"] for row in ones), plain.median(row["evaluations"] for row in ones)
 
+    def without(self, arm: str, ops: Sequence[str]) -> int:
+        """Operators on which an arm has no time with some seed, k = FIRST."""
+        return sum(any(self.seconds(op, arm, seed, FIRST) == math.inf for seed in self.arms[arm]) for op in ops)
+
+    @cached_property
+    def _rounds(self) -> dict[str, Mapping[str, Sequence[float]]]:
+        """Interleaved samples of operators, of those whose winners are all in them: times of one operator are of one kind."""
+        asked = [(arm, seed) for arm, seeds in self.arms.items() for seed in seeds]
+        found = {op: row.get("samples") or {} for op, row in self.together.items()}
+        return {
+            op: samples for op, samples in found.items()
+            if all(samples.get(best) for one in asked if (best := self._fastest(op, *one, FIRST)))
+        }  # fmt: skip
+
+    def _fastest(self, op: str, arm: str, seed: int, k: int) -> str:
+        """Digest of the fastest of an arm's first k programs by their trials, as on the device; empty where none ran well."""
+        digests = [row["digest"] for row in self._cells.get((op, arm, seed), []) if row["rank"] <= k]
+        seconds, best = min(((self._trial(op, digest), digest) for digest in digests), default=(math.inf, ""))
+        return best if seconds < math.inf else ""
+
     def _trial(self, op: str, digest: str) -> float:
-        """Median of a program's samples, infinite where it did not run well."""
+        """Median of a program's samples, the upper one of two as on the device; infinite where it did not run well."""
         row = self.trials.get((op, digest), {})
-        return plain.median(row["samples"]) if row.get("status") == Status.OK.value and row["samples"] else math.inf
+        samples = sorted(row.get("samples") or [])
+        return float(samples[len(samples) // 2]) if row.get("status") == Status.OK.value and samples else math.inf
 
     def _answered(self, row: Row) -> bool:
         """Whether a proposal needs no trial, or had one."""
         return bool(row["status"]) or not row["digest"] or (row["operator"], row["digest"]) in self.trials
 
 
+def has_study(folder: Path) -> bool:
+    """Whether a folder holds the rows of a study."""
+    return any(row["group"] == "study" for row in _rows(folder, "proposals")) and bool(_rows(folder, "trials"))
+
+
 def read(folder: Path, by_trials_alone: bool = False) -> Timed:
-    """The rows of a folder, gzipped. ValueError where there are none."""
-    named = {name: read_rows(folder / f"{name}.jsonl.gz") for name in ("proposals", "trials", "together")}
+    """The rows of a folder, gzipped or not. ValueError where there are none."""
+    named = {name: _rows(folder, name) for name in ("proposals", "trials", "together")}
     proposals = [row for row in named["proposals"] if row["group"] == "study"]
     if not proposals or not named["trials"]:
-        raise ValueError(f"{folder}: expected proposals.jsonl.gz and trials.jsonl.gz of a study")
+        raise ValueError(f"{folder}: expected proposals.jsonl[.gz] and trials.jsonl[.gz] of a study")
     trials = {(row["operator"], row["digest"]): row for row in named["trials"]}
     return Timed(proposals, trials, {row["operator"]: row for row in named["together"]}, by_trials_alone)
+
+
+def _rows(folder: Path, name: str) -> list[dict[str, Any]]:
+    """Of a file, gzipped or not."""
+    return read_rows(folder / f"{name}.jsonl.gz") or read_rows(folder / f"{name}.jsonl")

@@ -1,0 +1,119 @@
+"""Figures of the study: ratios with their intervals beside every operator's, and shares of operators near the best time known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from experiments.common.style import GREY, RC, look, save
+from experiments.statistics.statistics import performance_profile
+from experiments.studies.headline.page import Line, best_known, compared, gaps, primary
+from experiments.studies.headline.scores import FIRST, LEARNED, RANKS, REFERENCE, Timed, read
+from gensor_gym import operators
+
+TICKS = (0.1, 0.2, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0, 8.0)
+
+
+def draw(folder: Path, path: Path) -> list[str]:
+    """Draw those of a folder's rows, with names that begin as `path` does; returns their names."""
+    timed = read(folder)
+    with plt.rc_context(RC):
+        made = {"study": _ratios(timed), "study_profiles": _profiles(timed)}
+        return [save(figure, path.with_name(f"{path.name}_{name}.png")) for name, figure in made.items()]
+
+
+def _ratios(timed: Timed) -> Figure:
+    """The policy over the traverser, and every other arm over it; beside them all operators."""
+    upper, lower = [primary(timed), *_parts(timed)], _arms(timed)
+    figure = plt.figure(figsize=(11.0, 4.8))
+    rows = {"height_ratios": (len(upper), max(1, len(lower))), "width_ratios": (1.0, 1.3), "wspace": 0.12, "hspace": 0.45}
+    grid = figure.add_gridspec(2, 2, **rows)
+    _forest(figure.add_subplot(grid[0, 0]), upper, look([REFERENCE, LEARNED])[LEARNED][0], f"{LEARNED} over {REFERENCE}")
+    axes = figure.add_subplot(grid[1, 0])
+    _forest(axes, lower, GREY, f"other arms over {REFERENCE}")
+    axes.set_xlabel("time over the traverser's (left of 1: faster)")
+    _operators(figure.add_subplot(grid[:, 1]), timed)
+    return figure
+
+
+def _parts(timed: Timed) -> list[Line]:
+    """The comparison after fewer and more programs, and by data type."""
+    whole, deep = timed.whole, timed.deep(RANKS[-1])
+    parts = [compared("first program alone", timed, whole, RANKS[0])]
+    parts += [compared(f"best of {RANKS[-1]}", timed, deep, RANKS[-1])] if deep else []
+    dtypes = [operators.parse(op).dtype for op in whole]
+    for dtype in sorted(set(dtypes)):
+        parts.append(compared(dtype, timed, [op for op, own in zip(whole, dtypes, strict=True) if own == dtype], FIRST))
+    return parts
+
+
+def _arms(timed: Timed) -> list[Line]:
+    """The other arms over the reference."""
+    return [compared(arm, timed, timed.whole, FIRST, ours=arm) for arm in timed.arms if arm not in (LEARNED, REFERENCE)]
+
+
+def _forest(axes: Axes, lines: Sequence[Line], colour: str, title: str) -> None:
+    """A row for each comparison: ratio and interval."""
+    lines = [line for line in lines if line.operators]
+    for row, line in enumerate(lines):
+        sides = [[line.ratio - line.low], [line.high - line.ratio]]
+        axes.errorbar([line.ratio], [row], xerr=sides, fmt="o", ms=5, color=colour, capsize=3)
+    axes.axvline(1.0, color="#555555", lw=0.8)
+    axes.set_yticks(range(len(lines)), [f"{line.name} ({line.operators})" for line in lines])
+    axes.set_ylim(len(lines) - 0.5, -0.5)
+    axes.set_title(title)
+    _ratio_axis(axes, "x")
+
+
+def _operators(axes: Axes, timed: Timed) -> None:
+    """Every operator's ratio in ascending order, coloured by data type."""
+    ops = timed.whole
+    found, dtypes = gaps(timed, ops), [operators.parse(op).dtype for op in ops]
+    names = sorted(set(dtypes))
+    looks, order = look(names), np.argsort(found)
+    for dtype in names:
+        places = [(rank, math.exp(found[at])) for rank, at in enumerate(order) if dtypes[at] == dtype]
+        colour, marker = looks[dtype]
+        axes.plot(*zip(*places, strict=True), marker, color=colour, ms=4, lw=0, label=dtype)
+    axes.axhline(1.0, color="#555555", lw=0.8)
+    axes.set_title(f"{LEARNED} over {REFERENCE}, operator by operator")
+    _ratio_axis(axes, "y")
+    axes.set_xlabel("operators, in ascending order")
+    axes.legend(loc="upper left")
+
+
+def _ratio_axis(axes: Axes, axis: str) -> None:
+    """A logarithmic axis of ratios, with ticks that people read."""
+    getattr(axes, f"set_{axis}scale")("log", base=2)
+    low, high = getattr(axes, f"get_{axis}lim")()
+    wide = high > 5.0 * low
+    ticks = [tick for tick in TICKS if low <= tick <= high and not (wide and tick in (0.6, 0.7, 0.8, 0.9, 1.1, 1.25))]
+    getattr(axes, f"set_{axis}ticks")(ticks)
+    getattr(axes, f"{axis}axis").set_major_formatter(lambda value, _: f"{value:g}")
+    axes.minorticks_off()
+
+
+def _profiles(timed: Timed) -> Figure:
+    """Share of operators and seeds within a factor of the best time known, one line an arm."""
+    ops, factors = timed.whole, np.geomspace(1.0, 8.0, 200)
+    best, looks = best_known(timed, ops), look(list(timed.arms))
+    figure, several = plt.subplots(1, 2, figsize=(9.0, 3.6), sharey=True)
+    for axes, k in zip(several, (1, FIRST), strict=True):
+        for arm in timed.arms:
+            over = np.exp(timed.logs(arm, ops, k) - best[:, None])
+            axes.plot(factors, performance_profile(over, factors), color=looks[arm][0], label=arm, lw=1.6)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks([1, 1.5, 2, 4, 8])
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.minorticks_off()
+        axes.set_title("first program" if k == 1 else f"best of {k} programs")
+        axes.set_xlabel("time over the best known")
+    several[0].set_ylabel("share of operators")
+    several[1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
