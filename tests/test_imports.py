@@ -28,7 +28,10 @@ LAZY = {
 """Files that exist to use a heavy library and import it at their top; no other module imports them at its own top."""
 HOMES: dict[str, tuple[str, ...]] = {
     "cuda": ("gensor_gym/codegen/cuda/nvrtc.py", "gensor_gym/codegen/cuda/tensor_map.py"),
-    "cupy": ("gensor_gym/codegen/runtime/cuda.py", "gensor_gym/measure/devices/cuda.py"),
+    "cupy": (
+        "gensor_gym/codegen/runtime/cuda.py", "gensor_gym/measure/devices/cuda.py", "experiments/device/sanitize.py",
+        "experiments/device/stages/environment.py",
+    ),
     "hydra": (
         "experiments/commands/arguments.py",
         "experiments/commands/command.py",
@@ -42,6 +45,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "agents/learners/masked/q.py",
         "agents/scratch/sb3.py",
         "experiments/benches/environment/learning.py", "experiments/studies/stock/learning.py",
+        "experiments/device/stages/environment.py",
     ),  # fmt: skip
     "stable_baselines3": (
         "agents/learners/blank.py",
@@ -50,6 +54,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "agents/scratch/sb3.py",
         "agents/learners/observed.py",
         "experiments/benches/environment/learning.py",
+        "experiments/device/stages/environment.py",
         "experiments/training/checkpoints.py",
         "experiments/fine_tuning/walk.py",
         "experiments/resuming/model.py",
@@ -87,6 +92,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/networks/suite.py",
         "experiments/benches/kernel_sets/called.py",
         "experiments/benches/environment/learning.py",
+        "experiments/device/stages/environment.py",
         "experiments/training/checkpoints.py",
         "experiments/resuming/tree.py",
         "experiments/device/stages/fine_tuning.py",
@@ -97,6 +103,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "gensor_gym/codegen/runtime/torch_operator.py",
         "gensor_gym/frontends/torch_export.py",
         "gensor_gym/measure/baselines/torch.py",
+        "gensor_gym/measure/devices/cuda.py",
         "gensor_gym/measure/baselines/torch_cuda.py",
         "gensor_gym/measure/baselines/torch_prepacked.py",
     ),
