@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import runpy
 import sys
 import types
 from pathlib import Path
@@ -114,3 +115,11 @@ def test_a_window_is_drawn_into(monkeypatch: pytest.MonkeyPatch) -> None:
     vec_env.render("human")
     assert len(shown) == 1 and shown[0].dtype == np.uint8 and shown[0].shape[2] == 3 and np.ptp(shown[0]) > 0
     vec_env.close()
+
+
+def test_ppo_on_a_gpu_runs_by_its_model(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("sb3_contrib")
+    monkeypatch.setattr(sys, "argv", ["cuda_ppo.py", "h100", "analytic", "2"])
+    runpy.run_path(str(EXAMPLES / "cuda_ppo.py"))
+    assert "ep_rew_mean" in capsys.readouterr().out
+    assert len((EXAMPLES / "cuda_ppo.py").read_text().splitlines()) <= 16

@@ -160,7 +160,24 @@ def headline_lines(result: dict) -> list[str]:
     return [tuned, "", *said, "", *contest_lines(result)]
 
 
+def _environment(result: dict) -> list[str]:
+    """The agent's quarters, then each part."""
+    if "parts" not in result:
+        return _plain(result)
+    lines = [
+        f"{result['terminal_rewards']} terminal rewards, {result['rewards_per_second']:.1f} a second; statuses of kernels: "
+        f"{', '.join(f'{name} {count}' for name, count in result['statuses'].items())}.",
+        "",
+        "| quarter | mean return | programs that ran | their median, us |",
+        "|---:|---:|---:|---:|",
+    ]
+    quarters = zip(result["quarters_mean_return"], result["quarters_ok"], result["quarters_median_us"], strict=True)
+    for number, (returned, ran, median) in enumerate(quarters, 1):
+        lines.append(f"| {number} | {returned:.3f} | {ran:.0%} | {'' if median is None else f'{median:.1f}'} |")
+    return [*lines, "", *(f"- {name}: {said}" for name, said in result["parts"].items())]
+
+
 _WRITERS = {
     "correctness": _correctness, "operators": _operators, "compare": contest_lines, "policies": contest_lines,
-    "headline": headline_lines, "fused": _fused,
+    "headline": headline_lines, "fused": _fused, "environment": _environment,
 }  # fmt: skip

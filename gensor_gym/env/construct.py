@@ -9,6 +9,7 @@ from gensor_gym.env.settings import DEFAULT_OPERATOR, Settings, check_moves, gro
 from gensor_gym.env.tasks import OperatorSpec, TaskSet
 from gensor_gym.env.views import ObservationView
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.backend import Backend
 
 
 class ConstructEnv(EpisodeEnv):
@@ -62,7 +63,7 @@ class ConstructEnv(EpisodeEnv):
         self,
         operator: OperatorSpec = DEFAULT_OPERATOR,
         hardware: Hardware | str = "host",
-        backend: str = "analytic",
+        backend: str | Backend = "analytic",
         space: str = "gensor",
         observation: str = "flat",
         discount: float = 1.0,

@@ -13,6 +13,7 @@ from gensor_gym.env.writing import process
 from gensor_gym.env.writing.observation import WriteView
 from gensor_gym.env.writing.tasks import WriteTasks
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.backend import Backend
 
 
 class WriteEnv(EpisodeEnv):
@@ -59,7 +60,7 @@ class WriteEnv(EpisodeEnv):
         self,
         operator: OperatorSpec = DEFAULT_OPERATOR,
         hardware: Hardware | str = "host",
-        backend: str = "analytic",
+        backend: str | Backend = "analytic",
         space: str = "gensor",
         choices: str = "sizes",
         masked: bool = True,
