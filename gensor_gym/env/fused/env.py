@@ -14,6 +14,7 @@ from gensor_gym.env.fused.tasks import FusedSpec, GirTasks
 from gensor_gym.env.measured import FinalReward
 from gensor_gym.env.settings import Settings, groups_of
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.backend import Backend
 
 DEFAULT_FUSED = "softmax(m=1536, n=128)"
 
@@ -59,7 +60,7 @@ class GirEnv(EpisodeEnv):
         self,
         operator: FusedSpec = DEFAULT_FUSED,
         hardware: Hardware | str = "host",
-        backend: str = "analytic",
+        backend: str | Backend = "analytic",
         space: str = "gir",
         observation: str = "flat",
         discount: float = 1.0,

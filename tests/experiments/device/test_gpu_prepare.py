@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -100,3 +101,20 @@ def test_processes_that_save_at_once_lose_nothing(tmp_path: Path) -> None:
     assert [process.wait(timeout=300) for process in running] == [0, 0]
     again = subprocess.run([*command, "[1, 1.0, 1j, True]"], cwd=ROOT, capture_output=True, text=True, timeout=300, check=True)
     assert int(again.stdout) == 4
+
+
+COLD = """
+from experiments.device import prepare
+prepare.save_in_turn()
+from gensor_gym.construction import ConstructionGraph
+graph = ConstructionGraph("gemv(m=16, k=16)", "h100")
+assert graph.is_legal(graph.initial())
+"""
+
+
+def test_who_compiles_does_not_wait_for_itself(tmp_path: Path) -> None:
+    """With an empty cache: a function is compiled under a lock of its own, and written under another."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", COLD], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert list(tmp_path.rglob("*.nbc"))
