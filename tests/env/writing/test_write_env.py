@@ -138,8 +138,11 @@ def test_random_play_is_legal_where_tiles_are_all_there_is(operator: str, hardwa
         assert len(rewards) == len(env.tasks.decisions[0])
 
 
-def test_most_of_random_play_is_legal_with_knobs() -> None:
-    """In space extended some limits meet only at the end: four in ten of the programs and more are legal all the same."""
+def test_much_of_random_play_is_legal_with_knobs() -> None:
+    """In space extended some limits meet only at the end: three in ten of the programs and more are legal all the same.
+
+    Half of those of a convolution of 16 bits are to be on wgmma, whose columns and panels meet registers and shared memory.
+    """
     for operator, hardware in PLACES:
         env = WriteVectorEnv(128, operator, hardware, space="extended", autoreset_mode="Disabled")
         env.reset(seed=0)
@@ -147,7 +150,7 @@ def test_most_of_random_play_is_legal_with_knobs() -> None:
         while not ended.any():
             masks = env.action_masks()
             _, _, ended, _, info = env.step((rng.random(masks.shape) * masks).argmax(axis=1))
-        assert ended.all() and (info["status"] == "OK").mean() > 0.4, operator
+        assert ended.all() and (info["status"] == "OK").mean() > 0.3, operator
 
 
 def test_what_is_no_option_or_leaves_no_room() -> None:
