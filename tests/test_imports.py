@@ -29,8 +29,8 @@ LAZY = {
 HOMES: dict[str, tuple[str, ...]] = {
     "cuda": ("gensor_gym/codegen/cuda/nvrtc.py", "gensor_gym/codegen/cuda/tensor_map.py"),
     "cupy": (
-        "gensor_gym/codegen/runtime/cuda.py", "gensor_gym/measure/devices/cuda.py", "experiments/device/sanitize.py",
-        "experiments/device/stages/environment.py",
+        "gensor_gym/codegen/runtime/cuda.py", "gensor_gym/measure/devices/cuda.py", "experiments/device/lease/sanitize.py",
+        "experiments/device/lease/stages/environment.py",
     ),
     "hydra": (
         "experiments/commands/arguments.py",
@@ -45,7 +45,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "agents/learners/masked/q.py",
         "agents/scratch/sb3.py",
         "experiments/benches/environment/learning.py", "experiments/studies/stock/learning.py",
-        "experiments/device/stages/environment.py",
+        "experiments/device/lease/stages/environment.py",
     ),  # fmt: skip
     "stable_baselines3": (
         "agents/learners/blank.py",
@@ -54,7 +54,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "agents/scratch/sb3.py",
         "agents/learners/observed.py",
         "experiments/benches/environment/learning.py",
-        "experiments/device/stages/environment.py",
+        "experiments/device/lease/stages/environment.py",
         "experiments/training/checkpoints.py",
         "experiments/fine_tuning/walk.py",
         "experiments/resuming/model.py",
@@ -92,7 +92,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/networks/suite.py",
         "experiments/benches/kernel_sets/called.py",
         "experiments/benches/environment/learning.py",
-        "experiments/device/stages/environment.py",
+        "experiments/device/lease/stages/environment.py",
         "experiments/training/checkpoints.py",
         "experiments/resuming/tree.py",
         "experiments/device/stages/fine_tuning.py",

@@ -11,12 +11,14 @@ import hashlib
 import numpy as np
 
 from agents.columns.choices import Choices
-from agents.hybrids.model_descent import ModelDescent
+from agents.core.column_descents import begun, descended
+from agents.core.programs import Programs
+from agents.core.ranking import ranked
 from gensor_gym.cache.folders import make_cache_dir
 from gensor_gym.files import whole
 from gensor_gym.fingerprint import fingerprint
 
-TEACHER = ModelDescent(space="extended", restarts=24)
+RESTARTS = 24
 MOST = 24
 """Programs of a task."""
 WITHIN = 1.5
@@ -36,11 +38,11 @@ def demonstrated(choices: Choices) -> np.ndarray:
 
 
 def _found(choices: Choices) -> np.ndarray:
-    """By the teacher, whose draws begin with the same seed always."""
-    built = TEACHER.construct(choices.graph, np.random.default_rng(0))
-    fast = sum(seconds <= WITHIN * built.latencies[0] for seconds in built.latencies)  # fastest first
-    shown = built.schedules[: min(fast, MOST)]
-    vectors = [vector for schedule in shown if (vector := choices.vector_of(schedule.row)) is not None]
+    """By descents, whose draws begin with the same seed always."""
+    graph = choices.graph
+    schedules, latencies = ranked(*descended(Programs(graph), begun(graph, RESTARTS, np.random.default_rng(0))), graph)
+    fast = sum(seconds <= WITHIN * latencies[0] for seconds in latencies)  # fastest first
+    vectors = [vector for schedule in schedules[: min(fast, MOST)] if (vector := choices.vector_of(schedule.row)) is not None]
     return np.array(vectors, dtype=np.int64).reshape(-1, len(choices.counts))
 
 
@@ -51,7 +53,7 @@ def _write(path: object, found: np.ndarray) -> None:
 
 
 def _key(choices: Choices) -> str:
-    """Of a task under today's rules and model, and of its teacher."""
+    """Of a task under today's rules and model."""
     graph = choices.graph
-    text = "\0".join([str(graph.operator), graph.hardware.digest, graph.space, fingerprint(graph), repr(TEACHER)])
+    text = "\0".join([str(graph.operator), graph.hardware.digest, graph.space, fingerprint(graph), str(RESTARTS)])
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -64,15 +64,14 @@ class ColumnNetwork(nn.Module):
         embedded, counts = self.choice(features), choices.counts.tolist()
         alone = self.alone(torch.relu(embedded))[:, 0].split(counts)
         keys, described = embedded.split(counts), features.split(counts)
-        seen = [choices.task, *([choices.machine] if self.machine else []), *([choices.types] if self.types else [])]
-        task = np.concatenate(seen)
+        task = self._task(choices)
         of_columns, scale = self.column(columns), self.width**-0.5
         left, count = of_columns.sum(0), 1 if draws is None else len(draws)
         sofar, chance, entropy = torch.zeros(count, self.width), torch.zeros(count), torch.zeros(count)
         chosen = np.full((count, len(counts)), -1, dtype=np.int64)
         for k in range(len(counts)):
             left = left - of_columns[k]
-            known = torch.cat([torch.from_numpy(task), columns[k], left])
+            known = torch.cat([task, columns[k], left])
             query = self.query(torch.cat([known.expand(count, -1), sofar], dim=1)) * (scale / temperature)
             logits = torch.addmm(alone[k] / temperature, query, keys[k].T)
             if self.masked and substitute is not None:
@@ -88,6 +87,11 @@ class ColumnNetwork(nn.Module):
             if k + 1 < len(counts):
                 sofar = sofar + self.chosen(described[k].index_select(0, at))
         return chosen, chance, entropy
+
+    def _task(self, choices: Choices) -> torch.Tensor:
+        """What queries see of a task."""
+        seen = [choices.task, *([choices.machine] if self.machine else []), *([choices.types] if self.types else [])]
+        return torch.from_numpy(np.concatenate(seen))
 
 
 def network_of(settings: Mapping[str, Any]) -> ColumnNetwork:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from agents.core.column_descents import begun, descended
 from agents.core.feedback import measure_with_feedback
 from agents.core.programs import Programs
 from agents.core.ranking import REGISTER_TILE, STRUCTURE, Construction, best_of_each, ranked
 from agents.hybrids.model_search import ModelSearch
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.starts import starts
 from gensor_gym.measure.session import Session
-
-_NEAR = 24
-"""Steps of a walk from a program of another kind: long ones leave it (`experiments.device.stages.families`)."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +38,9 @@ class ModelDescent(ModelSearch):
         programs, within = Programs(graph), Programs(graph, STRUCTURE)
         while True:
             begin, before = time.perf_counter(), graph.evaluations
-            rows, seconds = _descended(programs, _begun(graph, self.restarts, rng))
+            rows, seconds = descended(programs, begun(graph, self.restarts, rng))
             if self.structures:
-                more = _descended(within, best_of_each(STRUCTURE, rows, seconds)[: self.structures])
+                more = descended(within, best_of_each(STRUCTURE, rows, seconds)[: self.structures])
                 rows, seconds = np.concatenate([rows, more[0]]), np.concatenate([seconds, more[1]])
             if self.register_tiles and graph.hardware.kind == "cpu":
                 more = self._with_other_tiles(programs, rows[np.argmin(seconds)])
@@ -58,25 +54,7 @@ class ModelDescent(ModelSearch):
         seconds = programs.graph.latencies(rows)
         legal = np.isfinite(seconds)
         starts = best_of_each(REGISTER_TILE, rows[legal], seconds[legal])[: self.register_tiles]
-        return _descended(programs, starts) if len(starts) else (rows[:0], seconds[:0])
-
-
-def _begun(graph: ConstructionGraph, count: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Random programs [ROW]; on a GPU of every kind in turn (`gensor_gym.graph.starts`).
-
-    No column alone leads to tensor cores, and a random walk hardly ever does.
-    """
-    rows = starts(graph.tables, graph.initial().row)[1:] if graph.hardware.kind == "gpu" else ()
-    kinds: list[tuple[int | None, Schedule | None]] = [(None, None), *((_NEAR, Schedule(row)) for row in rows)]
-    return [graph.random_schedule(rng, *kinds[at % len(kinds)]).row for at in range(count)]
-
-
-def _descended(programs: Programs, starts: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Where descents from `starts` end and all that is one column away: rows int32 [N, ROW], model seconds float64 [N]."""
-    ends = [programs.descend(row) for row in starts]
-    around = [programs.neighbours(row) for row, _ in ends]
-    rows = np.concatenate([np.stack([row for row, _ in ends]), *(found for found, _ in around)])
-    return rows, np.concatenate([[best for _, best in ends], *(found for _, found in around)])
+        return descended(programs, starts) if len(starts) else (rows[:0], seconds[:0])
 
 
 @dataclass(frozen=True)

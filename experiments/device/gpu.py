@@ -200,7 +200,7 @@ def _checked(settings: Settings) -> int:
     if not lacking and settings.selfcheck and self_check(settings).status != DONE:
         return 1
     if not lacking and settings.plan == "archive":
-        from experiments.device.archive.build import build
+        from experiments.device.lease.build import build
 
         build()
         return 0
@@ -209,7 +209,7 @@ def _checked(settings: Settings) -> int:
         print("Without a GPU: backend=analytic, recorded or emulated, and every cpu task.", file=sys.stderr)
         return 2
     if settings.plan == "lease":
-        from experiments.device import lease
+        from experiments.device.lease import run as lease
 
         wanted = settings.stages if settings.stages != Settings().stages else ()
         return lease.run(Path(settings.out), settings.deadline_s, hardware_name(settings.hardware), settings.seed, wanted)

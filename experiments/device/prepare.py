@@ -26,7 +26,7 @@ from numba.core.caching import IndexDataCacheFile
 from agents import get_strategy
 from agents.optimize import run as search
 from experiments.device.context import Context
-from experiments.device.stages import adaptive
+from experiments.device.lease.stages import adaptive
 from experiments.device.stages.candidates import candidates
 from experiments.device.stages.families import drawn
 from experiments.device.stages.sampling import COMPACT, EXTENDED, plan

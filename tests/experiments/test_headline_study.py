@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.device.archive.arms import read_study
+from experiments.device.lease.arms import read_study
 from experiments.evidence import __main__ as evidence
 from experiments.evidence.pack import write_rows
 from experiments.studies.headline import chosen, figures, page

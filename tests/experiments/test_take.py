@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from experiments.common.journal import read_rows
-from experiments.device.lease import RESULTS
+from experiments.device.lease.run import RESULTS
 from experiments.evidence.take import take
 
 CARD = {
     "date": "2026-11-26T23:59:00+00:00", "python": "3.12.3", "cores": 16, "packages": {"torch": "2.11.0"},
-    "nvidia_smi": "CUDA Version: 13.0", "gpu": {"name": "NVIDIA H200", "driver_version": "580.1"}, "archive": {"revision": "abc", "compiler": "nvrtc 13.0"},
+    "nvidia_smi": "CUDA Version: 13.0", "gpu": {"name": "NVIDIA H200", "driver_version": "580.1"},
+    "archive": {"revision": "abc", "compiler": "nvrtc 13.0"},
 }  # fmt: skip
 ROW = {"key": "gemm x", "operator": "gemm", "schedule": "x", "digest": "d", "status": "OK", "samples": [1e-6]}
 

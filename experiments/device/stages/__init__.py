@@ -5,9 +5,9 @@ from __future__ import annotations
 from experiments.device.runner import Stage
 
 
-def _stage(name: str, weight: float, least: float) -> Stage:
-    """The stage of a module of this folder, by its name."""
-    return Stage(name, f"{__name__}.{name}:run", weight, least)
+def _stage(name: str, weight: float, least: float, folder: str = __name__) -> Stage:
+    """The stage of a module, by its name."""
+    return Stage(name, f"{folder}.{name}:run", weight, least)
 
 
 STAGES = (
@@ -19,7 +19,7 @@ STAGES = (
     _stage("policies", 76.0, 20.0),
     _stage("fused", 120.0, 30.0),
     _stage("fine_tuning", 200.0, 60.0),
-    _stage("environment", 75.0, 20.0),
+    _stage("environment", 75.0, 20.0, "experiments.device.lease.stages"),
     _stage("headline", 300.0, 60.0),
 )
 ASKED_FOR = ("fused", "fine_tuning", "environment", "headline")

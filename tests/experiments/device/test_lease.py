@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.device import lease
-from experiments.device.archive import build
-from experiments.device.archive.arms import Arm, Study, proposed, read_study
-from experiments.device.archive.packed import Archive, described, kernel_of
+from experiments.device.lease import build
+from experiments.device.lease import run as lease
+from experiments.device.lease.arms import Arm, Study, proposed, read_study
+from experiments.device.lease.packed import Archive, described, kernel_of
 from experiments.device.work.prebuilt import Compiling
 from gensor_gym import hardware, operators
 from gensor_gym.codegen.cuda import nvrtc
@@ -131,7 +131,7 @@ def test_a_stage_that_dies_goes_on_behind_what_killed_it(carried: Path, tmp_path
 
 def study_workers() -> int:
     """Kernels that may have been under way when the process died."""
-    from experiments.device.stages import study
+    from experiments.device.lease.stages import study
 
     return study.WORKERS
 
@@ -139,7 +139,7 @@ def study_workers() -> int:
 def test_a_kill_loses_no_row_that_was_packed(carried: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     code = (
-        "from pathlib import Path; import subprocess; from experiments.device import lease\n"
+        "from pathlib import Path; import subprocess; from experiments.device.lease import run as lease\n"
         "from tests.support import lease_stages\n"
         "lease._prepare = lambda log, model: subprocess.Popen(['true']); lease.EVERY = 0.2; lease_stages.TRIAL_SECONDS = 0.3\n"
         f"lease.run(Path({str(out)!r}), 90.0, 'h100', 0, (), lease_stages.STAGES)"

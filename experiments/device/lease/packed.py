@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
 import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -56,10 +57,12 @@ def write_part(path: Path, rows: Sequence[Mapping[str, Any]], cubins: Path | Non
     """Pack kernels, whose cubins lie in a folder by digest, or rows alone; the file appears whole or not at all."""
 
     def write(temporary: Path) -> None:
-        with tarfile.open(temporary, mode="w:xz", preset=_PRESET if cubins else _QUICK) as tar:
+        preset = _QUICK if cubins is None else _PRESET
+        with lzma.open(temporary, "wb", preset=preset) as file, tarfile.open(fileobj=file, mode="w") as tar:
             _add(tar, KERNELS, "".join(json.dumps(row) + "\n" for row in rows).encode())
-            for digest in [row["digest"] for row in rows] if cubins else ():
-                _add(tar, f"{digest}.cubin", (cubins / f"{digest}.cubin").read_bytes())
+            if cubins is not None:
+                for digest in [row["digest"] for row in rows]:
+                    _add(tar, f"{digest}.cubin", (cubins / f"{digest}.cubin").read_bytes())
 
     whole(path, write)
 

@@ -18,9 +18,9 @@ from typing import Any
 
 from experiments.common.journal import Journal
 from experiments.common.settings import ROOT
-from experiments.device.archive.arms import Arm, Study, proposed, read_study
-from experiments.device.archive.known import fastest
-from experiments.device.archive.packed import ABOUT, PROPOSALS, TEXTS, described, kernel_of, write_part
+from experiments.device.lease.arms import Arm, Study, proposed, read_study
+from experiments.device.lease.known import fastest
+from experiments.device.lease.packed import ABOUT, PROPOSALS, TEXTS, described, kernel_of, write_part
 from experiments.device.stages import families
 from experiments.device.stages.candidates import candidates
 from experiments.device.table import read_table

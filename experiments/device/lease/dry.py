@@ -1,4 +1,4 @@
-"""`python -m experiments.device.dry`: what a first contact with a device imports and compiles, on a machine without one.
+"""`python -m experiments.device.lease.dry`: what a first contact with a device imports and compiles, on a machine without one.
 
 Run under the packages of the GPU machine (`make gpu-dry`), it says what does not travel.
 """
@@ -17,7 +17,7 @@ if __name__ == "__main__":
     use_wheels()
 
 from experiments.device.gpu import Settings, self_check  # noqa: E402
-from experiments.device.lease import STAGES as OF_LEASE  # noqa: E402
+from experiments.device.lease.run import STAGES as OF_LEASE  # noqa: E402
 from experiments.device.runner import DONE  # noqa: E402
 from experiments.device.stages import STAGES  # noqa: E402
 

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from experiments.common.folders import make_folder
-from experiments.device.archive.build import FOLDER
-from experiments.device.archive.packed import ABOUT, PROPOSALS
 from experiments.device.card import machine_card
 from experiments.device.context import Context
+from experiments.device.lease.build import FOLDER
+from experiments.device.lease.packed import ABOUT, PROPOSALS
 from experiments.device.report import write_summary
 from experiments.device.runner import DONE, Outcome, Stage, run_stages
 from experiments.device.work.progress import say
@@ -43,14 +43,14 @@ _CORES = 12
 """That compile our own code at first; the others belong to those who time."""
 
 
-def _stage(name: str, weight: float, least: float = 5.0) -> Stage:
+def _stage(name: str, weight: float, least: float = 5.0, folder: str = "lease.stages") -> Stage:
     """A stage by the name of its module; weights are seconds of a lease of 575."""
-    return Stage(name, f"experiments.device.stages.{name}:run", weight, least)
+    return Stage(name, f"experiments.device.{folder}.{name}:run", weight, least)
 
 
 STAGES = (
     _stage("first_contact", 12.0), _stage("study", 340.0), _stage("known", 40.0), _stage("environment", 80.0, 20.0),
-    _stage("adaptive", 60.0, 20.0), _stage("fused", 30.0, 20.0),
+    _stage("adaptive", 60.0, 20.0), _stage("fused", 30.0, 20.0, "stages"),
 )  # fmt: skip
 
 
