@@ -16,6 +16,7 @@ from experiments.device.report import contest_lines
 from experiments.device.stages.headline import EXPERIMENT
 from experiments.device.stages.standings import standings
 from experiments.device.table import read_experiment
+from experiments.evidence import lease_day
 from experiments.evidence.facts import FILE, RAW
 from experiments.evidence.libraries import UNITS
 from experiments.statistics.statistics import geometric_mean
@@ -38,7 +39,9 @@ def write(folder: Path) -> list[str]:
     for day in sorted(path.parent for path in (folder / RAW).glob(f"*/{FILE}")):
         about = read_json(day / FILE, finite=False)
         study, drawn = _study(folder, day)
-        lines = [*_head(day, about), *study, *_correctness(day), *_libraries(day), *_tables(day)]
+        lines = [*_head(day, about), *study, *lease_day.lines_of(day, day.name)]
+        lines += [*_correctness(day), *_libraries(day), *_tables(day)]
+        drawn += lease_day.draw(day, folder / day.name)
         headline, shown = _headline(folder, day)
         (folder / f"{day.name}.md").write_text("\n".join([*lines, *headline, *_files(day, about)]) + "\n", encoding="utf-8")
         made += [f"{day.name}.md", *drawn, *shown]

@@ -191,5 +191,6 @@ def in_library_of(first: Any, output: Any) -> Any:
     # CuPy and JAX name their namespace, as the array API standard asks; torch does not.
     named = getattr(first, "__array_namespace__", None)
     library = named() if named else sys.modules[type(first).__module__.partition(".")[0]]
-    make = getattr(library, "from_numpy", None) or getattr(library, "from_dlpack", None)
+    of_host = getattr(library, "from_numpy", None) if isinstance(output, np.ndarray) else None
+    make = of_host or getattr(library, "from_dlpack", None)
     return output if make is None else make(output)

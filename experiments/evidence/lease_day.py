@@ -1,0 +1,182 @@
+"""What a lease brought beside its study: an environment on kernel times, first contacts, programs of earlier days, searches."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.common.journal import read_rows
+from experiments.common.style import GREY, PALETTE, RC, save
+from experiments.device.conclusions import conclusions
+from experiments.device.lease.stages import adaptive
+from experiments.device.stages.standings import standings
+from experiments.device.table import read_experiment
+from experiments.evidence.libraries import UNITS
+from experiments.statistics.statistics import geometric_mean
+from experiments.studies.search.report import table
+from gensor_gym import operators
+from gensor_gym.graph.schedule import Schedule
+
+CONTACTS = ("first_look_contact", "first_contact")
+RIGHT = ("OK", "IMPLAUSIBLE")
+Row = Mapping[str, Any]
+
+
+def lines_of(day: Path, figures: str) -> list[str]:
+    """Sections of a day's rows, each of which is left out without its file; `figures` begins the names of figures."""
+    return [*_environment(day, figures), *_contacts(day), *_known(day), *_adaptive(day), *_fused(day)]
+
+
+def draw(day: Path, path: Path) -> list[str]:
+    """The figure of the agent that learned, if there was one; its name."""
+    learned = _learned(day)
+    if not learned:
+        return []
+    with plt.rc_context(RC):
+        return [save(_curve(learned), path.with_name(f"{path.name}_environment.png"))]
+
+
+def _rows(day: Path, name: str) -> list[Row]:
+    """Those of a file, none where it is not there."""
+    return list(read_rows(day / f"{name}.jsonl.gz"))
+
+
+def _learned(day: Path) -> list[Row]:
+    """Episodes of the agent."""
+    return [row for row in _rows(day, "environment") if row["kind"] == "learned"]
+
+
+def _environment(day: Path, figures: str) -> list[str]:
+    """What an agent's rewards were made of, and what a user's calls gave."""
+    rows, learned = _rows(day, "environment"), _learned(day)
+    if not learned:
+        return []
+    parts = {row["key"]: row for row in rows if row["kind"] == "part"}
+    quarter = len(learned) // 4
+    quarters = [learned[at : at + quarter] for at in range(0, 4 * quarter, quarter)]
+    medians = ", ".join(f"{1e6 * statistics.median(row['runtime_s'] for row in part):.2f}" for part in quarters)
+    best = min(row["runtime_s"] for row in learned)
+    programs = [row for row in rows if row["kind"] == "program"]
+    user = parts.get("user", {})
+    failed = [name for name, said in user.items() if isinstance(said, dict) and "failed" in said]
+    return [
+        "## The environment on kernel times", "",
+        f"MaskablePPO of sb3-contrib by its defaults but for the learning rate, 32 environments of `gensor_gym/Write-v0` with "
+        f'`backend="cuda"`, `gemm(m=1024, n=1024, k=1024, dtype="float16")`, from nothing: {len(learned)} episodes in '
+        f"{learned[-1]['wall_s']:.0f} s, {len(learned) / learned[-1]['wall_s']:.1f} terminal rewards a second, of which "
+        f"{len(programs)} different programs were compiled, verified and timed and the others recalled. Median microseconds of "
+        f"its quarters: {medians}; the fastest {1e6 * best:.2f}. The front door with six trials of `markov_ext` found "
+        f"{1e6 * user.get('measured_s', math.nan):.2f}.", "",
+        f"![microseconds of every episode over seconds]({figures}_environment.png)", "",
+        "A kernel that was found was called, bound, captured in a CUDA graph and exported; what failed: "
+        f"{', '.join(failed) or 'nothing'}.", "",
+    ]  # fmt: skip
+
+
+def _curve(learned: Sequence[Row]) -> Figure:
+    """Every episode's time over wall time, with a running median."""
+    ran = [row for row in learned if math.isfinite(row["runtime_s"])]
+    seconds, micros = [row["wall_s"] for row in ran], [1e6 * row["runtime_s"] for row in ran]
+    width = 64
+    middle = [float(np.median(micros[max(0, at - width) : at + 1])) for at in range(len(micros))]
+    figure, axes = plt.subplots(figsize=(8.0, 3.4))
+    axes.plot(seconds, micros, ".", ms=3, color=GREY, alpha=0.5, label="an episode")
+    axes.plot(seconds, middle, color=PALETTE[0], lw=1.8, label=f"median of the last {width}")
+    axes.plot(seconds, np.minimum.accumulate(micros), color=PALETTE[1], lw=1.4, label="fastest so far")
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.set_xlabel("seconds, compilation and timing included")
+    axes.set_ylabel("kernel, us")
+    axes.legend(loc="upper right")
+    return figure
+
+
+def _contacts(day: Path) -> list[str]:
+    """Kernels of families that no device had run."""
+    rows = {row["digest"]: row for name in CONTACTS for row in _rows(day, name)}
+    if not rows:
+        return []
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for row in rows.values():
+        key = UNITS[Schedule.parse(row["schedule"]).knob("tensor_core")], operators.parse(row["operator"]).dtype
+        counts.setdefault(key, Counter())[row["status"]] += 1
+    cells = [
+        (unit, dtype, str(sum(count[name] for name in RIGHT)), str(count["CRASHED"]), str(count["WRONG_ANSWER"]))
+        for (unit, dtype), count in sorted(counts.items())
+    ]
+    lost = ", ".join(f"`{op}`" for op in sorted({row["operator"] for row in rows.values() if row["status"] == "CRASHED"}))
+    right = sum(row["status"] in RIGHT for row in rows.values())
+    return [
+        "## Kernels that no device had run", "",
+        f"{right} of {len(rows)} are right, none wrong. Those that crashed are all that took rows of B in groups ({lost}): boxes "
+        "of a tensor map begin at multiples of 16 bytes, and theirs did not.", "",
+        *table(("unit", "type", "right", "crashed", "wrong"), cells), "",
+    ]  # fmt: skip
+
+
+def _known(day: Path) -> list[str]:
+    """The fastest programs of earlier days beside today's first choices and torch."""
+    together = [row for row in _rows(day, "known_together") if "samples" in row]
+    proposals = [row for row in _rows(day, "proposals") if row["group"] == "known"]
+    cells = []
+    for row in together:
+        medians = {name: 1e6 * statistics.median(values) for name, values in row["samples"].items()}
+        by_arm = {
+            arm: min((medians[p["digest"]] for p in proposals
+                      if p["operator"] == row["operator"] and p["arm"] == arm and p["digest"] in medians), default=math.nan)
+            for arm in ("known", "candidates")
+        }  # fmt: skip
+        torch = min(value for name, value in medians.items() if name.startswith("torch"))
+        ours = min(value for name, value in medians.items() if not name.startswith("torch"))
+        numbers = (by_arm["known"], by_arm["candidates"], torch)
+        cells.append((f"`{row['operator']}`", *(f"{value:.1f}" for value in numbers), f"{torch / ours:.2f}"))
+    if not cells:
+        return []
+    mean = geometric_mean(float(cell[-1]) for cell in cells)
+    return [
+        "## Programs of earlier days", "",
+        "The fastest of three programs that an H100 ran fastest on an earlier day, the fastest of six first choices of today, "
+        f"and torch's faster layout, in interleaved rounds: {len(cells)} operators, torch's time over ours {mean:.2f} in the "
+        "geometric mean.", "",
+        *table(("operator", "known us", "first choices us", "torch us", "torch / ours"), cells), "",
+    ]  # fmt: skip
+
+
+def _adaptive(day: Path) -> list[str]:
+    """Searches that learn from their trials."""
+    rows = _rows(day, "adaptive")
+    if not rows:
+        return []
+    names = list(read_experiment(adaptive.EXPERIMENT).strategies)
+    found: Any = standings(day / "adaptive.jsonl.gz", rows[-1]["run"], names)
+    missing = ", ".join(f"`{name}` ({text})" for name, text in found["not_run"].items())
+    means = [(f"`{name}`", f"{mean:.2f}", str(found["winners_of_the_means"][name]))
+             for name, mean in found["geomean_over_torch"].items()]  # fmt: skip
+    return [
+        "## Searches that learn from ten trials", "", *(f"- {said}" for said in conclusions(found["over_first"])), "",
+        *table(("strategy", "torch's time over its", "operators"), means), "",
+        f"Not run: {missing or 'nothing'}. Searches whose time ended count nowhere.", "",
+    ]  # fmt: skip
+
+
+def _fused(day: Path) -> list[str]:
+    """Fused operators beside torch and a copy."""
+    rows = [row for row in _rows(day, "fused") if "over_torch" in row]
+    if not rows:
+        return []
+    cells = [(row["key"], f"`{row['operator']}`", f"{row['over_torch']:.2f}", f"{row['of_copy']:.2f}") for row in rows]
+    mean = geometric_mean(row["over_torch"] for row in rows)
+    return [
+        "## Fused operators", "",
+        f"The fastest of twelve programs that the model ranks first, beside the faster of torch and torch.compile: {mean:.2f} in "
+        "the geometric mean.", "",
+        *table(("name", "operator", "torch's time over ours", "of a copy's bandwidth"), cells), "",
+    ]  # fmt: skip
