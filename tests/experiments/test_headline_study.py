@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from experiments.common.settings import ROOT
 from experiments.device.lease.arms import read_study
 from experiments.evidence import __main__ as evidence
+from experiments.evidence import later_run
 from experiments.evidence.pack import write_rows
 from experiments.studies.headline import chosen, figures, page
 from experiments.studies.headline.scores import FIRST, Timed, read
@@ -161,3 +164,13 @@ def test_the_page_is_whole(tmp_path: Path) -> None:
 def test_rows_that_are_missing_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="expected proposals"):
         read(tmp_path)
+
+
+@pytest.mark.thorough
+def test_the_shipped_page_is_that_of_its_rows(tmp_path: Path) -> None:
+    shipped = ROOT / "results" / "h200"
+    shutil.copytree(shipped / "raw", tmp_path / "h200" / "raw")
+    made = [name for name in later_run.write(tmp_path / "h200") if name.endswith(".md")]
+    assert made
+    for name in made:
+        assert (tmp_path / "h200" / name).read_text() == (shipped / name).read_text()
