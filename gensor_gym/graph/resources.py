@@ -37,7 +37,6 @@ from gensor_gym.graph.tables.layout import (
 from gensor_gym.graph.tables.tables import (
     COLUMNS_FROM,
     FIRST_SPATIAL,
-    GROUPED,
     IMAGES,
     INSTRUCTION_K,
     ITEM,
@@ -175,7 +174,7 @@ def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
             right = matrix_elements(row, ints[MATRIX_B], 1, ints) * item
         along = matrix_elements(row, ints[MATRIX_A], 1, ints) // row[TILE + MAX_AXES + ints[MATRIX_M]]
         left = along * matrix_rows(row, 1, ints) * item
-        return 1024 + (row[STAGES] + 1) * (left + right + 16 + 8 * ints[GROUPED])
+        return 1024 + (row[STAGES] + 1) * (left + right + 16)
     total = 0
     for t in range(ints[NUM_READS]):
         if ints[STAGED + t] == 0 and row[TENSOR_CORE] == 0:

@@ -63,8 +63,8 @@ def choices(op: Operator, hw: Hardware) -> tuple[int, ...]:
     if op.name == "conv2d":
         stride = dict(op.arguments).get("stride", 1)
         rows = "g" not in names_of(op) and max(stride if isinstance(stride, tuple) else (stride,)) <= 8
-    else:  # B of tf32, int8 and floats of 8 bits is transposed first, of 16 bits taken eight rows at a time: rows of any length
-        rows = op.axes[k].extent * size % 16 == 0
+    else:  # B of tf32, int8 and floats of 8 bits is transposed first: rows of any length
+        rows = op.axes[k].extent * size % 16 == 0 and (size != 2 or op.axes[n].extent % 8 == 0)
     whole = longest(k) >= 128 // size or filled_up(op)
     taken = [n] if op.name != "conv2d" else [a for a in range(4) if a != m]  # pixels of any other axis fill up sixteens
     wide = longest(n) >= 8 and math.prod(longest(a) for a in taken) >= across(op)
@@ -109,26 +109,18 @@ def least_rows(op: Operator) -> int:
     return 16 if extent > 8 else 2 ** math.ceil(math.log2(extent)) if extent < 8 else 8
 
 
-def grouped(op: Operator) -> bool:
-    """Whether rows of B, of 16 bits, are not whole 16 bytes: eight are taken as one, and A is turned behind a third barrier."""
-    if ITEM[op.dtype] != 2:
-        return False
-    given = dict(op.arguments)
-    return in_place(op) and given["h"] * given["w"] % 8 > 0 if op.name == "conv2d" else given["n"] % 8 > 0
-
-
 def across(op: Operator) -> int:
     """What the columns of a wgmma are a multiple of."""
     return 16 if op.dtype == "int8" else 8
 
 
 def in_place(op: Operator) -> bool:
-    """Whether a convolution of 16 bits is a product of its operands as they lie: one element a pixel, channels in eights."""
+    """Whether a convolution of 16 bits is a product of its operands as they lie: window of one, channels and pixels in eights."""
     if op.name != "conv2d" or "g" in names_of(op) or ITEM[op.dtype] != 2:
         return False
     given = dict(op.arguments)
     plain = given["r"] == given["s"] == 1 and given.get("stride", 1) == 1 and given.get("padding", 0) == 0
-    return plain and given["c"] % 8 == 0
+    return plain and given["c"] % 8 == 0 and given["h"] * given["w"] % 8 == 0
 
 
 def clusters(op: Operator, hw: Hardware, blocks: int) -> bool:
@@ -189,7 +181,7 @@ def shared_bytes(oracle: Oracle, state: State) -> int:
                 own, together = (of_an_image(oracle, state, level) for level in (0, 1))
                 images = state.tiles[1][names_of(oracle.op).index("n")]
             panels = images * (together // own) * math.ceil(own * size / 128)
-            total += panels * 128 * state.tiles[1][k] + (16 if grouped(oracle.op) else 8)
+            total += panels * 128 * state.tiles[1][k] + 8
         elif state.knob("tensor_core") == 2:
             count = count // state.tiles[1][m] * max(64, state.tiles[1][m]) if row == k else count
             total += math.ceil(count * size / 1024) * 1024 + 8

@@ -21,7 +21,6 @@ from gensor_gym.graph.tables.geometry import (
 from gensor_gym.graph.tables.layout import MAX_AXES, SHARED_LAYOUT, TENSOR_CORE, TILE, UNROLL
 from gensor_gym.graph.tables.tables import (
     CLOCK,
-    GROUPED,
     INSTRUCTION_K,
     ITEM,
     MATRIX_A,
@@ -38,8 +37,6 @@ from gensor_gym.graph.tables.tables import (
 SCHEDULERS = 4
 MMA_LATENCY = 33.0
 """Cycles of a dependent mma.sync m16n8k16 (arXiv 2402.13499: about 32 on Hopper and Ampere, recalled)."""
-TURN = 35.0
-"""Instructions with which a warp turns eight rows of A, as generated: eight loads, eight permutations, two stores, addresses."""
 LOOP, STEP = 30.0, 20.0
 """Instructions of a turn of the loop and of a step: as counted on CUDA cores (`cost/gpu/simt.py`)."""
 
@@ -54,20 +51,7 @@ def tensor_step(row, ints, floats):  # noqa: ANN001, ANN201
         issue, waves, alone, waits = _mma(row, pipes, ints)
         return pipes, issue, waves, alone, waits
     pipes /= narrow_share(columns_of(row, ints))
-    issue, waves = _turning(row, ints)
-    return pipes, STEP + issue, _wgmma_wavefronts(row, ints) + waves, pipes, 0.0
-
-
-@lean
-def _turning(row, ints):  # noqa: ANN001, ANN202
-    """(issue slots, wavefronts) of turning A where B's rows come in groups: it is read and written once more.
-
-    A warp turns eight rows at a time.
-    """
-    if ints[GROUPED] == 0:
-        return 0.0, 0.0
-    rows = matrix_rows(row, 1, ints)
-    return rows / 8.0 * TURN / SCHEDULERS, 2.0 * rows
+    return pipes, STEP, _wgmma_wavefronts(row, ints), pipes, 0.0
 
 
 @lean

@@ -38,7 +38,6 @@ from gensor_gym.graph.tables.tables import (
     END_REDUCE,
     EXTENT,
     FIRST_SPATIAL,
-    GROUPED,
     ITEM,
     L2_BYTES,
     LAID_OUT,
@@ -55,8 +54,6 @@ from gensor_gym.graph.tables.tables import (
     VIEW,
 )
 
-UNALIGNED = 1.125
-"""Sectors of a panel's rows of 128 bytes that begin anywhere, over those that begin at one: half a sector more, as `sectors`."""
 COMBINED = 2.0
 """Tensor-map loads of B that one answer of L2 serves, whether or not their blocks are a cluster. Chosen on products of 4096 in
 bfloat16 (validation): clusters of two are no faster than blocks alone, and 128 x 256 tiles ran faster than all their bytes at
@@ -99,10 +96,10 @@ def block_bytes(row, tensor, room, ints):  # noqa: ANN001, ANN201
     that were laid out for wgmma are read as they come to shared memory, in rows of 128 bytes; so are neighbouring pixels of
     an image that is not, and those that a panel has beyond a consumer's columns.
     """
-    if row[TENSOR_CORE] == 2 and (ints[COLUMNS_FROM] < ints[MATRIX_N] or ints[TRANSPOSED] + ints[GROUPED] > 0):
+    if row[TENSOR_CORE] == 2 and (ints[COLUMNS_FROM] < ints[MATRIX_N] or ints[TRANSPOSED] > 0):
         share = COMBINED if tensor == ints[MATRIX_B] else 1.0
         if ints[LAID_OUT] + ints[TRANSPOSED] == 0 and tensor == ints[MATRIX_B]:
-            return panel_bytes_of(row, ints) / share * (UNALIGNED if ints[GROUPED] == 1 else 1.0)
+            return panel_bytes_of(row, ints) / share
         return matrix_elements(row, tensor, 1, ints) * ints[ITEM + tensor] / share
     if ints[STAGED + tensor] == 1 or row[TENSOR_CORE] > 0:
         width = box_width(row, tensor, 1, ints)

@@ -1,4 +1,4 @@
-"""How the operands of a product lie for wgmma and its tensor maps: as they are, B's rows in groups, transposed, or laid out anew.
+"""How the operands of a product lie for wgmma and its tensor maps: as they are, transposed, or laid out anew.
 
 Rules on the operator alone, which legality, model and code generation share.
 """
@@ -15,11 +15,6 @@ WGMMA_TYPES = ("float16", "bfloat16", "tf32", "int8", "float8_e4m3fn")
 """Data types that a wgmma multiplies."""
 AS_IT_LIES = ("float16", "bfloat16")
 """Of these wgmma reads B[k, n] with n contiguous; of others rows of k alone (PTX ISA, matrix layouts of wgmma)."""
-GROUPS_RUN = False
-"""Whether rows are taken in groups at all: on an H200 all twelve such kernels ended in an illegal instruction (2026-11-27)."""
-GROUP = 8
-"""Rows of B that a tensor map takes as one where they are not whole 16 bytes apart (`is_grouped`): 16-bit elements of as many
-bytes as there are rows in a swizzle atom."""
 SWIZZLE_BYTES = 128
 """A step of the reduction is one row of this many bytes in a wgmma program's shared memory."""
 MAP_STEP = 8
@@ -76,8 +71,7 @@ def lies_as_product(op: Operator) -> bool:
     """Whether tensor maps describe both operands as they lie: A as rows of k, B and the output as rows of columns.
 
     So for a gemm, for each product of a batch, and for a convolution with a window of one element whose pixels follow each
-    other as they do in the image: weights [k, c], image [n, c, pixels]. Each index moves alone; rows are whole 16 bytes apart,
-    those of B eight together (`is_grouped`).
+    other as they do in the image: weights [k, c], image [n, c, pixels]. Each index moves alone; rows are whole 16 bytes apart.
     """
     roles = matrix_axes(op)
     if roles is None or any(op.axes[a].extent > 1 for a in op.reduce if a != roles.k):
@@ -91,30 +85,13 @@ def lies_as_product(op: Operator) -> bool:
         return False
     apart = [a.axis_strides()[x] for x in (roles.m, *others)] + [b.axis_strides()[x] for x in others]
     item = ITEM_BYTES[a.tensor.dtype]
-    return all(stride * item % 16 == 0 for stride in apart) and (_is_whole(op, roles) or _has_groups(op, roles))
-
-
-def is_grouped(op: Operator) -> bool:
-    """Whether rows of B as it lies are not whole 16 bytes apart, so that a tensor map takes eight of them as one row.
-
-    So for 14 x 14 and 7 x 7 pixels, whose rows of float16 are 392 and 98 bytes. A step's rows of B then lie in shared memory in
-    another order than they have, and A's columns are put into the same (`codegen.cuda.wgmma.groups`).
-    """
-    roles = matrix_axes(op)
-    return roles is not None and op.dtype in AS_IT_LIES and lies_as_product(op) and not _is_whole(op, roles)
+    return all(stride * item % 16 == 0 for stride in apart) and _is_whole(op, roles)
 
 
 def _is_whole(op: Operator, roles: MatrixAxes) -> bool:
     """Whether rows of B are whole 16 bytes apart."""
     b = op.reads[roles.b]
     return b.axis_strides()[roles.k] * ITEM_BYTES[b.tensor.dtype] % 16 == 0
-
-
-def _has_groups(op: Operator, roles: MatrixAxes) -> bool:
-    """Whether B's rows, of 16-bit elements, follow each other and are whole groups."""
-    run = math.prod(op.extents[a] for a in _run(op, roles))
-    follow = op.reads[roles.b].axis_strides()[roles.k] == run
-    return GROUPS_RUN and op.dtype in AS_IT_LIES and follow and op.extents[roles.k] % GROUP == 0
 
 
 def images_axis(op: Operator) -> int:

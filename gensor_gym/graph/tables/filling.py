@@ -10,7 +10,7 @@ from gensor_gym.graph.actions import NUM_ACTIONS, space_actions
 from gensor_gym.graph.knobs import KNOBS
 from gensor_gym.graph.ladder import ladders
 from gensor_gym.graph.matrices.choices import column_step, instruction_k, row_step, tensor_core_choices
-from gensor_gym.graph.matrices.lying import images_axis, is_folded, is_grouped, is_laid_out, is_transposed, wgmma_columns
+from gensor_gym.graph.matrices.lying import images_axis, is_folded, is_laid_out, is_transposed, wgmma_columns
 from gensor_gym.graph.structure import (
     LEVELS,
     convolution_choices,
@@ -53,7 +53,6 @@ from gensor_gym.graph.tables.tables import (
     FREE_KNOBS,
     FROZEN_READ,
     FUNCTIONS,
-    GROUPED,
     HORIZON,
     IMAGES,
     INSTRUCTION_K,
@@ -192,7 +191,6 @@ def _fill_matrix(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
     ints[COLUMNS_FROM] = slots[1]
     if 2 in choices:
         ints[COLUMNS_FROM] = slot_of(wgmma_columns(op)[0], len(op.spatial))
-        ints[GROUPED] = is_grouped(op)
         folded = op.reduce[-1] if is_folded(op) and op.extents[op.reduce[-1]] > 1 else -1
         ints[FOLDED] = slot_of(folded, len(op.spatial)) if folded >= 0 else 0
         ints[IMAGES] = slot_of(images_axis(op), len(op.spatial)) if images_axis(op) >= 0 else 0

@@ -246,13 +246,20 @@ static bool advance_copies() {
   return true;
 }
 
-// Bring a box to the same place in every block of the set `blocks`.
+template <typename First, typename... Rest>
+static First first_of(First first, Rest...) {
+  return first;
+}
+
+// Bring a box to the same place in every block of the set `blocks`. An H200 ends a box that begins within 16 bytes of a row by an
+// illegal instruction.
 template <typename... Coordinates>
 static void load_box(int line, unsigned to, const TensorMap &map, unsigned barrier, unsigned blocks, Coordinates... at) {
   advance = advance_copies;
   if (sizeof...(at) != map.rank) fail("a copy with another number of coordinates than its map has", line);
   if (map.swizzle && map.box[0] * map.item_bytes != map.swizzle) fail("rows of a box shorter than the swizzle", line);
   if (to % 128) fail("a copy to a shared address that is no multiple of 128", line);
+  if (first_of(at...) * static_cast<int>(map.item_bytes) % 16) fail("a box that begins at no multiple of 16 bytes along a row", line);
   check_own(to, "a copy", line);
   check_own(barrier, "the barrier of a copy", line);
   if (blocks >> cluster) fail("a copy whose mask names a block that the cluster does not have", line);

@@ -62,7 +62,8 @@ def warm_up(timer: Timer, rules: TimingRules, called: int = 0) -> float:
     estimate = _elapsed(timer, 1)
     spent, calls = estimate, 1
     while spent < rules.warmup or (called + calls < 3 and spent < rules.budget):
-        batch = max(1, min(1 << 16, int(0.25 * rules.warmup / max(estimate, 1e-9))))
+        fitting = max(1, min(1 << 16, int(0.25 * rules.warmup / max(estimate, 1e-9))))
+        batch = 1 << fitting.bit_length() - 1  # few different numbers: a GPU captures a graph for each
         took = _elapsed(timer, batch)
         estimate = min(estimate, took / batch)
         spent, calls = spent + took, calls + batch

@@ -22,8 +22,6 @@ from gensor_gym.codegen.cuda.wgmma.convolution import ConvolutionPlan, make_conv
 from gensor_gym.codegen.cuda.wgmma.copies import write_copies, write_window
 from gensor_gym.codegen.cuda.wgmma.folding import folding_kernel, with_folded_rows
 from gensor_gym.codegen.cuda.wgmma.fused import with_fused_columns
-from gensor_gym.codegen.cuda.wgmma.groups import WARPS as TURNERS
-from gensor_gym.codegen.cuda.wgmma.groups import GroupedPlan, make_grouped_plan, write_turn, write_turner
 from gensor_gym.codegen.cuda.wgmma.layout import layout_kernel
 from gensor_gym.codegen.cuda.wgmma.plan import (
     ATOM_BYTES,
@@ -40,7 +38,7 @@ from gensor_gym.codegen.cuda.wgmma.transpose import transpose_kernel
 from gensor_gym.codegen.kernel import Kernel, Launch
 from gensor_gym.codegen.program import Program
 from gensor_gym.graph.matrices.choices import WGMMA_ROWS
-from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES, is_grouped, is_laid_out, is_transposed
+from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES, is_laid_out, is_transposed
 
 WARPS = WARPGROUP // 32
 
@@ -76,8 +74,7 @@ def _plan(program: Program) -> WgmmaPlan:
         return make_convolution_plan(with_folded_rows(program))
     if is_transposed(program.operator):
         return make_rows_plan(program)
-    make = make_grouped_plan if is_grouped(program.operator) else make_wgmma_plan
-    return make(with_fused_columns(program))
+    return make_wgmma_plan(with_fused_columns(program))
 
 
 def _constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
@@ -123,15 +120,10 @@ def _write_barriers(out: Writer, plan: WgmmaPlan) -> None:
     out.line(f"const unsigned tiles = (shared_address(shared_memory) + {ATOM_BYTES - 1}) & ~{ATOM_BYTES - 1}u;")
     out.line("const unsigned full = tiles + STAGES * STAGE_BYTES;  // barriers: data is there,")
     out.line("const unsigned empty = full + STAGES * 8;  // and is not needed any more")
-    grouped = isinstance(plan, GroupedPlan)
-    if grouped:
-        out.line("const unsigned turned = empty + STAGES * 8;  // and A has the order of B")
     with out.block("if (threadIdx.x == 0)"):
         with out.nest([Loop("stage", "STAGES")]):
             out.line("barrier_init(full + stage * 8, 1);")
             out.line("barrier_init(empty + stage * 8, CONSUMER_WARPS);")
-            if grouped:
-                out.line(f"barrier_init(turned + stage * 8, {TURNERS});")
         out.line("fence_barrier_init();")
     out.line("cluster_sync();" if plan.cluster > 1 else "__syncthreads();")
     if plan.cluster > 1:
@@ -140,16 +132,9 @@ def _write_barriers(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_producer(out: Writer, plan: WgmmaPlan) -> None:
-    """The warpgroup that copies: one thread of it does, and where A is turned the other warps do that."""
+    """The warpgroup that copies: one thread of it does."""
     if plan.consumer_registers:
         out.line(f"release_registers<{PRODUCER_REGISTERS}>();")
-    if isinstance(plan, GroupedPlan):
-        with out.block("if (threadIdx.x >= 32)"):
-            write_turner(out)
-            with _over_work(out, plan, places=False), _over_steps(out, plan):
-                write_turn(out, plan)
-                _write_next_stage(out)
-            out.line("return;")
     out.line("if (threadIdx.x != 0) return;")
     for name in plan.mapped:
         out.line(f"prefetch_map({name}_map);")
@@ -243,8 +228,6 @@ def _write_products(out: Writer, plan: WgmmaPlan, add: str, follows: str | None)
     `follows` is a condition, empty where it always does, None where it never does.
     """
     out.line("barrier_wait(full + stage * 8, parity);")
-    if isinstance(plan, GroupedPlan):
-        out.line("barrier_wait(turned + stage * 8, parity);")
     out.line("const unsigned a_tile = a_first + stage * STAGE_BYTES, b_tile = b_first + stage * STAGE_BYTES;")
     out.line("wgmma_fence();")
     with out.nest([Loop("point", "POINTS"), Loop("rows", "ROW_BLOCKS")]):
@@ -280,12 +263,11 @@ def _write_next_stage(out: Writer) -> None:
 
 
 @contextmanager
-def _over_work(out: Writer, plan: WgmmaPlan, places: bool = True) -> Iterator[None]:
-    """The tiles (and slices) of this block, one after the other where it stays; where each stands, if `places`."""
+def _over_work(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
+    """The tiles (and slices) of this block, one after the other where it stays, and where each stands."""
     if plan.shares_steps:
         with over_share(out, plan) as tile:
-            if places:
-                write_block_tile(out, plan, tile)
+            write_block_tile(out, plan, tile)
             yield
         return
     with ExitStack() as stack:
@@ -295,8 +277,7 @@ def _over_work(out: Writer, plan: WgmmaPlan, places: bool = True) -> Iterator[No
             head = f"for (int work = {work}; work < WORK; work += gridDim.x{share})"
             work = "work"
             stack.enter_context(out.block(head))
-        if places:
-            write_block_tile(out, plan, work)
+        write_block_tile(out, plan, work)
         if plan.slices > 1:
             index = f"{work} / TILES" if plan.tiles > 1 else work
             out.line(f"const int slice = {index};")

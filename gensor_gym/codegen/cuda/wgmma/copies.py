@@ -10,7 +10,6 @@ from types import MappingProxyType
 from gensor_gym.codegen.cuda.index import along, origin
 from gensor_gym.codegen.cuda.text import Writer, remainder, total
 from gensor_gym.codegen.cuda.wgmma.convolution import ConvolutionPlan
-from gensor_gym.codegen.cuda.wgmma.groups import GroupedPlan, write_groups
 from gensor_gym.codegen.cuda.wgmma.plan import WgmmaPlan
 from gensor_gym.codegen.cuda.wgmma.rows import RowsPlan
 from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES
@@ -27,7 +26,7 @@ def write_copies(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_products(out: Writer, plan: WgmmaPlan) -> None:
-    """Of a gemm: A in boxes of rows, B panel by panel, in boxes of groups of rows, or in boxes of rows as well."""
+    """Of a gemm: A in boxes of rows, B panel by panel, or in boxes of rows as well."""
     a, b = plan.mapped
     m, n = origin(plan, plan.roles.m), origin(plan, plan.roles.n)
     batch_a, batch_b = (_batch(plan, plan.op.reads[t]) for t in (plan.roles.a, plan.roles.b))
@@ -39,9 +38,6 @@ def _write_products(out: Writer, plan: WgmmaPlan) -> None:
     if isinstance(plan, RowsPlan):
         places = ((c, ", ".join([step, total([(1, n)], c), *batch_b])) for c in range(0, plan.columns, plan.box_columns))
         _write_boxes(out, plan, [(total([(1, "b_tile")], c * SWIZZLE_BYTES), place) for c, place in places])
-        return
-    if isinstance(plan, GroupedPlan):
-        write_groups(out, plan, _panels(plan))
         return
     copy, to_all, first, share = load_b, "", step, "b_tile"
     if plan.cluster > 1:

@@ -1,4 +1,4 @@
-"""Products by wgmma whose rows of B are no whole 16 bytes, tiles of several images, and tiles of fewer than 64 rows."""
+"""Products by wgmma in tiles of several images, and of fewer than 64 rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.cost.gpu.traffic import grid_blocks
 from gensor_gym.graph.compiled import plain
-from gensor_gym.graph.matrices.lying import images_axis, is_grouped
+from gensor_gym.graph.matrices.choices import tensor_core_choices
+from gensor_gym.graph.matrices.lying import images_axis
 from gensor_gym.graph.resources import shared_bytes_of, threads_of
 from gensor_gym.measure.emulator.emulator import EmulatedKernels
 from gensor_gym.operators.types import Operator
@@ -34,36 +35,23 @@ from tests.support.wgmma_kernels import (
 )
 
 CASES = {
-    "rows in groups": [
-        conv_kernel(conv(3, 136, 7, 7, 72, 1, 1, "bias", "relu", dtype="bfloat16"), [1, 64, 7, 8], [1, 64, 7, 8], stages=2),
-        conv_kernel(conv(2, 72, 14, 14, 130, 1, 1, "residual"), [1, 64, 7, 16], [1, 128, 14, 16], stages=3, raster=2),
-        wgmma_kernel(gemm(70, 75, 136, "float16", "bias"), [64, 64], [64, 64], stages=2),
-        wgmma_kernel(gemm(200, 134, 72, "bfloat16", "gelu"), [192, 32], [192, 64], stages=1),
-        wgmma_kernel(operators.batched_gemm(3, 70, 33, 200, dtype="float16"), [64, 40], [128, 40], stages=3),
-    ],
-    "rows in groups, split, persistent, clusters, shares": [
-        conv_kernel(conv(2, 328, 7, 7, 72, 1, 1, "bias", "residual"), [1, 64, 7, 8], [1, 64, 7, 8], stages=2, split_k=4),
-        conv_kernel(conv(3, 72, 5, 11, 130, 1, 1, "bias"), [1, 64, 5, 8], [1, 64, 5, 16], TINY, stages=3, persistent=1),
-        conv_kernel(conv(2, 200, 5, 5, 192, 1, 1, "residual"), [1, 64, 4, 8], [1, 64, 4, 8], stages=3, cluster=2),
-        conv_kernel(conv(3, 200, 5, 5, 72, 1, 1, "scale"), [1, 64, 4, 8], [1, 64, 4, 8], TINY, stages=2, persistent=2),
-    ],
     "images": [
-        conv_kernel(conv(6, 72, 7, 7, 72, 1, 1, "residual"), [2, 64, 8, 8], [4, 64, 8, 8], stages=2),
-        conv_kernel(conv(5, 136, 10, 10, 72, 1, 1, "bias"), [2, 64, 8, 8], [2, 64, 8, 16], stages=3, cluster=2),
+        conv_kernel(conv(6, 72, 8, 7, 72, 1, 1, "residual"), [2, 64, 8, 8], [4, 64, 8, 8], stages=2),
+        conv_kernel(conv(5, 136, 12, 10, 72, 1, 1, "bias"), [2, 64, 8, 8], [2, 64, 8, 16], stages=3, cluster=2),
         conv_kernel(conv(5, 136, 4, 10, 130, 1, 1, "bias"), [2, 64, 4, 16], [4, 128, 4, 16], stages=3),
         conv_kernel(conv(5, 200, 4, 10, 72, 1, 1), [4, 64, 4, 16], [4, 64, 4, 16], TINY, stages=2, persistent=2),
-        conv_kernel(conv(5, 200, 7, 7, 72, 1, 1), [2, 64, 8, 8], [2, 64, 8, 8], TINY, stages=2, split_k=2, persistent=1),
+        conv_kernel(conv(5, 200, 8, 7, 72, 1, 1), [2, 64, 8, 8], [2, 64, 8, 8], TINY, stages=2, split_k=2, persistent=1),
         conv_kernel(conv(3, 200, 8, 8, 192, 1, 1), [2, 64, 8, 8], [2, 64, 8, 8], stages=2, cluster=2),
     ],
     "few rows": [
         wgmma_kernel(gemm(40, 72, 392, "bfloat16", "bias"), [16, 72], [16, 72], stages=2, split_k=2),
-        wgmma_kernel(gemm(5, 75, 200, "float16", "residual"), [8, 64], [8, 128], stages=3),
+        wgmma_kernel(gemm(5, 80, 200, "float16", "residual"), [8, 64], [8, 128], stages=3),
         wgmma_kernel(gemm(1, 72, 136, "float16", "bias", "relu"), [1, 64], [1, 64], stages=2),
         wgmma_kernel(gemm(12, 72, 392, "bfloat16"), [16, 64], [16, 64], TINY, stages=2, persistent=2),
         wgmma_kernel(gemm(48, 72, 272, "int8"), [48, 32], [48, 64], stages=2),
         wgmma_kernel(gemm(30, 72, 100, "tf32"), [32, 32], [32, 64], stages=3),
         conv_kernel(conv(2, 72, 9, 14, 20, 3, 3, "bias", padding=1), [1, 16, 2, 16], [1, 16, 4, 16], stages=2),
-        conv_kernel(conv(5, 136, 7, 7, 36, 1, 1, "bias"), [2, 32, 8, 8], [2, 32, 8, 8], stages=3),
+        conv_kernel(conv(5, 136, 8, 7, 36, 1, 1, "bias"), [2, 32, 8, 8], [2, 32, 8, 8], stages=3),
     ],
 }
 
@@ -75,45 +63,57 @@ def test_products_are_right(kernels: list[Kernel]) -> None:
 
 
 def test_nothing_is_laid_out() -> None:
-    """One launch, no workspace; a row of the map has eight channels."""
-    for kernel in (*CASES["rows in groups"], CASES["images"][0]):
-        assert len(kernel.launches) == 1 and kernel.workspace_bytes == 0
-    weights, image = CASES["rows in groups"][0].maps
-    assert weights.shape == (72, 136)
-    assert (image.shape, image.strides, image.box) == ((3, 17, 8 * 49), (136 * 49 * 2, 8 * 49 * 2), (1, 8, 64))
+    """One launch, no workspace."""
+    kernel = CASES["images"][0]
+    assert len(kernel.launches) == 1 and kernel.workspace_bytes == 0
 
 
 @pytest.mark.parametrize(
-    ("op", "grouped", "images"),
+    ("op", "images"),
     [
-        (conv(4, 64, 7, 7, 64, 1, 1), True, 0),
-        (conv(4, 64, 14, 14, 64, 1, 1, dtype="bfloat16"), True, 0),
-        (conv(4, 64, 8, 8, 64, 1, 1), False, 0),
-        (conv(4, 64, 1, 7, 64, 1, 1), True, -1),  # seven pixels fill no panel
-        (conv(4, 60, 7, 7, 64, 1, 1), False, -1),  # not whole groups of channels: laid out
-        (conv(4, 64, 14, 14, 64, 1, 1, stride=2), False, -1),
-        (conv(4, 64, 7, 7, 64, 3, 3, padding=1), False, -1),
-        (gemm(64, 75, 64), True, -1),
-        (gemm(64, 72, 64), False, -1),
-        (gemm(64, 75, 64, "tf32"), False, -1),  # transposed in any case
-        (operators.batched_gemm(3, 64, 75, 64, dtype="float16"), True, -1),
-        (operators.gemv(64, 64), False, -1),
+        (conv(4, 64, 8, 8, 64, 1, 1), 0),
+        (conv(4, 64, 8, 7, 64, 1, 1, dtype="bfloat16"), 0),
+        (conv(4, 64, 1, 8, 64, 1, 1), -1),  # eight pixels fill no panel
+        (conv(4, 64, 7, 7, 64, 1, 1), -1),  # rows of 98 bytes: laid out
+        (conv(4, 64, 8, 8, 64, 1, 1, stride=2), -1),
+        (conv(4, 64, 8, 8, 64, 3, 3, padding=1), -1),
+        (gemm(64, 72, 64), -1),
     ],
 )
-def test_which_rows_come_in_groups_and_which_images_together(op: Operator, grouped: bool, images: int) -> None:
+def test_which_images_come_together(op: Operator, images: int) -> None:
     """From axes and accesses."""
-    assert (is_grouped(op), images_axis(op)) == (grouped, images)
+    assert images_axis(op) == images
 
 
-DAMAGED = conv_kernel(conv(6, 136, 7, 7, 72, 1, 1, "residual"), [2, 64, 8, 8], [4, 64, 8, 8], stages=2)
+@pytest.mark.parametrize(
+    ("op", "choices"),
+    [
+        (gemm(64, 72, 64), (0, 1, 2)),
+        (gemm(64, 75, 64), (0, 1)),  # a box of a tensor map begins at multiples of 16 bytes
+        (gemm(64, 75, 64, "tf32"), (0, 1, 2)),  # transposed in any case
+        (operators.batched_gemm(3, 64, 75, 64, dtype="float16"), (0, 1)),
+        (conv(4, 64, 7, 7, 64, 1, 1), (0, 1, 2)),  # laid out
+    ],
+)
+def test_rows_are_whole_sixteen_bytes(op: Operator, choices: tuple[int, ...]) -> None:
+    """Of products as they lie."""
+    assert tensor_core_choices(op, H200) == choices
+
+
+def test_a_box_that_begins_anywhere_is_caught() -> None:
+    """As a device ends it."""
+    kernel = CASES["few rows"][0]
+    moved = replace(kernel, source=kernel.source.replace("B_map, ready, 0, step", "B_map, ready, 4, step"))
+    assert moved.source != kernel.source
+    with EmulatedKernels([moved]) as program:
+        check_caught(program, 0, "no multiple of 16 bytes along a row", seeds=1)
+
+
+DAMAGED = conv_kernel(conv(6, 136, 8, 7, 72, 1, 1, "residual"), [2, 64, 8, 8], [4, 64, 8, 8], stages=2)
 FAULTS = {
-    "A as it lies": ("__byte_perm(words[2], words[3], 0x5410)", "words[2]", "wrong"),
-    "groups in another order": ("group * 49", "(group ^ 1) * 49", "wrong"),
     "the same image twice": ("block_n + 1);", "block_n);", "wrong"),
     "the other consumer's images": ("const int pixel_n = consumer_column * REG_N", "const int pixel_n = 0 * REG_N", "wrong"),
-    "no end of an image": ("&& out_pixel < 49)", "&& out_pixel < 64)", "wrong|overflow"),
-    "a warp that says nothing": ("if (lane == 0) barrier_arrive(turned", "if (lane == 33) barrier_arrive(turned", "deadlock"),
-    "rows of the other phase": ("barrier_wait(turned + stage * 8, parity);", "", "wrong"),
+    "no end of an image": ("&& out_pixel < 56)", "&& out_pixel < 64)", "wrong|overflow"),
 }  # fmt: skip
 
 
@@ -173,10 +173,10 @@ def legal_kernels(op: Operator, count: int, rng: np.random.Generator) -> list[Ke
 @pytest.mark.thorough
 def test_legal_schedules_are_right() -> None:
     """What the rules let pass can be generated, takes what they count, has as many blocks as the model says, and is right."""
-    small = [conv(5, 136, 7, 7, 72, 1, 1, "bias"), conv(5, 136, 7, 9, 40, 1, 1, "relu"), conv(3, 72, 4, 16, 130, 1, 1)]
+    small = [conv(5, 136, 8, 7, 72, 1, 1, "bias"), conv(5, 136, 8, 9, 40, 1, 1, "relu"), conv(3, 72, 4, 16, 130, 1, 1)]
     kernels = [kernel for i, op in enumerate(small) for kernel in legal_kernels(op, 4, np.random.default_rng(i))]
     assert faults(kernels) == []
-    assert len(legal_kernels(conv(16, 512, 7, 7, 1024, 1, 1), 30, np.random.default_rng(4))) == 30
+    assert len(legal_kernels(conv(16, 512, 8, 8, 1024, 1, 1), 30, np.random.default_rng(4))) == 30
 
 
 def test_several_consumers_of_few_rows_are_refused() -> None:
@@ -204,19 +204,15 @@ MENU = {
     "16x4096x4096": wgmma_kernel(gemm(16, 4096, 4096), [16, 64], [16, 64], stages=5, persistent=2),
     "16x4096x4096 split": wgmma_kernel(gemm(16, 4096, 4096, "float16", "bias"), [16, 128], [16, 128], stages=5, split_k=4),
     "8x4096x4096": wgmma_kernel(gemm(8, 4096, 4096), [8, 64], [8, 128], stages=4),
-    "128x30522x1024": wgmma_kernel(gemm(128, 30522, 1024, "float16", "bias"), [64, 256], [128, 256], stages=4, persistent=1),
-    "128x50257x1024": wgmma_kernel(gemm(128, 50257, 1024, "float16"), [64, 256], [128, 256], stages=4, persistent=2),
-    "14x14": conv_kernel(conv(16, 256, 14, 14, 1024, 1, 1, "bias"), [1, 64, 7, 16], [1, 128, 14, 16], stages=4, persistent=1),
-    "14x14 of 1024": conv_kernel(conv(16, 1024, 14, 14, 256, 1, 1), [1, 128, 7, 8], [1, 128, 7, 8], stages=5, persistent=1),
-    "7x7": conv_kernel(conv(16, 512, 7, 7, 2048, 1, 1, "bias"), [4, 64, 8, 8], [4, 128, 8, 8], stages=4),
-    "7x7 cluster": conv_kernel(conv(16, 2048, 7, 7, 512, 1, 1, "bias"), [4, 64, 8, 8], [4, 128, 8, 8], stages=4, cluster=2),
-    "7x7 shares": conv_kernel(conv(16, 2048, 7, 7, 512, 1, 1), [2, 64, 8, 8], [4, 128, 8, 8], stages=4, persistent=2),
-    "7x7 split": conv_kernel(conv(16, 2048, 7, 7, 512, 1, 1), [4, 64, 8, 8], [4, 128, 8, 8], stages=4, split_k=4),
+    "8x8": conv_kernel(conv(16, 512, 8, 8, 2048, 1, 1, "bias"), [4, 64, 8, 8], [4, 128, 8, 8], stages=4),
+    "8x8 cluster": conv_kernel(conv(16, 2048, 8, 8, 512, 1, 1, "bias"), [4, 64, 8, 8], [4, 128, 8, 8], stages=4, cluster=2),
+    "8x8 shares": conv_kernel(conv(16, 2048, 8, 8, 512, 1, 1), [2, 64, 8, 8], [4, 128, 8, 8], stages=4, persistent=2),
+    "8x8 split": conv_kernel(conv(16, 2048, 8, 8, 512, 1, 1), [4, 64, 8, 8], [4, 128, 8, 8], stages=4, split_k=4),
 }
 
 
 @pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not installed: {nvrtc.PACKAGES}")
-@pytest.mark.parametrize("name", thorough_but(MENU, "7x7"))
+@pytest.mark.parametrize("name", thorough_but(MENU, "8x8"))
 def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
     """What the model chooses for products of few rows and for 1x1 convolutions, and others near it."""
     assert_compiles_well(MENU[name])
