@@ -293,6 +293,9 @@ def help_of(name: str) -> str:
 def _without_plugins(words: Sequence[str]) -> list[str]:
     """The arguments but for `plugins=[NAME,..]`, which every command takes; these and those of the environment are loaded."""
     chosen = [word.removeprefix("plugins=") for word in words if word.startswith("plugins=")]
+    from experiments.device.wheels import use_wheels
+
+    use_wheels()  # a GPU machine lacks gymnasium, which gensor_gym imports
     from gensor_gym.plugins import load_named, load_plugins
 
     load_named()

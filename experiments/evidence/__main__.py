@@ -16,8 +16,9 @@ from pathlib import Path
 from experiments.commands.parser import Parser
 from experiments.commands.refusal import exit_code
 from experiments.common.settings import ROOT
-from experiments.evidence import correctness, device_searches, index, later_run, libraries, model, predictions, searches, take
+from experiments.evidence import correctness, device_searches, index, later_run, libraries, model, predictions, searches
 from experiments.evidence.facts import FILE, RAW, read_facts
+from experiments.evidence.lease import take
 from experiments.evidence.tables import write_tables
 from gensor_gym.hardware.described import RECORDINGS
 

@@ -16,8 +16,8 @@ from experiments.device.report import contest_lines
 from experiments.device.stages.headline import EXPERIMENT
 from experiments.device.stages.standings import standings
 from experiments.device.table import read_experiment
-from experiments.evidence import lease_day
 from experiments.evidence.facts import FILE, RAW
+from experiments.evidence.lease import day as lease_day
 from experiments.evidence.libraries import UNITS
 from experiments.statistics.statistics import geometric_mean
 from experiments.studies.headline import figures, page

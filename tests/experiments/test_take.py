@@ -12,7 +12,7 @@ import pytest
 
 from experiments.common.journal import read_rows
 from experiments.device.lease.run import RESULTS
-from experiments.evidence.take import take
+from experiments.evidence.lease.take import take
 
 CARD = {
     "date": "2026-11-26T23:59:00+00:00", "python": "3.12.3", "cores": 16, "packages": {"torch": "2.11.0"},

@@ -21,6 +21,7 @@ from experiments.device.lease.run import RESULTS
 from experiments.evidence.facts import FILE, RAW
 from experiments.evidence.pack import slim, write_rows
 from gensor_gym.foreign import parse_json
+from gensor_gym.foreign.files import unfolded
 
 CARDS = {"H100": "h100", "H200": "h200"}
 """Word of the driver's name of a GPU -> folder of results."""
@@ -71,9 +72,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 def _rows(name: str, data: bytes) -> list[dict[str, Any]]:
     """Rows of a file of JSON lines, gzipped where its name says so; a torn one at the end is left out."""
-    import gzip
-
-    lines = (gzip.decompress(data) if name.endswith(".gz") else data).decode().splitlines(keepends=True)
+    lines = (unfolded(data) if name.endswith(".gz") else data).decode().splitlines(keepends=True)
     return [parse_json(line, finite=False) for line in lines if line.endswith("\n")]
 
 
