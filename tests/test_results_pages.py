@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import NormalDist, mean, stdev
+from statistics import NormalDist, mean, median, stdev
 from typing import Any
 
 import pytest
@@ -22,6 +22,8 @@ from experiments.studies.generalise.plan import plan_of, searches
 from experiments.studies.generalise.policies import train_missing
 from experiments.studies.generalise.scores import Regrets, task_of
 from experiments.studies.generalise.summary import summarise
+from experiments.studies.headline import page as headline_page
+from experiments.studies.headline import scores
 from experiments.studies.intervals import iqm
 from experiments.studies.machines import report as machines_report
 from experiments.studies.stock import report as stock_report
@@ -32,6 +34,7 @@ from gensor_gym.exact.shipped import certificate_of
 
 ROOT = Path(__file__).resolve().parents[1]
 CORRECTNESS = ROOT / "results/h100/raw/2026-11-23/correctness.jsonl.gz"
+H200 = ROOT / "results/h200/raw/2026-11-27"
 ZEN3 = ROOT / "results/host/networks_zen3_one_thread.jsonl"
 UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
 
@@ -146,8 +149,21 @@ def of_status() -> Iterator[str]:
     yield f"({behind['over']['onnxruntime']['median']:.2f} of ONNX Runtime on ResNet-50)"
 
 
+def of_study() -> Iterator[str]:
+    """What README says of learned policies beside the traverser on an H200, and of an agent in the environment."""
+    line, trials = headline_page.primary(scores.read(H200)), read_rows(H200 / "trials.jsonl.gz")
+    learned = [row["runtime_s"] for row in read_rows(H200 / "environment.jsonl.gz") if row["kind"] == "learned"]
+    first, last = (1e6 * median(s for s in some if s < math.inf) for some in (learned[:64], learned[-64:]))
+    assert {row["status"] for row in trials} == {"OK", "COMPILE_ERROR"}
+    yield from (
+        f"On {line.operators} operators", f"takes {line.ratio:.2f} times as long",
+        f"(95 % interval {line.low:.2f} to {line.high:.2f}, five training seeds)", f"of {len(trials):,} on an H200 none",
+        f"a float16 product of 1024 from {first:.0f} us to {last:.1f} us in a minute",
+    )  # fmt: skip
+
+
 NAMES = (
-    "arXiv 2502.11407", "Python 3.11", "AVX-512", "H100", "float64", "Zen 5", "Zen 3", "AVX2", "Apache-2.0",
+    "arXiv 2502.11407", "Python 3.11", "AVX-512", "H100", "H200", "`Write-v0`", "float64", "Zen 5", "Zen 3", "AVX2", "Apache-2.0",
     "OSDI 2022", "NeurIPS 2018", "OSDI 2020", "`gensor_gym/Gir-v0`",
 )  # fmt: skip
 """Numbers of README that are names."""
@@ -158,7 +174,7 @@ def test_every_number_of_readme_follows_from_a_file() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     text = re.sub(r"^```.*?^```|<[^>]*>|\]\([^)]*\)", "", text, flags=re.MULTILINE | re.DOTALL)
     said = " ".join(re.sub(r'`gensor optimize "[^`]*`', "", text).split())
-    for fact in (*of_figure(), *of_moving_picture(), *of_status()):
+    for fact in (*of_figure(), *of_moving_picture(), *of_status(), *of_study()):
         assert fact in said, fact
         said = said.replace(fact, "")
     for name in NAMES:
