@@ -19,7 +19,7 @@ from typing import Any
 from experiments.common.journal import Journal
 from experiments.common.settings import ROOT
 from experiments.device.lease.arms import Arm, Study, proposed, read_study
-from experiments.device.lease.known import fastest
+from experiments.device.lease.known import fastest, operators_timed
 from experiments.device.lease.packed import ABOUT, PROPOSALS, TEXTS, described, kernel_of, write_part
 from experiments.device.stages import families
 from experiments.device.stages.candidates import candidates
@@ -121,7 +121,9 @@ class Building:
         (carry / TEXTS).unlink(missing_ok=True)
         if missing:
             write_part(carry / TEXTS, missing)
+        timed = operators_timed()
         lines = [_with_status(row, self.kernels.rows) for row in self.proposals if row.get("arm")]
+        lines.sort(key=lambda row: row["operator"] in timed)  # a lease goes on where the one before ended
         write_whole(carry / PROPOSALS, gzip.compress("".join(json.dumps(row) + "\n" for row in lines).encode(), mtime=0))
         about = {
             "revision": _revision(), "compiler": f"nvrtc {nvrtc.version()}", "date": time.strftime("%Y-%m-%d", time.gmtime()),

@@ -35,6 +35,12 @@ def fastest(op: Operator, hw: Hardware, count: int) -> list[Schedule]:
     return list(islice(filter(graph.is_legal, programs), count))
 
 
+def operators_timed(results: Path = RESULTS) -> set[str]:
+    """Operators of the study whose winners were timed together on an earlier day."""
+    paths = [path for card in CARDS for path in sorted((results / card / "raw").glob("*/together.jsonl.gz"))]
+    return {row["operator"] for path in paths for row in read_rows(path) if "samples" in row}
+
+
 @cache
 def _timed() -> dict[str, dict[str, float]]:
     """Seconds by operator and schedule, the least seen."""

@@ -17,8 +17,11 @@ import pytest
 from experiments.device.lease import build
 from experiments.device.lease import run as lease
 from experiments.device.lease.arms import Arm, Study, proposed, read_study
+from experiments.device.lease.known import operators_timed
 from experiments.device.lease.packed import Archive, described, kernel_of
+from experiments.device.lease.stages import study
 from experiments.device.work.prebuilt import Compiling
+from experiments.evidence.pack import write_rows
 from gensor_gym import hardware, operators
 from gensor_gym.codegen.cuda import nvrtc
 from gensor_gym.codegen.kernel import Kernel
@@ -131,8 +134,6 @@ def test_a_stage_that_dies_goes_on_behind_what_killed_it(carried: Path, tmp_path
 
 def study_workers() -> int:
     """Kernels that may have been under way when the process died."""
-    from experiments.device.lease.stages import study
-
     return study.WORKERS
 
 
@@ -171,3 +172,17 @@ def test_what_was_not_compiled_in_time_travels_as_text(tmp_path: Path, monkeypat
     assert (made.kernel.digest, made.kernel.source != "") == (digest, True)
     build.build(tmp_path, size=1, groups=("study",))
     assert set(archive.texts) == set(Archive(tmp_path / "carry", tmp_path / "scratch").rows)
+
+
+def test_what_lies_deeper_comes_when_all_operators_had_their_turn() -> None:
+    rows = [{"operator": op, "rank": rank} for op in "ab" for rank in (6, 1, 5, 2)]
+    turns = study.in_turns(rows, 4)
+    assert [[(row["operator"], row["rank"]) for row in turn] for turn in turns] == [
+        [("a", 1), ("a", 2)], [("b", 1), ("b", 2)], [("a", 5), ("a", 6)], [("b", 5), ("b", 6)],
+    ]  # fmt: skip
+
+
+def test_operators_that_a_lease_has_timed_come_last(tmp_path: Path) -> None:
+    day = tmp_path / "h200" / "raw" / "2026-11-27"
+    write_rows(day / "together.jsonl.gz", [{"operator": "a", "samples": {"x": [1.0]}}, {"operator": "b", "error": "none"}])
+    assert operators_timed(tmp_path) == {"a"}

@@ -1,14 +1,14 @@
 """Stage: the programs of a study, each compiled beforehand, verified and timed; then an operator's winners together with torch.
 
-Operator by operator in the order of the archive, so that a cut leaves whole operators: `experiments.device.study` says what
-the rows mean, results/gpu_study/README.md what is asked of them.
+Operator by operator in the order of the archive, so that a cut leaves whole operators; what some arms propose beyond that comes
+when all operators had their turn. What is asked of the rows: results/gpu_study/README.md.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -42,28 +42,32 @@ def run(context: Context) -> dict[str, object]:
 def run_group(context: Context, group: str, files: tuple[str, str], first: int) -> None:
     """A row for each kernel of a group, then one for each operator's winners, of the `first` programs of each arm."""
     archive, hw = open_archive(), hardware.get(context.hardware)
-    by_operator: dict[str, list[Row]] = defaultdict(list)
-    for row in archive.proposals:
-        if row["group"] == group:
-            by_operator[row["operator"]].append(row)
+    turns = in_turns([row for row in archive.proposals if row["group"] == group], first)
     progress = Progress("kernels timed")
-    wanted = (row["digest"] for rows in by_operator.values() for row in sorted(rows, key=lambda row: row["rank"]))
-    kernels = Compiling(archive, wanted)
+    kernels = Compiling(archive, (row["digest"] for rows in turns for row in rows))
     with closing(kernels), closing(context.journal(files[0])) as trials, closing(context.journal(files[1])) as winners:
 
         def time(bench: Bench, proposals: Sequence[Row]) -> None:
             _time(bench, proposals, kernels, context, trials, progress)
-            if context.left > 0:
+            if context.left > 0 and proposals[0]["rank"] <= first:
                 _together(bench, proposals, kernels, trials, winners, first)
 
-        side_by_side(by_operator.values(), time, hw, WORKERS, lambda: context.left > 0)
+        side_by_side(turns, time, hw, WORKERS, lambda: context.left > 0)
+
+
+def in_turns(proposals: Iterable[Row], first: int) -> list[list[Row]]:
+    """An operator's first proposals of every arm, by rank, for each operator in order; then what is beyond, likewise."""
+    early, late = defaultdict[str, list[Row]](list), defaultdict[str, list[Row]](list)
+    for row in proposals:
+        (early if row["rank"] <= first else late)[row["operator"]].append(row)
+    return [sorted(rows, key=lambda row: row["rank"]) for part in (early, late) for rows in part.values()]
 
 
 def _time(
     bench: Bench, proposals: Sequence[Row], kernels: Compiling, context: Context, journal: StageJournal, progress: Progress
 ) -> None:
     """The kernels of an operator, first choices of all arms first."""
-    for row in sorted(proposals, key=lambda row: row["rank"]):
+    for row in proposals:
         key = _key(row)
         if context.left <= 0:
             return
