@@ -1,4 +1,4 @@
-"""Programs to learn from beside those that a policy draws: the fastest by the model that coordinate descents find.
+"""Demonstrations: the fastest programs by the model that coordinate descents find. A policy learns from them too.
 
 A policy that draws a column at a time seldom meets the best programs of a unit whose tiles must fit it. What it is shown ranks
 first, so the columns of such programs become likely together.
@@ -7,6 +7,7 @@ first, so the columns of such programs become likely together.
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import numpy as np
 
@@ -22,7 +23,7 @@ RESTARTS = 24
 MOST = 24
 """Programs of a task."""
 WITHIN = 1.5
-"""Of those that take so many times the fastest by the model at most."""
+"""A demonstration takes at most so many times the fastest one's time, by the model."""
 _known: dict[Choices, np.ndarray] = {}
 
 
@@ -46,9 +47,9 @@ def _found(choices: Choices) -> np.ndarray:
     return np.array(vectors, dtype=np.int64).reshape(-1, len(choices.counts))
 
 
-def _write(path: object, found: np.ndarray) -> None:
+def _write(path: Path, found: np.ndarray) -> None:
     """Into an open file: NumPy adds an ending to a name."""
-    with open(path, "wb") as file:  # type: ignore[call-overload]
+    with path.open("wb") as file:
         np.save(file, found)
 
 

@@ -20,7 +20,7 @@ class Feasible:
     """The feasible choices of one task."""
 
     def __init__(self, choices: Choices, rng: np.random.Generator, surest: bool = False) -> None:
-        """`surest`: in the place of what is not feasible stands the most probable that is, and none that is drawn."""
+        """`surest`: an infeasible choice is replaced by the most probable feasible one; otherwise a feasible one is drawn."""
         self.rng, self.choices, self.surest = rng, choices, surest
         self._least = np.array([column.smallest for column in choices.columns])
 
@@ -62,5 +62,5 @@ class Feasible:
         return self._room.options(self._rows(chosen), column, int(self.choices.counts[column]))
 
     def _rows(self, chosen: np.ndarray) -> np.ndarray:
-        """Rows int32 [N, ROW], what is not chosen as small as can be."""
+        """Rows int32 [N, ROW]; columns that are not chosen yet hold their smallest value."""
         return self.choices.rows(np.where(chosen < 0, self._least, chosen))

@@ -19,9 +19,9 @@ class Given:
         return np.concatenate([self.chosen[:, column], at[len(self.chosen) :]])
 
     def open_choices(self, chosen: np.ndarray, column: int) -> np.ndarray:
-        """Which choices of a column are open, as of `Feasible.open_choices`: all where nothing keeps them, given ones always."""
+        """Which choices of a column are open: see `Feasible.open_choices`. Those that were given are always open."""
         if self.feasible is None:
-            raise ValueError("a network that is masked asks what is open: expected feasible choices")
+            raise ValueError("a masked network needs to know which choices are open: expected `feasible`, got None")
         found = self.feasible.open_choices(chosen, column)
         found[np.arange(len(self.chosen)), self.chosen[:, column]] = True
         return found

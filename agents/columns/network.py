@@ -19,7 +19,7 @@ from agents.columns.feasible import Feasible
 from agents.columns.given import Given
 
 CLOSED = -1e9
-"""Logit of what is not open: of a chance of 0, and where nothing is open all are alike."""
+"""Logit of a closed choice: its probability is 0. Where every choice of a column is closed, all are equally likely."""
 
 
 def _perceptron(*sizes: int) -> nn.Sequential:
@@ -57,8 +57,8 @@ class ColumnNetwork(nn.Module):
         """(choices int64 [N, K], logarithm of their chance [N], entropy of the chances on the way [N]).
 
         `draws` from [0, 1), float [N, K], decide; None takes the most probable of every column, N = 1. `substitute` may put
-        another choice in the place of one that was drawn; chances are told as if it did not. To a network that is `masked` it
-        says what is open, and all chances are of that.
+        another choice in the place of one that was drawn; chances are told as if it did not. A network that
+        is `masked` asks it which choices are open; probabilities are over those.
         """
         features, columns = torch.from_numpy(choices.features), torch.from_numpy(choices.column_features)
         embedded, counts = self.choice(features), choices.counts.tolist()

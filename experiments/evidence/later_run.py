@@ -18,7 +18,7 @@ from experiments.device.stages.standings import standings
 from experiments.device.table import read_experiment
 from experiments.evidence.facts import FILE, RAW
 from experiments.evidence.lease import day as lease_day
-from experiments.evidence.libraries import UNITS
+from experiments.evidence.libraries import UNITS, statuses
 from experiments.statistics.statistics import geometric_mean
 from experiments.studies.headline import figures, page
 from experiments.studies.headline.scores import has_study, read
@@ -71,10 +71,7 @@ def _correctness(day: Path) -> list[str]:
     rows = read_rows(day / CORRECTNESS)
     if not rows:
         return []
-    counts: dict[tuple[str, str], Counter[str]] = {}
-    for row in rows:
-        key = UNITS[Schedule.parse(row["schedule"]).knob("tensor_core")], operators.parse(row["operator"]).dtype
-        counts.setdefault(key, Counter())[row["status"]] += 1
+    counts = statuses(rows)
     right = sum(count["OK"] + count["IMPLAUSIBLE"] for count in counts.values())
     cells = [
         (unit, dtype, str(count["OK"] + count["IMPLAUSIBLE"]), str(count["COMPILE_ERROR"]), str(count["WRONG_ANSWER"]))

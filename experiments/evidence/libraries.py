@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,15 @@ WEAK = ("torch._int_mm",)
 NAMES = {"torch": "torch", "torch nhwc": "torch, channels last"}
 UNITS = {0: "CUDA cores", 1: "mma.sync", 2: "wgmma"}
 Row = Mapping[str, Any]
+
+
+def statuses(rows: Iterable[Row]) -> dict[tuple[str, str], Counter[str]]:
+    """How many rows of measurements have each status, by (unit, data type)."""
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for row in rows:
+        key = UNITS[Schedule.parse(row["schedule"]).knob("tensor_core")], operators.parse(row["operator"]).dtype
+        counts.setdefault(key, Counter())[row["status"]] += 1
+    return counts
 
 
 def write(folder: Path, facts: Facts) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,9 @@ from experiments.device.conclusions import conclusions
 from experiments.device.lease.stages import adaptive
 from experiments.device.stages.standings import standings
 from experiments.device.table import read_experiment
-from experiments.evidence.libraries import UNITS
+from experiments.evidence.libraries import statuses
 from experiments.statistics.statistics import geometric_mean
 from experiments.studies.search.report import table
-from gensor_gym import operators
-from gensor_gym.graph.schedule import Schedule
 
 CONTACTS = ("first_look_contact", "first_contact")
 RIGHT = ("OK", "IMPLAUSIBLE")
@@ -104,20 +101,19 @@ def _contacts(day: Path) -> list[str]:
     rows = {row["digest"]: row for name in CONTACTS for row in _rows(day, name)}
     if not rows:
         return []
-    counts: dict[tuple[str, str], Counter[str]] = {}
-    for row in rows.values():
-        key = UNITS[Schedule.parse(row["schedule"]).knob("tensor_core")], operators.parse(row["operator"]).dtype
-        counts.setdefault(key, Counter())[row["status"]] += 1
+    counts = statuses(rows.values())
     cells = [
         (unit, dtype, str(sum(count[name] for name in RIGHT)), str(count["CRASHED"]), str(count["WRONG_ANSWER"]))
         for (unit, dtype), count in sorted(counts.items())
     ]
     lost = ", ".join(f"`{op}`" for op in sorted({row["operator"] for row in rows.values() if row["status"] == "CRASHED"}))
     right = sum(row["status"] in RIGHT for row in rows.values())
+    wrong = sum(row["status"] == "WRONG_ANSWER" for row in rows.values())
     return [
         "## Kernels that no device had run", "",
-        f"{right} of {len(rows)} are right, none wrong. Those that crashed are all that took rows of B in groups ({lost}): boxes "
-        "of a tensor map begin at multiples of 16 bytes, and theirs did not.", "",
+        f"{right} of {len(rows)} are right, {wrong or 'none'} wrong. "
+        f"Those that crashed are all that took rows of B in groups ({lost}): boxes of a tensor map begin at multiples "
+        "of 16 bytes, and theirs did not.", "",
         *table(("unit", "type", "right", "crashed", "wrong"), cells), "",
     ]  # fmt: skip
 

@@ -216,7 +216,7 @@ REDUCTIONS: tuple[Layer, ...] = (
     ("batch norm of 512 channels, 7x7, batch 16", (512, 784)), ("instance norm, 3 channels, 256x256, batch 8", (24, 65536)),
     ("attention entropy, 3000 rows of 1500", (3000, 1500)), ("batch norm of 512 channels, 7x7, batch 16", (512, 784)),
 )  # fmt: skip
-"""m, k."""
+"""m, k. The last three stand twice, and each is chosen once at most. They stay: data types go round, and MAPS follows."""
 
 MAPS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("ViT-L/16 gelu, batch 2", "gelu", (394, 4096)), ("ResNet-50 relu, batch 8", "relu", (8, 256, 56, 56)),
