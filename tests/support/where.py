@@ -3,21 +3,42 @@
 Processor time and not the clock, so that a busy machine does not alter the table: user and system seconds of the test
 process, and of its children once they have ended (a pool that lives on is charged to the test that ends it). What a test
 imports or compiles first in a process is charged to it.
+
+Numba's seconds are those of the test process; its child processes compile too, which counts as theirs. C compilers are
+timed by scripts of their names, first on $PATH: apart from the rest where they build for a sanitizer.
 """
 
 from __future__ import annotations
 
+import os
 import resource
+import shutil
+import tempfile
+import threading
+import time
 from collections import defaultdict
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from numba.core import event
 
 PHASES = ("collection", "setup", "call", "teardown")
+PARTS = ("own", "children", "Numba", "compilers", "sanitizers")
+"""Columns of seconds: Numba's are a part of the own ones, those of compilers of the children's."""
 SLOWEST = 60
 """Tests that are listed by name."""
+COMPILERS = ("gcc", "g++", "cc", "c++", "clang", "clang++")
+_TIMED = """#!/bin/bash
+log="{folder}/compilers"
+[[ " $* " == *" -fsanitize"* ]] && log="{folder}/sanitizers"
+{{ : >>"$log"; }} 2>/dev/null || exec "{compiler}" "$@"
+TIMEFORMAT="%U %S"
+exec 3>&2
+{{ time "{compiler}" "$@" 2>&3 3>&-; }} 2>>"$log"
+"""
+"""A compiler that adds its user and system seconds to a file, or runs as it is where that may not be written."""
 
 
 def processor_seconds() -> tuple[float, float]:
@@ -37,22 +58,75 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Ledger(), "where")
 
 
-class Ledger:
-    """Own and children's processor seconds by (test or file, phase), of every worker together."""
+class Compilers:
+    """Scripts in front of the C compilers of $PATH, and the seconds that they have written down so far."""
 
     def __init__(self) -> None:
-        self.spent: defaultdict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
+        """Children of this process find the scripts from now on."""
+        self.folder = Path(tempfile.mkdtemp(prefix="where-"))
+        for name in COMPILERS:
+            if compiler := shutil.which(name):
+                script = self.folder / name
+                script.write_text(_TIMED.format(folder=self.folder, compiler=compiler), encoding="utf-8")
+                script.chmod(0o755)
+        self._path = os.environ["PATH"]
+        os.environ["PATH"] = f"{self.folder}{os.pathsep}{self._path}"
+
+    def seconds(self) -> list[float]:
+        """Of compilers, of these for sanitizers."""
+        plain, sanitized = (self._sum(self.folder / name) for name in ("compilers", "sanitizers"))
+        return [plain, sanitized]
+
+    def _sum(self, log: Path) -> float:
+        return sum(map(float, log.read_text(encoding="utf-8").split())) if log.exists() else 0.0
+
+    def close(self) -> None:
+        """Delete the scripts."""
+        os.environ["PATH"] = self._path
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Numba(event.Listener):
+    """Processor seconds for which this process has compiled; functions that are compiled inside others count once."""
+
+    def __init__(self) -> None:
+        """None."""
+        self.seconds, self._begun = 0.0, threading.local()
+        event.register("numba:compile", self)
+
+    def on_start(self, event: event.Event) -> None:
+        """A function begins."""
+        stack = self._begun.__dict__.setdefault("stack", [])
+        stack.append(time.thread_time())
+
+    def on_end(self, event: event.Event) -> None:
+        """A function ends."""
+        begin = self._begun.stack.pop()
+        if not self._begun.stack:
+            self.seconds += time.thread_time() - begin
+
+
+class Ledger:
+    """Processor seconds of PARTS by (test or file, phase), of every worker together."""
+
+    def __init__(self) -> None:
+        """Nothing spent."""
+        self.spent: defaultdict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0] * len(PARTS))
+        self._compilers, self._numba = Compilers(), Numba()
+
+    def _now(self) -> list[float]:
+        return [*processor_seconds(), self._numba.seconds, *self._compilers.seconds()]
 
     @contextmanager
     def charged(self, name: str, phase: str) -> Iterator[None]:
         """What is used inside goes to this name and phase."""
-        before = processor_seconds()
+        before = self._now()
         yield
-        self._add(name, phase, [after - was for was, after in zip(before, processor_seconds(), strict=True)])
+        self._add(name, phase, [after - was for was, after in zip(before, self._now(), strict=True)])
 
     def _add(self, name: str, phase: str, seconds: list[float]) -> None:
         entry = self.spent[name, phase]
-        entry[:] = [entry[0] + seconds[0], entry[1] + seconds[1]]
+        entry[:] = [sum(both) for both in zip(entry, seconds, strict=True)]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, object, object]:
@@ -94,6 +168,7 @@ class Ledger:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """A worker sends its count, the session's own process writes the table."""
+        self._compilers.close()
         output = getattr(session.config, "workeroutput", None)
         if output is None:
             Path(session.config.getoption("--where")).write_text(self.table(), encoding="utf-8")
@@ -101,20 +176,29 @@ class Ledger:
             output["where"] = [[name, phase, seconds] for (name, phase), seconds in self.spent.items()]
 
     def table(self) -> str:
-        """Files and the slowest tests, most expensive first."""
-        files, tests, ran = defaultdict(lambda: [0.0] * 6), defaultdict(float), defaultdict(set)
-        for (name, phase), (own, children) in self.spent.items():
-            row = files[name.partition("::")[0]]
-            for at, seconds in ((PHASES.index(phase), own + children), (4, children), (5, own + children)):
-                row[at] += seconds
+        """Folders, files and the slowest tests, most expensive first."""
+        wide = len(PHASES) + len(PARTS)
+        files, folders = defaultdict(lambda: [0.0] * wide), defaultdict(lambda: [0.0] * wide)
+        tests, ran = defaultdict(float), defaultdict(set)
+        for (name, phase), parts in self.spent.items():
+            file, both = name.partition("::")[0], parts[0] + parts[1]
+            folder = "/".join(file.split("/")[:2]) if file.count("/") > 1 else "tests, no folder"
+            for row in (files[file], folders[folder]):
+                row[PHASES.index(phase)] += both
+                for at, seconds in enumerate([*parts[1:], both], len(PHASES)):
+                    row[at] += seconds
             if phase != "collection":
-                tests[name] += own + children
-                ran[name.partition("::")[0]].add(name)
-        total, count = [sum(column) for column in zip(*files.values(), strict=True)], sum(map(len, ran.values()))
-        lines = [f"Processor seconds of {count} tests; {sum(processor_seconds()):.0f} s of all processes with their start.", ""]
-        lines += ["| file | tests | " + " | ".join(PHASES) + " | children of these | all |", "|---" + "|---:" * 7 + "|"]
-        for name, row in [("all files", total), *sorted(files.items(), key=lambda item: -item[1][5])]:
-            lines.append(f"| {name} | {len(ran[name]) or count} | " + " | ".join(f"{seconds:.1f}" for seconds in row) + " |")
+                tests[name] += both
+                for each in (file, folder):
+                    ran[each].add(name)
+        total = [sum(column) for column in zip(*files.values(), strict=True)] or [0.0] * wide
+        ran["all"] = {name for named in ran.values() for name in named}
+        lines = [f"Processor seconds of {len(ran['all'])} tests; {sum(processor_seconds()):.0f} s of all processes with their start."]
+        for title, rows in (("folder", {"all": total, **folders}), ("file", files)):
+            heads = " | ".join([title, "tests", *PHASES, *PARTS[1:], "all"])
+            lines += ["", f"| {heads} |", "|---" + "|---:" * (wide + 1) + "|"]
+            for name, row in sorted(rows.items(), key=lambda item: -item[1][-1]):
+                lines.append(f"| {name} | {len(ran[name])} | " + " | ".join(f"{seconds:.1f}" for seconds in row) + " |")
         lines += ["", "| test | all |", "|---|---:|"]
         slowest = sorted(tests.items(), key=lambda item: -item[1])[:SLOWEST]
         return "\n".join(lines + [f"| {name} | {seconds:.1f} |" for name, seconds in slowest]) + "\n"
