@@ -1,4 +1,5 @@
-"""The twenty mutations, written down before any test was moved: four of rules, model, generators, worker and statistics.
+"""The mutations, written down before any test was moved: four each of rules, model, generators, worker and statistics, and
+twelve of what came after these (row nests, chains, networks, front ends, environments, tensor cores, exports, the store).
 
 A mutation is found by its text, which stands exactly once in the sources, and not by its path: so it survives that files
 move. The same is true of the tests that are expected to catch it, which are named by the stem of their file.
@@ -14,7 +15,7 @@ from experiments.planted.changes import Change
 SOURCES = ("gensor_gym", "agents", "experiments")
 OWN = ("mutations", "planted")
 """Packages that quote texts of others."""
-KINDS = ("rules", "model", "generators", "worker", "statistics")
+KINDS = ("rules", "model", "generators", "worker", "statistics", "fused", "networks", "environments", "tensor cores", "kept")
 
 
 @dataclass(frozen=True)
@@ -142,4 +143,53 @@ STATISTICS = (
              ("test_agents_significance", "test_agents_plain::test_a_faster_kernel_is_told_from_noise")),
 )  # fmt: skip
 
-MUTATIONS = (*RULES, *MODEL, *GENERATORS, *WORKER, *STATISTICS)
+FUSED = (
+    Mutation("a sum of another maximum", "fused", "a row nest's running sum is not scaled when its running maximum grows",
+             'f"{self._sum} = {self._sum} * exp_{w}({self._base} - {grown}) + {added};"', 'f"{self._sum} = {self._sum} + {added};"',
+             ("test_gir_online", "test_gir_kernels")),
+    Mutation("rows past a block", "fused", "the nest of a chain works on whole groups of rows, past the last row of a block",
+             "whole = rows // together * together", "whole = rows", ("test_chain_kernels", "test_panels")),
+)  # fmt: skip
+
+NETWORKS = (
+    Mutation("an output over its input", "networks", "a value may lie where its kernel still reads another: liveness off by one",
+             "return self.first <= other.last and other.first <= self.last",
+             "return self.first < other.last and other.first < self.last", ("test_arena", "test_networks_run")),
+    Mutation("an addend before the factor", "networks", "folding does not multiply what was added before a factor of channels",
+             "chain.factor, chain.addend = chain.factor * vector, chain.addend * vector",
+             "chain.factor, chain.addend = chain.factor * vector, chain.addend",
+             ("test_networks_run", "test_networks_compiled", "test_networks_whole")),
+    Mutation("a node in two pieces", "networks", "a plan that computes a node twice is legal",
+             "if sorted(owned) != sorted(needed):", "if set(owned) != set(needed):", ("test_plans",)),
+    Mutation("a variance of n", "networks", "the default variance is divided by n, torch's by n - 1",
+             "- (1 if correction is None else correction)", "- (0 if correction is None else correction)",
+             ("test_coverage", "test_torch_export")),
+)  # fmt: skip
+
+ENVIRONMENTS = (
+    Mutation("a move with the last step", "environments", "after an illegal action with one step left more than `stop` is legal",
+             "fill_remaining(scalars, ints[task], obs)\n    if scalars[REMAINING] <= 1:",
+             "fill_remaining(scalars, ints[task], obs)\n    if scalars[REMAINING] < 1:", ("test_env_process", "test_env")),
+    Mutation("an observation of the last episode", "environments", "NEXT_STEP: an episode's first observation is the last one's",
+             "            observed[skip] = self._obs[skip]\n", "", ("test_env_vector",)),
+)  # fmt: skip
+
+TENSOR_CORES = (
+    Mutation("one step of several axes", "tensor cores", "mma.sync: operands of two stepping reduce axes move on as with one",
+             "* plan.block[moving[0]] if len(moving) == 1 else 0", "* plan.block[moving[0]] if moving else 0",
+             ("test_codegen_mma_windows", "test_codegen_mma")),
+    Mutation("a run stored past the end", "tensor cores", "wgmma: all of a run is stored where its first column is inside",
+             'conditions = [condition.replace(f"{indices[n]} <", f"{place[n]} <") for condition in inside]',
+             "conditions = list(inside)", ("test_codegen_wgmma",)),
+)  # fmt: skip
+
+KEPT = (
+    Mutation("a workspace that never grows", "kept", "an exported library gives a second, larger kernel the first one's workspace",
+             "    if (bytes > kept_bytes) {\n", "    if (kept_bytes == 0) {\n",
+             ("test_codegen_export", "test_codegen_workspace", "test_networks_export")),
+    Mutation("an imported trial before an own", "kept", "the store lets what was imported take the place of what was measured here",
+             "return record.created > created if old == new else old", "return record.created > created if old == new else new",
+             ("test_measure_imported", "test_measure_store")),
+)  # fmt: skip
+
+MUTATIONS = (*RULES, *MODEL, *GENERATORS, *WORKER, *STATISTICS, *FUSED, *NETWORKS, *ENVIRONMENTS, *TENSOR_CORES, *KEPT)

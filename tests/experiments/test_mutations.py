@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,9 +26,9 @@ def test_every_mutation_still_applies_once(mutation: Mutation) -> None:
         assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8") if test else (ROOT / file).is_file()
 
 
-def test_there_are_four_of_each_kind_with_names_of_their_own() -> None:
-    assert Counter(mutation.kind for mutation in MUTATIONS) == dict.fromkeys(KINDS, 4)
-    assert len({mutation.name for mutation in MUTATIONS}) == 20
+def test_there_are_some_of_each_kind_with_names_of_their_own() -> None:
+    assert {mutation.kind for mutation in MUTATIONS} == set(KINDS)
+    assert len({mutation.name for mutation in MUTATIONS}) == len(MUTATIONS) == 32
 
 
 def tree(folder: Path, **tests: str) -> Path:
