@@ -158,12 +158,12 @@ NETWORKS = (
     Mutation("an addend before the factor", "networks", "folding does not multiply what was added before a factor of channels",
              "chain.factor, chain.addend = chain.factor * vector, chain.addend * vector",
              "chain.factor, chain.addend = chain.factor * vector, chain.addend",
-             ("test_networks_run", "test_networks_compiled", "test_networks_whole")),
+             ("test_networks_run::test_a_factor_after_a_bias_goes_into_the_weights",)),
     Mutation("a node in two pieces", "networks", "a plan that computes a node twice is legal",
-             "if sorted(owned) != sorted(needed):", "if set(owned) != set(needed):", ("test_plans",)),
+             "if sorted(owned) != sorted(needed):", "if set(owned) != set(needed):", ("test_plans::test_a_node_is_in_one_piece",)),
     Mutation("a variance of n", "networks", "the default variance is divided by n, torch's by n - 1",
              "- (1 if correction is None else correction)", "- (0 if correction is None else correction)",
-             ("test_coverage", "test_torch_export")),
+             ("test_coverage::test_against_torch",)),
 )  # fmt: skip
 
 ENVIRONMENTS = (
@@ -180,16 +180,16 @@ TENSOR_CORES = (
              ("test_codegen_mma_windows", "test_codegen_mma")),
     Mutation("a run stored past the end", "tensor cores", "wgmma: all of a run is stored where its first column is inside",
              'conditions = [condition.replace(f"{indices[n]} <", f"{place[n]} <") for condition in inside]',
-             "conditions = list(inside)", ("test_codegen_wgmma",)),
+             "conditions = list(inside)", ("test_identical::test_every_item_is_as_recorded",)),
 )  # fmt: skip
 
 KEPT = (
     Mutation("a workspace that never grows", "kept", "an exported library gives a second, larger kernel the first one's workspace",
              "    if (bytes > kept_bytes) {\n", "    if (kept_bytes == 0) {\n",
-             ("test_codegen_export", "test_codegen_workspace", "test_networks_export")),
+             ("test_codegen_export_sanitized::test_a_larger_kernel_has_a_larger_workspace",)),
     Mutation("an imported trial before an own", "kept", "the store lets what was imported take the place of what was measured here",
              "return record.created > created if old == new else old", "return record.created > created if old == new else new",
-             ("test_measure_imported", "test_measure_store")),
+             ("test_measure_store::test_what_was_measured_here_stays",)),
 )  # fmt: skip
 
 MUTATIONS = (*RULES, *MODEL, *GENERATORS, *WORKER, *STATISTICS, *FUSED, *NETWORKS, *ENVIRONMENTS, *TENSOR_CORES, *KEPT)

@@ -8,12 +8,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gensor_gym.measure.measurement import Measurement, Status
-from gensor_gym.measure.records.store import Selection, Store
+from gensor_gym.measure.records.store import IMPORTED, Added, Record, Selection, Store
 from gensor_gym.measure.records.tables import read_table, write_table
 
 OK = Measurement(Status.OK, (1e-3, 2e-3, 1.5e-3), {"device": "d", "threads": 2}, "", "abc")
@@ -37,6 +38,21 @@ def test_round_trip(tmp_path: Path) -> None:
 def test_without_digest_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="digest"):
         Store(tmp_path / "s.db").put("cpu", "op", "s", Measurement(Status.OK, (1.0,)))
+
+
+def test_what_was_measured_here_stays(tmp_path: Path) -> None:
+    """A newer trial of another's does not take its place; an older own one takes that of another's; of a kind the newer stays."""
+    own, imported = OK, replace(OK, samples=(9.0,), conditions={**OK.conditions, IMPORTED: True})
+    store = Store(tmp_path / "s.db")
+
+    def added(measurement: Measurement, created: float) -> Added:
+        return store.add([Record("cpu", "op", "s", measurement, created)])
+
+    assert added(imported, 5.0) == Added(new=1)
+    assert added(own, 1.0) == Added(replaced=1) and store.get("abc", "cpu") == own
+    assert added(imported, 9.0) == Added(kept=1) and store.get("abc", "cpu") == own
+    assert added(replace(own, samples=(3.0,)), 0.5) == Added(kept=1)
+    assert added(replace(own, samples=(3.0,)), 2.0) == Added(replaced=1)
 
 
 def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:

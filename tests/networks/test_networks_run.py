@@ -15,6 +15,7 @@ from gensor_gym import hardware
 from gensor_gym.codegen.build import generate
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.construction import graph_of
+from gensor_gym.dataflow.nodes import Map
 from gensor_gym.frontends.torch_export import from_torch
 from gensor_gym.networks.arena import MODES, Arena
 from gensor_gym.networks.folding import folded
@@ -54,6 +55,31 @@ def check(seed: int, mode: str, walk: int = 6) -> NetworkFunction:
 @pytest.mark.parametrize(("seed", "mode"), [(0, "hot"), (1, "whole"), (2, "none"), (3, "hot")])
 def test_random_modules(seed: int, mode: str) -> None:
     check(seed, mode, walk=0 if seed % 2 else 6)
+
+
+class Scaled(nn.Module):
+    """A product whose channels have a bias, then a factor, then an addend."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(9, 6)
+        self.factor, self.addend = nn.Parameter(torch.randn(6)), nn.Parameter(torch.randn(6))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.linear(x) * self.factor + self.addend
+        return made
+
+
+def test_a_factor_after_a_bias_goes_into_the_weights() -> None:
+    """The bias is multiplied as well; what is left of bias, factor and addend is one addition."""
+    torch.manual_seed(0)
+    module, x = Scaled().eval(), torch.randn(5, 9)
+    plan = cut_all(folded(from_torch(module, [x])))
+    maps = [node for _, node in plan.network.graph.nodes if isinstance(node, Map)]
+    assert [str(node.expression).count("multiply") for node in maps] == [0]
+    with torch.no_grad():
+        expected = module.double()(x.double()).numpy()
+    np.testing.assert_allclose(NetworkFunction(plan, kernels_of(plan, 0, 0), 1, "hot")(x.numpy()), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.thorough

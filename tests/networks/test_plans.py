@@ -55,6 +55,15 @@ def attention(seed: int) -> tuple[nn.Module, torch.Tensor, Network]:
     return module, x, folded(from_torch(module, [x]))
 
 
+@pytest.mark.parametrize("times", [0, 2])
+def test_a_node_is_in_one_piece(times: int) -> None:
+    _, _, network = attention(0)
+    *others, last = cut_all(network).pieces
+    wrong = Plan(network, (*others, *[last] * times))
+    with pytest.raises(ValueError, match=rf"is in {times} pieces, expected 1"):
+        _ = wrong.steps
+
+
 def check(plan: Plan, module: nn.Module, inputs: Sequence[torch.Tensor], kernels: list[Kernel]) -> None:
     """The plan's function gives what torch does in float64."""
     with torch.no_grad():

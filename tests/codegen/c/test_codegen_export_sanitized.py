@@ -13,7 +13,7 @@ from gensor_gym.hardware.compiler import find_compiler
 from tests.support.exports import OPERATORS, kernel_of, sanitized, threads_program
 
 MEMORY, THREADS = "-fsanitize=address,undefined", "-fsanitize=thread"
-GEMM = OPERATORS[0]
+GEMM, LARGER = OPERATORS[0], "gemm(m=24, n=512, k=200)"
 
 pytestmark = pytest.mark.skipif(find_compiler().name == "zig", reason="zig brings no sanitizer of addresses or threads")
 
@@ -44,6 +44,14 @@ def change(path: Path, before: str, after: str) -> None:
 @pytest.mark.parametrize("main, sanitizer", [("example.c", MEMORY), ("threads.c", MEMORY), ("threads.c", THREADS)])
 def test_exported_sources_are_clean(main: str, sanitizer: str, product: Exported) -> None:
     assert sanitized(product.folder, main, sanitizer) == ""
+
+
+def test_a_larger_kernel_has_a_larger_workspace(tmp_path: Path) -> None:
+    """A thread calls the one with the smaller workspace first."""
+    few, many = sorted((kernel_of(GEMM), kernel_of(LARGER)), key=lambda kernel: kernel.workspace_bytes)
+    assert 0 < few.workspace_bytes + 64 < many.workspace_bytes
+    made = export([few, many], tmp_path / "kernels", 1)
+    assert sanitized(made.folder, "example.c", MEMORY) == ""
 
 
 @pytest.mark.thorough
