@@ -19,7 +19,7 @@ export NUMEXPR_NUM_THREADS ?= 1
 # Containers often set it. Tests start hundreds of processes, each of which would then read every module as text.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: compare test test-all lint docs docs-serve gpu gpu-wheels gpu-env gpu-dry clean
+.PHONY: compare test examples test-all lint docs docs-serve gpu gpu-wheels gpu-env gpu-dry clean
 
 compare: $(STAMP)
 	$(BIN)/python -m experiments.compare $(ARGS)
@@ -33,6 +33,10 @@ PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --durations=10
 
 test: $(STAMP)
 	$(PYTEST) $(ARGS)
+
+# What README, the pages of docs and the example of a plugin show.
+examples: $(STAMP)
+	$(PYTEST) -m 'examples and not thorough' tests/test_readme.py tests/test_plugins.py tests/test_docs_examples.py $(ARGS)
 
 test-all: $(STAMP)
 	$(PYTEST) -m 'not slow' $(ARGS)

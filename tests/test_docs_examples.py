@@ -45,12 +45,14 @@ def of_random_actions() -> float:
     return float(np.mean(returns))
 
 
+@pytest.mark.examples
 @pytest.mark.parametrize("masks", thorough_but([False, True], True), ids=["all actions", "masks"])
 def test_ppo_in_one_file_learns(clean: Any, of_random_actions: float, masks: bool) -> None:
     curve = clean.train(clean.Arguments(total_steps=36_000, masks=masks))
     assert abs(curve[0] - of_random_actions) < 1.0 and curve[-1] > of_random_actions + 1.5
 
 
+@pytest.mark.examples
 def test_ppo_in_one_file_knows_nothing_of_this_environment(clean: Any) -> None:
     curve = clean.train(clean.Arguments(env_id="CartPole-v1", total_steps=40_000))
     assert curve[0] < 40 and curve[-1] > 3 * curve[0]
@@ -59,6 +61,7 @@ def test_ppo_in_one_file_knows_nothing_of_this_environment(clean: Any) -> None:
     assert len(text.splitlines()) <= 150
 
 
+@pytest.mark.examples
 def test_ppo_in_one_file_repeats_itself(clean: Any) -> None:
     one, other, third = (clean.train(clean.Arguments(total_steps=6000, seed=seed)) for seed in (1, 1, 2))
     assert one == other != third
@@ -102,6 +105,7 @@ def test_what_the_stock_script_trains_learns(tmp_path: Path, monkeypatch: pytest
     assert np.mean(returns) > of_random_actions + 1.0
 
 
+@pytest.mark.examples
 def test_a_window_is_drawn_into(monkeypatch: pytest.MonkeyPatch) -> None:
     """`vec_env.render("human")` of the documented example, with a stand-in for OpenCV."""
     pytest.importorskip("matplotlib")
@@ -117,6 +121,7 @@ def test_a_window_is_drawn_into(monkeypatch: pytest.MonkeyPatch) -> None:
     vec_env.close()
 
 
+@pytest.mark.examples
 def test_ppo_on_a_gpu_runs_by_its_model(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("sb3_contrib")
     monkeypatch.setattr(sys, "argv", ["cuda_ppo.py", "h100", "analytic", "2"])

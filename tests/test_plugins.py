@@ -71,12 +71,14 @@ def run(environment: dict[str, str], folder: Path, *arguments: str) -> subproces
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=280)
 
 
+@pytest.mark.examples
 def test_each_is_used_here_and_in_processes(environment: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(EACH)
     done = run(environment, tmp_path, "script.py")
     assert done.returncode == 0, done.stderr[-3000:]
 
 
+@pytest.mark.examples
 def test_commands_take_plugins_and_write_them_down(environment: dict[str, str], tmp_path: Path) -> None:
     words = [f"operator={EXAMPLE}", "hardware=h20", "backend=doubled", "strategy=[best_of_many]",
              "strategies.best_of_many.draws=4", "budget.trials=2", "figures=false", "wandb.mode=disabled",
@@ -105,6 +107,7 @@ def test_the_guide_prints_what_its_command_does(environment: dict[str, str], tmp
     assert without.returncode == 2 and "no strategies ['best_of_many']" in without.stderr
 
 
+@pytest.mark.examples
 def test_a_worker_loads_what_its_run_names(environment: dict[str, str], tmp_path: Path) -> None:
     worker = ("-m", "gensor_gym.measure.workers.worker", "nvrtc", "0", "1", str(os.getpid()), "{}")
     done = run({**environment, "GENSOR_GYM_PLUGINS": "example, nothing"}, tmp_path, *worker)

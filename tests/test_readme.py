@@ -50,6 +50,7 @@ def failures() -> dict[str, str]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.examples
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=name_of)
 def test_python_runs(page: Path, failures: dict[str, str]) -> None:
     """Every block, in order, in a namespace of the page's own: what a reader types."""

@@ -227,6 +227,7 @@ def test_a_model_of_failures_alone_is_not_fitted() -> None:
     assert not model.ready
 
 
+@pytest.mark.thorough
 def test_paper_and_small_setting_find_the_recorded_optimum() -> None:
     from gensor_gym import hardware
     from gensor_gym.measure.records.backend import open_recorded

@@ -254,6 +254,7 @@ def test_searches_beat_their_random_start_and_repeat(changes: dict[str, object])
     assert min(s for _, s in trace[16:]) < min(s for _, s in trace[:16])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("operator", "machine"), thorough_but(TASKS, TASKS[1]))
 @pytest.mark.parametrize("strategy", [AutoTvm(batch=16, warm_up=16), AutoTvmSmall()])
 def test_searches_of_the_extended_space_ask_no_analytic_model(strategy: AutoTvm, operator: str, machine: str) -> None:

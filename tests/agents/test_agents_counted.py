@@ -108,6 +108,7 @@ def audited() -> dict[str, list[int] | str]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", PLAIN)
 def test_every_call_of_the_model_is_charged(audited: dict[str, list[int] | str], name: str) -> None:
     """On the recorded tier, where measuring asks no model."""

@@ -28,6 +28,7 @@ def latencies(name: str, graph: ConstructionGraph, count: int) -> list[float]:
     return [found.latencies[0] for found in islice(rounds, count)]
 
 
+@pytest.mark.thorough
 def test_of_a_train_operator_the_nearest_optimum_is_its_own() -> None:
     known = next(c for c in certificates_of("h200", "gensor") if operators.part_of(operators.parse(c.operator)) == "train")
     graph = graph_of(known.operator)

@@ -21,6 +21,7 @@ def check(seeds: range) -> None:
     assert len(kernels) > 0.8 * len(seeds) and faults_of(kernels) == []
 
 
+@pytest.mark.as_shipped
 @pytest.mark.parametrize("seeds", thorough_but([range(start, start + 20) for start in range(0, 200, 20)], range(20)), ids=str)
 def test_random_chains_between_guard_pages(seeds: range) -> None:
     in_a_process_of_its_own(__name__, f"check({seeds!r})")

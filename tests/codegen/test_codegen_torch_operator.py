@@ -40,6 +40,7 @@ def test_torch_accepts_it(kernel: BuiltKernel, tensors: tuple[torch.Tensor, ...]
     assert kernel.as_torch() is kernel.as_torch()
 
 
+@pytest.mark.thorough
 def test_it_compiles_without_a_break(kernel: BuiltKernel, tensors: tuple[torch.Tensor, ...]) -> None:
     compiled = torch.compile(Layer(kernel), fullgraph=True, backend="aot_eager")
     for turned in (tensors, (tensors[0], tensors[1].T.contiguous().T)):

@@ -177,6 +177,7 @@ def test_checkers_find_nothing(words: Path, name: str, recwarn: pytest.WarningsR
     assert [str(one.message) for one in recwarn if "gym" in str(one.filename) or "stable" in str(one.filename)] == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("make", [make_sb3, make_writing_sb3])
 def test_maskable_ppo_learns_from_times(words: Path, backend: NativeBackend, make: Any) -> None:
     envs = make(8, backend=backend, threads=1, **TASK)
@@ -206,6 +207,7 @@ class Delayed(WorkerProcess):
         return Measurement(Status.OK, (1e-5,), digest=request.built.kernel.digest)
 
 
+@pytest.mark.thorough
 def test_ten_rewards_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """Delays as recorded on a GPU: 0.46 s a kernel on 14 compilers, one of which takes 2 s, and 60 ms a trial."""
     monkeypatch.setattr(pools.os, "cpu_count", lambda: 14)

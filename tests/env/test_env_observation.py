@@ -241,6 +241,7 @@ def test_an_illegal_schedule_can_be_looked_at() -> None:
     assert as_image(graph, Schedule(row)).ndim == 3
 
 
+@pytest.mark.thorough
 def test_drawing_needs_no_display_and_leaves_pyplot_alone() -> None:
     pytest.importorskip("matplotlib")
     text = (

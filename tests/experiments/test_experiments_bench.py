@@ -80,6 +80,7 @@ def test_all_suites_have_arguments() -> None:
         bench(compose(["suite=nothing"], "bench"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", thorough_but(("h200", "host", "recorded", "graph"), "h200"))
 def test_a_cold_start_waits_for_no_function(name: str, tmp_path: Path) -> None:
     """From an empty cache to the end of the first episode nothing is compiled in the process: it has its answers before."""
@@ -88,6 +89,7 @@ def test_a_cold_start_waits_for_no_function(name: str, tmp_path: Path) -> None:
     assert found["functions"] == [] and found["steps"] >= 1
 
 
+@pytest.mark.thorough
 def test_start(tmp_path: Path) -> None:
     """With the code that is there: what compiling takes is too much for a test."""
     (start,) = [row for row in _run("start", tmp_path) if row["kind"] == "start"]
@@ -141,6 +143,7 @@ def test_profile(tmp_path: Path) -> None:
         _run("profile", tmp_path, "profile.plan=cut_al")
 
 
+@pytest.mark.thorough
 def test_fused_model(tmp_path: Path) -> None:
     """Programs are measured and ranked; a second run measures nothing."""
     store = f"fused_model.store={tmp_path}/trials.sqlite"
@@ -151,6 +154,7 @@ def test_fused_model(tmp_path: Path) -> None:
     assert first == second and first[-1]["kind"] == "all" and first[-1]["operators"] == 1
 
 
+@pytest.mark.thorough
 def test_env(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = _run("env", tmp_path)
     each = [("single", 1), ("vector", 8), ("columns", 8), ("writing", 8), ("parts", 8)]
@@ -197,6 +201,7 @@ def test_construct(tmp_path: Path) -> None:
     assert all(row["best_known_search_s"] == 0.0 for row in again[:2])
 
 
+@pytest.mark.thorough
 def test_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shape, whole = _run("kernels", tmp_path)
     monkeypatch.setattr("experiments.benches.kernels._shape", None)
@@ -260,6 +265,7 @@ def test_replay(tmp_path: Path) -> None:
         _run("replay", tmp_path, "replay.machine=nothing_1c")
 
 
+@pytest.mark.thorough
 def test_repeatability(tmp_path: Path) -> None:
     *pairs, whole = _run("repeatability", tmp_path)
     kinds = [row["kind"] for row in pairs]
@@ -281,6 +287,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict]]:
     return folder, _run("model", folder)
 
 
+@pytest.mark.thorough
 def test_model_and_its_fit(fitted: tuple[Path, list[dict]]) -> None:
     folder, rows = fitted
     each = [(kind, model) for model in ("model", "fitted") for _ in range(2) for kind in ("operator", "all")]
@@ -353,6 +360,7 @@ def test_spearman_and_regret() -> None:
     assert top_k_regret(model, measured, 3) == 0.0
 
 
+@pytest.mark.thorough
 def test_descent_comes_near_the_enumerated_optimum() -> None:
     graph = ConstructionGraph("gemm(m=64, n=48, k=32)", "h200", "gensor")
     optimum = graph.latency(enumerated(graph))

@@ -242,6 +242,7 @@ def given(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
     command.main()
 
 
+@pytest.mark.thorough
 def test_killed_in_the_middle_then_given_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No acknowledged trial is timed again and none is lost; then real kernels are compared with torch."""
     results = tmp_path / "out" / "results.jsonl"

@@ -97,6 +97,7 @@ def test_a_search_that_finds_nothing_ends_with_1(command, monkeypatch: pytest.Mo
     assert code == 1 and "ran well in 0 trials" in said
 
 
+@pytest.mark.thorough
 def test_a_file_of_operators_becomes_one_library(command, tmp_path: Path) -> None:
     """Programs that were found are taken as they are, others only searched for if asked; the example needs cc alone."""
     ops, store = ["gemm(m=24, n=32, k=16)", "gemm(m=16, n=32, k=8)"], f"store={tmp_path}/trials.sqlite"

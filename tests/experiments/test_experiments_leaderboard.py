@@ -192,6 +192,7 @@ def test_a_killed_submission_goes_on_where_it_was(suite: Path, monkeypatch: pyte
     assert whole.stat().st_mtime_ns > before
 
 
+@pytest.mark.thorough
 def test_a_submission_ended_by_the_system_leaves_whole_files(suite: Path) -> None:
     out = suite.parent / "out"
     command = [sys.executable, "-m", "experiments.submit", "random_walk", "--suite", str(suite), "--output", str(out)]

@@ -132,6 +132,7 @@ def test_prune_deletes_only_when_told_to(path: Path, capsys: pytest.CaptureFixtu
     assert [r.measurement.digest for r in everything(path)] == ["a"]
 
 
+@pytest.mark.thorough
 def test_help_names_every_command() -> None:
     command = [sys.executable, "-m", "experiments.store"]
     text = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True).stdout

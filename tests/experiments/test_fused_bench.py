@@ -149,6 +149,7 @@ def test_what_has_no_kernel_yet_is_listed(tmp_path: Path) -> None:
     assert "different axes" in rows[1]["not_covered"] and len(rows) == 2
 
 
+@pytest.mark.thorough
 def test_a_process_that_cannot_is_left_out_with_its_reason(tmp_path: Path) -> None:
     sides = {"eager": Side("eager", 1, tmp_path)}
     try:

@@ -37,6 +37,7 @@ def test_no_operator_is_near_one_that_was_trained_on() -> None:
     assert first == {"float32", "float16", "bfloat16", "int8"}
 
 
+@pytest.mark.thorough
 def test_operators_near_variants_of_training_are_known() -> None:
     assert chosen.read_near_variants() == chosen.near_variants()
     assert set(chosen.read_near_variants()) < set(read_study().operators)
@@ -150,6 +151,7 @@ def test_first_programs_and_torch_are_told(tmp_path: Path) -> None:
     assert timed.torch(OPS[1]) == pytest.approx(four / 2)
 
 
+@pytest.mark.thorough
 def test_the_page_is_whole(tmp_path: Path) -> None:
     raw = rows(tmp_path / "raw", 0.8)
     text = "\n".join(page.lines_of(raw, "day"))

@@ -21,6 +21,9 @@ from tests.support import malformed  # noqa: E402
 from tests.support.forked import Forks, forks  # noqa: E402
 from tests.support.thorough import thorough_but  # noqa: E402
 
+ONE_OF_EACH = list({words[0]: name for name, (words, _) in malformed.CASES.items()}.values())
+"""A file for every command that reads some."""
+
 
 def refusal(words: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> str:
     """The line on which a command ends, in this process."""
@@ -34,7 +37,7 @@ def refusal(words: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.Cap
     return line
 
 
-@pytest.mark.parametrize("name", malformed.CASES)
+@pytest.mark.parametrize("name", thorough_but(malformed.CASES, *ONE_OF_EACH))
 @pytest.mark.filterwarnings("ignore:policy .* was trained on tasks of other rules")
 def test_what_is_no_good_is_one_line(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -97,6 +100,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", thorough_but(BOMBS, "a space"))
 def test_what_unfolds_to_700_megabytes_is_one_line_in_less_than_500(name: str, tmp_path: Path) -> None:
     words, file = BOMBS[name]

@@ -44,6 +44,7 @@ def tree(folder: Path, **tests: str) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 def test_a_mutation_is_planted_in_the_copy_and_caught_by_name(tmp_path: Path) -> None:
     """What its own files of tests miss, the whole suite may catch; the copy is as it was afterwards, and so is the tree."""
     root = tree(tmp_path / "tree", test_half="def test_zero():\n    assert half(0) == 0\n",

@@ -155,6 +155,7 @@ def test_an_environment_of_other_versions_does_not_count(tmp_path: Path) -> None
     assert tvm_environment.existing(tmp_path) is None
 
 
+@pytest.mark.thorough
 def test_a_program_is_killed_with_its_children_and_its_last_words_are_kept(tmp_path: Path) -> None:
     log, alive = tmp_path / "log.txt", tmp_path / "alive"
     with pytest.raises(Stopped, match="status 3; its last words: why"):

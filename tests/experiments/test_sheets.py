@@ -63,6 +63,7 @@ def shown(sheet: Sheet, width: int | None) -> str:
     return file.getvalue()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("width", thorough_but([80, 100, 120, None], 80, None))
 def test_tables_of_real_results_fit_and_nothing_is_cut(width: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)

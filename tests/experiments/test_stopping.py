@@ -96,6 +96,7 @@ def test_an_error_that_a_stop_causes_is_the_stop(
     assert ended.value.code == CODE and said.endswith("Stopped. again\n") and "half made" not in said
 
 
+@pytest.mark.thorough
 def test_a_stop_that_was_swallowed_comes_again() -> None:
     """And one that somebody handles, or that ended a search whose results are still written, does not."""
     begin, seen = time.monotonic(), list[str]()
@@ -127,6 +128,7 @@ def squares(n: int) -> int:
     return total
 
 
+@pytest.mark.thorough
 def test_numba_compiles_and_no_frame_of_llvm_is_seen(capfd: pytest.CaptureFixture[str]) -> None:
     """At ten moments of it."""
     rng = np.random.default_rng(0)
@@ -211,6 +213,7 @@ def nap(seconds: float) -> float:
     return seconds
 
 
+@pytest.mark.thorough
 def test_searches_in_processes_end_with_it(capfd: pytest.CaptureFixture[str]) -> None:
     found = []
     begin = time.monotonic()

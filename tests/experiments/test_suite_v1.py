@@ -293,6 +293,7 @@ def test_regret_after_so_much_was_spent_is_that_of_what_was_measured_until_then(
     assert found.tolist() == [[[CAP, CAP, 0.7, 0.2]]]
 
 
+@pytest.mark.thorough
 def test_a_page_and_figures_follow_from_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of searches and of learning, by the lines of real entries."""
     small = _small(monkeypatch)

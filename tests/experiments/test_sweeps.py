@@ -64,6 +64,7 @@ def multirun(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
     command.main()
 
 
+@pytest.mark.thorough
 def test_a_multirun_ends_in_the_table_of_one_command(
     single: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,6 +107,7 @@ def test_the_number_for_a_sweeper(single: Path) -> None:
     assert score(summary) == math.inf
 
 
+@pytest.mark.thorough
 def test_optuna_makes_it_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["tune_with_optuna.py", str(tmp_path), "3"])
     runpy.run_path(str(ROOT / "docs" / "examples" / "tune_with_optuna.py"), run_name="__main__")

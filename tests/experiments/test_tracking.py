@@ -73,6 +73,7 @@ def items_of(items: Any) -> dict[str, Any]:
     return {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
 
 
+@pytest.mark.thorough
 def test_every_job_is_a_run_with_the_same_metrics_and_one_is_the_whole(tmp_path: Path) -> None:
     words = ["wandb.entity=me", "wandb.tags=[a,b]", "wandb.group=mine", f"output={tmp_path / 'out'}"]
     settings, summary = run([*TINY, *words])

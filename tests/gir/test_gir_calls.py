@@ -244,6 +244,7 @@ class TestTorch:
         assert "outputs overlap" in refused(two, tensors, (own[0], own[0][:]))
         assert "cannot be read where it lies" in refused(two, [tensors[0].requires_grad_(), *tensors[1:]])
 
+    @pytest.mark.thorough
     def test_it_is_an_operator(self, two: BuiltKernel, one: BuiltKernel, draw: FusedDraw) -> None:
         for kernel, inputs in ((two, draw.inputs), (one, draw.inputs[:1])):
             tensors = [self.torch.from_numpy(array) for array in inputs]

@@ -138,6 +138,7 @@ print(*counts(shared.squared), *counts(shared.product), apart._process)
 """
 
 
+@pytest.mark.thorough
 def test_of_two_processes_one_compiles(environment: dict[str, str]) -> None:
     """Both compile for themselves what they are to wait for, at the same time."""
     processes = [started(WAITED, environment) for _ in range(2)]
@@ -178,6 +179,7 @@ print(apart._process, counts(shared.squared))
 """
 
 
+@pytest.mark.thorough
 def test_what_cannot_be_compiled_is_an_error_here(environment: dict[str, str]) -> None:
     """The other process ends over it without a word, and the rest is compiled here."""
     assert said(WRONG, environment) == ["TypingError", "None (0, 1)"]

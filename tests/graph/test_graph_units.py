@@ -103,6 +103,7 @@ for name in ("product", "square", "single", "both"):
 """
 
 
+@pytest.mark.thorough
 def test_cached_callers_find_their_units_in_another_process(tmp_path: Path) -> None:
     """Also where a unit was compiled by another process than its caller, and where it is no longer on disk."""
     (tmp_path / "shared.py").write_text(SHARED)

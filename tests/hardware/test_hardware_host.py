@@ -292,6 +292,7 @@ def test_doubted_figures_are_measured_again_and_never_fall(counted: list[int], m
     assert probe.measured(info) == probe.Reading(FIGURES, 0.95) and again.runs == 1
 
 
+@pytest.mark.thorough
 def test_the_program_notices_that_it_does_not_have_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other programs on every CPU: several to each, so that the share is far from quiet however the system schedules."""
     monkeypatch.setattr(probe, "_WINDOW", 0.1)

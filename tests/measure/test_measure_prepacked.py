@@ -140,6 +140,7 @@ def test_what_onednn_has_no_prepacked_call_for(text: str) -> None:
         TorchBaseline(op, make_draws(op, 0)[0].inputs, 1, prepacked=True)
 
 
+@pytest.mark.thorough
 def test_kernels_of_a_frozen_operator_are_compared_with_prepacked_onednn_and_never_with_those_of_another() -> None:
     hw, backend = hardware.get("host"), cpu_backend()
     frozen = GEMM.freeze()

@@ -281,6 +281,7 @@ def _episodes_of(python: str) -> list[dict]:
     return json.loads(run.stdout)
 
 
+@pytest.mark.thorough
 def test_another_process_plays_the_very_same_episodes() -> None:
     assert _episodes_of(sys.executable) == episodes()
 

@@ -332,6 +332,7 @@ def test_parts_of_a_block_are_one_task(monkeypatch: pytest.MonkeyPatch) -> None:
         check(plan, module, x, kernels)
 
 
+@pytest.mark.thorough
 def test_the_last_trial_of_a_product_is_a_plain_block_of_rows() -> None:
     op = products(64, 96)[2]
     (first, _) = cut_all(op).steps

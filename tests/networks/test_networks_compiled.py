@@ -66,6 +66,7 @@ def expected(seed: int, x: Tensor = X) -> Tensor:
     return made
 
 
+@pytest.mark.thorough
 def test_it_is_one_node_for_torch(compiled: CompiledNetwork) -> None:
     class Within(nn.Module):
         def __init__(self) -> None:

@@ -52,6 +52,7 @@ def check(seed: int, mode: str, walk: int = 6) -> NetworkFunction:
     return function
 
 
+@pytest.mark.as_shipped
 @pytest.mark.parametrize(("seed", "mode"), [(0, "hot"), (1, "whole"), (2, "none"), (3, "hot")])
 def test_random_modules(seed: int, mode: str) -> None:
     check(seed, mode, walk=0 if seed % 2 else 6)

@@ -45,6 +45,7 @@ def training(*paths: Path, **more: Any) -> RecordedTraining:
     return RecordedTraining(tuple(map(str, paths)), AGENT, ENV, **({"steps": 512, "num_envs": 8} | more))
 
 
+@pytest.mark.thorough
 def test_a_policy_learns_the_way_to_the_best_and_takes_it_along(tmp_path: Path) -> None:
     near, same, far = (write_space(tmp_path, device) for device in BEST)
     learn(training(near, steps=20_000), tmp_path / "near")
@@ -214,6 +215,7 @@ def test_compacted_spaces_move_alike(tmp_path: Path) -> None:
         assert (small.device, small.kernel) == (space.device, space.kernel) and not any(map(len, small.samples))
 
 
+@pytest.mark.thorough
 def test_the_study_is_whole_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     search_here(monkeypatch)
     monkeypatch.setattr(transfer_recorded, "side_by_side", one_after_the_other)
@@ -293,6 +295,7 @@ def test_shipped_recordings_are_complete(path: Path) -> None:
     assert space.kernel and len(space) > 4000
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kernel", thorough_but(["convolution", "dedispersion", "gemm"], "gemm"))
 def test_nothing_of_the_tested_device_is_learned_from_elsewhere(kernel: str) -> None:
     plan = plan_of(compose(["seeds=[0]"], name="transfer_recorded"))

@@ -55,6 +55,7 @@ def test_many_random_schedules(block: int) -> None:
     assert_all_right(range(1000 + 100 * block, 1100 + 100 * block))
 
 
+@pytest.mark.as_shipped
 @pytest.mark.parametrize(("op", "tiles"), [(GEMM, GEMM_TILES), (CONV, CONV_TILES)], ids=["gemm", "conv2d"])
 def test_every_value_of_every_knob(op: Operator, tiles: tuple[tuple[int, ...], ...]) -> None:
     op = op.with_epilogue("bias", "gelu")

@@ -82,6 +82,7 @@ def test_copies_of_all_tasks_and_narrow_tiles(m: int, shared: bool, k: int) -> N
     assert_exact(kernels)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(find_compiler().name != "gcc", reason="the sanitizers are taken from gcc")
 def test_sanitizers_find_nothing_in_groups(tmp_path: Path) -> None:
     tiles = (3, 48, 2), (6, 48, 6), (12, 96, 12)

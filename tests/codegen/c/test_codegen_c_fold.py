@@ -18,6 +18,7 @@ from gensor_gym.hardware.compiler import find_compiler
 _STACKED = re.compile(r"\bv?mov[ua]ps\s+%[xyz]mm\d+, -?\d*\(%r[bs]p\)")
 
 
+@pytest.mark.as_shipped
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="reads assembly of x86-64")
 @pytest.mark.parametrize("vector", [4, 8, 16])
 @pytest.mark.parametrize("name", ["rmsnorm", "softmax"])

@@ -67,6 +67,7 @@ def test_random_programs_are_exact(name: str, arch: str, block: int) -> None:
     assert_exact(kernels)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(find_compiler().name != "gcc", reason="the sanitizers are taken from gcc")
 def test_sanitizers_find_nothing(tmp_path: Path) -> None:
     arch = "haswell" if "avx2" in cpu_info().flags else "native"

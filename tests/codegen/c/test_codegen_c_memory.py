@@ -85,6 +85,7 @@ def sanitized(folder: Path, kernels: Sequence[Kernel]) -> None:
     assert done.returncode == 0, done.stderr[-4000:]
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(find_compiler().name != "gcc", reason="the sanitizers are taken from gcc")
 def test_sanitizers_find_nothing(tmp_path: Path) -> None:
     # Without AVX-512 the masked helpers are plain loops, which the sanitizer sees through.

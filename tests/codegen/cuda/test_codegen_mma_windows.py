@@ -32,6 +32,7 @@ def kernels(machine: str, dtype: str) -> list[Kernel]:
     return found
 
 
+@pytest.mark.as_shipped
 @pytest.mark.parametrize(("machine", "dtype"), thorough_but(CASES, ("a100", "float16")))
 def test_shifted_rows_are_right(machine: str, dtype: str) -> None:
     check(kernels(machine, dtype))

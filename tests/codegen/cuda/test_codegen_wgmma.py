@@ -166,6 +166,7 @@ def test_too_little_shared_memory_is_caught() -> None:
     assert "outside the shared memory" in faults([short])[0]
 
 
+@pytest.mark.as_shipped
 def test_maps_that_do_not_fit_the_tensor_are_caught() -> None:
     """A box beyond the end of the array, or rows that are not swizzled."""
     a, b = DAMAGED.maps
@@ -211,6 +212,7 @@ def test_tiles_that_are_no_instructions_are_refused(tile: list[int], block: list
         wgmma_kernel(gemm(512, 512, 512), tile, block, **knobs)
 
 
+@pytest.mark.as_shipped
 def test_legal_schedules_are_right() -> None:
     """What the rules let pass can be generated, takes what they count, and is right."""
     rng = np.random.default_rng(3)

@@ -54,12 +54,14 @@ def test_random_schedules_of_every_operator_are_right(batch: int) -> None:
     check([generate(op, random_schedule(op, rng, MACHINE), HW) for op in OPERATORS[batch::BATCHES]], rng)
 
 
+@pytest.mark.thorough
 def test_random_legal_schedules_are_right() -> None:
     """Walks of the construction graph; shared memory is at most what legality counted."""
     rng = np.random.default_rng(22)
     check([legal_kernel(OPERATORS[int(i)], MACHINE, rng) for i in rng.permutation(len(OPERATORS))[:10]], rng)
 
 
+@pytest.mark.as_shipped
 def test_schedules_of_space_gensor_are_right() -> None:
     op = operators.gemm(48, 40, 24)
     graph, rng = ConstructionGraph(op, HW, "gensor"), np.random.default_rng(23)
@@ -130,6 +132,7 @@ def test_the_second_launch_bound_counts_waves_of_a_simd() -> None:
     assert f"__launch_bounds__(128, {waves})" in generate_simt(program, HIP).source
 
 
+@pytest.mark.thorough
 @needs_clang
 def test_clang_compiles_it_for_the_gpu() -> None:
     """Machine code of gfx942 with waves of 64, for kernels with and without shuffles, halves and functions."""

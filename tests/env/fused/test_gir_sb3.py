@@ -57,6 +57,7 @@ def test_the_adapter_is_the_vector_environment_in_another_dress() -> None:
     env.close()
 
 
+@pytest.mark.thorough
 def test_maskable_ppo_learns_through_it() -> None:
     """sb3-contrib's own, unchanged: it takes legal actions alone."""
     contrib = pytest.importorskip("sb3_contrib")

@@ -18,6 +18,7 @@ from gensor_gym.env.writing.env import WriteEnv, WriteVectorEnv
 from gensor_gym.graph.coordinates import opened
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, SPATIAL_SLOTS, TENSOR_CORE, TILE
+from tests.support.thorough import thorough_but
 
 GEMM = "gemm(m=64, n=96, k=40)"
 HALF = 'gemm(m=256, n=128, k=128, dtype="float16")'
@@ -56,7 +57,7 @@ def played(env: gymnasium.Env, seed: int) -> tuple[list[float], dict]:
     return rewards, info
 
 
-@pytest.mark.parametrize("choices", ["sizes", "columns"])
+@pytest.mark.parametrize("choices", thorough_but(["sizes", "columns"], "columns"))
 @pytest.mark.parametrize(("operator", "hardware"), PLACES)
 def test_no_legal_program_is_shut_out(operator: str, hardware: str, choices: str) -> None:
     """Programs at the ends of random walks, of every kind of core, half of them moved to the edges of limits.

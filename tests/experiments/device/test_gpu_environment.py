@@ -19,6 +19,7 @@ pytest.importorskip("sb3_contrib")
 pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 
+@pytest.mark.thorough
 def test_a_user_and_an_agent_get_through(tmp_path: Path) -> None:
     """Every use of a kernel is right, the agent has episodes, all are rows, and the stage ends near its time."""
     environment = {**os.environ, **cuda_stand_in.variables(tmp_path / "words")}

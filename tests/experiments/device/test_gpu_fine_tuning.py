@@ -93,6 +93,7 @@ def rows_of(folder: Path) -> list[dict]:
     return read_rows(folder / "fine_tuning" / "measured.jsonl")
 
 
+@pytest.mark.thorough
 def test_what_is_learned_follows_from_seed_and_order_of_arrival() -> None:
     one, same, other_order, other_seed = learner(), learner(), learner(), learner(1)
     for found in (one, same, other_order, other_seed):
@@ -128,6 +129,7 @@ def test_one_that_was_stopped_is_brought_back_number_for_number(saved_at: int | 
         learner().resume({"arrived": 17}, lines[:3])
 
 
+@pytest.mark.thorough
 def test_the_window_stays_full_and_an_exhausted_space_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrivals, "IDLE", 8)
     found = ArrivingLearner(COLUMNS, [ConstructionGraph("gemm(m=2, n=3, k=1)", HW, "gensor")], 500, 0)
@@ -182,6 +184,7 @@ def test_a_killed_stage_loses_no_measurement(kills: int, tmp_path: Path, policy:
     assert all(torch.equal(found[name], value) for name, value in again.network.state_dict().items())
 
 
+@pytest.mark.thorough
 def test_the_next_call_goes_on(tmp_path: Path, device: dict) -> None:
     fine_tuning.run(at(tmp_path))
     before = rows_of(tmp_path)
@@ -194,6 +197,7 @@ def test_the_next_call_goes_on(tmp_path: Path, device: dict) -> None:
     assert fine_tuning.run(at(tmp_path, "run3"))["this_run"] == 0
 
 
+@pytest.mark.thorough
 def test_a_straggler_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeGpu, "slow", True)
     monkeypatch.setattr(fine_tuning, "compilers", lambda spare: 3)
@@ -202,6 +206,7 @@ def test_a_straggler_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert FakeGpu.enough.is_set() and FakeGpu.first in order and order.index(FakeGpu.first) >= 20
 
 
+@pytest.mark.thorough
 def test_where_all_kernels_fail_the_stage_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: dict) -> None:
     monkeypatch.setattr(FakeGpu, "fails", 1)
     device["measurements"] = 200
@@ -210,6 +215,7 @@ def test_where_all_kernels_fail_the_stage_says_so(tmp_path: Path, monkeypatch: p
     assert len(rows_of(tmp_path)) >= 48
 
 
+@pytest.mark.thorough
 def test_what_is_begun_with_is_kept_to(tmp_path: Path, device: dict) -> None:
     fine_tuning.run(at(tmp_path))
     with pytest.raises(ValueError, match="seed 0, now 1.*another folder"):
@@ -219,6 +225,7 @@ def test_what_is_begun_with_is_kept_to(tmp_path: Path, device: dict) -> None:
         fine_tuning.run(at(tmp_path))
 
 
+@pytest.mark.thorough
 def test_another_model_is_a_choice(tmp_path: Path, device: dict) -> None:
     device["other_model"] = False
     with pytest.raises(ValueError, match="trained for h200, and this is h100.*other_model: true"):
@@ -272,6 +279,7 @@ def test_over_fastest_comes_down_where_kernels_get_faster() -> None:
     assert over_fastest(rows[:7]) == []
 
 
+@pytest.mark.thorough
 def test_the_headline_compares_with_the_policy_of_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fine_tuning.run(at(tmp_path))
     small = {"walkers": 4, "steps": 32, "refiners": 2, "refine_steps": 8, "descents": 2, "columns": 1}

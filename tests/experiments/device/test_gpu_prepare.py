@@ -74,6 +74,7 @@ def test_no_stage_compiles_what_the_preparation_has_not() -> None:
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
 
 
+@pytest.mark.thorough
 def test_a_part_that_fails_is_named_and_the_others_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part that there is not ends its process; the time of one that takes too long is up."""
     monkeypatch.setattr(prepare, "waves", lambda lease: [{"nothing of this name": print}, {"enumeration": print}])
@@ -84,6 +85,7 @@ def test_a_part_that_fails_is_named_and_the_others_are_done(monkeypatch: pytest.
     assert set(late.failed) == {"nothing of this name", "enumeration"}
 
 
+@pytest.mark.thorough
 def test_processes_that_save_at_once_lose_nothing(tmp_path: Path) -> None:
     """Two processes compile different signatures of one function; a third finds both in the cache."""
     module = tmp_path / "shared.py"
@@ -112,6 +114,7 @@ assert graph.is_legal(graph.initial())
 """
 
 
+@pytest.mark.thorough
 def test_who_compiles_does_not_wait_for_itself(tmp_path: Path) -> None:
     """With an empty cache: a function is compiled under a lock of its own, and written under another."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}

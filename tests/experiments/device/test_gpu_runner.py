@@ -60,6 +60,7 @@ def run(stages: list[Stage], context: Context, budget: float) -> dict[str, Outco
     return {outcome.stage: outcome for outcome in outcomes}
 
 
+@pytest.mark.thorough
 def test_stages_do_not_take_one_another_down(context: Context) -> None:
     """An error and a death are recorded, with what was done before; what died is left out and the rest is done."""
     found = run([fake("raises"), fake("dies_at_one"), fake("good")], context, 60.0)
@@ -78,6 +79,7 @@ def test_stages_do_not_take_one_another_down(context: Context) -> None:
     assert "| dies_at_one | done |" in text
 
 
+@pytest.mark.thorough
 def test_a_hanging_stage_is_killed_and_its_rows_count(context: Context) -> None:
     """Within the budget; the stages after it run, and its summary is made of what it had written."""
     begin = time.monotonic()
@@ -94,6 +96,7 @@ def test_a_hanging_stage_is_killed_and_its_rows_count(context: Context) -> None:
     assert not state.exists() or state.read_text().rsplit(")", 1)[1].split()[0] == "Z"  # its child died with it
 
 
+@pytest.mark.thorough
 def test_time_goes_to_those_that_are_left(context: Context) -> None:
     """Time that a stage does not use is the later ones'; a stage with too little left is skipped and says so."""
     found = run([fake("good", weight=8.0), fake("waits", weight=1.0), fake("good", 1.0, least=100.0)], context, 8.0)
@@ -319,6 +322,7 @@ def record(context: Context, text: str, coefficients: dict[str, float], count: i
         journal.put(schedule + text, {**values, "status": "OK"})
 
 
+@pytest.mark.thorough
 def test_refit_finds_coefficients_and_says_how_much_better(context: Context) -> None:
     wrong = {"arithmetic": 1.5, "cache": 2.5, "launch": 2.0, "exposed": 0.6}
     for text in ("gemm(m=1024, n=1024, k=1024)", "reduce_sum(m=2048, k=768)", "gemv(m=1024, k=1024)"):

@@ -29,6 +29,7 @@ def test_one_of_each_kind_that_is_compiled_is_chosen(tmp_path: Path) -> None:
     assert {kind: row["digest"] for kind, row in found.items()} == {"shares": "a", "shares in clusters": "b"}
 
 
+@pytest.mark.thorough
 def test_it_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Words and exit code of what ended, and of what was killed."""
     tool = tmp_path / "tool"

@@ -162,6 +162,7 @@ def test_correctness_counts_and_shows_failures(tmp_path: Path, monkeypatch: pyte
     assert "first at (0, 0)" in stage("correctness", found)
 
 
+@pytest.mark.thorough
 def test_operators_against_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = operators_stage.run(at(tmp_path))
     assert found["errors"] == {}
@@ -185,6 +186,7 @@ def test_operators_against_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "No module named 'torch'" in stage("operators", found)
 
 
+@pytest.mark.thorough
 def test_tables_are_completed_over_several_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(InstantDevice, "trials", 0)
     monkeypatch.setattr(Context, "left", property(lambda self: 75.0 - InstantDevice.trials))
@@ -243,6 +245,7 @@ def test_strategies_share_trials_and_one_that_cannot_run_says_why(tmp_path: Path
     assert "none did not run" in stage("compare", found)
 
 
+@pytest.mark.thorough
 def test_the_policy_is_compared_with_traverser_and_random_programs(tmp_path: Path) -> None:
     """The shipped policy, every seed, and ratios that are those of the winners' times."""
     pytest.importorskip("torch")
@@ -268,6 +271,7 @@ def test_the_policy_is_compared_with_traverser_and_random_programs(tmp_path: Pat
     assert policies.digest(tmp_path, context.run) == found  # what a stage that was killed had written says the same
 
 
+@pytest.mark.thorough
 def test_a_stage_goes_on_and_a_cut_search_is_no_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next attempt repeats nothing; searches that the time cut short are named and not compared."""
     pytest.importorskip("torch")

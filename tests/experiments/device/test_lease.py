@@ -122,6 +122,7 @@ def test_everything_comes_home(carried: Path, tmp_path: Path, monkeypatch: pytes
         assert best in row["samples"]
 
 
+@pytest.mark.thorough
 def test_a_stage_that_dies_goes_on_behind_what_killed_it(carried: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = Archive(carried, tmp_path / "scratch")
     monkeypatch.setenv(lease_stages.CARRY, str(carried))
@@ -137,6 +138,7 @@ def study_workers() -> int:
     return study.WORKERS
 
 
+@pytest.mark.thorough
 def test_a_kill_loses_no_row_that_was_packed(carried: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     code = (
@@ -159,6 +161,7 @@ def test_a_kill_loses_no_row_that_was_packed(carried: Path, tmp_path: Path) -> N
     assert len(kept) >= len(rows) >= 3
 
 
+@pytest.mark.thorough
 def test_what_was_not_compiled_in_time_travels_as_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "read_study", lambda: STUDY)
     build.build(tmp_path, groups=("study",), compile_them=False)

@@ -32,12 +32,14 @@ def test_tasks_of_the_gate_are_validation_operators_that_tensor_cores_take() -> 
         assert dtype == "float32" or all(map(takes_tensor_cores, validation(dtype)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("policy", SHIPPED)
 def test_most_first_programs_of_16_bits_are_on_tensor_cores(policy: str) -> None:
     for dtype in HALVES:
         assert gate.share(str(POLICIES / policy), few(dtype)) > gate.LEAST
 
 
+@pytest.mark.thorough
 def test_the_shipped_policy_is_about_as_fast_as_the_traverser_by_the_model() -> None:
     found = [ratio for dtype in DTYPES for ratio in gate.ratios(str(POLICIES / SHIPPED[0]), few(dtype))]
     value = geometric_mean(found)

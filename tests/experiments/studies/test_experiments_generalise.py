@@ -68,6 +68,7 @@ def summary(plan: Plan) -> dict:
         return Generalisation(plan)(Console(quiet=True))[1]
 
 
+@pytest.mark.thorough
 def test_the_study_is_whole(plan: Plan, summary: dict) -> None:
     lines = (plan.output / "lines.jsonl").read_text().splitlines()
     # operators, seeds; plain strategies, tuned ones, searches of policies; those begun once, annealing for either unit among them
@@ -113,6 +114,7 @@ def test_the_host_is_no_model() -> None:
         modelled("host")
 
 
+@pytest.mark.thorough
 def test_what_is_done_is_not_done_again(plan: Plan, summary: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     path = plan.output / "lines.jsonl"
     whole = path.read_bytes()
@@ -124,6 +126,7 @@ def test_what_is_done_is_not_done_again(plan: Plan, summary: dict, monkeypatch: 
     assert again["policies"] == summary["policies"] and again["strategies"] == summary["strategies"]
 
 
+@pytest.mark.thorough
 def test_tuned_values_are_those_of_the_nearest_number(plan: Plan, summary: dict) -> None:
     found = _study(plan)
     for count, variant in ((100, "markov_tuned@64"), (400, "markov_tuned@512")):
@@ -151,6 +154,7 @@ def _study(plan: Plan) -> Regrets:
     return Regrets(plan, [task_of(op, known[str(op)]) for op in plan.operators], [rows[s.key] for s in wanted], trained)
 
 
+@pytest.mark.thorough
 def test_a_program_below_the_optimum_is_an_error(plan: Plan, summary: dict) -> None:
     found = _study(plan)
     found.grid("greedy")[0][0]["curve"][1][-1] *= 0.5
@@ -158,6 +162,7 @@ def test_a_program_below_the_optimum_is_an_error(plan: Plan, summary: dict) -> N
         found.regret("greedy", [600])
 
 
+@pytest.mark.thorough
 def test_lines_that_ship_are_not_made_again(plan: Plan, summary: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with gzip.open(tmp_path / "lines.jsonl.gz", "wb") as packed:
         packed.write((plan.output / "lines.jsonl").read_bytes())

@@ -124,6 +124,7 @@ def _parent(stat: Path) -> int | None:
     return None if state == "Z" else int(parent)
 
 
+@pytest.mark.thorough
 def test_one_process_and_two_say_the_same(done: tuple[Plan, dict], tmp_path: Path) -> None:
     _, summary = done
     alone = _run(_plan(tmp_path, "study.workers=1", "figures=false"))

@@ -27,6 +27,7 @@ def plan(folder: Path, *more: str):  # noqa: ANN201
         return plan_of(compose("fused_study", ["~strategies.gir_ppo", "~strategies.gir_markov", f"output={folder}", *words]))
 
 
+@pytest.mark.thorough
 def test_it_runs_once_and_says_what_it_found(tmp_path: Path) -> None:
     asked = plan(tmp_path)
     found, summary = FusedStudy(asked)(Console(quiet=True))

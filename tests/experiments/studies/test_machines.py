@@ -22,6 +22,7 @@ def plan(folder: Path, *more: str) -> Any:
     return plan_of(compose([*words, *more], "machines"))
 
 
+@pytest.mark.thorough
 def test_it_runs_once_and_says_what_it_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     search_here(monkeypatch)
     asked = plan(tmp_path, "~policies.columns_machines", "~strategies.markov")

@@ -75,6 +75,7 @@ def test_a_learning_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest
     assert times == sorted(times) and times[-1] >= 0.6
 
 
+@pytest.mark.thorough
 def test_operators_are_the_same_for_all_kinds_of_actions() -> None:
     trained, tested, _ = grounds.operators_of(f"{TRAINED}", "split/v1/test", 2500, 5, "h200", "gensor")
     places = Places([ConstructionGraph(TRAINED, "h200", "gensor")])

@@ -63,6 +63,7 @@ def _made(table: str, folder: Path, **values: object) -> list[Table]:
     return tables
 
 
+@pytest.mark.thorough
 def test_operators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     desk, board = gensor_operators.FIGURES  # there are no pools in the second
     small = (*desk[:2], EACH_CLASS, desk[3]), (*board[:2], EACH_CLASS[:3], board[3])
@@ -102,6 +103,7 @@ def test_ablation_by_the_model(tmp_path: Path) -> None:
     assert all(float(row[ours]) > 0.95 for row in table.rows)  # type: ignore[arg-type]
 
 
+@pytest.mark.thorough
 def test_ablation_on_this_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels run; the same command again searches and times nothing."""
     monkeypatch.setattr(gensor_ablation, "HOST", TINY[:1])
@@ -125,6 +127,7 @@ def posing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searches, "get_backend", lambda *_: _Posing())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("all_strategies", thorough_but([False, True], False), ids=["some", "all"])
 def test_compile_time(tmp_path: Path, posing: None, monkeypatch: pytest.MonkeyPatch, all_strategies: bool) -> None:
     some = {} if all_strategies else {"CONSTRUCTING": ("markov", "roller"), "MEASURING": ("random",)}
@@ -151,6 +154,7 @@ def test_slope() -> None:
     assert slope(sizes, cubic)[0] == pytest.approx(3.0)
 
 
+@pytest.mark.thorough
 def test_over_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, posing: None) -> None:
     for tier in (MODEL, LIVE):
         monkeypatch.setitem(gensor_over_time.OPERATORS, tier, (TINY, 1))
@@ -162,6 +166,7 @@ def test_over_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, posing: None
     assert [row[5] for row in live.rows[-3:]] == pytest.approx([0.70, 0.865, 1.0], abs=2e-3)
 
 
+@pytest.mark.thorough
 def test_changing_shapes(tmp_path: Path) -> None:
     speed, cost = _made("gensor_changing_shapes", tmp_path, limit=2, calls=100, figures=True)
     assert [row[speed.columns.index("Gensor over Roller, published")] for row in speed.rows] == [1.07, 1.17]
@@ -181,6 +186,7 @@ def test_calls_after_which_a_strategy_is_ahead() -> None:
     assert ahead(spent, run | {"search": run["tree"]}, "search") == "never"
 
 
+@pytest.mark.thorough
 def test_a_table_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches that ended are not made again, and the numbers are those of a run in one piece."""
     done: list[str] = []

@@ -75,6 +75,7 @@ def test_studies_begin_within_a_command() -> None:
     assert list(inner.seed) == list(range(8))
 
 
+@pytest.mark.thorough
 def test_ansor(tmp_path: Path, quickly: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it, tiny; made again it is the same, since nothing is searched again. Figures of studies are no part of a table."""
     config = _config(

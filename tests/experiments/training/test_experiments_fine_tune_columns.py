@@ -153,6 +153,7 @@ def test_it_learns_from_a_fast_kernel_that_it_would_not_draw(tmp_path: Path, mon
     assert chances[1] > chances[0] + 1.0 and chances[1] > 0.0, chances
 
 
+@pytest.mark.thorough
 def test_a_killed_one_goes_on_number_for_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Saved after every batch of kernels: stopped there, what follows is what would have followed."""
     monkeypatch.setattr(fine_tune, "get_backend", lambda name, hw: MadeUpBackend())
@@ -202,6 +203,7 @@ def test_a_bad_setting_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         fine_tune.fine_tune(configuration(tmp_path, bad), Console(quiet=True))
 
 
+@pytest.mark.thorough
 def test_a_folder_of_something_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another seed, policy or machine would mix two runs; more measurements go on with it, and two processes keep apart."""
     monkeypatch.setattr(fine_tune, "get_backend", lambda name, hw: MadeUpBackend())

@@ -100,6 +100,7 @@ def test_a_run_is_repeated_number_for_number_stopped_or_not(
     assert not np.array_equal(weights(other), weights(whole))
 
 
+@pytest.mark.thorough
 def test_a_run_stopped_by_signals_at_ten_moments_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each ends the process with a checkpoint, wherever it comes; no step is lost, and the numbers are those of one run."""
     config = configuration(*SMALL["ppo"], "checkpoint_every=0")
@@ -151,6 +152,7 @@ def test_the_bar_ends_where_the_training_does_and_evaluation_shows_one(
     assert judging.total == judging.completed == 1 and "judged now, on eval_operators (1)" in said.getvalue()
 
 
+@pytest.mark.thorough
 def test_two_runs_from_the_beginning_are_the_same(tmp_path: Path) -> None:
     """Also with checkpoints and validation in one of them alone: they take nothing from the learner's streams."""
     config = configuration(*SMALL["ppo"])
@@ -242,6 +244,7 @@ def test_every_so_many_steps() -> None:
     assert not any(never(n) for n in range(30))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", thorough_but(SWEEPS, *SWEEPS[::3]))
 def test_sweeps_are_runs_with_folders_of_their_own(name: str) -> None:
     """Every combination composes, and no two write to one folder."""

@@ -57,6 +57,7 @@ def curves(folder: Path) -> tuple[str, str]:
     return (folder / "curve.jsonl").read_text(), (folder / "validation.jsonl").read_text()
 
 
+@pytest.mark.thorough
 def test_a_run_is_repeated_number_for_number_stopped_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = configuration()
     for name in ("whole", "part"):
@@ -148,6 +149,7 @@ def test_two_trainings_do_not_write_to_one_folder(
     assert not (tmp_path / "curve.jsonl").exists()
 
 
+@pytest.mark.thorough
 def test_a_command_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     inner = "from experiments.commands.parent import end_with_parent; end_with_parent(); import time; time.sleep(100)"
     outer = (

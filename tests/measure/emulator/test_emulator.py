@@ -80,6 +80,7 @@ def test_a_missing_barrier_of_the_wide_reduction_is_caught() -> None:
     assert faults(replace(kernel, source=kernel.source.replace("__syncthreads();", "")), inputs, op.reference(*inputs))
 
 
+@pytest.mark.as_shipped
 @pytest.mark.parametrize(
     ("old", "new", "report"),
     [
@@ -96,6 +97,7 @@ def test_accesses_out_of_bounds_are_caught(old: str, new: str, report: str) -> N
         emulate(replace(KERNEL, source=KERNEL.source.replace(old, new)), INPUTS)
 
 
+@pytest.mark.as_shipped
 def test_too_little_shared_memory_is_caught() -> None:
     """The buffer is as long as the launch says."""
     (launch,) = KERNEL.launches
@@ -104,6 +106,7 @@ def test_too_little_shared_memory_is_caught() -> None:
         emulate(short, INPUTS)
 
 
+@pytest.mark.as_shipped
 def test_misaligned_vectors_are_caught() -> None:
     """A float4 at an odd float."""
     body = "if (t == 0) *reinterpret_cast<float4 *>(&out[1]) = float4{1, 2, 3, 4};"
