@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SEEN_BY_NONE = ("docs/", "results/", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CITATION.cff", "LICENSE", ".ci/")
+SEEN_BY_NONE = (".ci/", "docs/", "results/", *(f"{name}.md" for name in ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY")))
 """What only default tests look at."""
 
 
@@ -33,18 +33,19 @@ def room_of(path: str) -> str:
 
 def affected(paths: Iterable[str], folders: Iterable[str]) -> list[str]:
     """Folders of tests for changed files, and the files of tests beside them, which look at everything; `tests` for all."""
-    layers, deepest = rooms(), -1
+    layers, deepest, beside = rooms(), -1, False
     place = {room: depth for depth, layer in enumerate(layers) for room in layer}
     for path in paths:
         if path.startswith(SEEN_BY_NONE):
             continue
         if path.startswith("tests/test_"):
-            deepest = max(deepest, 0)
+            beside = True
         elif room_of(path) not in place:
             return ["tests"]
         else:
             deepest = max(deepest, place[room_of(path)])
-    return ["tests/test_*.py", *(f"tests/{name}" for name in folders if place.get(name, deepest + 1) <= deepest)] if deepest >= 0 else []
+    above = [f"tests/{name}" for name in folders if place.get(name, deepest + 1) <= deepest]
+    return ["tests/test_*.py", *above] if above or beside else []
 
 
 def main() -> int:

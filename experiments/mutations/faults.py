@@ -1,5 +1,7 @@
-"""The mutations, written down before any test was moved: four each of rules, model, generators, worker and statistics, and
-twelve of what came after these (row nests, chains, networks, front ends, environments, tensor cores, exports, the store).
+"""The mutations, each written down before tests were moved.
+
+Four each of rules, model, generators, worker and statistics; twelve of row nests, chains, networks, front ends, environments,
+tensor cores, exports and the store.
 
 A mutation is found by its text, which stands exactly once in the sources, and not by its path: so it survives that files
 move. The same is true of the tests that are expected to catch it, which are named by the stem of their file.
@@ -145,7 +147,8 @@ STATISTICS = (
 
 FUSED = (
     Mutation("a sum of another maximum", "fused", "a row nest's running sum is not scaled when its running maximum grows",
-             'f"{self._sum} = {self._sum} * exp_{w}({self._base} - {grown}) + {added};"', 'f"{self._sum} = {self._sum} + {added};"',
+             'f"{self._sum} = {self._sum} * exp_{w}({self._base} - {grown}) + {added};"',
+             'f"{self._sum} = {self._sum} + {added};"',
              ("test_gir_online", "test_gir_kernels")),
     Mutation("rows past a block", "fused", "the nest of a chain works on whole groups of rows, past the last row of a block",
              "whole = rows // together * together", "whole = rows", ("test_chain_kernels", "test_panels")),
@@ -160,7 +163,8 @@ NETWORKS = (
              "chain.factor, chain.addend = chain.factor * vector, chain.addend",
              ("test_networks_run::test_a_factor_after_a_bias_goes_into_the_weights",)),
     Mutation("a node in two pieces", "networks", "a plan that computes a node twice is legal",
-             "if sorted(owned) != sorted(needed):", "if set(owned) != set(needed):", ("test_plans::test_a_node_is_in_one_piece",)),
+             "if sorted(owned) != sorted(needed):", "if set(owned) != set(needed):",
+             ("test_plans::test_a_node_is_in_one_piece",)),
     Mutation("a variance of n", "networks", "the default variance is divided by n, torch's by n - 1",
              "- (1 if correction is None else correction)", "- (0 if correction is None else correction)",
              ("test_coverage::test_against_torch",)),
@@ -184,10 +188,10 @@ TENSOR_CORES = (
 )  # fmt: skip
 
 KEPT = (
-    Mutation("a workspace that never grows", "kept", "an exported library gives a second, larger kernel the first one's workspace",
+    Mutation("a workspace that never grows", "kept", "an exported library gives a larger kernel the first one's workspace",
              "    if (bytes > kept_bytes) {\n", "    if (kept_bytes == 0) {\n",
              ("test_codegen_export_sanitized::test_a_larger_kernel_has_a_larger_workspace",)),
-    Mutation("an imported trial before an own", "kept", "the store lets what was imported take the place of what was measured here",
+    Mutation("an imported trial before an own", "kept", "what was imported takes the place of what was measured here",
              "return record.created > created if old == new else old", "return record.created > created if old == new else new",
              ("test_measure_store::test_what_was_measured_here_stays",)),
 )  # fmt: skip

@@ -35,6 +35,7 @@ def test_of_a_train_operator_the_nearest_optimum_is_its_own() -> None:
     assert latencies("nearest", graph, 1) == [known.optimum] and graph.evaluations == 1
 
 
+@pytest.mark.thorough
 def test_neighbours_are_legal_different_and_never_of_the_test_part() -> None:
     graph = graph_of(UNSEEN)
     rows = np.stack(list(Nearest().carried(Programs(graph))))

@@ -35,6 +35,7 @@ def expected(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.relu((a + 1) @ b) * 2
 
 
+@pytest.mark.thorough
 def test_torch_accepts_it(kernel: BuiltKernel, tensors: tuple[torch.Tensor, ...]) -> None:
     torch.library.opcheck(kernel.as_torch(), tensors)
     assert kernel.as_torch() is kernel.as_torch()

@@ -34,6 +34,7 @@ from gensor_gym.measure.workers.compile_pool import CompilePool
 from gensor_gym.measure.workers.process import WorkerProcess
 from gensor_gym.measure.workers.requests import Built, TrialRequest
 from tests.support import cuda_stand_in
+from tests.support.thorough import thorough_but
 
 pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 NAMES = ("gensor_gym/Construct-v0", "gensor_gym/Write-v0")
@@ -100,7 +101,7 @@ def worth(env: gymnasium.Env, seconds: float) -> float:
     return max(0.0, math.log(1000 * env.unwrapped.graph.floor / seconds))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", thorough_but(NAMES, "gensor_gym/Construct-v0"))
 def test_the_reward_is_that_of_the_samples(words: Path, name: str) -> None:
     """By the backend's name: every episode's return is R of the median, and the backend times the program the same."""
     env = gymnasium.make(name, backend="cuda", **TASK)
@@ -136,7 +137,7 @@ def test_a_failure_is_a_status_and_the_environment_goes_on(words: Path, backend:
     assert info["status"] == "OK" and total == pytest.approx(worth(env, info["runtime_s"]), abs=1e-6)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", thorough_but(NAMES, "gensor_gym/Construct-v0"))
 def test_several_are_as_one(words: Path, backend: NativeBackend, name: str) -> None:
     """Rewards, times and statuses of episodes side by side are those of a single environment."""
     operators = ["gemm(m=128, n=96, k=64)", "gemm(m=64, n=64, k=96)"]

@@ -49,6 +49,7 @@ def agrees(expected: np.ndarray, counts: np.ndarray) -> bool:
     return bool(statistic < stats.chi2.ppf(0.999, kept.sum() - 1))
 
 
+@pytest.mark.thorough
 def test_sampled_walks_agree_with_the_exact_distributions() -> None:
     graph = task()
     chain = chain_of(graph, SHORT)

@@ -238,6 +238,7 @@ def test_the_kernel_of_a_module_names_its_tensors_and_its_content(tmp_path: Path
         tvm_kernel(operators.resolve_one("gemm(m=8, n=8, k=8, dtype='int8')"), module, [library])
 
 
+@pytest.mark.thorough
 def test_a_module_that_does_not_load_is_the_trials_fault(tmp_path: Path) -> None:
     paths = [tmp_path / "best.so", tmp_path / "libtvm_ffi.so"]
     for path in paths:

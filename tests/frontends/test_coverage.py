@@ -42,7 +42,8 @@ MAPS: dict[str, Made] = {
 }  # fmt: skip
 REDUCTIONS: dict[str, Made] = {
     "mean": lambda x: x.mean(), "var": lambda x: x.var((1, 3)), "std": lambda x: x.std(1, keepdim=True, unbiased=False),
-    "var by default": lambda x: torch.ops.aten.var.correction(x, [1, 3]), "var_mean": lambda x: torch.cat(torch.var_mean(x, (2, 3)), 1), "amin": lambda x: x.amin((0, 2)), "max": lambda x: x.max(1)[0],
+    "var by default": lambda x: torch.ops.aten.var.correction(x, [1, 3]),
+    "var_mean": lambda x: torch.cat(torch.var_mean(x, (2, 3)), 1), "amin": lambda x: x.amin((0, 2)), "max": lambda x: x.max(1)[0],
     "all": lambda x: x.max() - x.min() + x.sum(), "apart": lambda x: x.sum((0, 2)) + x.mean((0, 2)),
     "normalize": lambda x: functional.normalize(x, dim=1), "norm": lambda x: torch.linalg.vector_norm(x, 1, 2),
     "logsumexp": lambda x: x.logsumexp(1), "log_softmax": lambda x: x.log_softmax(1), "cumsum": lambda x: x.cumsum(2),

@@ -133,6 +133,7 @@ print(len(kinds) > 10, *(kind for kind in kinds if "readonly" in kind or ", A)" 
 """
 
 
+@pytest.mark.thorough
 def test_rows_are_of_one_type() -> None:
     """A schedule's row is read-only, which is another type to Numba: rules and model would be compiled a second time."""
     done = subprocess.run([sys.executable, "-c", READ_ONLY], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -72,6 +72,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 def test_a_process_says_it_and_a_worker_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     def heard(how: str) -> str:

@@ -312,6 +312,7 @@ def test_nothing_of_the_tested_device_is_learned_from_elsewhere(kernel: str) -> 
                 assert len(learned) == len(plan.kernels[task.kernel]) - 1
 
 
+@pytest.mark.thorough
 def test_the_study_asks_for_what_is_shipped() -> None:
     assert (CONF / "transfer_recorded.yaml").is_file() and "MIT License" in (SHIPPED / "LICENSE").read_text()
     assert len(plan_of(compose([], name="transfer_recorded")).tasks) == 15

@@ -5,7 +5,7 @@ process, and of its children once they have ended (a pool that lives on is charg
 imports or compiles first in a process is charged to it.
 
 Numba's seconds are those of the test process; its child processes compile too, which counts as theirs. C compilers are
-timed by scripts of their names, first on $PATH: apart from the rest where they build for a sanitizer.
+timed by programs of their names, first on $PATH: apart from the rest where they build for a sanitizer.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import resource
 import shutil
+import subprocess
 import tempfile
 import threading
 import time
@@ -30,15 +31,7 @@ PARTS = ("own", "children", "Numba", "compilers", "sanitizers")
 SLOWEST = 60
 """Tests that are listed by name."""
 COMPILERS = ("gcc", "g++", "cc", "c++", "clang", "clang++")
-_TIMED = """#!/bin/bash
-log="{folder}/compilers"
-[[ " $* " == *" -fsanitize"* ]] && log="{folder}/sanitizers"
-{{ : >>"$log"; }} 2>/dev/null || exec "{compiler}" "$@"
-TIMEFORMAT="%U %S"
-exec 3>&2
-{{ time "{compiler}" "$@" 2>&3 3>&-; }} 2>>"$log"
-"""
-"""A compiler that adds its user and system seconds to a file, or runs as it is where that may not be written."""
+_TIMED = Path(__file__).with_name("timed_compiler.c")
 
 
 def processor_seconds() -> tuple[float, float]:
@@ -59,16 +52,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Compilers:
-    """Scripts in front of the C compilers of $PATH, and the seconds that they have written down so far."""
+    """Programs in front of the C compilers of $PATH, and the seconds that they have written down so far."""
 
     def __init__(self) -> None:
-        """Children of this process find the scripts from now on."""
+        """Children of this process find the programs from now on."""
         self.folder = Path(tempfile.mkdtemp(prefix="where-"))
         for name in COMPILERS:
-            if compiler := shutil.which(name):
-                script = self.folder / name
-                script.write_text(_TIMED.format(folder=self.folder, compiler=compiler), encoding="utf-8")
-                script.chmod(0o755)
+            if compiler := shutil.which(name):  # one that asks a program for its version remembers what an ELF said
+                named = [f'-DCOMPILER="{compiler}"', f'-DFOLDER="{self.folder}"', str(_TIMED), "-o", str(self.folder / name)]
+                subprocess.run([shutil.which("gcc") or compiler, *named], check=True)
         self._path = os.environ["PATH"]
         os.environ["PATH"] = f"{self.folder}{os.pathsep}{self._path}"
 
@@ -81,7 +73,7 @@ class Compilers:
         return sum(map(float, log.read_text(encoding="utf-8").split())) if log.exists() else 0.0
 
     def close(self) -> None:
-        """Delete the scripts."""
+        """Delete the programs."""
         os.environ["PATH"] = self._path
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -193,7 +185,8 @@ class Ledger:
                     ran[each].add(name)
         total = [sum(column) for column in zip(*files.values(), strict=True)] or [0.0] * wide
         ran["all"] = {name for named in ran.values() for name in named}
-        lines = [f"Processor seconds of {len(ran['all'])} tests; {sum(processor_seconds()):.0f} s of all processes with their start."]
+        whole = sum(processor_seconds())
+        lines = [f"Processor seconds of {len(ran['all'])} tests; {whole:.0f} s of all processes with their start."]
         for title, rows in (("folder", {"all": total, **folders}), ("file", files)):
             heads = " | ".join([title, "tests", *PHASES, *PARTS[1:], "all"])
             lines += ["", f"| {heads} |", "|---" + "|---:" * (wide + 1) + "|"]

@@ -121,6 +121,7 @@ def test_lanes_past_the_end_are_not_written() -> None:
     np.testing.assert_array_equal(load(kernel, 1)(*inputs), op.reference(*inputs).astype(np.float32))
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(find_compiler().name != "gcc", reason="the sanitizers are taken from gcc")
 @pytest.mark.parametrize("seeds", thorough_but([range(7200, 7212), range(7212, 7225)], range(7200, 7212)), ids=["few", "more"])
 def test_sanitizers_find_nothing_in_windows(tmp_path: Path, seeds: range) -> None:

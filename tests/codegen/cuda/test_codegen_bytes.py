@@ -104,6 +104,7 @@ def test_hidden_bytes_are_right() -> None:
     check([*kernels, generate(WRONG, Schedule.parse(SCHEDULE), "h100")], np.random.default_rng(3))
 
 
+@pytest.mark.thorough
 @needs_nvrtc
 @pytest.mark.parametrize("arch", thorough_but(MACHINES, "sm_90"))
 def test_nvrtc_gets_int8_products_right(arch: str) -> None:

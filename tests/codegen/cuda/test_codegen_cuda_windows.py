@@ -101,6 +101,7 @@ def test_threads_cover_a_box_in_the_fewest_rounds(counts: tuple[int, ...], threa
     assert rounds(found) == min(rounds(lanes) for lanes in every if math.prod(lanes) <= threads)
 
 
+@pytest.mark.thorough
 @needs_nvrtc
 @pytest.mark.parametrize("machine", thorough_but(["a100", "h200"], "h200"))
 def test_registers_of_convolutions_are_as_counted(machine: str) -> None:

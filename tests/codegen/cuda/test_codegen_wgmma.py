@@ -302,6 +302,7 @@ def test_spills_are_a_reason_to_prune() -> None:
     assert compiled.warnings == ()
 
 
+@pytest.mark.thorough
 @needs_nvrtc
 def test_nvrtc_takes_legal_schedules() -> None:
     """A cubin without spills or warnings: the registers that the rules count are enough."""
