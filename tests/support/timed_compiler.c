@@ -15,6 +15,7 @@ int main(int argc, char **argv) {
     const int file = open(log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     const pid_t child = file < 0 ? 0 : fork();
     if (child <= 0) {
+        argv[0] = COMPILER; /* gcc looks for its parts beside the program of that name */
         execv(COMPILER, argv);
         return 127;
     }
