@@ -21,6 +21,7 @@ BESIDE = "tests/test_*.py"
         ("tests/env/test_env.py", {"env", "agents", "experiments"}, {"measure"}),
         ("agents/strategy.py", {"agents", "experiments"}, {"env"}),
         ("conf/compare.yaml", {"experiments"}, {"agents"}),
+        ("results/h200/2026-11-27.md", {"experiments"}, {"agents"}),
     ],
 )
 def test_rooms_at_or_above(path: str, within: set[str], without: set[str]) -> None:
@@ -29,11 +30,12 @@ def test_rooms_at_or_above(path: str, within: set[str], without: set[str]) -> No
     assert {f"tests/{name}" for name in within} <= set(found) and not {f"tests/{name}" for name in without} & set(found)
 
 
-def test_what_is_in_no_room_concerns_all_and_pages_none() -> None:
+def test_files_of_no_room_concern_all_tests_and_pages_those_beside_the_folders() -> None:
     for path in ("pyproject.toml", "tests/support/where.py", "Makefile"):
         assert SCRIPT["affected"]([path, "agents/strategy.py"], FOLDERS) == ["tests"]
-    assert SCRIPT["affected"](["README.md", "results/h200/2026-11-27.md", ".ci/run"], FOLDERS) == []
-    assert SCRIPT["affected"](["tests/test_readme.py"], FOLDERS) == [BESIDE]
+    assert SCRIPT["affected"](["CHANGELOG.md", ".ci/run"], FOLDERS) == []
+    for path in ("README.md", "docs/design.md", "tests/test_readme.py"):
+        assert SCRIPT["affected"]([path], FOLDERS) == [BESIDE]
 
 
 def test_every_folder_of_tests_is_of_a_room() -> None:

@@ -23,7 +23,7 @@ LONGEST = 3600.0
 """Seconds after which a run of tests counts as hanging, which is a way of being caught."""
 HANGS = "no test: the run hangs"
 STILL_APPLIES = "test_every_mutation_still_applies_once"
-"""A test that fails wherever one is planted, and says nothing of what tests catch."""
+"""A test that fails for every planted fault, because it looks for the original text."""
 _FIRST = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 

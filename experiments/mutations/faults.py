@@ -158,7 +158,7 @@ NETWORKS = (
     Mutation("an output over its input", "networks", "a value may lie where its kernel still reads another: liveness off by one",
              "return self.first <= other.last and other.first <= self.last",
              "return self.first < other.last and other.first < self.last", ("test_arena", "test_networks_run")),
-    Mutation("an addend before the factor", "networks", "folding does not multiply what was added before a factor of channels",
+    Mutation("an addend before the factor", "networks", "folding leaves a bias unscaled when a factor of channels follows it",
              "chain.factor, chain.addend = chain.factor * vector, chain.addend * vector",
              "chain.factor, chain.addend = chain.factor * vector, chain.addend",
              ("test_networks_run::test_a_factor_after_a_bias_goes_into_the_weights",)),
@@ -191,7 +191,7 @@ KEPT = (
     Mutation("a workspace that never grows", "kept", "an exported library gives a larger kernel the first one's workspace",
              "    if (bytes > kept_bytes) {\n", "    if (kept_bytes == 0) {\n",
              ("test_codegen_export_sanitized::test_a_larger_kernel_has_a_larger_workspace",)),
-    Mutation("an imported trial before an own", "kept", "what was imported takes the place of what was measured here",
+    Mutation("an imported trial before an own", "kept", "an imported trial replaces one that was measured here",
              "return record.created > created if old == new else old", "return record.created > created if old == new else new",
              ("test_measure_store::test_what_was_measured_here_stays",)),
 )  # fmt: skip

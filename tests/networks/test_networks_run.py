@@ -72,7 +72,7 @@ class Scaled(nn.Module):
 
 
 def test_a_factor_after_a_bias_goes_into_the_weights() -> None:
-    """The bias is multiplied as well; what is left of bias, factor and addend is one addition."""
+    """Folding scales the bias too, and leaves one addition."""
     torch.manual_seed(0)
     module, x = Scaled().eval(), torch.randn(5, 9)
     plan = cut_all(folded(from_torch(module, [x])))

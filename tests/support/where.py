@@ -58,7 +58,7 @@ class Compilers:
         """Children of this process find the programs from now on."""
         self.folder = Path(tempfile.mkdtemp(prefix="where-"))
         for name in COMPILERS:
-            if compiler := shutil.which(name):  # one that asks a program for its version remembers what an ELF said
+            if compiler := shutil.which(name):  # an ELF file, whose version find_compiler remembers
                 named = [f'-DCOMPILER="{compiler}"', f'-DFOLDER="{self.folder}"', str(_TIMED), "-o", str(self.folder / name)]
                 subprocess.run([shutil.which("gcc") or compiler, *named], check=True)
         self._path = os.environ["PATH"]
