@@ -52,6 +52,7 @@ def test_shipped_certificates_have_the_fingerprints_found_here(apart: int) -> No
     assert len(found) >= 225 and not wrong
 
 
+@pytest.mark.thorough
 def test_plain_python_finds_the_same_and_importing_finds_none() -> None:
     """Without Numba the same text runs as Python: nothing hangs on how it was compiled."""
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(PACKAGE.parent)}
@@ -98,6 +99,7 @@ def test_a_part_in_a_million_does_not_count_and_nothing_is_charged() -> None:
     assert graph.evaluations == before
 
 
+@pytest.mark.thorough
 def test_a_limit_that_the_optimum_stands_at_counts() -> None:
     """Certified optima use all there is of something: a limit just below changes their certificates, and must show."""
     h200, missed, tried = hardware.get("h200"), [], 0
@@ -177,4 +179,3 @@ def test_fingerprints_follow_a_planted_change(change: Change) -> None:
     before = [fingerprint(ConstructionGraph(c.operator, c.hardware, parts_of(c.space)[0])) for c in some]
     outcome = planted.outcome_of(change, change in BEHAVIOUR, some, before)
     assert outcome.right and (outcome.fingerprints > 0) == (change in BEHAVIOUR)
-

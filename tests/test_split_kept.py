@@ -90,6 +90,7 @@ def test_tuning_refuses_the_test_part() -> None:
         tasks_of("test", OmegaConf.create({"hardware": ["h200"], "space": "gensor"}))
 
 
+@pytest.mark.thorough
 def test_a_setting_behind_roller_scores_worse() -> None:
     config = OmegaConf.create({"hardware": ["cascade_lake"], "space": "gensor"})
     tasks = tasks_of("validation", config)[:2]

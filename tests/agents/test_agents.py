@@ -27,7 +27,7 @@ SMALLEST = ["gemm(m=1, n=1, k=1)", "gemv(m=1, k=2)", 'elementwise("relu", 1)', "
 
 @pytest.mark.parametrize("strategy", [Markov(), MarkovExtended()])
 @pytest.mark.parametrize("operator", SMALLEST)
-@pytest.mark.parametrize("machine", ["h200", "cascade_lake"])
+@pytest.mark.parametrize("machine", thorough_but(["h200", "cascade_lake"], "h200"))
 def test_a_graph_with_fewer_programs_than_walkers(strategy: Markov, operator: str, machine: str) -> None:
     """Places for programs that no walk filled hold nothing: neither ranked nor walked from."""
     graph = ConstructionGraph(operator, machine, strategy.space)

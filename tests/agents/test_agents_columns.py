@@ -110,6 +110,7 @@ def test_weights_are_ranks_below_the_best_share() -> None:
     assert (weights_of(np.full(4, np.inf), 0.5) == 0).all() and weights_of(np.full(4, 2.0), 0.5) == pytest.approx(0.0)
 
 
+@pytest.mark.thorough
 def test_it_learns_and_is_better_than_without() -> None:
     learned = learner()
     judge = Choices(ConstructionGraph("gemm(m=96, n=80, k=64)", "h200"))

@@ -14,6 +14,7 @@ from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact.shipped import certificate_of, certificates_of
 from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task
+from tests.support.thorough import thorough_but
 
 UNSEEN = "depthwise_conv2d(n=1, c=32, h=112, w=112, r=3, s=3, padding=1)"
 
@@ -57,7 +58,7 @@ def test_machines_are_a_list_of_names_that_there_are() -> None:
         Nearest(machines=("h200", "h2000"))
 
 
-@pytest.mark.parametrize("name", ["descents", "nearest_descents"])
+@pytest.mark.parametrize("name", thorough_but(["descents", "nearest_descents"], "descents"))
 def test_descents_end_where_no_column_gains(name: str) -> None:
     graph = graph_of(UNSEEN)
     programs = Programs(graph)

@@ -48,6 +48,7 @@ def test_it_compiles_without_a_break(kernel: BuiltKernel, tensors: tuple[torch.T
         assert torch.allclose(compiled(*turned), expected(*turned), atol=1e-4)
 
 
+@pytest.mark.thorough
 def test_it_is_one_node_of_an_exported_program(kernel: BuiltKernel, tensors: tuple[torch.Tensor, ...]) -> None:
     program = torch.export.export(Layer(kernel), tensors)
     assert sum("gensor_gym" in str(node.target) for node in program.graph.nodes) == 1

@@ -13,6 +13,7 @@ from gensor_gym.cost.cpu.tiles import fill_effective
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import CONVOLUTION, MAX_AXES, PACK_A, PACK_B, SPATIAL_SLOTS, TILE
 from gensor_gym.graph.tables.tables import VECTOR_SLOT
+from tests.support.thorough import thorough_but
 
 
 def _latency(text: str, tiles: str, knobs: str = "") -> float:
@@ -61,7 +62,7 @@ GROUPED = (
 )
 
 
-@pytest.mark.parametrize("text", GROUPED)
+@pytest.mark.parametrize("text", thorough_but(GROUPED, *GROUPED[1::3]))
 def test_the_model_groups_what_the_generator_groups(text: str) -> None:
     """int8 products in groups of four: random schedules, half of those of some with knobs that make groups likely."""
     graph, rng, found = ConstructionGraph(text, "cascade_lake", "extended"), np.random.default_rng(0), set()

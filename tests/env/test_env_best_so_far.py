@@ -17,6 +17,7 @@ from gensor_gym.exact.shipped import certificate_of
 from gensor_gym.graph.actions import STOP
 from gensor_gym.graph.schedule import Schedule
 from tests.support.env_backends import MadeUpBackend
+from tests.support.thorough import thorough_but
 
 GEMM, CERTIFIED = "gemm(m=64, n=48, k=40)", "gemm(m=512, n=512, k=512)"
 MOVES = ("primitives", "columns")
@@ -143,7 +144,7 @@ def test_a_new_episode_knows_nothing_of_the_last() -> None:
         assert env.step(STOP)[1] == 0.0
 
 
-@pytest.mark.parametrize("moves", MOVES)
+@pytest.mark.parametrize("moves", thorough_but(MOVES, "primitives"))
 @pytest.mark.parametrize("reward", ["final", "best_so_far"])
 def test_regret_comes_through_the_adapter(moves: str, reward: str) -> None:
     """MaskablePPO trains, is evaluated, and its monitor keeps regrets, nan where no optimum is known; nothing warns."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -119,8 +120,9 @@ def test_the_reward_is_that_of_the_samples(words: Path, name: str) -> None:
     env.close()
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("fault", STATUSES)
+@pytest.mark.parametrize(
+    ("name", "fault"), thorough_but(product(NAMES, STATUSES), *product(NAMES[:1], STATUSES), (NAMES[1], "crash"))
+)
 def test_a_failure_is_a_status_and_the_environment_goes_on(words: Path, backend: NativeBackend, fault: str, name: str) -> None:
     free = {"shaping": False, "step_cost": 0.0} if "Construct" in name else {}
     env = gymnasium.make(name, backend=backend, timing="fresh", **free, **TASK)

@@ -298,6 +298,7 @@ def test_model_and_its_fit(fitted: tuple[Path, list[dict]]) -> None:
     assert written["loss_after"] <= written["loss_before"]
 
 
+@pytest.mark.thorough
 def test_constants_are_fitted_from_the_timings_that_a_run_left(tmp_path: Path, fitted: tuple[Path, list[dict]]) -> None:
     shutil.copytree(fitted[0], tmp_path, dirs_exist_ok=True)
     timings = tmp_path / "model_timings.jsonl"

@@ -130,6 +130,7 @@ def test_interleaved_rounds_count_for_four_programs_and_whole(tmp_path: Path) ->
     assert again.seconds(OPS[1], "markov_ext", 0, FIRST) == timed.seconds(OPS[1], "markov_ext", 0, FIRST)
 
 
+@pytest.mark.thorough
 def test_the_page_of_a_day_begins_with_the_answer(tmp_path: Path) -> None:
     day = tmp_path / "raw" / "2026-11-27"
     rows(day, 0.8)

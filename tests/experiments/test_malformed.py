@@ -134,6 +134,7 @@ def test_a_compiler_that_is_none_is_one_line(monkeypatch: pytest.MonkeyPatch, ca
     assert ended.value.code == 2 and line.startswith("$GENSOR_GYM_CC='/bin/nothing' does not answer --version; install gcc")
 
 
+@pytest.mark.thorough
 def test_a_terminal_without_a_letter_ends_nothing(tmp_path: Path) -> None:
     """`µ` and the lines of a table, which are no ASCII."""
     malformed.put(tmp_path, {"ops.txt": "gemm(m=4) µ".encode()})

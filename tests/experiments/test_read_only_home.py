@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.own_cache import with_this_machine
+
 pytest.importorskip("sb3_contrib")
 
-from gensor_gym.cache.folders import cache_dir  # noqa: E402
 from gensor_gym.locate import ROOT  # noqa: E402
 
 GEMM = "gemm(m=64, n=48, k=40)"
@@ -66,8 +67,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
 def test_commands_end_in_results(name: str, by: str, home: Path, tmp_path: Path) -> None:
     kept = tmp_path / "tmp" / f"gensor_gym-{os.geteuid()}"
     kept.mkdir(mode=0o700, parents=True)
-    for known in cache_dir().glob("host-*.json"):  # this machine is not measured again
-        shutil.copy2(known, kept)
+    with_this_machine(kept)
     given = {name: value for name, value in os.environ.items() if not name.startswith(("GENSOR_GYM_CACHE", "XDG_", "WANDB_"))}
     environment = {**given, "HOME": str(home), "TMPDIR": str(tmp_path / "tmp"), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     before = _mounted(home) if by == "its mount" else []

@@ -45,6 +45,7 @@ def test_interquartile_mean_drops_a_quarter_at_each_end() -> None:
     assert statistics.interquartile_mean(curves).tolist() == pytest.approx([3.5, 4.5])
 
 
+@pytest.mark.thorough
 def test_bootstrap_covers_the_mean_as_often_as_it_says() -> None:
     rng = np.random.default_rng(0)
     inside = 0

@@ -93,6 +93,7 @@ def texts_kernels(texts: dict[str, str], count: int = 6) -> list[Kernel]:
     return [kernel_of(parse(text), np.random.default_rng(seed)) for text in texts.values() for seed in range(count)]
 
 
+@pytest.mark.thorough
 def test_any_name_does() -> None:
     in_a_process_of_its_own(__name__, "check(texts_kernels(NAMES))")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,12 +11,12 @@ import pytest
 
 import gensor_gym
 from agents.optimize import Result, optimize
-from gensor_gym.cache.folders import cache_dir
 from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.measure.answers.fused import fused_draws
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.records.imported import fault
 from gensor_gym.measure.records.store import Store
+from tests.support.own_cache import with_this_machine
 
 OWN = """def own(x: float32[9, 33], z: float32[9, 33]):
     s = x * 2.0 + z
@@ -31,10 +30,8 @@ OWN = """def own(x: float32[9, 33], z: float32[9, 33]):
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A cache of its own, which knows this machine."""
     folder = tmp_path_factory.mktemp("cache")
-    for known in cache_dir().glob("host-*.json"):
-        shutil.copy(known, folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GENSOR_GYM_CACHE", str(folder))
+        patch.setenv("GENSOR_GYM_CACHE", with_this_machine(folder))
         yield folder / "tuned"
 
 

@@ -308,6 +308,7 @@ def test_the_program_notices_that_it_does_not_have_the_cores(monkeypatch: pytest
     assert not busy.quiet
 
 
+@pytest.mark.thorough
 def test_a_correct_kernel_below_the_floor_makes_the_figures_doubtful(
     counted: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

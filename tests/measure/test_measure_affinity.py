@@ -70,6 +70,7 @@ print(sorted(masks), masks[0].isdisjoint(masks[1]))
     assert done.stdout.split() == ["[0,", "1]", "True"], done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's mallopt")
 def test_freed_memory_is_kept_for_torch() -> None:
     """Without it, every call of a library that allocates its output faults its pages in again."""

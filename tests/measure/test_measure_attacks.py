@@ -27,6 +27,7 @@ from gensor_gym.measure.workers.trial import run_trial
 from tests.support import fake_cupy
 from tests.support.cuda_schedules import make_kernel, make_schedule
 from tests.support.measure_kernels import GEMM, build, kernel
+from tests.support.thorough import thorough_but
 
 QUICK = TimingRules(budget=0.02, sample=5e-4, warmup=1e-3)
 WRONG, CRASHED, TIMEOUT = Status.WRONG_ANSWER, Status.CRASHED, Status.TIMEOUT
@@ -91,7 +92,7 @@ def test_attack_is_caught(worker: WorkerProcess, tmp_path: Path, name: str, stat
     assert worker.ask(TrialRequest(build(kernel("right"), tmp_path), 1, floor, rules=QUICK)).status is Status.OK
 
 
-@pytest.mark.parametrize("elapsed", [-1.0, 0.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("elapsed", thorough_but([-1.0, 0.0, float("nan"), float("inf")], -1.0, float("inf")))
 def test_event_times_that_are_no_times(monkeypatch: pytest.MonkeyPatch, elapsed: float) -> None:
     """Events of a GPU that say nothing, or less, are no measurement."""
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy.module)
@@ -107,6 +108,7 @@ def test_event_times_that_are_no_times(monkeypatch: pytest.MonkeyPatch, elapsed:
     assert "the clock says" in result.error and result.samples == () and result.seconds == float("inf")
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not find_cxx(), reason="the emulator needs a C++ compiler")
 def test_threads_of_a_block_that_race() -> None:
     """Two halves of the reduction, one barrier for the two missing: some order of the threads shows it."""

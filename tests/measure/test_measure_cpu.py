@@ -65,9 +65,7 @@ def test_illegal_schedule_is_a_status(backend: NativeBackend, hw: Hardware) -> N
     assert result.digest
 
 
-def test_refused_by_the_compiler_or_the_generator(
-    backend: NativeBackend, hw: Hardware, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refused_by_the_compiler_or_the_generator(backend: NativeBackend, hw: Hardware, monkeypatch: pytest.MonkeyPatch) -> None:
     bad = Kernel(OP, "c", "native", "this is not C", kernel("right").launches, 0)
     monkeypatch.setattr("gensor_gym.measure.native.generate", lambda *_: bad)
     (result,) = backend.measure(OP, draw(hw, 1, seed=101), hw)
@@ -108,6 +106,7 @@ def test_public_measure(hw: Hardware) -> None:
     assert len(result.samples) >= 5
 
 
+@pytest.mark.thorough
 def test_comparison_with_torch(backend: NativeBackend, hw: Hardware, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     from gensor_gym.codegen.build import generate

@@ -52,6 +52,7 @@ def pool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CompilePool:
     made.close()
 
 
+@pytest.mark.thorough
 def test_cubins_are_made_in_a_process_of_their_own(pool: CompilePool) -> None:
     good = Kernel(OP, "cuda", "sm_90", TEXT, (Launch("entry", block=(64, 1, 1)),), 0)
     built = pool(good)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,7 +13,6 @@ import pytest
 import gensor_gym
 from agents import optimize
 from gensor_gym import ConstructionGraph, Schedule, operators
-from gensor_gym.cache.folders import cache_dir
 from gensor_gym.codegen import generate
 from gensor_gym.codegen.build import BuiltKernel
 from gensor_gym.hardware.compiler import find_compiler
@@ -24,6 +22,7 @@ from gensor_gym.measure.native import NativeBackend
 from gensor_gym.measure.records import verified
 from gensor_gym.measure.records.imported import checked
 from gensor_gym.measure.records.store import FINAL, Record, Store
+from tests.support.own_cache import with_this_machine
 
 OP = operators.resolve_one("gemm(m=24, n=32, k=16)")
 
@@ -31,9 +30,7 @@ OP = operators.resolve_one("gemm(m=24, n=32, k=16)")
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of its own, which knows this machine."""
-    for known in cache_dir().glob("host-*.json"):
-        shutil.copy(known, tmp_path)
-    monkeypatch.setenv("GENSOR_GYM_CACHE", str(tmp_path))
+    monkeypatch.setenv("GENSOR_GYM_CACHE", with_this_machine(tmp_path))
     return tmp_path / "tuned"
 
 

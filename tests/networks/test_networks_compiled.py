@@ -34,6 +34,7 @@ from gensor_gym.networks.fusion import rules
 from gensor_gym.networks.fusion.remembered import FOLDER
 from gensor_gym.networks.fusion.rules import plan_of
 from gensor_gym.networks.plan import cut_all
+from tests.support.own_cache import with_this_machine
 
 X = torch.randn(8, 16, generator=torch.Generator().manual_seed(0))
 
@@ -47,9 +48,8 @@ def module_of(seed: int, *layers: nn.Module) -> nn.Module:
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """An empty cache for this file's searches."""
-    hardware.get("host")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("GENSOR_GYM_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patched.setenv("GENSOR_GYM_CACHE", with_this_machine(tmp_path_factory.mktemp("cache")))
         yield
 
 
@@ -143,7 +143,7 @@ def test_a_search_that_was_killed_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
     measured: list[str] = []
     put = Session._put
     monkeypatch.setattr(Session, "_put", lambda self, s, m, took: (measured.append(m.digest), put(self, s, m, took))[1])
-    monkeypatch.setenv("GENSOR_GYM_CACHE", str(tmp_path))
+    monkeypatch.setenv("GENSOR_GYM_CACHE", with_this_machine(tmp_path))
     begun: list[TraceRow] = []
 
     def killed(row: TraceRow) -> None:
@@ -206,7 +206,7 @@ def test_a_rule_that_gives_no_plan_of_the_network_is_named(compiled: CompiledNet
 
 
 def test_plans_are_looked_up_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GENSOR_GYM_CACHE", str(tmp_path))
+    monkeypatch.setenv("GENSOR_GYM_CACHE", with_this_machine(tmp_path))
     network = folded(from_torch(module_of(0), (X,)))
     machine, other = hardware.get("zen5_1c"), hardware.get("cascade_lake")
     plan = plan_of(network, "fine", machine)

@@ -30,6 +30,7 @@ def packed() -> tuple[nn.Module, Plan, list[Kernel]]:
     return module, plan, packed_kernels(plan)
 
 
+@pytest.mark.thorough
 def test_a_fork_while_another_thread_runs_the_network(packed: tuple[nn.Module, Plan, list[Kernel]]) -> None:
     """Whoever holds the lock of its packed weights lives in the parent alone."""
     module, plan, kernels = packed

@@ -130,7 +130,7 @@ def test_attention_of_several_layers_with_one_mask_is_one_piece_each() -> None:
     check(plan, module, inputs, kernels_of(plan, 0, 0))
 
 
-@pytest.mark.parametrize("seed", thorough_but(range(200), *range(0, 200, 21)))
+@pytest.mark.parametrize("seed", thorough_but(range(200), *range(0, 200, 42)))
 def test_random_legal_plans_are_right(seed: int) -> None:
     rng = np.random.default_rng(seed)
     if seed % 2:
@@ -144,7 +144,7 @@ def test_random_legal_plans_are_right(seed: int) -> None:
     check(plan, module, inputs, kernels_of(plan, seed))
 
 
-@pytest.mark.parametrize("seed", thorough_but(range(8), 0, 1))
+@pytest.mark.parametrize("seed", thorough_but(range(8), 1))
 def test_every_decision_leaves_a_plan_that_computes_the_same(seed: int) -> None:
     if seed % 2:
         _, x, network = attention(seed)

@@ -14,6 +14,7 @@ from gensor_gym.codegen.c.micro import intrinsics as c_intrinsics
 from gensor_gym.codegen.c.micro.vectors import prelude
 from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.hardware.cpuinfo import cpu_info
+from tests.support.thorough import thorough_but
 
 ARCHES = {"x86-64": 1, "haswell": 8, "skylake-avx512": 16} if platform.machine() == "x86_64" else {}
 HERE = [name for name, lanes in ARCHES.items() if lanes <= cpu_info().lanes] or ["native"]
@@ -63,7 +64,7 @@ def test_exponentials(width: int, arch: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arch", HERE)
-@pytest.mark.parametrize("width", [4, 8, 16])
+@pytest.mark.parametrize("width", thorough_but([4, 8, 16], 8))
 @pytest.mark.parametrize("name", ["maximum", "minimum"])
 def test_what_is_no_number_is_handed_on(name: str, width: int, arch: str, tmp_path: Path) -> None:
     x = np.array([1, -2, np.nan, 3, -np.inf, np.inf, -np.nan, 0.5] * 4, np.float32)

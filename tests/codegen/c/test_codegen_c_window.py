@@ -129,6 +129,7 @@ def test_sanitizers_find_nothing_in_windows(tmp_path: Path, seeds: range) -> Non
     sanitized(tmp_path, [generate_c(p) for p in programs if p is not None])
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="guard pages are made with Linux's mmap")
 def test_windows_between_guard_pages() -> None:
     script = "from tests.codegen.c.test_codegen_c_window import run_between_guard_pages as f; f(range(7300, 7325))"

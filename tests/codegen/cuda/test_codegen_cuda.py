@@ -92,6 +92,7 @@ def _part_of_a_tensor() -> Operator:
     return Operator("part", (), axes, "max", (x,), write)
 
 
+@pytest.mark.thorough
 def test_operators_made_by_hand_are_right() -> None:
     """Structures that the named operators do not have, against brute force over their accesses."""
     rng = np.random.default_rng(9)

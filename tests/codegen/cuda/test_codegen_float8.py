@@ -80,6 +80,7 @@ def test_cuda_cores_add_in_float32() -> None:
     assert (np.abs(out - draw.reference) <= strict + 2.0**-8 * np.abs(draw.reference)).all()
 
 
+@pytest.mark.thorough
 def test_random_schedules_are_right() -> None:
     rng = np.random.default_rng(21)
     check([make_kernel(op, random_schedule(op, rng)) for op in operators_of(KIND)[::2]], seeds=1)

@@ -60,6 +60,7 @@ def test_random_legal_schedules_are_right(batch: int) -> None:
     check([legal_kernel(text, "a100", rng) for text in OPERATORS], seeds=1)
 
 
+@pytest.mark.thorough
 def test_random_legal_schedules_are_right_on_turing() -> None:
     rng = np.random.default_rng(14)
     check([legal_kernel(text, "t4", rng) for text in TURING for _ in range(2)], seeds=1)

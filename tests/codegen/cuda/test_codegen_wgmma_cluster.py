@@ -210,6 +210,7 @@ def test_nvrtc_takes_legal_schedules() -> None:
         assert "arning" not in compiled.log, f"{compiled.log}\n{kernel.source}"
 
 
+@pytest.mark.thorough
 @needs_nvrtc
 @pytest.mark.skipif(not sass.is_available(), reason=f"no disassembler: pip install {sass.PACKAGE}")
 def test_machine_code_has_multicast_and_cluster_barriers() -> None:

@@ -210,6 +210,7 @@ def legal_kernels(op: Operator, count: int, rng: np.random.Generator) -> list[Ke
     return kernels
 
 
+@pytest.mark.thorough
 @pytest.mark.as_shipped
 def test_legal_schedules_are_right() -> None:
     """What the rules let pass can be generated, takes what they count, and is right."""

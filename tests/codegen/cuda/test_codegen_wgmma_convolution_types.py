@@ -32,7 +32,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kernels", first_of_each(CASES, "tf32", "int8"))
+@pytest.mark.parametrize("kernels", first_of_each(CASES, "int8"))
 def test_convolutions_of_other_types_are_right(kernels: list[Kernel]) -> None:
     """Channels, pixels and rows that nothing divides; two orders of events."""
     assert faults(kernels, seeds=2) == []

@@ -75,6 +75,7 @@ def reduction(threads: int) -> Kernel:
     return generate(op, make_schedule(op, [2, 1], [4, 256], reduce_threads=threads), HW)
 
 
+@pytest.mark.thorough
 def test_threads_of_a_wave_meet_by_shuffles_alone() -> None:
     """Up to 64 threads need no shared memory, where a warp of 32 does; more meet once a wave."""
     kernels = [reduction(threads) for threads in (2, 32, 64, 128, 256)]

@@ -19,6 +19,7 @@ from gensor_gym.env.fused.text import as_text
 from gensor_gym.gir.actions import ACTIONS, NUM_ACTIONS, STOP
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.schedule import GirSchedule
+from tests.support.thorough import thorough_but
 
 ID = "gensor_gym/Gir-v0"
 OPERATORS = ["softmax(m=64, n=96)", "layernorm(m=40, n=77)", "rmsnorm(m=8, n=32)"]
@@ -110,7 +111,7 @@ def test_greedy_play_by_the_successors_view_reaches_the_optimum_of_a_small_task(
     assert env.graph.latency(env.schedule) <= 1.5 * env.graph.optimum()[1]
 
 
-@pytest.mark.parametrize("mode", list(AutoresetMode))
+@pytest.mark.parametrize("mode", thorough_but(AutoresetMode, AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED))
 def test_vector_and_single_agree(mode: AutoresetMode) -> None:
     """Number for number, over ends of episodes, for tasks drawn at random."""
     count = 6

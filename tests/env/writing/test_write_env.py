@@ -108,7 +108,7 @@ def test_walks_of_the_test_meet_tensor_cores() -> None:
     assert set(_starts(graph)[:, TENSOR_CORE].tolist()) == {0, 1, 2}
 
 
-@pytest.mark.parametrize("hardware", ["cascade_lake", "h200"])
+@pytest.mark.parametrize("hardware", thorough_but(["cascade_lake", "h200"], "cascade_lake"))
 def test_every_program_of_a_small_space_is_written(hardware: str) -> None:
     """Of space compact, all that is legal, and by masks nothing else."""
     small = "gemm(m=16, n=20, k=4)"
@@ -139,6 +139,7 @@ def test_random_play_is_legal_where_tiles_are_all_there_is(operator: str, hardwa
         assert len(rewards) == len(env.tasks.decisions[0])
 
 
+@pytest.mark.thorough
 def test_much_of_random_play_is_legal_with_knobs() -> None:
     """In space extended some limits meet only at the end: three in ten of the programs and more are legal all the same.
 

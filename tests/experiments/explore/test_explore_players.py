@@ -28,6 +28,7 @@ def played(address: Address, player: str) -> Position:
     return last
 
 
+@pytest.mark.thorough
 def test_undoing_leads_back_to_the_same_programs() -> None:
     position = played(SMALL, "markov")
     for steps in (position.steps - 1, 5, 0):

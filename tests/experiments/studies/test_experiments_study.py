@@ -182,6 +182,7 @@ def test_uniform_draws_meet_the_zero_line() -> None:
     assert (np.abs(curves.mean(axis=0) - truth.chance(32)) <= 4 * error + 1e-12).all()
 
 
+@pytest.mark.thorough
 def test_all_shipped_tables_are_in_the_list() -> None:
     shipped: dict[str, set[str]] = {"compact": set(), "medium": set()}
     for path in (RECORDINGS / "zen5_1c").glob("*.parquet"):

@@ -89,12 +89,14 @@ def test_gemm_profile(tmp_path: Path) -> None:
         assert 0 < compute <= 101 and 0 < memory <= 101 and 0 < hit <= 100 and 0.05 < ms < 2.0  # type: ignore[operator]
 
 
+@pytest.mark.thorough
 def test_profile_of_a_product_that_stays_in_the_cache() -> None:
     graph = ConstructionGraph("gemm(m=1024, n=1024, k=1024)", "rtx4090")
     made = profile(graph, min(graph.successors(graph.initial()).values(), key=graph.latency))
     assert made.l2_hit > 0.95 and 0 < made.occupancy <= 1.0  # 12 MB in an L2 of 72 MB
 
 
+@pytest.mark.thorough
 def test_ablation_by_the_model(tmp_path: Path) -> None:
     (table,) = _made("gensor_ablation", tmp_path)
     assert table.stamp == Stamp.PREDICTED

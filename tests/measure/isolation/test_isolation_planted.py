@@ -172,6 +172,7 @@ def test_threads_filters_and_limits(site: Site) -> None:
     assert any(line.split()[4:6] == ["0", "0"] for line in limits.splitlines() if line.startswith("Max core file")) or not site.on
 
 
+@pytest.mark.thorough
 def test_the_folder_of_a_worker_goes_with_it(site: Site) -> None:
     """And one that a run left behind, a week later."""
     site.worker.close()
