@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from gensor_gym.graph.compiling.early import waiting
 from gensor_gym.measure.emulator import emulator
 from tests.support import kept_compiler
 from tests.support.kept import KEEPING, KEPT
@@ -28,12 +30,22 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def kept_emulations() -> Iterator[None]:
-    """A kernel that the emulator has compiled before is not compiled again."""
+def kept_emulations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A kernel that the emulator has compiled before is not compiled again, and its headers are compiled once."""
     kept_compiler.forget(KEPT)
     plain = emulator.find_cxx
+    names = [f"{name}.h" for name in ("emulator", "emulator_mma", "emulator_wgmma")]
+    options = (*emulator._OPTIONS, "-DEMULATOR_WARP=32", f"-I{emulator.HEADER.parent}")
+    headers = cache(lambda: kept_compiler.headers(plain(), options, tmp_path_factory.mktemp("headers"), names))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(emulator, "find_cxx", lambda: (*KEEPING, *plain()))
+        patch.setattr(emulator, "find_cxx", lambda: (*KEEPING, *plain(), *headers()))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def functions_are_waited_for() -> Iterator[None]:
+    """Both cores have tests to run: a process that compiles beside them would take from these."""
+    with waiting():
         yield
 
 

@@ -162,7 +162,7 @@ def run(folder: Path, repeats: int) -> None:
 
 @pytest.mark.timeout(900)
 def test_a_few_kills(tmp_path: Path) -> None:
-    run(tmp_path, 1)
+    run(tmp_path, 2)
 
 
 @pytest.mark.slow

@@ -26,8 +26,10 @@ from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.plan import cut_all
 from tests.support.exports import run, sanitized, threads_program
 from tests.support.networks import packed_kernels
+from tests.support.thorough import thorough_but
 
 MEMORY, THREADS = "-fsanitize=address,undefined", "-fsanitize=thread"
+CHECKED = thorough_but([("example.c", MEMORY), ("threads.c", MEMORY), ("threads.c", THREADS)], ("threads.c", THREADS))
 PARTS = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 16, 3, 2, groups=8), nn.Flatten())
 
 
@@ -106,7 +108,7 @@ def test_build_sh_and_the_manifest(rows: Taken, copied: Path) -> None:
     assert manifest["files"]["weights.bin"] == digest and manifest["kernels"][0]["function"] == "sequential"
 
 
-@pytest.mark.parametrize("main, sanitizer", [("example.c", MEMORY), ("threads.c", MEMORY), ("threads.c", THREADS)])
+@pytest.mark.parametrize(("main", "sanitizer"), CHECKED)
 def test_exported_sources_are_clean(main: str, sanitizer: str, rows: Taken) -> None:
     assert sanitized(rows.made.folder, main, sanitizer) == ""
 

@@ -13,18 +13,32 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 NAME = "compiled_by_tests"
 """The folder of the user's cache in which it is kept: a second clone has what the first has made."""
 KEPT_SECONDS = 7 * 24 * 3600.0
-NOT_READ = {"", ".json", ".md", ".so", ".o", ".a"}
+NOT_READ = {"", ".json", ".md", ".so", ".o", ".a", ".gch"}
 """Ends of the names of such files; programs have none."""
 
 
 def wrapped(folder: Path) -> tuple[str, ...]:
     """What stands before a compiler's command line so that what it makes is kept in a folder."""
     return sys.executable, "-I", "-S", __file__, str(folder)
+
+
+def headers(compiler: tuple[str, ...], options: tuple[str, ...], folder: Path, names: Sequence[str]) -> tuple[str, ...]:
+    """The option that has gcc find headers, the first by its name and others within it, as compiled here with the options.
+
+    With other options, or macros other than these, gcc takes their text. None for other compilers.
+    """
+    if len(compiler) > 1 or not Path(compiler[0]).resolve().name.rpartition("-")[0].endswith(("g++", "gcc")):
+        return ()
+    text = folder / "all.h"
+    text.write_text("".join(f'#include "{name}"\n' for name in names), encoding="utf-8")
+    subprocess.run([*compiler, *options, "-x", "c++-header", str(text), "-o", str(folder / f"{names[0]}.gch")], check=True)
+    return (f"-I{folder}",)
 
 
 def digest(command: list[str]) -> str:

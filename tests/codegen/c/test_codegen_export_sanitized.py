@@ -11,8 +11,10 @@ import pytest
 from gensor_gym.codegen.export import Exported, export
 from gensor_gym.hardware.compiler import find_compiler
 from tests.support.exports import OPERATORS, kernel_of, sanitized, threads_program
+from tests.support.thorough import thorough_but
 
 MEMORY, THREADS = "-fsanitize=address,undefined", "-fsanitize=thread"
+CHECKED = thorough_but([("example.c", MEMORY), ("threads.c", MEMORY), ("threads.c", THREADS)], ("threads.c", MEMORY))
 GEMM, LARGER = OPERATORS[0], "gemm(m=24, n=512, k=200)"
 
 pytestmark = pytest.mark.skipif(find_compiler().name == "zig", reason="zig brings no sanitizer of addresses or threads")
@@ -41,7 +43,7 @@ def change(path: Path, before: str, after: str) -> None:
     path.write_text(text)
 
 
-@pytest.mark.parametrize("main, sanitizer", [("example.c", MEMORY), ("threads.c", MEMORY), ("threads.c", THREADS)])
+@pytest.mark.parametrize(("main", "sanitizer"), CHECKED)
 def test_exported_sources_are_clean(main: str, sanitizer: str, product: Exported) -> None:
     assert sanitized(product.folder, main, sanitizer) == ""
 

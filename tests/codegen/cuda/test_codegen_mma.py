@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -154,25 +155,23 @@ def test_three_products_are_as_exact_as_float32() -> None:
     assert np.abs(rounded - draw.reference).max() > 100 * np.abs(exact - draw.reference).max()
 
 
-@pytest.mark.parametrize(
-    "missing",
-    [
-        "__syncthreads();",
-        "wait_for_copies<1>();",
-        "commit_copies();",
-        "filled = filled + BUFFER == BUFFERS ? 0 : filled + BUFFER;",
-    ],
-)
-def test_what_the_pipeline_waits_for_is_needed(missing: str) -> None:
+NEEDED = (
+    "__syncthreads();", "wait_for_copies<1>();", "commit_copies();",
+    "filled = filled + BUFFER == BUFFERS ? 0 : filled + BUFFER;",
+)  # fmt: skip
+
+
+def test_what_the_pipeline_waits_for_is_needed() -> None:
     """Without any one of the barrier, the wait, the groups and the turn of the buffers the answer is wrong."""
     kernel = tensor_kernel('gemm(32, 32, 128, dtype="float16")', [16, 16, 16], [32, 32, 16], stages=3, vector=4)
     draw = make_draws(kernel.operator, 0)[0]
-    assert missing in kernel.source
-    with EmulatedKernels([kernel, replace(kernel, source=kernel.source.replace(missing, ";"))]) as both:
-        assert draw.fault(decode(both.run(0, draw.inputs), "float16")) == ""
-        for seed in range(3):
+    assert all(missing in kernel.source for missing in NEEDED)
+    lacking = [replace(kernel, source=kernel.source.replace(missing, ";")) for missing in NEEDED]
+    with EmulatedKernels([kernel, *lacking]) as program:
+        assert draw.fault(decode(program.run(0, draw.inputs), "float16")) == ""
+        for number, seed in product(range(1, len(NEEDED) + 1), range(3)):
             try:
-                assert draw.fault(decode(both.run(1, draw.inputs, seed), "float16")) != ""
+                assert draw.fault(decode(program.run(number, draw.inputs, seed), "float16")) != "", NEEDED[number - 1]
             except EmulatorError as error:
                 assert "asynchronous copies under way" in str(error)
 
