@@ -106,6 +106,8 @@ SCALARS = {
     "minimum": Scalar(2, np.minimum, _larger, 0, 1),
     "exp": Scalar(1, np.exp, _between(np.exp), 4, 10),
     "log": Scalar(1, np.log, _root(np.log, 0.0), 4, 12),
+    "expm1": Scalar(1, np.expm1, _between(np.expm1), 4, 12),
+    "log1p": Scalar(1, np.log1p, _root(np.log1p, -1.0), 4, 16),
     "sqrt": Scalar(1, np.sqrt, _root(np.sqrt, 0.0), 1, 4),
     "rsqrt": Scalar(1, lambda x: 1.0 / np.sqrt(x), _root(lambda x: 1.0 / np.sqrt(x), 0.0), 4, 4),
     "tanh": Scalar(1, np.tanh, _between(np.tanh), 8, 16),
@@ -114,6 +116,7 @@ SCALARS = {
     "cos": Scalar(1, np.cos, _wave, 4, 12),
     "round": Scalar(1, np.rint, _between(np.rint), 0, 1),
     "less": Scalar(2, lambda a, b: (a < b).astype(np.float64), _compared, 0, 1),
+    "at_most": Scalar(2, lambda a, b: (a <= b).astype(np.float64), _compared, 0, 1),
     "where": Scalar(3, _chosen, _where, 0, 1),
 }
 """Name -> function. Roundings are what generated code is held to; a quotient may be a product with a refined reciprocal.

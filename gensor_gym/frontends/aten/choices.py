@@ -20,17 +20,25 @@ def neither(x: Given) -> Call:
     return of("subtract", 1.0, x)
 
 
+def equal(x: Given, y: Given) -> Call:
+    """1 where they are one number, else 0; what is no number is not equal to itself."""
+    return of("multiply", of("at_most", x, y), of("at_most", y, x))
+
+
 def unequal(x: Given, y: Given) -> Call:
-    """1 where they are two numbers, else 0."""
-    return of("add", of("less", x, y), of("less", y, x))
+    """0 where they are one number, else 1."""
+    return neither(equal(x, y))
+
+
+def no_number(x: Given) -> Call:
+    """1 of NaN, else 0."""
+    return neither(of("at_most", x, x))
 
 
 _COMPARED = {
     "lt": lambda x, y: of("less", x, y), "gt": lambda x, y: of("less", y, x),
-    "le": lambda x, y: neither(of("less", y, x)), "ge": lambda x, y: neither(of("less", x, y)),
-    "ne": unequal, "eq": lambda x, y: neither(unequal(x, y)),
+    "le": lambda x, y: of("at_most", x, y), "ge": lambda x, y: of("at_most", y, x), "ne": unequal, "eq": equal,
 }  # fmt: skip
-"""Of what is no number `le`, `ge` and `eq` say yes, unlike torch's."""
 for _name, _function in _COMPARED.items():
     for _kind in ("Tensor", "Scalar"):
         TABLE[f"aten.{_name}.{_kind}"] = lambda b, x, y, name=_name, function=_function: b.map(function(x, y), name)
@@ -43,22 +51,51 @@ def truth(b: Builder, x: Given) -> Expression:
     return unequal(x, 0.0)
 
 
-@_covers("logical_not.default", "bitwise_not.default")
+def _bitwise(b: Builder, *given: Given) -> None:
+    """ValueError where numbers are not 0 or 1, whose bits are not at hand."""
+    if whole := next((b.reads[one] for one in given if isinstance(one, str) and b.reads.get(one) != "bool"), None):
+        raise ValueError(f"bits of {whole}: expected bool")
+
+
+@_covers("bitwise_not.default")
+def _bitwise_not(b: Builder, x: str) -> str:
+    return b.map(neither(x), "neither") if b.reads[x] == "bool" else b.call("subtract", -1.0, x)
+
+
+@_covers("bitwise_and.Tensor", "__and__.Tensor", "bitwise_and.Scalar", "__and__.Scalar")
+def _bitwise_and(b: Builder, x: str, y: Given) -> str:
+    _bitwise(b, x, y)
+    return b.call("multiply", x, y)
+
+
+@_covers("bitwise_or.Tensor", "__or__.Tensor", "bitwise_or.Scalar", "__or__.Scalar")
+def _bitwise_or(b: Builder, x: str, y: Given) -> str:
+    _bitwise(b, x, y)
+    return b.call("maximum", x, y)
+
+
+@_covers("bitwise_xor.Tensor", "__xor__.Tensor", "bitwise_xor.Scalar", "__xor__.Scalar")
+def _bitwise_xor(b: Builder, x: str, y: Given) -> str:
+    _bitwise(b, x, y)
+    return b.map(unequal(x, y), "unlike")
+
+
+@_covers("logical_not.default")
 def _logical_not(b: Builder, x: str) -> str:
     return b.map(neither(truth(b, x)), "neither")
 
 
-@_covers("logical_and.default", "bitwise_and.Tensor", "__and__.Tensor")
+@_covers("logical_and.default")
 def _logical_and(b: Builder, x: str, y: str) -> str:
     return b.map(of("multiply", truth(b, x), truth(b, y)), "both")
 
 
-@_covers("logical_or.default", "bitwise_or.Tensor", "__or__.Tensor")
+@_covers("logical_or.default")
 def _logical_or(b: Builder, x: str, y: str) -> str:
     return b.map(of("maximum", truth(b, x), truth(b, y)), "either")
 
 
-@_covers("logical_xor.default", "bitwise_xor.Tensor")
+@_covers("logical_xor.default")
 def _logical_xor(b: Builder, x: str, y: str) -> str:
     return b.map(unequal(truth(b, x), truth(b, y)), "unlike")
 

@@ -31,7 +31,7 @@ for _name, _function in {"mul": "multiply", "div": "divide"}.items():
         TABLE[f"aten.{_name}.{_kind}"] = lambda b, x, y, function=_function: b.call(function, x, y)
 for _name, _function in {"neg": "negative", "abs": "absolute"}.items():
     _maps(f"{_name}.default", lambda x, function=_function: of(function, x))
-for _name in ("exp", "log", "sqrt", "rsqrt", "tanh", "erf", "sin", "cos", "round"):
+for _name in ("exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "tanh", "erf", "sin", "cos", "round"):
     _maps(f"{_name}.default", lambda x, function=_name: of(function, x))
 for _name in ("maximum", "minimum"):
     _maps(f"{_name}.default", lambda x, y, function=_name: of(function, x, y))
@@ -76,23 +76,58 @@ def cut(x: Any) -> Any:
     return of("where", of("less", x, 0.0), _ceil(x), floor(x))
 
 
-_MOST_FACTORS = 16
-"""Of a power that is written as a product."""
+_MOST_FACTORS = 64
+"""Of a power that is written as a product: each rounds once."""
 
 
-def _power(x: Any, exponent: float) -> Any:
+@_covers("pow.Tensor_Scalar")
+def _power(b: Builder, x: str, exponent: float) -> str:
+    """Products for whole exponents; else exp and log, no number of what is below 0, as torch's."""
     if exponent in (0.5, -0.5):
-        return of("sqrt" if exponent > 0 else "rsqrt", x)
-    if exponent == 0 or exponent != int(exponent) or abs(exponent) > _MOST_FACTORS:
-        return of("exp", of("multiply", exponent, of("log", x)))  # no number of what is below 0, as torch's
-    made = x
-    for _ in range(int(abs(exponent)) - 1):
-        made = of("multiply", x, made)
-    return made if exponent > 0 else of("divide", 1.0, made)
+        return b.call("sqrt" if exponent > 0 else "rsqrt", x)
+    whole = b.reads[x] != "float32" and isinstance(exponent, int)
+    if not math.isfinite(exponent) or (whole and not 0 <= exponent <= _MOST_FACTORS):
+        raise ValueError(f"the power {exponent} of {b.reads[x]}: expected a finite one, of whole numbers 0 to {_MOST_FACTORS}")
+    if exponent != int(exponent):
+        return b.map(of("exp", of("multiply", exponent, of("log", x))), "pow")
+    count = abs(int(exponent))
+    if count == 0:
+        return b.map(of("where", of("less", x, x), x, 1.0), "pow")  # of all there is, also of no number
+    made = _product(b, x, count) if count <= _MOST_FACTORS else _far_power(b, x, count)
+    return made if exponent > 0 else b.call("divide", 1.0, made)
+
+
+def _product(b: Builder, x: str, count: int) -> str:
+    """X times itself, by squares."""
+    made, square = None if count % 2 == 0 else x, x
+    while count := count // 2:
+        square = b.call("multiply", square, square)
+        if count % 2:
+            made = square if made is None else b.call("multiply", made, square)
+    assert made is not None
+    return made
+
+
+def _far_power(b: Builder, x: str, count: int) -> str:
+    """By the logarithm of the size, of an odd power for the one below, so that x brings the sign."""
+    size = of("exp", of("multiply", count - count % 2, of("log", of("absolute", x))))
+    return b.map(of("multiply", x, size) if count % 2 else size, "pow")
+
+
+@_covers("pow.Scalar")
+def _exponential(b: Builder, base: float, x: str) -> str:
+    """Of a number above 0; 1 to whatever power is 1."""
+    if base == 1:
+        return b.map(of("where", of("less", x, x), x, 1.0), "pow")
+    if not 0 < base < math.inf:
+        raise ValueError(f"powers of {base}: expected of a number above 0")
+    if b.reads[x] != "float32":
+        raise ValueError(f"powers of {base} by {b.reads[x]}: expected by float32")
+    return b.map(of("exp", of("multiply", math.log(base), x)), "pow")
 
 
 def _elu(x: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
-    low = of("multiply", alpha * scale, of("subtract", of("exp", of("multiply", input_scale, of("minimum", x, 0.0))), 1.0))
+    low = of("multiply", alpha * scale, of("expm1", of("multiply", input_scale, of("minimum", x, 0.0))))
     return of("where", of("less", 0.0, x), of("multiply", scale, x), low)
 
 
@@ -108,11 +143,8 @@ _maps("tan.default", lambda x: of("divide", of("sin", x), of("cos", x)))
 _maps("elu.default", _elu)
 _maps("leaky_relu.default", _leaky_relu)
 _maps("_prelu_kernel.default", _leaky_relu)
-_maps("log1p.default", lambda x: of("log", of("add", 1.0, x)))
-_maps("expm1.default", lambda x: of("subtract", of("exp", x), 1.0))
 _maps("sign.default", lambda x: of("subtract", of("less", 0.0, x), of("less", x, 0.0)))
 _maps("clamp.Tensor", _between)
-_maps("pow.Scalar", lambda base, x: of("exp", of("multiply", math.log(base), x)))
 _maps("relu.default", lambda x: of("maximum", x, 0.0))
 _maps("relu6.default", lambda x: _between(x, 0.0, 6.0))
 _maps("hardtanh.default", lambda x, least=-1.0, most=1.0: _between(x, least, most))
@@ -124,7 +156,6 @@ _maps("silu.default", lambda x: of("divide", x, of("add", 1.0, of("exp", of("neg
 _maps("hardsigmoid.default", _hardsigmoid)
 _maps("hardswish.default", lambda x: of("multiply", x, _hardsigmoid(x)))
 _maps("reciprocal.default", lambda x: of("divide", 1.0, x))
-_maps("pow.Tensor_Scalar", _power)
 TABLE["aten.gelu.default"] = lambda b, x, approximate="none": b.map(_gelu(x, approximate), "gelu")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gensor_gym.dataflow.nodes import Gather, Slice
-from gensor_gym.frontends.aten.choices import neither, unequal
+from gensor_gym.frontends.aten.choices import equal
 from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import covers as _covers
 
@@ -154,7 +154,7 @@ def _scattered(b: Builder, x: str, axis: int, ids: str, source: str | float, add
     for number in range(extents[axis]):
         place = b.repeat(_line(b, ids, axis, number), shape)
         part = b.repeat(_line(b, source, axis, number), shape) if isinstance(source, str) else source
-        here = neither(unequal(places_along(b, x, axis), place))
+        here = equal(places_along(b, x, axis), place)
         x = b.map(of("add", x, of("multiply", here, part)) if add else of("where", here, part, x), "scattered")
     return x
 

@@ -121,13 +121,3 @@ def _sees(b: Builder, mask: str) -> bool:
     known = b.known(mask)
     counts = known is not None and (known != 0 if b.reads.get(mask) == "bool" else known > -math.inf)
     return bool(np.all(np.any(counts, axis=-1)))
-
-
-def along(b: Builder, x: str, axis: int, matrix: np.ndarray) -> str:
-    """Sums along an axis by a constant matrix [from, to], as of means of windows or of what lies between pixels."""
-    rank, axis = len(b.shapes[x]), axis % len(b.shapes[x])
-    last = [*(other for other in range(rank) if other != axis), axis]
-    turned = b.transpose(x, last)
-    rows = b.reshape(turned, (-1, matrix.shape[0]))
-    made = _mm(b, rows, b.constant("matrix", matrix))
-    return b.transpose(b.reshape(made, (*b.shapes[turned][:-1], matrix.shape[1])), np.argsort(last).tolist())

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from gensor_gym.dataflow.expressions import Call
 from gensor_gym.dataflow.nodes import Concat
-from gensor_gym.frontends.aten.choices import neither, unequal
+from gensor_gym.frontends.aten.choices import Given, equal, neither, no_number
 from gensor_gym.frontends.aten.places import MOST_PLACES, places_along
 from gensor_gym.frontends.aten.reductions import kept
 from gensor_gym.frontends.builder import Builder, of
@@ -19,8 +20,8 @@ MOST_SORTED = 128
 
 
 def _place(b: Builder, x: str, top: str, axis: int, gone: str | None = None) -> str:
-    """The first place along an axis where x is not below `top`, among those that are not gone."""
-    below = of("less", x, b.repeat(top, b.shapes[x]))
+    """The first place along an axis where x is not below `top` or is no number, among those that are not gone."""
+    below = neither(of("maximum", of("at_most", b.repeat(top, b.shapes[x]), x), no_number(x)))
     out = below if gone is None else of("maximum", below, gone)
     return b.reduce(b.map(of("where", out, float(b.shapes[x][axis]), places_along(b, x, axis)), "candidates"), "min", [axis])
 
@@ -49,6 +50,11 @@ TABLE["aten.max.dim"], TABLE["aten.min.dim"] = _extreme(turned=False), _extreme(
 TABLE["aten.argmax.default"], TABLE["aten.argmin.default"] = _place_of_extreme(turned=False), _place_of_extreme(turned=True)
 
 
+def _before(one: Given, other: Given) -> Call:
+    """1 where one is smaller than another, else 0: what is no number is larger than all others."""
+    return of("multiply", of("at_most", one, one), neither(of("at_most", other, one)))
+
+
 @_covers("sort.default")
 def _sort(b: Builder, x: str, axis: int = -1, descending: bool = False) -> tuple[str, str]:
     """Each element at the place of its rank: how many stand before it, of equal ones those at places before."""
@@ -60,11 +66,11 @@ def _sort(b: Builder, x: str, axis: int = -1, descending: bool = False) -> tuple
     rows = b.transpose(x, last)
     outer = b.shapes[rows][:-1]
     one, other = (b.repeat(b.reshape(rows, (*outer, *pair)), (*outer, extent, extent)) for pair in ((extent, 1), (1, extent)))
-    less, more = (of("less", one, other), of("less", other, one))[:: -1 if descending else 1]
+    less, more = (_before(one, other), _before(other, one))[:: -1 if descending else 1]
     earlier = b.constant("earlier", np.tri(extent, k=-1))
     before = b.map(of("maximum", more, of("multiply", earlier, neither(less))), "before")
     ranks = b.reshape(b.reduce(before, "sum", [-1]), (*outer, 1, extent))
-    here = neither(unequal(b.constant("rank", np.arange(extent).reshape(extent, 1)), ranks))
+    here = equal(b.constant("rank", np.arange(extent).reshape(extent, 1)), ranks)
     places = b.constant("places", np.arange(extent))
     made = (b.reduce(b.map(of("where", here, value, 0.0), "placed"), "sum", [-1]) for value in (other, places))
     return tuple(b.transpose(b.reshape(part, (*outer, extent)), np.argsort(last).tolist()) for part in made)  # type: ignore[return-value]
@@ -81,15 +87,17 @@ def _topk(b: Builder, x: str, count: int, axis: int = -1, largest: bool = True, 
     axis %= len(b.shapes[x])
     if not 0 < count <= MOST_PLACES:
         raise ValueError(f"the {count} largest: expected 1 to {MOST_PLACES}")
-    given, gone = x if largest else b.call("negative", x), None
+    # what is no number is larger than all others: of the smallest it comes last
+    given, gone = x if largest else b.map(of("where", no_number(x), -np.inf, of("negative", x)), "turned"), None
     tops, found = list[str](), list[str]()
     for number in range(count):
         left = given if gone is None else b.call("where", gone, -np.inf, given)
-        tops.append(b.reduce(left, "max", [axis]))
-        found.append(_place(b, given, tops[-1], axis, gone))
+        top = b.reduce(left, "max", [axis])
+        found.append(_place(b, given, top, axis, gone))
+        here = equal(places_along(b, x, axis), found[-1])
+        tops.append(top if largest else b.reduce(b.map(of("where", here, x, 0.0), "there"), "sum", [axis]))
         if number + 1 < count:
-            here = neither(unequal(places_along(b, x, axis), found[-1]))
             gone = b.map(here if gone is None else of("maximum", gone, here), "gone")
             gone = b.repeat(gone, b.shapes[x])
     top, places = (one[0] if count == 1 else b.add(Concat(tuple(one), axis), "ranked") for one in (tops, found))
-    return top if largest else b.call("negative", top), places
+    return top, places

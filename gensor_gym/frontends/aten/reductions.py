@@ -10,8 +10,7 @@ import numpy as np
 
 from gensor_gym.dataflow.nodes import Slice
 from gensor_gym.frontends.aten.choices import cast, truth
-from gensor_gym.frontends.aten.moves import padded
-from gensor_gym.frontends.aten.products import along
+from gensor_gym.frontends.aten.places import take
 from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import TABLE
 from gensor_gym.frontends.covered import covers as _covers
@@ -81,7 +80,9 @@ def _all(b: Builder, x: str, axes: list[int]) -> str:
 
 @_reduces("logsumexp.default")
 def _logsumexp(b: Builder, x: str, axes: list[int]) -> str:
+    """Of numbers less the largest one, where that is finite."""
     top = b.reduce(x, "max", axes)
+    top = b.map(of("where", of("less", of("absolute", top), math.inf), top, 0.0), "top")
     return b.call("add", top, of("log", b.reduce(b.call("exp", of("subtract", x, b.repeat(top, b.shapes[x]))), "sum", axes)))
 
 
@@ -121,17 +122,27 @@ def _norm(b: Builder, x: str, order: float = 2.0, axes: Axes = None, keepdim: bo
 
 @_covers("cumsum.default")
 def _cumsum(b: Builder, x: str, axis: int, dtype: Any = None) -> str:
-    return along(b, cast(b, x, dtype), axis, np.triu(np.ones((b.shapes[x][axis],) * 2)))
+    return _scan(b, cast(b, x, dtype), axis, "add")
 
 
 @_covers("cumprod.default")
 def _cumprod(b: Builder, x: str, axis: int, dtype: Any = None) -> str:
-    """Products with what stands 1, 2, 4, .. places before (Hillis and Steele, Data parallel algorithms, 1986)."""
-    x, axis, shift = cast(b, x, dtype), axis % len(b.shapes[x]), 1
-    while shift < b.shapes[x][axis]:
-        before = padded(b, x, axis, shift, -shift, 1.0)
-        x, shift = b.call("multiply", x, before), 2 * shift
-    return x
+    return _scan(b, cast(b, x, dtype), axis, "multiply")
+
+
+def _scan(b: Builder, x: str, axis: int, function: str) -> str:
+    """Each element with what stands 1, 2, 4, .. places before it (Hillis and Steele, Data parallel algorithms, 1986)."""
+    if not b.shapes[x]:
+        return x
+    axis, shape, shift = axis % len(b.shapes[x]), b.shapes[x], 1
+    order = [axis, *(other for other in range(len(shape)) if other != axis)]
+    turned = b.transpose(x, order)
+    rows, places = b.reshape(b.dense(turned), (shape[axis], -1)), np.arange(shape[axis])
+    while shift < shape[axis]:
+        before = take(b, rows, [0], np.maximum(places - shift, 0))
+        first = b.constant("first", (places < shift).reshape(-1, 1))
+        rows, shift = b.map(of("where", first, rows, of(function, rows, before)), "scan"), 2 * shift
+    return b.transpose(b.reshape(rows, b.shapes[turned]), np.argsort(order).tolist())
 
 
 def axes_of(b: Builder, x: str, axes: Axes) -> list[int]:

@@ -11,8 +11,7 @@ import numpy as np
 
 from gensor_gym.frontends.aten.moves import padded
 from gensor_gym.frontends.aten.places import take
-from gensor_gym.frontends.aten.products import along
-from gensor_gym.frontends.builder import Builder
+from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import covers as _covers
 from gensor_gym.operators.kinds.convolution import conv2d, depthwise_conv2d
 from gensor_gym.operators.kinds.pooling import avg_pool2d, max_pool2d
@@ -198,18 +197,28 @@ def _ends(extent: int, to: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def means_to(b: Builder, x: str, axis: int, to: int) -> str:
-    """Means along an axis in so many windows that may overlap by one."""
-    first, last = _ends(b.shapes[x][axis], to)
-    places = np.arange(b.shapes[x][axis])[:, None]
-    return along(b, x, axis, ((places >= first) & (places < last)) / (last - first))
+    """Means along an axis in so many windows that may overlap by one: what a shorter one lacks counts as 0."""
+    shape = b.shapes[x]
+    first, last = _ends(shape[axis], to)
+    lengths = (last - first).reshape(-1, *[1] * (len(shape) - axis))
+    found, places = _windows_of(b, x, axis, first, last)
+    if lengths.min() < lengths.max():
+        here = b.constant("here", places < last[:, None])
+        found = b.map(of("where", b.reshape(here, (*places.shape, *[1] * (len(shape) - axis - 1))), found, 0.0), "inside")
+    sums = b.call("divide", b.reduce(found, "sum", [axis + 1]), b.constant("lengths", lengths))
+    return b.reshape(sums, (*shape[:axis], to, *shape[axis + 1 :]))
+
+
+def _windows_of(b: Builder, x: str, axis: int, first: np.ndarray, last: np.ndarray) -> tuple[str, np.ndarray]:
+    """Elements of windows along an axis, which becomes two, and their places; shorter ones have their last element twice."""
+    places = first[:, None] + np.arange((last - first).max())
+    return take(b, x, [axis], np.minimum(places, last[:, None] - 1)), places
 
 
 def _largest_to(b: Builder, x: str, axis: int, to: int) -> str:
-    """The largest along an axis in so many windows that may overlap by one: shorter ones have their last element twice."""
+    """The largest along an axis in so many windows that may overlap by one."""
     shape = b.shapes[x]
-    first, last = _ends(shape[axis], to)
-    places = np.minimum(first[:, None] + np.arange((last - first).max()), last[:, None] - 1)
-    made = b.reduce(take(b, x, [axis], places), "max", [axis + 1])
+    made = b.reduce(_windows_of(b, x, axis, *_ends(shape[axis], to))[0], "max", [axis + 1])
     return b.reshape(made, (*shape[:axis], to, *shape[axis + 1 :]))
 
 

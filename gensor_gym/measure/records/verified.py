@@ -71,7 +71,7 @@ def fault_of(kernel: BuiltKernel) -> str:
     for draw in make_draws(kernel.operator, SEED):
         given = [np.empty(output.shape, ARRAY_DTYPE[output.dtype]) for output in kernel.operator.outputs]
         for array in given:
-            array.view(np.uint8)[...] = _NAN_BYTE  # what is not written is no number
+            array.reshape(-1).view(np.uint8)[...] = _NAN_BYTE  # what is not written is no number
         kernel(*draw.inputs, out=given[0] if len(given) == 1 else tuple(given))
         decoded = [decode(array, output.dtype) for array, output in zip(given, kernel.operator.outputs, strict=True)]
         if fault := draw.fault(decoded[0] if len(decoded) == 1 else decoded):

@@ -51,10 +51,35 @@ static inline vec{w} erf_{w}(vec{w} x) {
 }
 """
 
-_LESS = """/* 1 where a < b, else 0. */
-static inline vec{w} less_{w}(vec{w} a, vec{w} b) {
+_EXPM1 = """/* 2^n (exp(r) - 1) + 2^n - 1 with n and r as for exp(x): what is near 0 is not lost beside a 1. */
+static inline vec{w} expm1_{w}(vec{w} x) {
+    const float magic = 12582912.0f;
+    x = min_{w}(max_{w}(x, splat_{w}(-30.0f)), splat_{w}(89.0f));
+    const vec{w} shifted = x * 1.44269504f + magic, n = shifted - magic;
+    const vec{w} r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    vec{w} y = 0.0083687119f + r * 0.0013814608f;
+    y = 0.041668389f + r * y;
+    y = 0.16666521f + r * y;
+    y = 0.49999994f + r * y;
+    y = r + r * r * y;
     typedef int32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
-    return (vec{w})((bits)(a < b) & 0x3F800000);
+    const vec{w} half = (vec{w})(((bits)shifted << 23) + (126 << 23)); /* 2^(n-1), which fits for every n up to 128 */
+    return 2.0f * (half * y + (half - 0.5f));
+}
+"""
+
+_LOG1P = """/* log(u) x / (u - 1) for u = 1 + x as it is rounded (Kahan): what is near 0 is not lost beside a 1. */
+static inline vec{w} log1p_{w}(vec{w} x) {
+    const vec{w} u = 1.0f + x, there = u - 1.0f;
+    return where_{w}(at_most_{w}(absolute_{w}(there), splat_{w}(0.0f)), x,
+        where_{w}(less_{w}(u, splat_{w}(INFINITY)), log_{w}(u) * (x / there), u));
+}
+"""
+
+_COMPARED = """/* 1 where a SIGN b, else 0. */
+static inline vec{w} NAME_{w}(vec{w} a, vec{w} b) {
+    typedef int32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
+    return (vec{w})((bits)(a SIGN b) & 0x3F800000);
 }
 """
 
@@ -71,6 +96,12 @@ _ABSOLUTE = """static inline vec{w} absolute_{w}(vec{w} x) {
     return (vec{w})((bits)x & INT32_MAX);
 }
 """
+
+
+def _compared(name: str, sign: str) -> tuple[str, str]:
+    """A comparison, which is 1 or 0."""
+    number = f"static inline float {name}_1(float a, float b) {{ return a {sign} b ? 1.0f : 0.0f; }}\n"
+    return _COMPARED.replace("NAME", name).replace("SIGN", sign), number
 
 
 def _by_lane(name: str, number: str) -> tuple[str, str]:
@@ -92,6 +123,7 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
         "static inline {acc} relu_six_1({acc} x) { return min_1(max_1(x, 0), 6); }\n",
     ),
     "exp": (_EXP, "static inline float exp_1(float x) { return expf(x); }\n"),
+    "expm1": (_EXPM1, "static inline float expm1_1(float x) { return expm1f(x); }\n"),
     "tanh": (_TANH, "static inline float tanh_1(float x) { return tanhf(x); }\n"),
     "erf": (_ERF, "static inline float erf_1(float x) { return erff(x); }\n"),
     "gelu": (
@@ -108,8 +140,10 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "sin": _by_lane("sin", "sinf({})"),
     "cos": _by_lane("cos", "cosf({})"),
     "round": _by_lane("round", "rintf({})"),
-    "less": (_LESS, "static inline float less_1(float a, float b) { return a < b ? 1.0f : 0.0f; }\n"),
+    "less": _compared("less", "<"),
+    "at_most": _compared("at_most", "<="),
     "where": (_WHERE, "static inline float where_1(float c, float a, float b) { return c != 0.0f ? a : b; }\n"),
     "absolute": (_ABSOLUTE, "static inline float absolute_1(float x) { return __builtin_fabsf(x); }\n"),
+    "log1p": (_LOG1P, "static inline float log1p_1(float x) { return log1pf(x); }\n"),
 }
 """Name -> (vector template, scalar template); `{w}` is the width, `{bytes}` that of the vector."""

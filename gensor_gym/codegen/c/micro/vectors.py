@@ -208,12 +208,14 @@ _SCALARS = {
 _VECTOR = _MEMORY | _VALUES | c_fold.HELPERS | c_dot.HELPERS | c_along.HELPERS | c_turn.HELPERS
 _VECTOR |= {name: text for name, (text, _) in FUNCTIONS.items()}
 _SCALAR = _SCALARS | c_dot.SCALARS | c_along.SCALARS | {name: text for name, (_, text) in FUNCTIONS.items()}
-_ORDER = ("splat", "load", "load_masked", "store", "transpose", *_CHOICES, *_STICKY, "exp", "erf", *_PAIRS)
+_CALLED = ("absolute", "at_most", "less", "where", "log")
+"""Functions that others call."""
+_ORDER = ("splat", "load", "load_masked", "store", "transpose", *_CHOICES, *_STICKY, "exp", "erf", *_CALLED, *_PAIRS)
 _POWERS = "    const float lowest = -87.3f, one = 2.0f;\n"
 """Where powers are written as bits: of the lowest argument it is 2^-126, half of which is zero."""
 _MASKS = {16: "__AVX512F__", 8: "__AVX512VL__", 4: "__AVX512VL__"}
 _CHOSEN = {16: ("__AVX512F__", "_mm512"), 8: ("__AVX__", "_mm256"), 4: ("__SSE__", "_mm")}
-_CALL = re.compile(r"\b([a-z]+(?:_[a-z]+)*)_(\d+)\(")
+_CALL = re.compile(r"\b([a-z][a-z0-9]*(?:_[a-z]+)*)_(\d+)\(")
 
 
 def prelude(body: str, accumulator: str, item: str) -> str:

@@ -11,12 +11,12 @@ import re
 _HEAD = "__device__ __forceinline__ float"
 _OF_ONE = {
     "exp": "expf(x)", "log": "logf(x)", "sqrt": "sqrtf(x)", "rsqrt": "rsqrtf(x)", "tanh": "tanhf(x)", "erf": "erff(x)",
-    "absolute": "fabsf(x)", "sin": "sinf(x)", "cos": "cosf(x)", "round": "rintf(x)",
+    "expm1": "expm1f(x)", "log1p": "log1pf(x)", "absolute": "fabsf(x)", "sin": "sinf(x)", "cos": "cosf(x)", "round": "rintf(x)",
 }  # fmt: skip
 _OF_TWO = {
     **{name: "a > b || a != a ? a : b" for name in ("max", "maximum")},
     **{name: "a < b || a != a ? a : b" for name in ("min", "minimum")},
-    "add": "a + b", "less": "a < b ? 1.0f : 0.0f",
+    "add": "a + b", "less": "a < b ? 1.0f : 0.0f", "at_most": "a <= b ? 1.0f : 0.0f",
 }  # fmt: skip
 FUNCTIONS = {
     **{f"{name}_1": f"{_HEAD} {name}_1(float x) {{ return {text}; }}" for name, text in _OF_ONE.items()},
