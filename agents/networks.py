@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from agents.optimize import Asked, Result
+from agents.optimize import Asked, NoKernel, Result
 from agents.pieces import OnTask, in_loop, search_pieces
 from agents.progress import shown
 from gensor_gym import hardware
@@ -27,6 +27,7 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.remembered import remembered
 from gensor_gym.cycles import uncollected
 from gensor_gym.dataflow.graph import Dataflow
+from gensor_gym.frontends.unsupported import Unsupported
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.records.tuned import tuned_path
@@ -181,11 +182,12 @@ def compile_network(
     `arena` says how values between kernels are placed (`networks.arena.MODES`). The plan's constants lie in the function's
     memory, but for weights that kernels keep packed.
 
-    ValueError for a network that has no legal plan, for a GPU, and for a budget that is none; RuntimeError where no program of a
-    piece ran well; a RuntimeWarning where `seconds` were too short for one program of each piece.
+    Unsupported for a network of which a piece has no kernel; ValueError for a plan of the caller's that is not legal, for a GPU,
+    and for a budget that is none; NoKernel where no program of a piece ran well; a RuntimeWarning where `seconds` were too short
+    for one program of each piece.
     """
     begin, hw = time.monotonic(), check_settings(machine, trials, seconds, plan, arena)
-    chosen = plan_of(folded(network), plan, hw)
+    chosen = _planned(network, plan, hw)
     counts = Counter(step.computation for step in chosen.steps)
     store = options.get("store")
     if isinstance(store, str | Path) or (reuse and store is None):
@@ -200,6 +202,19 @@ def compile_network(
     function = NetworkFunction(chosen, kernels, hw.units, arena)
     held = dataclasses.replace(chosen.network, constants={**chosen.network.constants, **function.constants})
     return CompiledNetwork(Plan(held, chosen.pieces), hw, results, kernels, function)
+
+
+def _planned(network: Network, plan: Callable[[Network], Plan] | str, machine: Hardware) -> Plan:
+    """A plan whose pieces have kernels."""
+    try:
+        chosen = plan_of(folded(network), plan, machine)
+        if fault := chosen.fault:
+            raise ValueError(f"a plan of {network.graph.name}: {fault}")
+    except ValueError as error:
+        if callable(plan):
+            raise
+        raise Unsupported(str(error)) from error
+    return chosen
 
 
 def check_settings(
@@ -244,10 +259,12 @@ def compile_module(
 ) -> CompiledNetwork | FallenBack:
     """A torch module as one function; see `compile_network` for `options`, and `frontends.torch_export` for what is covered.
 
-    With `fallback="torch"` a module that is not covered is returned as a function that calls it, and a RuntimeWarning says why.
-    `seconds` include the time that torch exports the module in. ValueError for another fallback, and for what is not covered.
+    With `fallback="torch"` a module that is not covered, or has a piece of which no kernel runs, is returned as a function that
+    calls it, and a RuntimeWarning says why. `seconds` include the time that torch exports the module in.
+
+    Unsupported for what is not covered, NoKernel where nothing runs, ValueError for another fallback.
     """
-    from gensor_gym.frontends.torch_export import Unsupported, from_torch
+    from gensor_gym.frontends.torch_export import from_torch
 
     if fallback not in FALLBACKS:
         raise ValueError(f"fallback={fallback!r}: expected one of {', '.join(FALLBACKS)}")
@@ -256,13 +273,13 @@ def compile_module(
     with uncollected():
         try:
             network = from_torch(module, example_inputs)
-        except Unsupported as error:
+            left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
+            return compile_network(network, seconds=left, **options)
+        except (Unsupported, NoKernel) as error:
             if fallback == "error":
                 raise
             warnings.warn(f"{type(module).__name__} is run by torch: {error}", RuntimeWarning, stacklevel=2)
             return FallenBack(module, str(error))
-        left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
-        return compile_network(network, seconds=left, **options)
 
 
 @dataclass(frozen=True, eq=False)

@@ -118,6 +118,10 @@ def optimize(
     return asked.decided(session)
 
 
+class NoKernel(RuntimeError):
+    """No program of a search ran well; the text names the computation and what became of them."""
+
+
 @dataclass(frozen=True)
 class Asked:
     """A search that somebody asks for, as of `optimize`."""
@@ -154,13 +158,13 @@ class Asked:
     def decided(self, session: Session, final: bool = True) -> Result:
         """The fastest program of a search that has ended, which the store keeps; without `final` nothing is timed once more.
 
-        RuntimeError where none ran well or it is wrong.
+        NoKernel where none ran well, RuntimeError where it is wrong.
         """
         task, best = self.task, playoff(session) if final else session.best
         if best is None:
             statuses = [row.status for row in session.trace]
             why = f"; the first: {session.first_error}" if session.first_error else ""
-            raise RuntimeError(f"no kernel of {task.operator} ran well in {len(statuses)} trials: {statuses}{why}")
+            raise NoKernel(f"no kernel of {task.operator} ran well in {len(statuses)} trials: {statuses}{why}")
         if self.reuse and session.backend.stored and not verified(task.operator, best[0], task.hardware):
             raise RuntimeError(f"{task.operator}: the store has times of {best[0]}, whose kernel is wrong here: prune them")
         session.keep(*best)

@@ -11,6 +11,7 @@ import numpy as np
 
 from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand, operands, renamed
 from gensor_gym.dataflow.nodes import Broadcast, Contract, Map, Node, Reduce, Reshape, Shape, Transpose, Value
+from gensor_gym.frontends.whole import limits_of_whole
 from gensor_gym.networks.network import Network, needed
 from gensor_gym.operators.types import Operator
 
@@ -25,6 +26,10 @@ class Builder:
         """The operation that nodes are made for from now on."""
         self.reads: Mapping[str, str] = {}
         """Data types that the operation's tensors have there, by name: bools and whole numbers are float32 numbers here."""
+        self.is_whole = False
+        """Whether the operation's results are whole numbers, made of whole numbers."""
+        self.whole: set[str] = set()
+        """Values that operations of that kind are made of."""
         self.given: list[Value] = []
         """Inputs and constants so far."""
         self._made: dict[str, Node] = {}
@@ -39,7 +44,7 @@ class Builder:
     def constant(self, name: str, array: np.ndarray) -> str:
         """A tensor that is the same at every call."""
         made = self._given(Value(self._fresh(name), array.shape, "float32", constant=True))
-        self._constants[made] = np.ascontiguousarray(array, np.float32)
+        self._constants[made] = np.array(array, np.float32, order="C")  # of no axes, too
         return made
 
     def _given(self, value: Value) -> str:
@@ -55,8 +60,10 @@ class Builder:
     def add(self, node: Node, name: str = "v") -> str:
         """A node; the one that is there already where the same was asked for. ValueError for shapes that do not fit."""
         if (known := self._known.get(node)) is not None:
+            self.whole.update([known] if self.is_whole else [])
             return known
         made = self._fresh(name)
+        self.whole.update([made] if self.is_whole else [])
         self.shapes[made] = node.shape(*(self.shapes[one] for one in node.inputs))
         self._made[made] = node
         self._origins[made] = self.origin
@@ -101,7 +108,7 @@ class Builder:
         """Sums, maxima or minima along axes, which stay with extent 1: neighbouring axes at once, the last first."""
         if body == "min":
             return self.call("negative", self.reduce(self.call("negative", name), "max", axes))
-        left = sorted({axis % len(self.shapes[name]) for axis in axes})
+        left = sorted({axis % len(self.shapes[name]) for axis in axes if self.shapes[name]})
         while left:
             first = next(place for place in range(len(left)) if left[-1] - left[place] == len(left) - 1 - place)
             name = self.add(Reduce(name, body, tuple(left[first:])), body)  # type: ignore[arg-type]
@@ -110,7 +117,7 @@ class Builder:
 
     def mean(self, name: str, axes: Sequence[int]) -> str:
         """Means along axes, which stay with extent 1."""
-        count = math.prod(self.shapes[name][axis] for axis in axes)
+        count = math.prod(self.shapes[name][axis] for axis in axes if self.shapes[name])
         return self.call("multiply", self.reduce(name, "sum", axes), 1.0 / count)
 
     def contract(self, operator: Operator, *sources: str) -> str:
@@ -135,14 +142,15 @@ class Builder:
         roots: list[str] = []
         for place, one in enumerate(returns := list(map(self.dense, returns))):
             root = self._root(one)
-            if root not in self._made or root in roots:
-                returns[place] = root = self.copy(one)
+            while root not in self._made or root in roots:  # a copy of a copy is another value
+                returns[place] = root = one = self.copy(one)
             roots.append(root)
         graph = needed(name, self.given, list(self._made.items()), returns)
         constants = {value.name: self._constants[value.name] for value in graph.inputs if value.constant}
         asked = [value for value in self.given if not value.constant]
         unread = {number: value for number, value in enumerate(asked) if value not in graph.inputs}
-        return Network(graph, constants, {made: self._origins[made] for made, _ in graph.nodes}, unread)
+        limits = limits_of_whole(graph, constants, self.whole & graph.makers.keys())
+        return Network(graph, constants, {made: self._origins[made] for made, _ in graph.nodes}, unread, limits=limits)
 
     def _root(self, name: str) -> str:
         """The value that a reshape is one of."""

@@ -23,6 +23,7 @@ from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.covered import TABLE
 from gensor_gym.frontends.forms import FIXED, arguments_of, ends_of, fixed_or, form_of, names_of
 from gensor_gym.frontends.quick import quick
+from gensor_gym.frontends.unsupported import Unsupported
 from gensor_gym.networks.forms import Form, changed
 from gensor_gym.networks.network import Network
 from gensor_gym.registry import near
@@ -42,10 +43,6 @@ Examples = Sequence[Any] | Mapping[str, Any]
 """Tensors, in tuples, lists and dicts; with what is no tensor and the same at every call."""
 
 
-class Unsupported(ValueError):
-    """A module has an operation, or a kind of tensor, that has no kernels here; the text names it and its place."""
-
-
 def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Examples, name: str = "") -> Network:
     """The network of a module in evaluation mode, for inputs of the shapes of `example_inputs`; `name` is the class's by default.
 
@@ -59,8 +56,9 @@ def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Exampl
     order of the module's; what has a plain default may be left out.
 
     Raises:
-        Unsupported: for what is not covered, with its place in the module.
-        ValueError: for a module in training mode, for inputs of other types, for programs beyond the limits.
+        Unsupported: for what is not covered, with its place in the module: operations, types of tensors, programs beyond the
+            limits.
+        ValueError: for what is no module, a module in training mode, inputs that are neither a tuple nor a dict.
     """
     if isinstance(module, ExportedProgram):
         module = module.module()
@@ -77,12 +75,12 @@ def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Exampl
 
 
 def _check_example(place: str, given: Any) -> None:
-    """ValueError for what is neither a tensor that networks take nor the same at every call."""
+    """Unsupported for what is neither a tensor that networks take nor the same at every call."""
     if isinstance(given, FIXED):
         return
     if not isinstance(given, torch.Tensor) or given.dtype not in _TYPES or given.device.type != "cpu":
         wanted = f"a float32 tensor on the CPU, one of {', '.join(DTYPES[1:])}, a number, or these in tuples, lists and dicts"
-        raise ValueError(f"example input {place} is {_said(given)}: expected {wanted}")
+        raise Unsupported(f"example input {place} is {_said(given)}: expected {wanted}")
 
 
 def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProgram:
@@ -145,7 +143,7 @@ class _Reader:
         """Of nodes whose tensors are the same at every call the names of the constants that they have become."""
         nodes = list(program.graph.nodes)
         if len(nodes) > MOST_NODES:
-            raise ValueError(f"a program of {len(nodes)} operations: expected at most {MOST_NODES}")
+            raise Unsupported(f"a program of {len(nodes)} operations: expected at most {MOST_NODES}")
 
     def network(self, name: str) -> Network:
         """See `from_torch`."""
@@ -155,12 +153,15 @@ class _Reader:
             if node.op == "call_function" and str(node.target) not in _ASSERTIONS:
                 self.made[node.name] = self._operation(node)
         (results,) = next(node for node in self.program.graph.nodes if node.op == "output").args
-        self.builder.origin = "the outputs"
+        self.builder.origin, self.builder.is_whole = "the outputs", False
         if not (there := [result for result in results if not isinstance(result, FIXED)]):
             raise Unsupported("the module returns no tensor: expected one or more")
         returns = [self._output(place, result) for place, result in enumerate(there)]
         types = {place: kind for place, result in enumerate(there) if (kind := _TYPES[result.meta["val"].dtype]) != DTYPES[0]}
-        made = self.builder.network(name, returns)
+        try:
+            made = self.builder.network(name, returns)
+        except ValueError as error:  # a limit of graphs
+            raise Unsupported(str(error)) from error
         return dataclasses.replace(made, form=self._form(results), types=types, arguments=self._arguments())
 
     def _arguments(self) -> dict[str, Form]:
@@ -201,11 +202,13 @@ class _Reader:
         value = result.meta.get("val") if isinstance(result, torch.fx.Node) else result
         if not isinstance(value, torch.Tensor) or value.dtype not in _TYPES:
             raise Unsupported(f"output {place} is {_said(value)}: expected a tensor of {', '.join(DTYPES)}")
-        made = self.made[result.name]
+        made = self._made(result, f"output {place}") if isinstance(result, torch.fx.Node) else result
         if not isinstance(made, str):
             return self.builder.constant(result.name, _constant_output(made, place))
-        if self.builder.given_as(made) in ("int32", "int64"):  # of which float32 does not hold all
-            raise Unsupported(f"output {place} is the input {made} itself, of {value.dtype}: expected what is computed")
+        if value.dtype != torch.float32 and self.builder.given_as(made) in ("int32", "int64"):
+            self.builder.is_whole = True  # float32 does not hold all of them: calls are checked
+            made = self.builder.copy(made)
+            self.builder.is_whole = False
         return made
 
     def _parameters(self) -> None:
@@ -224,7 +227,7 @@ class _Reader:
                 raise Unsupported(f"{spec.target} is a {type(self.made[name]).__name__}: expected a tensor")
             whole += self.made[name].nbytes
         if whole > MOST_BYTES:
-            raise ValueError(f"weights of {whole} bytes: expected at most {MOST_BYTES}")
+            raise Unsupported(f"weights of {whole} bytes: expected at most {MOST_BYTES}")
 
     def _input(self, name: str, example: Any) -> None:
         if not isinstance(example, torch.Tensor) or example.dtype not in _TYPES:
@@ -238,11 +241,11 @@ class _Reader:
         place = _place(node)
         read = [self._made(one, place) for one in node.all_input_nodes]
         if node.target is python.getitem:
-            return _item(read[0], node.args[1])
+            return _item(read[0], node.args[1], place)
         try:
             if not any(_is_of_call(one) for one in read):
                 return _computed(node, *map_arg((node.args, node.kwargs), lambda one: self.made[one.name]), MOST_BYTES)
-            rule = TABLE.get(str(node.target))
+            rule = TABLE.get(str(node.target)) or TABLE.get(str(node.target).replace("_copy.", ".", 1))
             if rule is None and torch.Tag.dynamic_output_shape in getattr(node.target, "tags", ()):
                 raise ValueError("makes as many elements as numbers say: expected a shape that is the same at every call")
             if rule is None:
@@ -250,8 +253,9 @@ class _Reader:
             self._begin(node, place)
             arguments, options = map_arg((node.args, node.kwargs), lambda one: self._named(one.name))
             return rule(self.builder, *arguments, **{key: one for key, one in options.items() if key not in _LAYOUT})
-        except (ValueError, TypeError) as error:
-            raise Unsupported(f"{place}: {node.target}: {error}") from error
+        except Exception as error:  # what a rule was not written for may end it anywhere
+            said = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
+            raise Unsupported(f"{place}: {node.target}: {said}") from error
 
     def _made(self, node: torch.fx.Node, place: str) -> Any:
         """What a node that an operation reads has become."""
@@ -270,6 +274,9 @@ class _Reader:
         self.builder.reads = {
             str(self._named(name)): str(given[0].dtype).removeprefix("torch.") for name, given in types.items() if len(given) == 1
         }
+        makes = {_TYPES[one.dtype] for one in _tensors_of(node.meta.get("val"))}
+        computes = bool({"int32", "int64"} & {*makes, *self.builder.reads.values()}) and "float32" not in makes
+        self.builder.is_whole = computes and set(self.builder.reads.values()) != {"float32"}
 
     def _named(self, name: str) -> Any:
         """The name of a node's value; a number where it is one that is the same at every call."""
@@ -284,9 +291,13 @@ class _Reader:
         return self.constants[name]
 
 
-def _item(made: Any, place: Any) -> Any:
+def _item(made: Any, number: Any, place: str) -> Any:
     """One of several values."""
-    return made[place] if isinstance(made, tuple | list) else made
+    if not isinstance(made, tuple | list):
+        return made
+    if number >= len(made):
+        raise Unsupported(f"{place}: result {number} of an operation: expected one of its first {len(made)}")
+    return made[number]
 
 
 def _is_of_call(made: Any) -> bool:

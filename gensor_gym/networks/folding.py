@@ -66,7 +66,7 @@ def _pruned(
     asked = [value for value in network.inputs if value not in graph.inputs]
     unread = {network.inputs.index(value): value for value in asked}
     origins = {name: network.origins[name] for name, _ in graph.nodes if name in network.origins}
-    return Network(graph, constants, origins, unread, network.form, network.types, network.arguments)
+    return Network(graph, constants, origins, unread, network.form, network.types, network.arguments, network.limits)
 
 
 def _with_factors_in_weights(network: Network) -> Network:

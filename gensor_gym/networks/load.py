@@ -95,7 +95,7 @@ class NetworkFunction(NativeFunction):
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
         """As a kernel's; ValueError also for ids that are no row of their table. A bound call computes no numbers of these."""
-        if self.called.id_limits:
+        if self.called.id_limits or self.called.limits:
             self.called.check_ids(inputs)
         return super().__call__(*inputs, out=out)
 

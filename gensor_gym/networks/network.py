@@ -29,19 +29,28 @@ class Called:
     compulsory_bytes: int
     id_limits: Mapping[str, int] = field(default_factory=dict, hash=False)
     """Of every input that has ids of rows how many rows there are to choose from."""
+    limits: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """See `Network.limits`."""
 
     def __str__(self) -> str:
         """The name."""
         return self.name
 
     def check_ids(self, inputs: Sequence[Any]) -> None:
-        """ValueError for ids that are no row of their table; arrays of other shapes are left to whoever checks these."""
+        """ValueError for ids that are no row of their table, and for numbers that would not be computed with exactly.
+
+        Arrays of other shapes are left to whoever checks these.
+        """
         for value, given in zip(self.inputs, inputs, strict=False):
-            rows = self.id_limits.get(value.name)
-            if rows is not None and tuple(getattr(given, "shape", ())) == value.shape:
-                least, most = int(given.min()), int(given.max())
-                if least < 0 or most >= rows:
-                    raise ValueError(f"{self}: {value.name} has id {least if least < 0 else most}: expected 0 to {rows - 1}")
+            rows, limit = self.id_limits.get(value.name), self.limits.get(value.name)
+            if (rows, limit) == (None, None) or tuple(getattr(given, "shape", ())) != value.shape:
+                continue
+            least, most = int(given.min()), int(given.max())
+            if rows is not None and (least < 0 or most >= rows):
+                raise ValueError(f"{self}: {value.name} has id {least if least < 0 else most}: expected 0 to {rows - 1}")
+            if limit is not None and max(-least, most) > limit:
+                said = f"expected whole numbers from {-limit} to {limit}, of which kernels compute all exactly"
+                raise ValueError(f"{self}: {value.name} has {most if most > limit else least}: {said}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +70,8 @@ class Network:
     """Of outputs that are whole numbers or bools to users, by their number, the data type; kernels make float32 of all."""
     arguments: Mapping[str, Form] | None = None
     """What users give by name, of numbers of inputs; None for one tensor each, by the names of inputs."""
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """Of inputs of whole numbers that are computed with how far from 0 theirs may be for kernels to be exact."""
 
     def __post_init__(self) -> None:
         """ValueError unless there is an array of the right shape for every constant input."""
@@ -89,7 +100,8 @@ class Network:
     @cached_property
     def called(self) -> Called:
         """Itself as what is called."""
-        return Called(self.graph.name, self.inputs, self.outputs, self.dtype, self.flops, self.compulsory_bytes, self.id_limits)
+        own = self.graph.name, self.inputs, self.outputs, self.dtype, self.flops, self.compulsory_bytes
+        return Called(*own, self.id_limits, self.limits)
 
     @property
     def outputs(self) -> tuple[Value, ...]:
@@ -173,17 +185,6 @@ class Network:
         if name not in self._joined:
             return [name]
         return [one for part, (whole, _) in self.joins.items() if whole == name for one in self.made_by(part)]
-
-    def depends(self, names: Sequence[str], on: Sequence[str]) -> bool:
-        """Whether one of the values is, or is made of, one of `on`."""
-        first, waiting, seen = min(self.places[one] for one in on), list(names), set(names)
-        while waiting:
-            if (name := waiting.pop()) in on:
-                return True
-            fresh = [one for one in self.nodes[name].inputs if one not in seen] if self.places.get(name, -1) > first else []
-            seen.update(fresh)
-            waiting += fresh
-        return False
 
     def reference(self, *inputs: np.ndarray) -> tuple[Bounded, ...]:
         """The outputs in float64, each with the bound that is propagated node by node."""

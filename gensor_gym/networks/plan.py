@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
 from gensor_gym.dataflow.nodes import Contract
-from gensor_gym.networks.loops import loop_fault
+from gensor_gym.networks.loops import loop_fault, loops
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.pieces import Piece, piece_of
 from gensor_gym.networks.steps import Step
@@ -59,6 +60,37 @@ class Plan:
         return loop_fault(self.network, self.pieces)
 
 
+def ordered(network: Network, pieces: Sequence[Piece]) -> Plan | None:
+    """The plan of these pieces, each after what it reads; None where two wait for one another. Loops stay together."""
+    made = {value.name for value in network.graph.inputs}
+    left, found = [[pieces[number] for number in numbers] for numbers in loops(pieces)], list[Piece]()
+    while left:
+        ready = next((some for some in left if _can_begin(network, some, made)), None)
+        if ready is None:
+            return None
+        left.remove(ready)
+        found += ready
+        made.update(name for piece in ready for name in piece.nodes)
+    return Plan(network, tuple(found))
+
+
+def _can_begin(network: Network, together: Sequence[Piece], made: Set[str]) -> bool:
+    """Whether all that pieces of a loop read is made before them, or by them."""
+    own = {name for piece in together for name in piece.nodes}
+    return all(reads_of(network, piece) <= made | own for piece in together)
+
+
+def reads_of(network: Network, piece: Piece) -> frozenset[str]:
+    """Values that are neither views nor made inside; of one that is made in parts these. Found once for a network."""
+    key = "reads", piece.nodes
+    if key not in network.known:
+        sources = dict.fromkeys(network.source_of(one) for name in piece.nodes for one in network.nodes[name].inputs)
+        made = (one for source in sources for one in network.made_by(source))
+        network.known[key] = frozenset(one for one in made if one not in piece.nodes)
+    found: frozenset[str] = network.known[key]
+    return found
+
+
 def cut_all(network: Network) -> Plan:
     """Primitives with post-ops: each operation by itself, and after a product what its kernel can do with each element."""
     pieces: list[list[str]] = []
@@ -71,8 +103,10 @@ def cut_all(network: Network) -> Plan:
             pieces.append(piece := [])
         piece.append(name)
         of[name] = piece
-    place = {name: number for number, (name, _) in enumerate(network.graph.nodes)}
-    return Plan(network, tuple(piece_of(network, piece) for piece in sorted(pieces, key=lambda piece: place[piece[-1]])))
+    pieces.sort(key=lambda piece: network.places[piece[-1]])
+    plan = ordered(network, [piece_of(network, piece) for piece in pieces])
+    assert plan is not None, "no piece took what waits for it"
+    return plan
 
 
 def _joined(network: Network, name: str, of: dict[str, list[str]], pieces: list[list[str]]) -> list[str] | None:
@@ -82,16 +116,29 @@ def _joined(network: Network, name: str, of: dict[str, list[str]], pieces: list[
     origin = network.origins.get(name)
     same = [piece for piece in pieces if piece in sources and piece not in products and network.origins.get(piece[-1]) == origin]
     for piece in [*products[::-1], *same[::-1]]:
-        if _can_take(network, piece, name):
+        if not _waits(network, piece, name, of) and _can_take(network, piece, name):
             return piece
     return None
 
 
+def _waits(network: Network, piece: list[str], name: str, of: dict[str, list[str]]) -> bool:
+    """Whether something that a node reads beside the piece waits for the piece, or for another one that does."""
+    first = min(network.places[one] for one in piece)
+    waiting = [one for one in network.nodes[name].inputs if network.source_of(one) not in piece]
+    seen = set(waiting)
+    while waiting:
+        if (one := waiting.pop()) in piece:
+            return True
+        together = of.get(one, [one])
+        late = max(network.places.get(node, -1) for node in together) > first
+        fresh = {source for node in together for source in network.nodes[node].inputs} - seen if late else set()
+        seen |= fresh
+        waiting += fresh
+    return False
+
+
 def _can_take(network: Network, piece: list[str], name: str) -> bool:
-    """Whether a kernel computes the piece with the node, and nothing between them waits for the piece."""
-    others = [one for one in network.nodes[name].inputs if network.source_of(one) not in piece]
-    if network.depends(others, piece):
-        return False
+    """Whether a kernel computes the piece with the node."""
     try:
         piece_of(network, [*piece, name]).step(network)
     except ValueError:

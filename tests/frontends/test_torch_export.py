@@ -29,13 +29,16 @@ class Of(nn.Module):
         return self.function(*inputs)
 
 
-def check(module: nn.Module, *shapes: tuple[int, ...], seed: int = 0) -> None:
-    """The network and its folded form compute what torch computes, and all pieces of the plan have kernels."""
+def check(module: nn.Module, *shapes: tuple[int, ...], seed: int = 0, dtype: torch.dtype = torch.float64) -> None:
+    """The network and its folded form compute what torch computes, and all pieces of the plan have kernels.
+
+    `dtype` is torch's; float32 where it decides which numbers are read.
+    """
     generator = torch.Generator().manual_seed(seed)
     inputs = [torch.randn(shape, generator=generator) for shape in shapes]
     network = from_torch(module.eval(), inputs)
     with torch.no_grad():
-        expected = module.double()(*(one.double() for one in inputs))
+        expected = module.to(dtype)(*(one.to(dtype) for one in inputs))
     for form in (network, folded(network)):
         (found,) = form.reference(*(one.numpy() for one in inputs))
         room = found.error + 1e-6 * (1.0 + np.abs(found.value))  # constants that were folded are rounded to float32 once more

@@ -82,8 +82,11 @@ def test_whole_numbers_that_kernels_cannot_count_are_refused() -> None:
     ids = torch.arange(6)
     squares = compile_module(Of(lambda ids: ids * ids).eval(), [ids], trials=1)
     assert torch.equal(squares(ids + 4000), (ids + 4000) ** 2)
-    with pytest.raises(ValueError, match="output 0, of int64: expected whole numbers up to 16777216"):
+    with pytest.raises(ValueError, match="has 5005: expected whole numbers from -4096 to 4096"):
         squares(ids + 5000)
+    whole = compile_module(Of(lambda x: x.long()).eval(), [X], trials=1)
+    with pytest.raises(ValueError, match="output 0, of int64: expected whole numbers up to 16777216"):
+        whole(X + 1e9)
 
 
 def test_ids_that_are_handed_through_are_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,28 @@ _COMPARED = {
 for _name, _function in _COMPARED.items():
     for _kind in ("Tensor", "Scalar"):
         TABLE[f"aten.{_name}.{_kind}"] = lambda b, x, y, name=_name, function=_function: b.map(function(x, y), name)
+
+
+@_covers("isnan.default")
+def _isnan(b: Builder, x: str) -> str:
+    return b.map(no_number(x), "no_number")
+
+
+@_covers("isinf.default")
+def _isinf(b: Builder, x: str) -> str:
+    return b.map(of("at_most", np.inf, of("absolute", x)), "infinite")
+
+
+def _taking(sign: str) -> Callable[[Builder, str, str], str]:
+    """The larger, or the smaller, of two that are numbers; else the other one."""
+
+    def rule(b: Builder, x: str, y: str) -> str:
+        return b.map(of("where", no_number(x), y, of("where", no_number(y), x, of(sign, x, y))), sign)
+
+    return rule
+
+
+TABLE["aten.fmax.default"], TABLE["aten.fmin.default"] = _taking("maximum"), _taking("minimum")
 
 
 def truth(b: Builder, x: Given) -> Expression:

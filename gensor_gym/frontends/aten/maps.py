@@ -81,13 +81,14 @@ _MOST_FACTORS = 64
 
 
 @_covers("pow.Tensor_Scalar")
-def _power(b: Builder, x: str, exponent: float) -> str:
+def power(b: Builder, x: str, exponent: float) -> str:
     """Products for whole exponents; else exp and log, no number of what is below 0, as torch's."""
     if exponent in (0.5, -0.5):
         return b.call("sqrt" if exponent > 0 else "rsqrt", x)
-    whole = b.reads[x] != "float32" and isinstance(exponent, int)
+    kind = b.reads.get(x, "float32")
+    whole = kind != "float32" and isinstance(exponent, int)
     if not math.isfinite(exponent) or (whole and not 0 <= exponent <= _MOST_FACTORS):
-        raise ValueError(f"the power {exponent} of {b.reads[x]}: expected a finite one, of whole numbers 0 to {_MOST_FACTORS}")
+        raise ValueError(f"the power {exponent} of {kind}: expected a finite one, of whole numbers 0 to {_MOST_FACTORS}")
     if exponent != int(exponent):
         return b.map(of("exp", of("multiply", exponent, of("log", x))), "pow")
     count = abs(int(exponent))
@@ -135,6 +136,51 @@ def _leaky_relu(x: Any, slope: float = 0.01) -> Any:
     return of("where", of("less", 0.0, x), x, of("multiply", slope, x))
 
 
+def _by_size(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """An odd function, of its values from 0 on: a logarithm of what is near 1 is exact on that side alone."""
+    return lambda x: of("where", of("less", x, 0.0), of("negative", function(of("absolute", x))), function(of("absolute", x)))
+
+
+def _asinh(x: Any) -> Any:
+    """log1p(x + x^2 / (1 + sqrt(x^2 + 1))) for x from 0 on; of large ones log(2 x)."""
+    square = of("multiply", x, x)
+    near = of("log1p", of("add", x, of("divide", square, of("add", 1.0, of("sqrt", of("add", square, 1.0))))))
+    return of("where", of("less", x, 1e8), near, of("add", of("log", x), math.log(2.0)))
+
+
+def _acosh(x: Any) -> Any:
+    """log1p(t + sqrt(t) sqrt(t + 2)) for t = x - 1; of large ones log(2 x)."""
+    above = of("subtract", x, 1.0)
+    root = of("multiply", of("sqrt", above), of("sqrt", of("add", above, 2.0)))
+    return of("where", of("less", x, 1e8), of("log1p", of("add", above, root)), of("add", of("log", x), math.log(2.0)))
+
+
+def _atanh(x: Any) -> Any:
+    return of("multiply", 0.5, of("log1p", of("divide", of("multiply", 2.0, x), of("subtract", 1.0, x))))
+
+
+def _sinh(x: Any) -> Any:
+    """Of u = expm1(x): (u + u / (u + 1)) / 2; of large x half of exp(x), in two factors that do not overflow before it."""
+    grown, half = of("expm1", x), of("exp", of("multiply", 0.5, x))
+    near = of("multiply", 0.5, of("add", grown, of("divide", grown, of("add", grown, 1.0))))
+    return of("where", of("less", x, 20.0), near, of("multiply", of("multiply", 0.5, half), half))
+
+
+def _round(x: Any, decimals: int = 0) -> Any:
+    """To so many digits behind the point, or before it."""
+    if decimals == 0:
+        return of("round", x)
+    by = 10.0 ** abs(decimals)
+    if decimals > 0:
+        return of("divide", of("round", of("multiply", x, by)), by)
+    return of("multiply", of("round", of("divide", x, by)), by)
+
+
+TABLE["aten.round.decimals"] = lambda b, x, *, decimals=0: b.map(_round(x, decimals), "round")
+_maps("asinh.default", _by_size(_asinh))
+_maps("acosh.default", _acosh)
+_maps("atanh.default", _by_size(_atanh))
+_maps("sinh.default", _by_size(_sinh))
 _maps("floor.default", floor)
 _maps("ceil.default", _ceil)
 _maps("trunc.default", cut)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gensor_gym.dataflow.bounds import MOST_WHOLE
 from gensor_gym.dataflow.nodes import Gather, Slice
 from gensor_gym.frontends.aten.choices import equal
 from gensor_gym.frontends.builder import Builder, of
@@ -165,8 +166,10 @@ def _line(b: Builder, x: str, axis: int, number: int) -> str:
 
 
 def places_along(b: Builder, x: str, axis: int) -> str:
-    """0, 1, .. along an axis of x, as a constant that repeats along the others."""
+    """0, 1, .. along an axis of x, as a constant that repeats along the others; ValueError where float32 does not count them."""
     rank, extent = len(b.shapes[x]), b.shapes[x][axis]
+    if extent > MOST_WHOLE:
+        raise ValueError(f"places along {extent} elements: expected at most {MOST_WHOLE:.0f}")
     return b.constant("places", np.arange(extent).reshape([-1 if other == axis else 1 for other in range(rank)]))
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from gensor_gym.dataflow.expressions import Call
-from gensor_gym.dataflow.nodes import Concat
+from gensor_gym.dataflow.nodes import Concat, Slice
 from gensor_gym.frontends.aten.choices import Given, equal, neither, no_number
 from gensor_gym.frontends.aten.places import MOST_PLACES, places_along
 from gensor_gym.frontends.aten.reductions import kept
@@ -19,6 +20,18 @@ MOST_SORTED = 128
 """Along an axis: each element is compared with each."""
 
 
+def _of_one(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule along an axis that also takes a tensor without axes, as one number along one."""
+
+    def of_any(b: Builder, x: str, *arguments: Any, **options: Any) -> Any:
+        if b.shapes[x]:
+            return rule(b, x, *arguments, **options)
+        made = rule(b, b.reshape(x, (1,)), *arguments, **options)
+        return tuple(b.reshape(one, ()) for one in made) if isinstance(made, tuple) else b.reshape(made, ())
+
+    return of_any
+
+
 def _place(b: Builder, x: str, top: str, axis: int, gone: str | None = None) -> str:
     """The first place along an axis where x is not below `top` or is no number, among those that are not gone."""
     below = neither(of("maximum", of("at_most", b.repeat(top, b.shapes[x]), x), no_number(x)))
@@ -27,6 +40,7 @@ def _place(b: Builder, x: str, top: str, axis: int, gone: str | None = None) -> 
 
 
 def _extreme(turned: bool) -> Callable[..., tuple[str, str]]:
+    @_of_one
     def rule(b: Builder, x: str, axis: int, keepdim: bool = False) -> tuple[str, str]:
         axis %= len(b.shapes[x])
         given = b.call("negative", x) if turned else x
@@ -56,6 +70,7 @@ def _before(one: Given, other: Given) -> Call:
 
 
 @_covers("sort.default")
+@_of_one
 def _sort(b: Builder, x: str, axis: int = -1, descending: bool = False) -> tuple[str, str]:
     """Each element at the place of its rank: how many stand before it, of equal ones those at places before."""
     axis %= len(b.shapes[x])
@@ -76,17 +91,44 @@ def _sort(b: Builder, x: str, axis: int = -1, descending: bool = False) -> tuple
     return tuple(b.transpose(b.reshape(part, (*outer, extent)), np.argsort(last).tolist()) for part in made)  # type: ignore[return-value]
 
 
+MOST_LIMITS = 4096
+"""Between which numbers are put: each number is compared with each."""
+
+
+@_covers("bucketize.Tensor")
+def _bucketize(b: Builder, x: str, limits: str, *, out_int32: bool = False, right: bool = False) -> str:
+    """How many limits stand before each number: those below it, with `right` also those that it is; all before no number."""
+    if (count := b.shapes[limits][0]) > MOST_LIMITS:
+        raise ValueError(f"{count} limits of buckets: expected at most {MOST_LIMITS}")
+    one = b.reshape(x, (*b.shapes[x], 1))
+    behind = of("less", one, limits) if right else of("at_most", one, limits)
+    return b.reshape(b.reduce(b.map(neither(behind), "before"), "sum", [-1]), b.shapes[x])
+
+
+@_covers("searchsorted.Tensor")
+def _searchsorted(
+    b: Builder, limits: str, x: str, *, out_int32: bool = False, right: bool = False, side: str | None = None,
+    sorter: str | None = None,
+) -> str:  # fmt: skip
+    if len(b.shapes[limits]) != 1 or sorter is not None:
+        raise ValueError(f"places among limits of shape {list(b.shapes[limits])}: expected one axis, in order")
+    return _bucketize(b, x, limits, right=right or side == "right")
+
+
 @_covers("sort.stable")
 def _sort_stable(b: Builder, x: str, *, stable: bool = True, dim: int = -1, descending: bool = False) -> tuple[str, str]:
     return _sort(b, x, dim, descending)
 
 
 @_covers("topk.default")
+@_of_one
 def _topk(b: Builder, x: str, count: int, axis: int = -1, largest: bool = True, *_: bool) -> tuple[str, str]:
     """One after another, each without those before it."""
     axis %= len(b.shapes[x])
     if not 0 < count <= MOST_PLACES:
         raise ValueError(f"the {count} largest: expected 1 to {MOST_PLACES}")
+    if not largest and b.shapes[x][axis] <= MOST_SORTED:
+        return tuple(b.add(Slice(one, axis, 0, count), "smallest") for one in _sort(b, x, axis))  # type: ignore[return-value]
     # what is no number is larger than all others: of the smallest it comes last
     given, gone = x if largest else b.map(of("where", no_number(x), -np.inf, of("negative", x)), "turned"), None
     tops, found = list[str](), list[str]()

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from gensor_gym.dataflow.nodes import Slice
-from gensor_gym.frontends.aten.choices import cast, truth
+from gensor_gym.frontends.aten.choices import cast, truth, unequal
+from gensor_gym.frontends.aten.maps import power
 from gensor_gym.frontends.aten.places import take
 from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import TABLE
@@ -111,12 +112,17 @@ def _spread(b: Builder, x: str, axes: list[int], correction: float | None) -> st
 @_covers("linalg_vector_norm.default")
 def _norm(b: Builder, x: str, order: float = 2.0, axes: Axes = None, keepdim: bool = False, **_: Any) -> str:
     chosen = axes_of(b, x, axes)
-    if order not in (1, 2, math.inf):
-        raise ValueError(f"a norm of order {order}: expected 1, 2 or inf")
-    if order == 2:
+    size = b.call("absolute", x)
+    if math.isinf(order):
+        made = b.reduce(size, "max" if order > 0 else "min", chosen)
+    elif order == 0:
+        made = b.reduce(b.map(unequal(x, 0.0), "truth"), "sum", chosen)
+    elif order == 1:
+        made = b.reduce(size, "sum", chosen)
+    elif order == 2:
         made = b.call("sqrt", b.reduce(b.call("multiply", x, x), "sum", chosen))
     else:
-        made = b.reduce(b.call("absolute", x), "sum" if order == 1 else "max", chosen)
+        made = power(b, b.reduce(power(b, size, order), "sum", chosen), 1.0 / order)
     return kept(b, made, chosen, keepdim)
 
 
@@ -147,8 +153,10 @@ def _scan(b: Builder, x: str, axis: int, function: str) -> str:
 
 def axes_of(b: Builder, x: str, axes: Axes) -> list[int]:
     """Their numbers from 0; all where none is named."""
-    named = [axes] if isinstance(axes, int) else axes or range(len(b.shapes[x]))
-    return [axis % len(b.shapes[x]) for axis in named]
+    if not (rank := len(b.shapes[x])):
+        return []
+    named = [axes] if isinstance(axes, int) else axes or range(rank)
+    return [axis % rank for axis in named]
 
 
 def kept(b: Builder, made: str, axes: Sequence[int], keepdim: bool) -> str:

@@ -24,7 +24,20 @@ def _pair(given: int | Sequence[int]) -> tuple[int, int]:
     return (given, given) if isinstance(given, int) else (given[0], given[-1])
 
 
+def _as_batch(rule: Callable[..., str]) -> Callable[..., str]:
+    """A rule of images, signals or volumes that also takes one without a batch."""
+
+    def of_any(b: Builder, x: str, w: str, *arguments: Any, **options: Any) -> str:
+        if len(b.shapes[x]) == len(b.shapes[w]):
+            return rule(b, x, w, *arguments, **options)
+        made = rule(b, b.reshape(x, (1, *b.shapes[x])), w, *arguments, **options)
+        return b.reshape(made, b.shapes[made][1:])
+
+    return of_any
+
+
 @_covers("conv2d.default")
+@_as_batch
 def convolved(
     b: Builder, x: str, w: str, bias: str | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
 ) -> str:
@@ -39,6 +52,7 @@ def convolved(
 
 
 @_covers("convolution.default")
+@_as_batch
 def _convolution(
     b: Builder, x: str, w: str, bias: str | None, stride: Any, padding: Any, dilation: Any, transposed: bool, more: Any,
     groups: int,
@@ -144,14 +158,32 @@ def _as_image(rule: Callable[..., str]) -> Callable[..., str]:
 def largest(
     b: Builder, x: str, size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
 ) -> str:
-    """The largest of every window of images; ValueError for windows with gaps."""
+    """The largest of every window of images."""
     if _pair(dilation) != (1, 1):
-        raise ValueError("pooling with dilation: expected none")
+        return _largest_apart(b, x, _pair(size), _pair(stride or size), _pair(padding), _pair(dilation), ceil_mode)
     windows = _along(b, x, size, stride, padding, ceil_mode)
     if any(one.behind for one in windows):
         x, padding = _all_padded(b, x, windows, -math.inf), 0
     n, c, height, width = b.shapes[x]
     return b.contract(max_pool2d(n, c, height, width, *_pair(size), _pair(stride or size), _pair(padding)), x)
+
+
+def _largest_apart(
+    b: Builder, x: str, size: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: bool
+) -> str:
+    """The largest of windows with gaps, along one axis after the other."""
+    for axis, r, step, edge, apart in zip((3, 2), size[::-1], stride[::-1], padding[::-1], dilation[::-1], strict=True):
+        shape, reach = b.shapes[x], apart * (r - 1) + 1
+        room = shape[axis] + 2 * edge - reach
+        count = (-(-room // step) if ceil_mode else room // step) + 1
+        count -= int(ceil_mode and (count - 1) * step >= shape[axis] + edge)  # a window begins in the image or before it
+        if room < 0 or count < 1:
+            raise ValueError(f"windows of {reach} along {shape[axis]} elements: expected shorter ones")
+        x = padded(b, x, axis, edge, max(edge, (count - 1) * step + reach - shape[axis] - edge), -math.inf)
+        places = np.arange(count)[:, None] * step + np.arange(r) * apart
+        made = b.reduce(take(b, x, [axis], places), "max", [axis + 1])
+        x = b.reshape(made, (*shape[:axis], count, *shape[axis + 1 :]))
+    return x
 
 
 @_covers("max_pool2d_with_indices.default")

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from gensor_gym.dataflow.nodes import Contract
 from gensor_gym.networks.fusion.blocks import block_of
 from gensor_gym.networks.fusion.mergers import mergers
-from gensor_gym.networks.loops import loops
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.pieces import Piece, piece_of
-from gensor_gym.networks.plan import Plan, cut_all
+from gensor_gym.networks.plan import Plan, cut_all, ordered, reads_of
 
 
 def decisions(plan: Plan) -> Iterator[tuple[str, Plan]]:
@@ -42,37 +41,6 @@ def _with_loops(plan: Plan | None, pieces: Sequence[Piece]) -> list[Piece]:
     return found
 
 
-def ordered(network: Network, pieces: Sequence[Piece]) -> Plan | None:
-    """The plan of these pieces, each after what it reads; None where two wait for one another. Loops stay together."""
-    made = {value.name for value in network.graph.inputs}
-    left, found = [[pieces[number] for number in numbers] for numbers in loops(pieces)], list[Piece]()
-    while left:
-        ready = next((some for some in left if _can_begin(network, some, made)), None)
-        if ready is None:
-            return None
-        left.remove(ready)
-        found += ready
-        made.update(name for piece in ready for name in piece.nodes)
-    return Plan(network, tuple(found))
-
-
-def _can_begin(network: Network, together: Sequence[Piece], made: Set[str]) -> bool:
-    """Whether all that pieces of a loop read is made before them, or by them."""
-    own = {name for piece in together for name in piece.nodes}
-    return all(_reads(network, piece) <= made | own for piece in together)
-
-
-def _reads(network: Network, piece: Piece) -> frozenset[str]:
-    """Values that are neither views nor made inside; of one that is made in parts these. Found once for a network."""
-    key = "reads", piece.nodes
-    if key not in network.known:
-        sources = dict.fromkeys(network.source_of(one) for name in piece.nodes for one in network.nodes[name].inputs)
-        made = (one for source in sources for one in network.made_by(source))
-        network.known[key] = frozenset(one for one in made if one not in piece.nodes)
-    found: frozenset[str] = network.known[key]
-    return found
-
-
 def _cuts(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
     """A piece in two, at any of its nodes; one with two products in what it is without."""
     for piece in plan.pieces:
@@ -93,7 +61,7 @@ def _joins(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
     for one in plan.pieces:
         for other in plan.pieces:
             inner = {one.anchor, other.anchor} <= {"tile", "row"}
-            if one is not other and inner and _reads(plan.network, other) & set(one.nodes):
+            if one is not other and inner and reads_of(plan.network, other) & set(one.nodes):
                 joined = piece_of(plan.network, (*one.nodes, *other.nodes))
                 yield f"join {other.nodes[0]} to {one.nodes[0]}", [*(p for p in plan.pieces if p not in (one, other)), joined]
 
@@ -111,7 +79,7 @@ def _panels(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
 def panel_of_both(network: Network, host: Piece, rows: Piece) -> Piece | None:
     """The panel of a product and rows that read it; None where they are of other kinds."""
     hosts = host.anchor in ("tile", "panel") and isinstance(network.nodes[host.nodes[0]], Contract)
-    if hosts and rows.anchor == "row" and _reads(network, rows) & set(host.nodes):
+    if hosts and rows.anchor == "row" and reads_of(network, rows) & set(host.nodes):
         return Piece((*host.nodes, *rows.nodes), "panel")
     return None
 

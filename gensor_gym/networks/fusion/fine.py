@@ -13,10 +13,10 @@ from gensor_gym.chains.panel import panel_of
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import Contract
 from gensor_gym.networks.fusion.blocks import block_of
-from gensor_gym.networks.fusion.decisions import ordered, panel_of_both, with_piece
+from gensor_gym.networks.fusion.decisions import panel_of_both, with_piece
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.pieces import Piece
-from gensor_gym.networks.plan import Plan, cut_all
+from gensor_gym.networks.plan import Plan, cut_all, ordered
 
 LEAST_TASKS = 8
 """Blocks of `_ROWS` rows that a host must have to be accepted, so that threads find work: a product alone also cuts columns."""
