@@ -144,13 +144,11 @@ VOLUME = (1, 4, 3, 3, 3)
 @pytest.mark.parametrize(
     ("made", "shape", "said"),
     [
-        (lambda: nn.Sequential(nn.ConvTranspose3d(4, 2, 1)), VOLUME, "0: aten.conv.*: a convolution of shape"),
         (lambda: Of(lambda x: torch.sort(x)[0]), (2, 129), "aten.sort.*129 elements in order: expected at most 128"),
         (lambda: Of(lambda x: x[x > 0].sum()), ROWS, "the module: aten.index.Tensor: elements by a mask"),
         (lambda: Of(lambda x: x.masked_select(x > 0).sum()), ROWS, "the module: aten.masked_select.*as many elements"),
         (lambda: Of(lambda x: x.cummax(1)[0]), ROWS, "aten.cummax"),
         (lambda: Of(lambda x: torch.fft.fft(x).real), ROWS, "aten._fft_r2c"),
-        (lambda: Of(lambda x: functional.max_pool2d(x, 3, 1, dilation=2)), (1, 2, 7, 7), "pooling with dilation"),
     ],
 )
 def test_what_is_not_covered_is_named(made: Callable[[], nn.Module], shape: tuple[int, ...], said: str) -> None:

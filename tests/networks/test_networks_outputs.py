@@ -89,9 +89,11 @@ def test_whole_numbers_that_kernels_cannot_count_are_refused() -> None:
         whole(X + 1e9)
 
 
-def test_ids_that_are_handed_through_are_refused() -> None:
-    with pytest.raises(Unsupported, match="output 1 is the input .* itself, of torch.int64: expected what is computed"):
-        from_torch(Of(lambda ids: (ids * 2, ids)).eval(), (torch.arange(3),))
+def test_ids_that_are_handed_through_are_the_same_or_refused() -> None:
+    handed = compile_module(Of(lambda ids: ids.view(3, 1)).eval(), [torch.arange(3)], trials=1)
+    assert torch.equal(handed(torch.tensor([-5, 7, 1 << 24])), torch.tensor([[-5], [7], [1 << 24]]))
+    with pytest.raises(ValueError, match="has 16777217: expected whole numbers from -16777216 to 16777216"):
+        handed(torch.tensor([0, 1, (1 << 24) + 1]))
 
 
 def test_one_tensor_given_twice_is_two_inputs() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from gensor_gym.frontends.aten.moves import padded
 from gensor_gym.frontends.aten.places import take
-from gensor_gym.frontends.aten.windows import averaged, convolved, largest, means_to
+from gensor_gym.frontends.aten.windows import as_batch, averaged, convolved, largest, means_to, spread_out
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.covered import covers as _covers
 
@@ -20,6 +20,7 @@ def _three(given: int | Sequence[int]) -> tuple[int, int, int]:
 
 
 @_covers("conv3d.padding")
+@as_batch
 def _conv3d_padded(
     b: Builder, x: str, w: str, bias: str | None = None, stride: Any = 1, padding: str = "valid", dilation: Any = 1,
     groups: int = 1,
@@ -32,12 +33,11 @@ def _conv3d_padded(
 
 
 @_covers("conv3d.default")
+@as_batch
 def _conv3d(
     b: Builder, x: str, w: str, bias: str | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
 ) -> str:
     """Of x [n, c, d, h, w] and weights [k, c/groups, t, r, s]: a convolution of images of t times the channels."""
-    if len(b.shapes[x]) != 5:
-        raise ValueError(f"a convolution of shape {b.shapes[x]}: expected volumes in a batch")
     (deep, *by), (before, *edges), (apart, *wide) = map(_three, (stride, padding, dilation))
     k, _, taps, r, s = b.shapes[w]
     x = padded(b, x, 2, before, before, 0.0) if before else x
@@ -54,16 +54,29 @@ def _conv3d(
     return b.reshape(b.transpose(b.reshape(found, (n, made, k, p * q)), (0, 2, 1, 3)), (n, k, made, p, q))
 
 
-def _axis_by_axis(b: Builder, x: str, rule: Any, size: Any, stride: Any, padding: Any, *more: Any) -> str:
-    """Pooling by height and width, then by depth."""
+@_covers("conv_transpose3d.input")
+@as_batch
+def _transposed(
+    b: Builder, x: str, w: str, bias: str | None = None, stride: Any = 1, padding: Any = 0, more: Any = 0, groups: int = 1,
+    dilation: Any = 1,
+) -> str:  # fmt: skip
+    """Of weights [c, k/groups, t, r, s]."""
+    spread = spread_out(b, x, w, _three(stride), _three(padding), _three(dilation), _three(more), groups)
+    return _conv3d(b, *spread, bias, 1, 0, dilation, groups)
+
+
+def _axis_by_axis(
+    b: Builder, x: str, rule: Any, size: Any, stride: Any, padding: Any, flat_more: Sequence[Any], deep_more: Sequence[Any]
+) -> str:
+    """Pooling by height and width, then by depth; of each what its rule takes besides."""
     sizes, strides, edges = _three(size), _three(stride or size), _three(padding)
     shape = b.shapes[x]
     whole = (1, *shape) if len(shape) == 4 else shape
     n, c, depth, height, width = whole
-    flat = rule(b, b.reshape(x, (n, c * depth, height, width)), sizes[1:], strides[1:], edges[1:], *more)
+    flat = rule(b, b.reshape(x, (n, c * depth, height, width)), sizes[1:], strides[1:], edges[1:], *flat_more)
     p, q = b.shapes[flat][2:]
     tall = b.reshape(flat, (n, c, depth, p * q))
-    found = rule(b, tall, (sizes[0], 1), (strides[0], 1), (edges[0], 0), *more)
+    found = rule(b, tall, (sizes[0], 1), (strides[0], 1), (edges[0], 0), *deep_more)
     made = (n, c, b.shapes[found][2], p, q)
     return b.reshape(found, made[5 - len(shape) :])
 
@@ -72,7 +85,8 @@ def _axis_by_axis(b: Builder, x: str, rule: Any, size: Any, stride: Any, padding
 def _max_pool3d(
     b: Builder, x: str, size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
 ) -> str:
-    return _axis_by_axis(b, x, largest, size, stride, padding, max(_three(dilation)), ceil_mode)
+    deep, *flat = _three(dilation)
+    return _axis_by_axis(b, x, largest, size, stride, padding, (flat, ceil_mode), ((deep, 1), ceil_mode))
 
 
 @_covers("max_pool3d_with_indices.default")
@@ -87,7 +101,8 @@ def _avg_pool3d(
 ) -> str:  # fmt: skip
     if divisor_override is not None:
         raise ValueError("means of volumes with a divisor of their own: expected none")
-    return _axis_by_axis(b, x, averaged, size, stride, padding, ceil_mode, count_include_pad)
+    more = ceil_mode, count_include_pad
+    return _axis_by_axis(b, x, averaged, size, stride, padding, more, more)
 
 
 @_covers("adaptive_avg_pool3d.default", "_adaptive_avg_pool3d.default")

@@ -12,6 +12,7 @@ import numpy as np
 from gensor_gym.frontends.aten.moves import padded
 from gensor_gym.frontends.aten.places import take
 from gensor_gym.frontends.builder import Builder, of
+from gensor_gym.frontends.covered import TABLE
 from gensor_gym.frontends.covered import covers as _covers
 from gensor_gym.operators.kinds.convolution import conv2d, depthwise_conv2d
 from gensor_gym.operators.kinds.pooling import avg_pool2d, max_pool2d
@@ -24,7 +25,7 @@ def _pair(given: int | Sequence[int]) -> tuple[int, int]:
     return (given, given) if isinstance(given, int) else (given[0], given[-1])
 
 
-def _as_batch(rule: Callable[..., str]) -> Callable[..., str]:
+def as_batch(rule: Callable[..., str]) -> Callable[..., str]:
     """A rule of images, signals or volumes that also takes one without a batch."""
 
     def of_any(b: Builder, x: str, w: str, *arguments: Any, **options: Any) -> str:
@@ -37,7 +38,7 @@ def _as_batch(rule: Callable[..., str]) -> Callable[..., str]:
 
 
 @_covers("conv2d.default")
-@_as_batch
+@as_batch
 def convolved(
     b: Builder, x: str, w: str, bias: str | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
 ) -> str:
@@ -52,13 +53,15 @@ def convolved(
 
 
 @_covers("convolution.default")
-@_as_batch
+@as_batch
 def _convolution(
     b: Builder, x: str, w: str, bias: str | None, stride: Any, padding: Any, dilation: Any, transposed: bool, more: Any,
     groups: int,
 ) -> str:  # fmt: skip
-    if (axes := len(b.shapes[x]) - 2) not in (1, 2):
-        raise ValueError(f"a convolution of shape {b.shapes[x]}: expected images or signals in a batch")
+    if (axes := len(b.shapes[x]) - 2) not in (1, 2, 3):
+        raise ValueError(f"a convolution of shape {b.shapes[x]}: expected volumes, images or signals")
+    if axes == 3:
+        return TABLE["aten.conv_transpose3d.input"](b, x, w, bias, stride, padding, more, groups, dilation)
     if axes == 1:
         flat = [(1, *one) if at in (0, 2) else (0, *one) for at, one in enumerate((stride, padding, dilation, more))]
         tall = [b.reshape(one, (*b.shapes[one][:2], 1, b.shapes[one][2])) for one in (x, w)]
@@ -79,15 +82,23 @@ def _transposed(
         spread = b.reshape(convolved(b, x, weights), (n, k, r, s, height, width))
         made = b.reshape(b.transpose(spread, (0, 1, 4, 2, 5, 3)), (n, k, height * r, width * s))
         return made if bias is None else b.call("add", made, b.reshape(bias, (k, 1, 1)))
-    for axis, extent in ((3, s), (2, r)):
-        at = axis - 2
-        before = dilation[at] * (extent - 1) - padding[at]
-        x = padded(b, _with_zeros(b, x, axis, stride[at]), axis, before, before + more[at] - (stride[at] - 1), 0.0)
-    weights = b.transpose(b.reshape(w, (groups, c // groups, k, r, s)), (0, 2, 1, 3, 4))
-    weights = b.reshape(weights, (groups * k, c // groups, r, s))
-    for axis, extent in ((2, r), (3, s)):
+    return convolved(b, *spread_out(b, x, w, stride, padding, dilation, more, groups), bias, 1, 0, dilation, groups)
+
+
+def spread_out(
+    b: Builder, x: str, w: str, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], more: Sequence[int],
+    groups: int,
+) -> tuple[str, str]:  # fmt: skip
+    """A transposed convolution as one of stride 1: x with zeros between its elements and around, and weights turned about."""
+    c, (_, k, *taps) = b.shapes[x][1], b.shapes[w]
+    for at in reversed(range(len(taps))):
+        before = dilation[at] * (taps[at] - 1) - padding[at]
+        x = padded(b, _with_zeros(b, x, at + 2, stride[at]), at + 2, before, before + more[at] - (stride[at] - 1), 0.0)
+    weights = b.transpose(b.reshape(w, (groups, c // groups, k, *taps)), (0, 2, 1, *range(3, 3 + len(taps))))
+    weights = b.reshape(weights, (groups * k, c // groups, *taps))
+    for axis, extent in enumerate(taps, 2):
         weights = take(b, weights, [axis], np.arange(extent)[::-1]) if extent > 1 else weights
-    return convolved(b, x, weights, bias, 1, 0, dilation, groups)
+    return x, weights
 
 
 def _with_zeros(b: Builder, x: str, axis: int, stride: int) -> str:
