@@ -114,6 +114,7 @@ SCALARS = {
     "erf": Scalar(1, _erf, _near_erf, 8, 20),
     "sin": Scalar(1, np.sin, _wave, 4, 12),
     "cos": Scalar(1, np.cos, _wave, 4, 12),
+    "atan": Scalar(1, np.arctan, _between(np.arctan), 4, 16),
     "round": Scalar(1, np.rint, _between(np.rint), 0, 1),
     "less": Scalar(2, lambda a, b: (a < b).astype(np.float64), _compared, 0, 1),
     "at_most": Scalar(2, lambda a, b: (a <= b).astype(np.float64), _compared, 0, 1),

@@ -32,7 +32,10 @@ MOST_NODES, MOST_BYTES = 4096, 8 << 30
 """Limits on what is taken: operations of a program, bytes of its weights."""
 _ASSERTIONS = {"aten._assert_tensor_metadata.default", "aten._assert_async.msg"}
 """Operations that make nothing: what they ask of shapes and types is so, what of numbers is not asked here."""
-_MORE = [torch.ops.aten.grid_sampler_2d.default]
+_MORE = [
+    torch.ops.aten.addmv.default, torch.ops.aten.diagonal_scatter.default, torch.ops.aten.dist.default,
+    torch.ops.aten.grid_sampler_2d.default, torch.ops.aten.ldexp.Tensor,
+]  # fmt: skip
 """Operations that torch can decompose, and does not unless it is asked to."""
 _LAYOUT = ("memory_format", "pin_memory", "layout", "device")
 """Options that say where tensors lie."""
@@ -348,9 +351,7 @@ def _as_array(tensor: torch.Tensor) -> np.ndarray | float:
     if whole and int(tensor.abs().max()) > MOST_WHOLE:
         raise ValueError(f"a constant of {tensor.dtype} with numbers above {MOST_WHOLE:.0f}: expected what float32 holds")
     if tensor.dim() == 0:
-        number = float(tensor)
-        if math.isnan(number):
-            raise ValueError("a constant that is no number")
-        return number
+        if not math.isnan(number := float(tensor)):  # for which expressions have no text
+            return number
     array: np.ndarray = tensor.detach().to(torch.float32).contiguous().numpy()
     return array

@@ -17,7 +17,7 @@ KINDS = ("simple", "divide", "root", "exp", "fraction", "log")
 that are a quotient of polynomials (tanh, erf); logarithms, sines and cosines, a lane at a time."""
 _KIND = {
     "divide": "divide", "sqrt": "root", "rsqrt": "root", "exp": "exp", "tanh": "fraction", "erf": "fraction", "log": "log",
-    "sin": "log", "cos": "log", "expm1": "exp", "log1p": "log",
+    "sin": "log", "cos": "log", "expm1": "exp", "log1p": "log", "atan": "log",
 }  # fmt: skip
 
 

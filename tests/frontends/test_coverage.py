@@ -147,7 +147,7 @@ VOLUME = (1, 4, 3, 3, 3)
         (lambda: Of(lambda x: torch.sort(x)[0]), (2, 129), "aten.sort.*129 elements in order: expected at most 128"),
         (lambda: Of(lambda x: x[x > 0].sum()), ROWS, "the module: aten.index.Tensor: elements by a mask"),
         (lambda: Of(lambda x: x.masked_select(x > 0).sum()), ROWS, "the module: aten.masked_select.*as many elements"),
-        (lambda: Of(lambda x: x.cummax(1)[0]), ROWS, "aten.cummax"),
+        (lambda: Of(lambda x: x.mode(1)[0]), ROWS, "aten.mode"),
         (lambda: Of(lambda x: torch.fft.fft(x).real), ROWS, "aten._fft_r2c"),
     ],
 )

@@ -135,7 +135,7 @@ def test_a_product_that_others_read_keeps_its_weights() -> None:
 @pytest.mark.parametrize(
     ("module", "shape", "said"),
     [
-        (nn.Sequential(nn.Linear(4, 4), nn.Sequential(Of(lambda x: x.cummax(1)[0]))), (2, 4), "1.0: aten.cummax"),
+        (nn.Sequential(nn.Linear(4, 4), nn.Sequential(Of(lambda x: x.mode(1)[0]))), (2, 4), "1.0: aten.mode"),
     ],
 )  # fmt: skip
 def test_what_is_not_covered_is_named_with_its_place(module: nn.Module, shape: tuple[int, ...], said: str) -> None:

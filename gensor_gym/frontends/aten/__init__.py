@@ -16,9 +16,10 @@ from gensor_gym.frontends.aten import (
     resampled,
     volumes,
     windows,
+    written,
 )
 
 __all__ = [
     "choices", "maps", "moves", "norms", "places", "products", "quotients", "ranks", "reductions", "resampled", "volumes",
-    "windows",
+    "windows", "written",
 ]  # fmt: skip

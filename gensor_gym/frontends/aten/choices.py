@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -53,6 +54,11 @@ def _isnan(b: Builder, x: str) -> str:
 @_covers("isinf.default")
 def _isinf(b: Builder, x: str) -> str:
     return b.map(of("at_most", np.inf, of("absolute", x)), "infinite")
+
+
+@_covers("angle.default")
+def _angle(b: Builder, x: str) -> str:
+    return b.map(of("where", no_number(x), x, of("multiply", math.pi, of("less", x, 0.0))), "angle")
 
 
 def _taking(sign: str) -> Callable[[Builder, str, str], str]:

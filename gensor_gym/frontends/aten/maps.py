@@ -31,7 +31,7 @@ for _name, _function in {"mul": "multiply", "div": "divide"}.items():
         TABLE[f"aten.{_name}.{_kind}"] = lambda b, x, y, function=_function: b.call(function, x, y)
 for _name, _function in {"neg": "negative", "abs": "absolute"}.items():
     _maps(f"{_name}.default", lambda x, function=_function: of(function, x))
-for _name in ("exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "tanh", "erf", "sin", "cos", "round"):
+for _name in ("atan", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "tanh", "erf", "sin", "cos", "round"):
     _maps(f"{_name}.default", lambda x, function=_name: of(function, x))
 for _name in ("maximum", "minimum"):
     _maps(f"{_name}.default", lambda x, y, function=_name: of(function, x, y))
@@ -164,6 +164,73 @@ def _sinh(x: Any) -> Any:
     grown, half = of("expm1", x), of("exp", of("multiply", 0.5, x))
     near = of("multiply", 0.5, of("add", grown, of("divide", grown, of("add", grown, 1.0))))
     return of("where", of("less", x, 20.0), near, of("multiply", of("multiply", 0.5, half), half))
+
+
+def _negative(x: Any) -> Any:
+    """1 of what has a minus sign, also of -0, else 0."""
+    return of("maximum", of("less", x, 0.0), of("less", of("divide", 1.0, x), 0.0))
+
+
+def _copysign(x: Any, y: Any) -> Any:
+    size = of("absolute", x)
+    return of("where", _negative(y), of("negative", size), size)
+
+
+def _hypot(x: Any, y: Any) -> Any:
+    """The larger size times sqrt(1 + share^2): squares would leave float32."""
+    sizes = of("absolute", x), of("absolute", y)
+    most = of("maximum", *sizes)
+    share = of("divide", of("minimum", *sizes), most)
+    length = of("multiply", most, of("sqrt", of("add", 1.0, of("multiply", share, share))))
+    far = of("maximum", *(of("at_most", math.inf, size) for size in sizes))
+    return of("where", far, math.inf, of("where", of("at_most", most, 0.0), 0.0, length))
+
+
+def _asin(x: Any) -> Any:
+    return of("atan", of("divide", x, of("sqrt", of("multiply", of("subtract", 1.0, x), of("add", 1.0, x)))))
+
+
+def _acos(x: Any) -> Any:
+    return of("multiply", 2.0, of("atan", of("sqrt", of("divide", of("subtract", 1.0, x), of("add", 1.0, x)))))
+
+
+def _atan2(y: Any, x: Any) -> Any:
+    """Of the angle of (x, y): by quotients, and by halves of a turn where x has a minus sign; the diagonals of infinities too."""
+    far = of("multiply", of("at_most", math.inf, of("absolute", x)), of("at_most", math.inf, of("absolute", y)))
+    none = of("multiply", of("at_most", of("absolute", x), 0.0), of("at_most", of("absolute", y), 0.0))
+    share = of("where", far, 1.0, of("where", none, 0.0, of("absolute", of("divide", y, x))))
+    angle = of("atan", share)
+    turned = of("where", _negative(x), of("subtract", math.pi, angle), angle)
+    return of("where", _negative(y), of("negative", turned), turned)
+
+
+@_covers("pow.Tensor_Tensor")
+def _powers(b: Builder, x: str, y: str) -> str:
+    """By the logarithm of the size; of what is below 0 whole powers alone, the odd ones with its sign."""
+    if b.reads[x] != "float32" or b.reads[y] != "float32":
+        raise ValueError(f"powers of {b.reads[x]} by {b.reads[y]}: expected float32")
+    size = b.map(of("exp", of("multiply", y, of("log", of("absolute", x)))), "size")
+    half = of("multiply", 0.5, y)
+    odd = of("maximum", of("less", of("round", half), half), of("less", half, of("round", half)))
+    whole = of("multiply", of("at_most", y, of("round", y)), of("at_most", of("round", y), y))
+    there = of("maximum", whole, of("at_most", x, -math.inf))
+    below = of("where", there, of("where", of("multiply", odd, whole), of("negative", size), size), of("log", x))  # which is no number
+    made = b.map(of("where", of("less", x, 0.0), below, size), "pow")
+    far = of("at_most", math.inf, of("absolute", y))
+    unit = of("multiply", of("at_most", of("absolute", x), 1.0), of("at_most", 1.0, of("where", far, of("absolute", x), x)))
+    return b.map(of("where", of("maximum", unit, of("at_most", of("absolute", y), 0.0)), 1.0, made), "pow")
+
+
+_maps("signbit.default", _negative)
+_maps("copysign.Tensor", _copysign)
+_maps("copysign.Scalar", lambda x, y: _copysign(x, y))
+_maps("hypot.default", _hypot)
+_maps("asin.default", _asin)
+_maps("acos.default", _acos)
+_maps("atan2.default", _atan2)
+_maps("exp2.default", lambda x: of("exp", of("multiply", math.log(2.0), x)))
+_maps("log2.default", lambda x: of("multiply", 1.0 / math.log(2.0), of("log", x)))
+_maps("log10.default", lambda x: of("multiply", 1.0 / math.log(10.0), of("log", x)))
 
 
 def _round(x: Any, decimals: int = 0) -> Any:

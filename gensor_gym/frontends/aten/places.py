@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from gensor_gym.dataflow.bounds import MOST_WHOLE
-from gensor_gym.dataflow.nodes import Gather, Slice
-from gensor_gym.frontends.aten.choices import equal
+from gensor_gym.dataflow.nodes import Gather
 from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import covers as _covers
 
 Places = str | np.ndarray
 """Of an operation: a value, or numbers that are the same at every call."""
 MOST_PLACES = 8
-"""That are written to, or ranked, along an axis: a pass over all elements for each."""
+"""That are ranked along an axis: a pass over all elements for each."""
 
 
 @_covers("embedding.default")
@@ -55,6 +54,15 @@ def take(b: Builder, x: str, axes: Sequence[int], ids: Places) -> str:
     return b.transpose(made, (*range(wide, wide + before), *range(wide), *range(wide + before, wide + len(others))))
 
 
+@_covers("unfold.default")
+def _unfold(b: Builder, x: str, axis: int, size: int, step: int) -> str:
+    """Windows along an axis, whose elements stand last."""
+    axis, rank = axis % len(b.shapes[x]), len(b.shapes[x])
+    places = np.arange(0, b.shapes[x][axis] - size + 1, step)[:, None] + np.arange(size)
+    made = take(b, x, [axis], places)
+    return b.transpose(made, (*(other for other in range(rank + 1) if other != axis + 1), axis + 1))
+
+
 @_covers("index_select.default")
 def _index_select(b: Builder, x: str, axis: int, ids: str) -> str:
     return take(b, x, [axis], ids)
@@ -78,24 +86,16 @@ def _index(b: Builder, x: str, places: list[str | float | None]) -> str:
     chosen = {axis: ids for axis, ids in enumerate(places) if ids is not None}
     if any(isinstance(ids, str) and b.reads[ids] == "bool" for ids in chosen.values()):
         raise ValueError("elements by a mask, of which there may be any number: expected places")
-    known = {axis: _known(b, ids) for axis, ids in chosen.items()}
+    return take(b, x, list(chosen), among(b, {axis: (ids, b.shapes[x][axis]) for axis, ids in chosen.items()}))
+
+
+def among(b: Builder, chosen: Mapping[int, tuple[str | float, int]]) -> Places:
+    """Numbers among all elements of several axes, of places along each and its extent."""
     made: Places | None = None
-    for axis, ids in known.items():
-        extent = b.shapes[x][axis]
-        made = _sum(b, None if made is None else _times(b, made, extent), _from_start(b, ids, extent))
+    for ids, extent in chosen.values():
+        made = _sum(b, None if made is None else _times(b, made, extent), _from_start(b, _known(b, ids), extent))
     assert made is not None
-    return take(b, x, list(known), made)
-
-
-@_covers("index_put.default")
-def _index_put(b: Builder, x: str, places: list[str | None], value: str | float, accumulate: bool = False) -> str:
-    """A number where a mask along the first axes says so."""
-    (mask, *others), size = places, math.prod(b.shapes[value]) if isinstance(value, str) else 1
-    if others or not isinstance(mask, str) or b.reads[mask] != "bool" or size != 1 or accumulate:
-        raise ValueError("an assignment to places: expected one number, where a mask says so")
-    wide = b.reshape(mask, (*b.shapes[mask], *[1] * (len(b.shapes[x]) - len(b.shapes[mask]))))
-    one = b.reshape(value, ()) if isinstance(value, str) else value
-    return b.map(of("where", wide, one, x), "assigned")
+    return made
 
 
 def _known(b: Builder, ids: str | float) -> Places:
@@ -134,35 +134,6 @@ def _gather(b: Builder, x: str, axis: int, ids: str, **_: Any) -> str:
     steps[axis], step = 0, steps[axis]
     lines = np.ix_(*(np.arange(extent) * one for extent, one in zip(extents, steps, strict=True)))
     return take(b, b.reshape(x, (-1,)), [0], _sum(b, _times(b, _known(b, ids), step), sum(lines, np.zeros(extents))))
-
-
-@_covers("scatter.src", "scatter.value")
-def _scatter(b: Builder, x: str, axis: int, ids: str, source: str | float) -> str:
-    return _scattered(b, x, axis, ids, source, add=False)
-
-
-@_covers("scatter_add.default")
-def _scatter_add(b: Builder, x: str, axis: int, ids: str, source: str) -> str:
-    return _scattered(b, x, axis, ids, source, add=True)
-
-
-def _scattered(b: Builder, x: str, axis: int, ids: str, source: str | float, add: bool) -> str:
-    """One place after another, each of its line of x, compared with every place there."""
-    shape, extents, axis = b.shapes[x], b.shapes[ids], axis % len(b.shapes[x])
-    if any(extents[other] != extent for other, extent in enumerate(shape) if other != axis) or extents[axis] > MOST_PLACES:
-        wanted = f"expected at most {MOST_PLACES} along axis {axis}, as many along others"
-        raise ValueError(f"places of shape {list(extents)} in {list(shape)}: {wanted}")
-    for number in range(extents[axis]):
-        place = b.repeat(_line(b, ids, axis, number), shape)
-        part = b.repeat(_line(b, source, axis, number), shape) if isinstance(source, str) else source
-        here = equal(places_along(b, x, axis), place)
-        x = b.map(of("add", x, of("multiply", here, part)) if add else of("where", here, part, x), "scattered")
-    return x
-
-
-def _line(b: Builder, x: str, axis: int, number: int) -> str:
-    """One place of an axis, which stays with extent 1; of a source that is longer than its places the first ones count."""
-    return x if b.shapes[x][axis] == 1 else b.add(Slice(x, axis, number, number + 1), "line")
 
 
 def places_along(b: Builder, x: str, axis: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -11,25 +10,13 @@ from gensor_gym.dataflow.expressions import Call
 from gensor_gym.dataflow.nodes import Concat, Slice
 from gensor_gym.frontends.aten.choices import Given, equal, neither, no_number
 from gensor_gym.frontends.aten.places import MOST_PLACES, places_along
-from gensor_gym.frontends.aten.reductions import kept
+from gensor_gym.frontends.aten.reductions import kept, of_one
 from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import TABLE
 from gensor_gym.frontends.covered import covers as _covers
 
 MOST_SORTED = 128
 """Along an axis: each element is compared with each."""
-
-
-def _of_one(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A rule along an axis that also takes a tensor without axes, as one number along one."""
-
-    def of_any(b: Builder, x: str, *arguments: Any, **options: Any) -> Any:
-        if b.shapes[x]:
-            return rule(b, x, *arguments, **options)
-        made = rule(b, b.reshape(x, (1,)), *arguments, **options)
-        return tuple(b.reshape(one, ()) for one in made) if isinstance(made, tuple) else b.reshape(made, ())
-
-    return of_any
 
 
 def _place(b: Builder, x: str, top: str, axis: int, gone: str | None = None) -> str:
@@ -40,7 +27,7 @@ def _place(b: Builder, x: str, top: str, axis: int, gone: str | None = None) -> 
 
 
 def _extreme(turned: bool) -> Callable[..., tuple[str, str]]:
-    @_of_one
+    @of_one
     def rule(b: Builder, x: str, axis: int, keepdim: bool = False) -> tuple[str, str]:
         axis %= len(b.shapes[x])
         given = b.call("negative", x) if turned else x
@@ -70,7 +57,7 @@ def _before(one: Given, other: Given) -> Call:
 
 
 @_covers("sort.default")
-@_of_one
+@of_one
 def _sort(b: Builder, x: str, axis: int = -1, descending: bool = False) -> tuple[str, str]:
     """Each element at the place of its rank: how many stand before it, of equal ones those at places before."""
     axis %= len(b.shapes[x])
@@ -121,7 +108,7 @@ def _sort_stable(b: Builder, x: str, *, stable: bool = True, dim: int = -1, desc
 
 
 @_covers("topk.default")
-@_of_one
+@of_one
 def _topk(b: Builder, x: str, count: int, axis: int = -1, largest: bool = True, *_: bool) -> tuple[str, str]:
     """One after another, each without those before it."""
     axis %= len(b.shapes[x])

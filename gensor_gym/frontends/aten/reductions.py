@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gensor_gym.dataflow.nodes import Slice
-from gensor_gym.frontends.aten.choices import cast, truth, unequal
+from gensor_gym.frontends.aten.choices import cast, no_number, truth, unequal
 from gensor_gym.frontends.aten.maps import power
 from gensor_gym.frontends.aten.places import take
 from gensor_gym.frontends.builder import Builder, of
@@ -149,6 +149,45 @@ def _scan(b: Builder, x: str, axis: int, function: str) -> str:
         first = b.constant("first", (places < shift).reshape(-1, 1))
         rows, shift = b.map(of("where", first, rows, of(function, rows, before)), "scan"), 2 * shift
     return b.transpose(b.reshape(rows, b.shapes[turned]), np.argsort(order).tolist())
+
+
+def of_one(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule along an axis that also takes a tensor without axes, as one number along one."""
+
+    def of_any(b: Builder, x: str, *arguments: Any, **options: Any) -> Any:
+        if b.shapes[x]:
+            return rule(b, x, *arguments, **options)
+        made = rule(b, b.reshape(x, (1,)), *arguments, **options)
+        return tuple(b.reshape(one, ()) for one in made) if isinstance(made, tuple) else b.reshape(made, ())
+
+    return of_any
+
+
+def _scan_of_extreme(sign: str) -> Callable[..., tuple[str, str]]:
+    """The largest, or smallest, up to each element and its place: of equal ones the last, what is no number for good."""
+
+    @of_one
+    def rule(b: Builder, x: str, axis: int) -> tuple[str, str]:
+        axis, shape, shift = axis % len(b.shapes[x]), b.shapes[x], 1
+        order = [axis, *(other for other in range(len(shape)) if other != axis)]
+        turned = b.transpose(x, order)
+        values, numbers = b.reshape(b.dense(turned), (shape[axis], -1)), np.arange(shape[axis])
+        places = b.repeat(b.constant("places", numbers.reshape(-1, 1)), b.shapes[values])
+        while shift < shape[axis]:
+            before, place = (take(b, b.dense(one), [0], np.maximum(numbers - shift, 0)) for one in (values, places))
+            first = b.constant("first", (numbers < shift).reshape(-1, 1))
+            ahead = of("at_most", *((before, values) if sign == "max" else (values, before)))
+            number = of("at_most", before, before)  # and what is no number stays behind one that is none
+            stays = b.map(of("maximum", of("maximum", first, no_number(values)), of("multiply", ahead, number)), "stays")
+            values, places = (b.map(of("where", stays, one, other), "scan") for one, other in ((values, before), (places, place)))
+            shift *= 2
+        back = np.argsort(order).tolist()
+        return tuple(b.transpose(b.reshape(one, b.shapes[turned]), back) for one in (values, places))  # type: ignore[return-value]
+
+    return rule
+
+
+TABLE["aten.cummax.default"], TABLE["aten.cummin.default"] = _scan_of_extreme("max"), _scan_of_extreme("min")
 
 
 def axes_of(b: Builder, x: str, axes: Axes) -> list[int]:

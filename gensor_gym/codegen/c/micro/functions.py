@@ -139,6 +139,7 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "log": _by_lane("log", "logf({})"),
     "sin": _by_lane("sin", "sinf({})"),
     "cos": _by_lane("cos", "cosf({})"),
+    "atan": _by_lane("atan", "atanf({})"),
     "round": _by_lane("round", "rintf({})"),
     "less": _compared("less", "<"),
     "at_most": _compared("at_most", "<="),

@@ -11,7 +11,8 @@ import re
 _HEAD = "__device__ __forceinline__ float"
 _OF_ONE = {
     "exp": "expf(x)", "log": "logf(x)", "sqrt": "sqrtf(x)", "rsqrt": "rsqrtf(x)", "tanh": "tanhf(x)", "erf": "erff(x)",
-    "expm1": "expm1f(x)", "log1p": "log1pf(x)", "absolute": "fabsf(x)", "sin": "sinf(x)", "cos": "cosf(x)", "round": "rintf(x)",
+    "expm1": "expm1f(x)", "log1p": "log1pf(x)", "absolute": "fabsf(x)", "sin": "sinf(x)", "cos": "cosf(x)", "atan": "atanf(x)",
+    "round": "rintf(x)",
 }  # fmt: skip
 _OF_TWO = {
     **{name: "a > b || a != a ? a : b" for name in ("max", "maximum")},
