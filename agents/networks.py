@@ -21,7 +21,7 @@ import numpy as np
 from agents.optimize import Asked, NoKernel, Result
 from agents.pieces import OnTask, in_loop, search_pieces
 from agents.progress import shown
-from gensor_gym import hardware
+from gensor_gym import hardware as machines
 from gensor_gym.codegen.export import Exported
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.remembered import remembered
@@ -167,7 +167,7 @@ def _as_called(compiled: CompiledNetwork, operator: Callable[..., Any]) -> Calla
 
 
 def compile_network(
-    network: Network, machine: Hardware | str = "host", trials: int | None = None, seconds: float = math.inf, seed: int = 0,
+    network: Network, hardware: Hardware | str = "host", trials: int | None = None, seconds: float = math.inf, seed: int = 0,
     plan: Callable[[Network], Plan] | str = "fine", arena: str = "hot", on_task: OnTask | None = None, reuse: bool = True,
     **options: Any,
 ) -> CompiledNetwork:  # fmt: skip
@@ -186,7 +186,7 @@ def compile_network(
     and for a budget that is none; NoKernel where no program of a piece ran well; a RuntimeWarning where `seconds` were too short
     for one program of each piece.
     """
-    begin, hw = time.monotonic(), check_settings(machine, trials, seconds, plan, arena)
+    begin, hw = time.monotonic(), check_settings(hardware, trials, seconds, plan, arena)
     chosen = _planned(network, plan, hw)
     counts = Counter(step.computation for step in chosen.steps)
     store = options.get("store")
@@ -218,7 +218,7 @@ def _planned(network: Network, plan: Callable[[Network], Plan] | str, machine: H
 
 
 def check_settings(
-    machine: Hardware | str = "host", trials: int | None = None, seconds: float = math.inf,
+    hardware: Hardware | str = "host", trials: int | None = None, seconds: float = math.inf,
     plan: Callable[[Network], Plan] | str = "fine", arena: str = "hot", **others: Any,
 ) -> Hardware:  # fmt: skip
     """The machine; ValueError for what `compile_network` refuses of any network. `others` are looked at when it searches."""
@@ -228,7 +228,7 @@ def check_settings(
         raise ValueError(f"trials={trials!r}: expected a whole number, 1 or more")
     check_rule(plan)
     check_known("arena", arena, MODES)
-    if (hw := hardware.get(machine)).kind != "cpu":
+    if (hw := machines.get(hardware)).kind != "cpu":
         raise ValueError(f"{hw.name} is a GPU: networks are compiled for CPUs")
     return hw
 

@@ -101,9 +101,9 @@ def optimize(
 
     Which that is, of those that were nearly the fastest, is decided by timing them again in turns (`agents.core.playoff`).
 
-    With `reuse` the search is left out where one was made before: the fastest program in the store (by default the one of this
-    user, see `gensor_gym.tuned`) of the same operator, device, protocol and compiler is the result, with an empty trace; but
-    programs of others that are said to be faster are measured first, `trials` of them at most.
+    With `reuse` the search is left out where one of as many trials was made before, and one of fewer goes on: the fastest program
+    in the store (by default the one of this user, see `gensor_gym.tuned`) of the same operator, device, protocol and compiler is
+    the result, with an empty trace; but programs of others that are said to be faster are measured first, at most `trials`.
     `on_trial` is called with every trial as it ends.
 
     ValueError names what is unknown. RuntimeError if no trial ended OK; it lists the statuses.
@@ -111,7 +111,7 @@ def optimize(
     if trials is None:
         raise ValueError("trials is None: a search takes a positive number of trials")
     asked = Asked.of(operator, hardware, strategy, backend, store, reuse, on_trial, **hyperparameters)
-    if found := asked.known(trials):
+    if found := asked.known(trials, trials):
         return found
     session = asked.session(Budget(trials=trials))
     run(asked.search, session, seed)
@@ -146,9 +146,11 @@ class Asked:
         kept_in = str(tuned_path()) if reuse and store is None else store  # an empty store is one, too
         return cls(task, search, kept_in, reuse, on_trial)
 
-    def known(self, trials: int) -> Result | None:
-        """What an earlier search found, where that is to be used; `trials` as of `kept`."""
-        found = kept(self.task, self.store, trials, self.on_trial) if self.reuse and self.store is not None else None
+    def known(self, trials: int, least: int = 0) -> Result | None:
+        """What an earlier search found, where that is to be used; `trials` and `least` as of `kept`."""
+        if not self.reuse or self.store is None:
+            return None
+        found = kept(self.task, self.store, trials, self.on_trial, least)
         return Result(*found, self.task) if found else None
 
     def session(self, budget: Budget) -> Session:

@@ -41,10 +41,13 @@ def search_pieces(
 ) -> dict[Operator | Dataflow, Result]:  # fmt: skip
     """A program for every computation, searched with at most `trials` each unless a search of it has ended before.
 
+    Without a budget in seconds a search of fewer trials goes on.
+
     A search that was killed goes on: its trials are in the store. `seconds` may be infinite; of a budget in which not every piece
     can be tried once a RuntimeWarning says how much longer that took.
     """
-    found = {computation: known for computation, one in asked.items() if (known := _ended(one, trials)) is not None}
+    least = trials if math.isinf(seconds) else 0
+    found = {computation: known for computation, one in asked.items() if (known := _ended(one, trials, least)) is not None}
     missing = [computation for computation in asked if computation not in found]
     if not missing:
         return found
@@ -89,9 +92,9 @@ def in_loop(asked: Asked, found: Schedule | GirSchedule, rows: int, trials: int)
     return session.best[0]
 
 
-def _ended(asked: Asked, trials: int) -> Result | None:
-    """What a search found that came to its end, here or at another's, of whom nothing but the end is known."""
-    known = asked.known(trials)
+def _ended(asked: Asked, trials: int, least: int) -> Result | None:
+    """What a search of so many trials found that came to its end, here or at another's, of whom nothing but the end is known."""
+    known = asked.known(trials, least)
     return known if known is not None and (known.trace or known.measurement.conditions.get(FINAL)) else None
 
 

@@ -10,15 +10,17 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.backend import get_backend
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.records.store import Store
-from gensor_gym.measure.records.tuned import programs
+from gensor_gym.measure.records.tuned import programs, searched
 from gensor_gym.measure.session import Budget, Session, Task, TraceRow
 
 Kept = tuple[Schedule, Measurement, tuple[TraceRow, ...]]
 """A program, its measurement, and the trials that were made to know it."""
 
 
-def kept(task: Task, store: Store | str, trials: int, on_trial: Callable[[TraceRow], None] | None = None) -> Kept | None:
-    """The fastest program of a store; None where it has none.
+def kept(
+    task: Task, store: Store | str, trials: int, on_trial: Callable[[TraceRow], None] | None = None, least: int = 0
+) -> Kept | None:
+    """The fastest program of a store; None where it has none, or fewer trials than `least` were made of the task.
 
     Programs of others that are said to be faster than the own one are measured first, at most `trials` of them, and are own ones
     then. Without a trial to spend the time is the other's, where there is no own program.
@@ -27,6 +29,8 @@ def kept(task: Task, store: Store | str, trials: int, on_trial: Callable[[TraceR
     if not backend.stored:
         return None
     store = Store(store) if isinstance(store, (str, Path)) else store
+    if 0 < searched(task.operator, task.hardware, backend, store) < least:
+        return None
     own = next(programs(task.operator, task.hardware, backend, store), None)
     limit = float("inf") if own is None else own[1].seconds
     theirs = programs(task.operator, task.hardware, backend, store, imported=True, below=limit)

@@ -23,7 +23,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.answers.fused import check_size
 from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.measurement import Measurement, Status
-from gensor_gym.measure.records.store import FINAL, IMPORTED, Store
+from gensor_gym.measure.records.store import FINAL, IMPORTED, SEARCHED, Store
 from gensor_gym.measure.search import Node, SearchBackend, SearchGraph, SearchTask
 from gensor_gym.operators.types import Operator
 
@@ -246,7 +246,9 @@ class SearchSession(Generic[Node]):
         """Note in the store that a search ended with this program, which it measured: `tuned` takes it before faster trials."""
         if self._store is not None and self.backend.stored:
             stored = self._store.get(measurement.digest, self._device) or measurement
-            noted = replace(stored, conditions={**stored.conditions, FINAL: True})
+            before = stored.conditions.get(SEARCHED)
+            searched = max(before if isinstance(before, int) else 0, self.budget.trials or 0, self.trials)
+            noted = replace(stored, conditions={**stored.conditions, FINAL: True, SEARCHED: searched})
             self._store.put(self._device, str(self.task.operator), str(schedule), noted)
 
     @property

@@ -88,7 +88,7 @@ def test_it_is_one_node_for_torch(compiled: CompiledNetwork) -> None:
 def test_a_second_time_nothing_is_searched_written_or_checked(compiled: CompiledNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in ((pieces, "run"), (remembered, "build"), (verified, "fault_of")):
         monkeypatch.setattr(module, name, None)
-    again, other = gensor_gym.compile(module_of(0), (X,)), gensor_gym.compile(module_of(1), (X,))
+    again, other = (gensor_gym.compile(module_of(seed), (X,), trials=1) for seed in (0, 1))
     assert torch.equal(again(X), compiled(X)) and again.digest == compiled.digest
     torch.testing.assert_close(other(X), expected(1), rtol=1e-4, atol=1e-5)
     assert other.digest != again.digest and other.as_torch() is not compiled.as_torch() is again.as_torch()
@@ -100,7 +100,15 @@ def test_constants_lie_in_the_functions_memory(compiled: CompiledNetwork) -> Non
     (found,) = compiled.plan.network.reference(X.numpy())
     np.testing.assert_allclose(found.value, expected(0).numpy(), rtol=1e-4)
     with pytest.raises(ValueError, match="h200 is a GPU: networks are compiled for CPUs"):
-        gensor_gym.compile(module_of(0), (X,), machine="h200")
+        gensor_gym.compile(module_of(0), (X,), hardware="h200")
+
+
+def test_a_search_of_more_trials_goes_on(tmp_path: Path) -> None:
+    def traces(trials: int) -> list[int]:
+        made = gensor_gym.compile(module_of(0), (X,), hardware="host", trials=trials, store=tmp_path / "store.sqlite")
+        return [len(result.trace) for result in made.results]
+
+    assert [traces(trials) for trials in (1, 1, 4, 2, 4)] == [[1, 1], [0, 0], [4, 4], [0, 0], [0, 0]]
 
 
 def test_what_is_exported_says_how_fast_it_was(compiled: CompiledNetwork, tmp_path: Path) -> None:
@@ -185,7 +193,7 @@ def test_what_is_not_covered_is_run_by_torch_where_that_is_asked_for() -> None:
 def test_wrong_settings_are_refused_before_torch_exports(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.export, "export", None)
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"machine": "hots"}, "unknown hardware 'hots'"), ({"trials": -1}, "trials=-1: expected a whole number, 1 or more"),
+        ({"hardware": "hots"}, "unknown hardware 'hots'"), ({"trials": -1}, "trials=-1: expected a whole number, 1 or more"),
         ({"seconds": "4"}, "seconds='4': expected a number above 0"), ({"arena": "cold"}, "arena 'cold'"),
         ({"plan": 5}, "plan 5: expected one of cut_all, fine, fine_coarse, or a function from a network to its plan"),
         ({"plan": ["fine"]}, r"plan \['fine'\]: expected one of"),

@@ -214,7 +214,8 @@ def _powers(b: Builder, x: str, y: str) -> str:
     odd = of("maximum", of("less", of("round", half), half), of("less", half, of("round", half)))
     whole = of("multiply", of("at_most", y, of("round", y)), of("at_most", of("round", y), y))
     there = of("maximum", whole, of("at_most", x, -math.inf))
-    below = of("where", there, of("where", of("multiply", odd, whole), of("negative", size), size), of("log", x))  # which is no number
+    signed = of("where", of("multiply", odd, whole), of("negative", size), size)
+    below = of("where", there, signed, of("log", x))  # which is no number
     made = b.map(of("where", of("less", x, 0.0), below, size), "pow")
     far = of("at_most", math.inf, of("absolute", y))
     unit = of("multiply", of("at_most", of("absolute", x), 1.0), of("at_most", 1.0, of("where", far, of("absolute", x), x)))

@@ -49,6 +49,8 @@ _SCHEMA = (
 )
 FINAL = "final"
 """In the conditions of a trial: a search ended with its program."""
+SEARCHED = "searched"
+"""Condition of such a program: how many trials the search was asked for, some of which it may not have found."""
 IMPORTED = "imported"
 """In the conditions of a trial: another made it. What its time is here nobody knows."""
 

@@ -18,7 +18,7 @@ from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.legality import graph_of
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.records.imported import fault, fault_of_numbers
-from gensor_gym.measure.records.store import FINAL, IMPORTED, Selection, Store
+from gensor_gym.measure.records.store import FINAL, IMPORTED, SEARCHED, Selection, Store
 from gensor_gym.measure.records.verified import verified
 from gensor_gym.measure.stats.floor import MARGIN, warm_floor
 from gensor_gym.measure.stats.timing import PROTOCOL
@@ -62,6 +62,15 @@ def programs(
         schedule = graph_of(op, hw).parse(record.schedule)
         if graph_of(op, hw).is_legal_once(schedule) and verified(op, schedule, hw):
             yield schedule, record.measurement
+
+
+def searched(op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Store | str | Path) -> int:
+    """Trials of an operator that were made here, by the compiler that is here now, or that a search which ended was asked for."""
+    kept, compiler = Store(store) if isinstance(store, (str, Path)) else store, target_of(hw).compiler()
+    found = [record.measurement.conditions for record in kept.records(Selection(str(op), backend.device(hw), PROTOCOL))]
+    own = [conditions for conditions in found if conditions.get("compiler") == compiler and not conditions.get(IMPORTED)]
+    asked = (conditions.get(SEARCHED) for conditions in own)
+    return max([len(own), *(number for number in asked if isinstance(number, int))])
 
 
 def _is_frozen(op: Operator | Dataflow) -> bool:
