@@ -18,6 +18,7 @@ from stable_baselines3 import DQN, PPO
 
 from agents.scratch.learned import Act, FromScratch
 from gensor_gym.env import CONSTRUCT, WRITE
+from gensor_gym.env.seeds import seed_of_run
 from gensor_gym.suites.session import LearningSession
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Sb3(FromScratch):
         """The model's own predictions."""
         from gensor_gym.env.sb3 import ConstructVecEnv
 
+        seed = seed_of_run(seed)
         torch.manual_seed(seed)
         envs = ConstructVecEnv(session.make_vec(self.num_envs, **self.environment()))
         envs.seed(seed)

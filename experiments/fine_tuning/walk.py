@@ -18,6 +18,7 @@ from experiments.fine_tuning.measured_reward import MeasuredVectorEnv, Timings
 from experiments.resuming.archive import read_state, write_state
 from experiments.resuming.model import restore_model, state_of_model
 from experiments.training.watch import LAST
+from gensor_gym.env.seeds import seed_of_run
 from gensor_gym.files import whole
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
@@ -63,7 +64,7 @@ def learn(
     envs = MeasuredVectorEnv(timings, config.num_envs, operator=ops, hardware=hardware, **kept)
     resumed = (folder / LAST).exists()
     model = _model(card, envs, config, folder / LAST)
-    model.set_random_seed(config.seed + timings.spent)
+    model.set_random_seed(seed_of_run(config.seed) + timings.spent)
     budget = MeasuredBudget(timings, config, folder, resumed)
     model.learn(sys.maxsize, callback=Until(budget, folder), reset_num_timesteps=not resumed)
     whole(folder / POLICY, lambda temporary: save_policy(temporary, model))
@@ -82,7 +83,7 @@ def _model(card: dict[str, Any], envs: MeasuredVectorEnv, config: DictConfig, la
             f"checkpoint {config.checkpoint} holds a {type(trained).__name__}: expected a policy of PPO or of agent columns"
         )
     env = ObservedVecEnv(ConstructVecEnv(envs), learner.observer, measured=True)
-    model = learner.make(card["config"]["agent"], env, config.seed)
+    model = learner.make(card["config"]["agent"], env, seed_of_run(config.seed))
     vars(model).update(settings)
     model._setup_model()
     if last.exists():

@@ -19,6 +19,7 @@ from agents.learners.registry import Learner
 from agents.policies.training_tasks import bound
 from experiments.resuming.archive import read_state, write_state
 from experiments.resuming.model import restore_model, state_of_model
+from gensor_gym.env.seeds import seed_of_run
 
 
 def save_checkpoint(path: Path, model: Any, config: dict[str, Any], seconds: float) -> None:
@@ -37,7 +38,7 @@ def load_checkpoint(path: Path, learner: Learner, env: VecEnv, config: dict[str,
     """
     here = config | _tasks_of(config)
     state = read_state(path, lambda begun: check_same(path, begun, here))
-    model = learner.make(config["agent"], env, config["seed"])
+    model = learner.make(config["agent"], env, seed_of_run(config["seed"]))
     restore_model(model, state["model"])
     env.unwrapped.restore(state["environments"])  # type: ignore[attr-defined]
     torch.set_rng_state(state["torch"])

@@ -23,6 +23,7 @@ from experiments.training.validation import Validation
 from experiments.training.variants import with_variants
 from experiments.training.watch import LAST, Watch, identity, training_bar
 from gensor_gym import operators
+from gensor_gym.env.seeds import seed_of_run
 from gensor_gym.env.tasks import TaskSet
 from gensor_gym.env.vector import ConstructVectorEnv
 from gensor_gym.files import whole
@@ -83,7 +84,7 @@ def begin(config: dict[str, Any], learner: Learner, env: ObservedVecEnv, last: P
     if config["resume"] and last.exists():
         return *load_checkpoint(last, learner, env, identity(config)), True
     start = time.perf_counter()
-    model = learner.make(config["agent"], env, config["seed"])
+    model = learner.make(config["agent"], env, seed_of_run(config["seed"]))
     clone(config, learner, model)
     return model, time.perf_counter() - start, False
 

@@ -8,6 +8,7 @@ from gymnasium.utils.seeding import np_random
 
 import gensor_gym  # noqa: F401
 from gensor_gym.env.episodes.streams import Streams
+from gensor_gym.env.seeds import seed_of_run
 
 TWO = ["gemm(m=64, n=64, k=64)", "gemv(m=64, k=64)"]
 
@@ -40,3 +41,10 @@ def test_what_is_no_seed_is_named_at_once(seed: object) -> None:
     with pytest.raises((gymnasium.error.Error, TypeError)):
         envs.reset(seed=[0, seed])
     envs.close()
+
+
+def test_runs_with_neighbouring_seeds_share_no_stream() -> None:
+    """Environment i of a vector is seeded with seed + i; a run's own seed is not handed on as it is."""
+    streams = [{seed_of_run(seed) + i for i in range(1024)} for seed in range(32)]
+    assert sum(map(len, streams)) == len(set().union(*streams)) and max(map(max, streams)) < 1 << 32
+    assert seed_of_run(3) == seed_of_run(3)

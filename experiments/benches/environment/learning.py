@@ -63,6 +63,7 @@ class Rates(BaseCallback):
 def run(settings: DictConfig, hardware: str, seed: int, emit: Lines) -> None:
     """One line for each policy: sb3-contrib's own and `agents.learners.masked.policy`; the first round is not counted."""
     from gensor_gym.env.sb3 import make_sb3
+    from gensor_gym.env.seeds import seed_of_run
 
     learning = settings.learning
     torch.set_num_threads(learning.torch_threads)
@@ -71,7 +72,7 @@ def run(settings: DictConfig, hardware: str, seed: int, emit: Lines) -> None:
         model = MaskablePPO(
             policy, env, gamma=env.get_attr("discount")[0], n_steps=learning.steps // learning.num_envs,
             batch_size=learning.batch_size, n_epochs=learning.epochs, policy_kwargs={"net_arch": list(learning.net_arch)},
-            seed=seed, device="cpu", rollout_buffer_class=buffer,
+            seed=seed_of_run(seed), device="cpu", rollout_buffer_class=buffer,
         )  # fmt: skip
         rates, steal = Rates(env), Steal()
         model.learn(learning.steps * (learning.rounds + 2), callback=rates)

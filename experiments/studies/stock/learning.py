@@ -17,6 +17,7 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn, VecE
 from experiments.commands.stopping import Stopped, asked, at_safe_points
 from experiments.resuming.archive import read_state, write_state
 from experiments.resuming.model import restore_model, state_of_model
+from gensor_gym.env.seeds import seed_of_run
 
 CLASSES: dict[str, Any] = {"PPO": PPO, "MaskablePPO": MaskablePPO, "DQN": DQN}
 POINTS = 60
@@ -110,7 +111,7 @@ def learned(learner: str, settings: Mapping[str, Any], envs: Any, seed: int, lim
     """The model after its processor seconds. Stopped, it goes on from the last checkpoint with other random numbers."""
     torch.set_num_threads(1)
     counted = Counted(envs, learner == "MaskablePPO")
-    model = CLASSES[learner]("MlpPolicy", counted, seed=seed, device="cpu", **settings)
+    model = CLASSES[learner]("MlpPolicy", counted, seed=seed_of_run(seed), device="cpu", **settings)
 
     def progress(*_: int) -> None:
         """What is left of the time, after which schedules go, such as of DQN's exploration: steps are not limited."""

@@ -24,6 +24,7 @@ from experiments.common.settings import digest_of_file, short_hash
 from experiments.training.watch import CURVE, last_episodes
 from gensor_gym.env import RECORDED
 from gensor_gym.env.recorded import RecordedEnv
+from gensor_gym.env.seeds import seed_of_run
 from gensor_gym.files import whole
 from gensor_gym.registry import check_known
 from gensor_gym.spaces import TuningSpace, load_space
@@ -135,7 +136,7 @@ def learn(training: RecordedTraining, folder: Path) -> dict[str, Any]:
     envs = RecordedVecEnv(training)
     monitored: Any = VecMonitor(envs)
     monitored.discount = envs.discount
-    model = learner.make(training.agent, monitored, training.seed)
+    model = learner.make(training.agent, monitored, seed_of_run(training.seed))
     model.learn(training.steps, callback=curve)
     spaces = [env.space for env in envs.envs[: len(training.spaces)]]  # type: ignore[attr-defined]
     card = {

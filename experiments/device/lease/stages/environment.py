@@ -29,6 +29,7 @@ from experiments.device.context import Context, StageJournal
 from experiments.device.work.progress import Progress
 from experiments.device.work.trials import compilers, facts
 from gensor_gym import operators
+from gensor_gym.env.seeds import seed_of_run
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.devices.presence import device_name
 from gensor_gym.measure.measurement import Measurement, Status
@@ -210,9 +211,10 @@ def _learned(context: Context, journal: StageJournal) -> dict[str, Any]:
 
     envs = make_writing_sb3(ENVS, operator=OPERATOR, hardware=context.hardware, space=SPACE, backend=backend, threads=1)
     with closing(envs):
-        envs.seed(context.seed)
+        envs.seed(seed_of_run(context.seed))
         model = MaskablePPO(
-            "MlpPolicy", envs, n_steps=ROLLOUT, batch_size=BATCH, gamma=1.0, learning_rate=RATE, seed=context.seed, device="cpu"
+            "MlpPolicy", envs, n_steps=ROLLOUT, batch_size=BATCH, gamma=1.0, learning_rate=RATE, seed=seed_of_run(context.seed),
+            device="cpu",
         )  # fmt: skip
         kept = Kept()
         model.learn(10**9, callback=kept)

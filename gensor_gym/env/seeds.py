@@ -1,0 +1,10 @@
+"""Seeds of runs: of vector environments number i is seeded with seed + i, as Gymnasium and stable-baselines3 do."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def seed_of_run(seed: int) -> int:
+    """What a run hands to a learner and its environments, below 2**31: its own seed would give neighbouring runs the same streams."""
+    return int(np.random.SeedSequence(seed).generate_state(1)[0] >> 1)
