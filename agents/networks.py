@@ -108,13 +108,15 @@ class CompiledNetwork:
         """What the module returns, for inputs of NumPy, torch or whatever speaks DLPack; see `codegen.runtime.c.NativeFunction`.
 
         Inputs may be named as the module's are, and come in tuples, lists and dicts as those of the example. Of outputs in
-        dicts or lists `out` is a tuple of all.
+        dicts or lists `out` is a tuple of all; where an input is called `out`, it is that.
 
         Raises:
             TypeError: for inputs of other names or another form, and for `out` where outputs are whole numbers or bools.
             ValueError: for whole numbers above 2**24, and for what is no tensor and not as in the example.
         """
         network = self.plan.network
+        if out is not None and "out" in network.takes:  # an input of that name
+            named, out = {**named, "out": out}, None
         if out is not None and network.types:
             raise TypeError(f"{network}: out= is given, expected none where outputs are of {', '.join(network.types.values())}")
         return self._formed(self._typed(self.function(*self._given(inputs, named), out=out), checked=True))

@@ -316,6 +316,7 @@ def _run(name: str, words: Sequence[str]) -> None:
     if "--debug" in words:
         os.environ[DEBUG] = "1"
     words = [word for word in words if word != "--debug"]
+    _open_streams()
     with stoppable(how_to_go_on(name, words)), whole_output():
         _in_any_letters(sys.stdout, sys.stderr)
         if set(words) & {"-h", "--help"}:
@@ -324,6 +325,17 @@ def _run(name: str, words: Sequence[str]) -> None:
         module, _, function = COMMANDS[name].target.partition(":")
         code = getattr(import_module(module), function)()
     sys.exit(code)
+
+
+def _open_streams() -> None:
+    """Where a daemon closed them they lead nowhere; no file that is opened later may take their number."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            setattr(sys, name, open(number, "w", encoding="utf-8"))  # noqa: SIM115
 
 
 def _in_any_letters(*streams: TextIO) -> None:

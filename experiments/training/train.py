@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
+from safetensors import SafetensorError, safe_open
 
 from agents.learners.stored import POLICY
 from agents.policies.card import CARD, read_card
@@ -101,13 +102,22 @@ def parts_of(config: dict[str, Any]) -> list[str]:
 
 def trained(folder: Path, config: dict[str, Any]) -> bool:
     """Whether the folder holds the policy of this very configuration, under the present rules and model, evaluated or not."""
-    if not (folder / CARD).exists() or not (folder / POLICY).exists():
+    if not (folder / CARD).exists() or not _is_whole(folder / POLICY):
         return False
     card = read_card(folder)
     sees = training_of(config["agent"]["name"]).sees
     with meant(folder / CARD, "card of a training"):
         same = identity(card["config"]) == identity(config) and card.get("sees") == sees
     return same and is_current(card)
+
+
+def _is_whole(policy: Path) -> bool:
+    """Whether a policy's file is there, to its last byte: a full disk, or a copy that was cut off, leaves less."""
+    try:
+        with safe_open(policy, "np"):
+            return True
+    except (FileNotFoundError, SafetensorError):
+        return False
 
 
 def finished(folder: Path, config: dict[str, Any]) -> bool:

@@ -193,6 +193,8 @@ class RecordedEnv(TextSpec, gymnasium.Env):
 
     def render(self) -> str | None:
         """`ansi`: configuration, its time, and the incumbent's, as text."""
+        if not hasattr(self, "index"):
+            raise gymnasium.error.ResetNeeded("nothing to render: call reset() first")
         if self.render_mode is None:
             return None
         values = ", ".join(f"{name}={value}" for name, value in self.space.configuration(self.index).items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from keyword import iskeyword
 
 import numpy as np
@@ -91,14 +92,27 @@ class Builder:
             to[to.index(-1)] = size // max(1, -math.prod(to))
         if self.shapes[name] == tuple(to):
             return name
-        if isinstance(self._made.get(name), Broadcast) and not _same_axes(self.shapes[name], to):
+        if isinstance(self._made.get(self._root(name)), Broadcast) and not _same_axes(self.shapes[name], to):
             name = self.copy(name)  # what is repeated does not lie so that one stride could go along two axes
         return self.add(Reshape(name, tuple(to)), f"{name}_shaped")
 
     def transpose(self, name: str, order: Sequence[int]) -> str:
-        """Axes in another order."""
+        """Axes in another order; where no kernel has that many loops, one after another goes to its place, each time in memory."""
         order = tuple(axis % len(self.shapes[name]) for axis in order)
-        return name if order == tuple(range(len(order))) else self.add(Transpose(name, order), f"{name}_turned")
+        if order == tuple(range(len(order))):
+            return name
+        left = [axis for axis in order if self.shapes[name][axis] > 1]
+        apart = 1 + sum(not _are_neighbours(self.shapes[name], one, other) for one, other in pairwise(left))
+        if apart <= MOST_LOOPS:
+            return self.add(Transpose(name, order), f"{name}_turned")
+        there = list(range(len(order)))
+        for place, axis in enumerate(order):
+            at = there.index(axis)
+            if at != place:
+                there.insert(place, there.pop(at))
+                step = [*range(place), at, *(other for other in range(place, len(order)) if other != at)]
+                name = self.copy(self.add(Transpose(name, tuple(step)), f"{name}_turned"))
+        return name
 
     def known(self, name: str) -> np.ndarray | None:
         """The numbers of a constant; None of what is computed at each call."""
@@ -167,6 +181,15 @@ class Builder:
             number += 1
             found = f"{plain}_{number}"
         return found
+
+
+MOST_LOOPS = 5
+"""Over rows and columns of a kernel: axes that a transpose does not keep side by side are loops of their own."""
+
+
+def _are_neighbours(shape: Shape, one: int, other: int) -> bool:
+    """Whether an axis follows another, but for axes of extent 1."""
+    return one < other and all(shape[between] == 1 for between in range(one + 1, other))
 
 
 def _same_axes(one: Sequence[int], other: Sequence[int]) -> bool:

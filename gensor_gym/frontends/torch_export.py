@@ -318,7 +318,9 @@ def _place(node: torch.fx.Node) -> str:
 def _computed(node: torch.fx.Node, arguments: Sequence[Any], options: Mapping[str, Any], most: int) -> Any:
     """What an operation makes of tensors that are there; ValueError for random numbers, and for more than `most` bytes."""
     assert not isinstance(node.target, str)
-    if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+    is_random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    dropout = options.get("dropout_p", arguments[4] if len(arguments) > 4 else 0.0)
+    if is_random and (node.target is not torch.ops.aten.scaled_dot_product_attention.default or dropout):
         raise ValueError("random numbers: expected what is the same at every call")
     if (size := sum(one.nbytes for one in _tensors_of(node.meta.get("val")))) > most:
         raise ValueError(f"a constant of {size} bytes: expected at most {most}")

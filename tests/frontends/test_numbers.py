@@ -89,7 +89,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         for how in ("sum", "mean", "amax", "amin") for own in (True, False)
     },
     "scatter": (lambda t, ids, rows: t.scatter(1, ids[:, :2], rows), (TABLE, ALONG, ROWS[:6])),
-    "unfold": (lambda x: x.unfold(2, 3, 2), (IMAGE,)), "fold": (lambda x: functional.fold(x, (4, 5), 2), (VOLUME.reshape(1, -1)[:, :144].reshape(1, 12, 12),)),
+    "unfold": (lambda x: x.unfold(2, 3, 2), (IMAGE,)),
+    "fold": (lambda x: functional.fold(x, (4, 5), 2), (VOLUME.reshape(-1)[:144].reshape(1, 12, 12),)),
     "number": (lambda x: x[0] + 1, (X,)), "loss": (functional.cross_entropy, (TABLE, torch.tensor([0, 3, 1, 1, 2, 0]))),
     **{
         f"no axes: {name}": (rule, (torch.tensor(2.5),))

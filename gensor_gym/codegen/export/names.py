@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.operators.computation import Computation
@@ -32,8 +33,15 @@ def _parameter(name: str) -> str:
 
 
 def function_name(op: Computation) -> str:
-    """The operator's text as an identifier: `gemm_m64_n64_k64_relu`."""
-    return re.sub(r"\W+", "_", str(op).replace("=", "")).strip("_").lower()
+    """The operator's text as an identifier: `gemm_m64_n64_k64_relu`; `_` follows what C, C++ or their library has a name for."""
+    plain = re.sub(r"\W+", "_", str(op).replace("=", "")).strip("_").lower()
+    return f"{plain}_" if plain in _TAKEN or plain == "main" or hasattr(_library(), plain) else plain
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    """The C library of this process, whose functions none of ours may stand in the place of."""
+    return ctypes.CDLL(None)
 
 
 @dataclass(frozen=True)

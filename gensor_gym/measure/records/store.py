@@ -130,7 +130,7 @@ class Store:
         if not measurement.digest:
             raise ValueError(f"a trial is stored under its kernel's digest; this {measurement.status.value} has none")
         row = _row(Record(device, operator, schedule, measurement, time.time(), protocol))
-        with self._lock, _writing(self.path):
+        with self._lock, _named(self.path):
             self._connect().execute(f"INSERT OR REPLACE INTO trials VALUES ({_marks(row)})", row)
 
     def add(self, records: Iterable[Record]) -> Added:
@@ -139,7 +139,7 @@ class Store:
         ValueError for a record without a digest; then nothing is written.
         """
         new = replaced = kept = 0
-        with self._lock, _writing(self.path):
+        with self._lock, _named(self.path):
             connection = self._connect()
             with _transaction(connection):
                 for record in records:
@@ -158,7 +158,7 @@ class Store:
     def get(self, digest: str, device: str, protocol: int = PROTOCOL) -> Measurement | None:
         """The measurement stored under a key, None when there is none."""
         query = f"SELECT {', '.join(_COLUMNS)} FROM trials WHERE digest = ? AND device = ? AND protocol = ?"
-        with self._lock:
+        with self._lock, _named(self.path):
             row = self._connect().execute(query, (digest, device, protocol)).fetchone()
         return None if row is None else _record(row).measurement
 
@@ -166,7 +166,7 @@ class Store:
         """The trials selected, oldest first; by default all of the present protocol."""
         condition, values = selection.where()
         query = f"SELECT {', '.join(_COLUMNS)} FROM trials WHERE {condition} ORDER BY created, rowid"
-        with self._lock:
+        with self._lock, _named(self.path):
             rows = self._connect().execute(query, values).fetchall()
         yield from map(_record, rows)
 
@@ -178,7 +178,7 @@ class Store:
         keys = ", ".join(by)
         counts = "COUNT(*), SUM(status = 'OK'), MIN(seconds), MIN(created), MAX(created)"
         query = f"SELECT {keys}, {counts} FROM trials WHERE {condition} GROUP BY {keys} ORDER BY {keys}"
-        with self._lock:
+        with self._lock, _named(self.path):
             rows = self._connect().execute(query, values).fetchall()
         for number in (number for row in rows for number in row[len(by) :]):
             if not isinstance(number, int | float | None):
@@ -188,7 +188,7 @@ class Store:
     def prune(self, selection: Selection) -> int:
         """Delete the trials selected and shrink the file; returns how many there were."""
         condition, values = selection.where()
-        with self._lock, _writing(self.path):
+        with self._lock, _named(self.path):
             gone = self._connect().execute(f"DELETE FROM trials WHERE {condition}", values).rowcount
             if gone:
                 self._connect().execute("VACUUM")
@@ -211,7 +211,7 @@ class Store:
         if self._connection is None or self._owner != os.getpid():
             connection = _opened(self.path)
             try:
-                with _writing(self.path):
+                with _named(self.path):
                     _prepare(connection, self.path)
             except sqlite3.Error as error:
                 connection.close()
@@ -280,13 +280,13 @@ def _schema_of(connection: sqlite3.Connection, path: Path) -> int:
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """PermissionError in place of SQLite's for what cannot be written."""
+def _named(path: Path) -> Iterator[None]:
+    """PermissionError in place of SQLite's for what cannot be written; other errors, as of a full disk, with the file's name."""
     try:
         yield
     except sqlite3.OperationalError as error:
         if not _is_read_only(error):
-            raise
+            raise error if str(path) in str(error) else type(error)(f"{path}: {error}") from error
         wanted = f"expected a file and a folder that can; ${VARIABLE} names another folder for what is kept"
         raise PermissionError(f"{path} cannot be written: {wanted}") from error
 
