@@ -102,21 +102,21 @@ def parts_of(config: dict[str, Any]) -> list[str]:
 
 def trained(folder: Path, config: dict[str, Any]) -> bool:
     """Whether the folder holds the policy of this very configuration, under the present rules and model, evaluated or not."""
-    if not (folder / CARD).exists() or not _is_whole(folder / POLICY):
+    if not (folder / CARD).exists() or not (folder / POLICY).exists():
         return False
     card = read_card(folder)
     sees = training_of(config["agent"]["name"]).sees
     with meant(folder / CARD, "card of a training"):
         same = identity(card["config"]) == identity(config) and card.get("sees") == sees
-    return same and is_current(card)
+    return same and is_current(card) and _is_whole(folder / POLICY)
 
 
 def _is_whole(policy: Path) -> bool:
-    """Whether a policy's file is there, to its last byte: a full disk, or a copy that was cut off, leaves less."""
+    """Whether a policy's file is there to its last byte: a full disk, or a copy that was cut off, leaves less."""
     try:
         with safe_open(policy, "np"):
             return True
-    except (FileNotFoundError, SafetensorError):
+    except SafetensorError:
         return False
 
 

@@ -193,10 +193,10 @@ class RecordedEnv(TextSpec, gymnasium.Env):
 
     def render(self) -> str | None:
         """`ansi`: configuration, its time, and the incumbent's, as text."""
-        if not hasattr(self, "index"):
-            raise gymnasium.error.ResetNeeded("nothing to render: call reset() first")
         if self.render_mode is None:
             return None
+        if not hasattr(self, "index"):
+            raise gymnasium.error.ResetNeeded("nothing to render: call reset() first")
         values = ", ".join(f"{name}={value}" for name, value in self.space.configuration(self.index).items())
         now = self._seen[self.index]
         time = f"{now * 1e3:.4g} ms" if now < math.inf else self.space.status[self.index].value

@@ -97,7 +97,7 @@ class Builder:
         return self.add(Reshape(name, tuple(to)), f"{name}_shaped")
 
     def transpose(self, name: str, order: Sequence[int]) -> str:
-        """Axes in another order; where no kernel has that many loops, one after another goes to its place, each time in memory."""
+        """Axes in another order; one after another goes to its place, in memory, where no kernel has that many loops."""
         order = tuple(axis % len(self.shapes[name]) for axis in order)
         if order == tuple(range(len(order))):
             return name

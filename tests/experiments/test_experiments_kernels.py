@@ -45,7 +45,7 @@ def test_a_kernel_is_found_said_written_and_kept(command, tmp_path: Path) -> Non
     assert lines["trials"].startswith("2: ") and "interval" in lines["isolated"] and "GFLOP/s" in lines["rate"]
     assert "parallel" in (tmp_path / "made" / "kernel.c").read_text()
     assert (tmp_path / "library" / "libgensor_kernels.so").exists() and "libgensor_kernels.so" in lines["exported"]
-    code, again = command("optimize", f"operator={op}", "reuse=true", store)
+    code, again = command("optimize", f"operator={op}", "reuse=true", "trials=2", store)
     assert code == 0 and lines_of(again)["trials"] == "none: it was found before" and "strategy" not in lines_of(again)
     assert all(lines_of(again)[name] == lines[name] for name in ("isolated", "rate", "schedule"))
     assert lines["status"].startswith("OK; its output was compared") and "9 samples" in lines["called"]

@@ -163,7 +163,9 @@ class Ledger:
         self._compilers.close()
         output = getattr(session.config, "workeroutput", None)
         if output is None:
-            Path(session.config.getoption("--where")).write_text(self.table(), encoding="utf-8")
+            table = Path(session.config.getoption("--where"))
+            table.parent.mkdir(parents=True, exist_ok=True)
+            table.write_text(self.table(), encoding="utf-8")
         else:
             output["where"] = [[name, phase, seconds] for (name, phase), seconds in self.spent.items()]
 
