@@ -246,6 +246,11 @@ COMMANDS = {
         "whether the tests catch planted faults",
         ("now --mode quick", "now --mode named"),
     ),
+    "conformance": Command(
+        "experiments.conformance.__main__:main",
+        "whether compiled functions give the numbers of torch's operator database",
+        ("", "--output outputs/conformance"),
+    ),
     "house": Command(
         "experiments.house.__main__:main",
         "counts of the house: folders, modules, arrows, circles, tests",

@@ -64,6 +64,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/training/watch.py",
     ),
     "torch": (
+        "experiments/conformance/cases.py",
         "agents/learners/cloning.py",
         "experiments/studies/stock/learning.py",
         "experiments/device/work/beside_torch.py",

@@ -14,10 +14,10 @@ from gensor_gym.gir.placement import Level, Placement
 
 KINDS = ("simple", "divide", "root", "exp", "fraction", "log")
 """Kinds of scalar functions by what a vector of them costs: sums, products and choices; quotients; roots; exponentials; functions
-that are a quotient of polynomials (tanh, erf); logarithms, sines and cosines, a lane at a time."""
+that are a few polynomials (tanh, erf, logarithms); sines, cosines and their like, a lane at a time."""
 _KIND = {
-    "divide": "divide", "sqrt": "root", "rsqrt": "root", "exp": "exp", "tanh": "fraction", "erf": "fraction", "log": "log",
-    "sin": "log", "cos": "log", "expm1": "exp", "log1p": "log", "atan": "log",
+    "divide": "divide", "sqrt": "root", "rsqrt": "root", "exp": "exp", "tanh": "fraction", "erf": "fraction", "log": "fraction",
+    "sin": "log", "cos": "log", "expm1": "exp", "log1p": "fraction", "atan": "log",
 }  # fmt: skip
 
 

@@ -45,7 +45,7 @@ class Called:
             rows, limit = self.id_limits.get(value.name), self.limits.get(value.name)
             if (rows, limit) == (None, None) or tuple(getattr(given, "shape", ())) != value.shape:
                 continue
-            least, most = int(given.min()), int(given.max())
+            least, most = map(int, given.aminmax() if hasattr(given, "aminmax") else (given.min(), given.max()))
             if rows is not None and (least < 0 or most >= rows):
                 raise ValueError(f"{self}: {value.name} has id {least if least < 0 else most}: expected 0 to {rows - 1}")
             if limit is not None and max(-least, most) > limit:

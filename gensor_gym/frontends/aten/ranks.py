@@ -21,9 +21,9 @@ MOST_SORTED = 128
 
 def _place(b: Builder, x: str, top: str, axis: int, gone: str | None = None) -> str:
     """The first place along an axis where x is not below `top` or is no number, among those that are not gone."""
-    below = neither(of("maximum", of("at_most", b.repeat(top, b.shapes[x]), x), no_number(x)))
-    out = below if gone is None else of("maximum", below, gone)
-    return b.reduce(b.map(of("where", out, float(b.shapes[x][axis]), places_along(b, x, axis)), "candidates"), "min", [axis])
+    behind, there = float(b.shapes[x][axis]), of("maximum", of("at_most", b.repeat(top, b.shapes[x]), x), no_number(x))
+    place = of("where", there, places_along(b, x, axis), behind)
+    return b.reduce(b.map(place if gone is None else of("where", gone, behind, place), "candidates"), "min", [axis])
 
 
 def _extreme(turned: bool) -> Callable[..., tuple[str, str]]:

@@ -27,7 +27,7 @@ def _steps(b: Builder, x: str, sizes: Sizes, scales: Scales) -> list[tuple[int, 
     return found
 
 
-@_covers("upsample_nearest1d.vec", "upsample_nearest2d.vec")
+@_covers("upsample_nearest1d.vec", "upsample_nearest2d.vec", "upsample_nearest3d.vec")
 def _nearest(b: Builder, x: str, sizes: Sizes, scales: Scales) -> str:
     for axis, extent, to, apart in _steps(b, x, sizes, scales):
         shape, numbers = b.shapes[x], np.arange(to)
@@ -43,17 +43,20 @@ def _nearest(b: Builder, x: str, sizes: Sizes, scales: Scales) -> str:
     return x
 
 
-@_covers("upsample_linear1d.vec", "upsample_bilinear2d.vec")
+@_covers("upsample_linear1d.vec", "upsample_bilinear2d.vec", "upsample_trilinear3d.vec")
 def _linear(b: Builder, x: str, sizes: Sizes, corners: bool, scales: Scales) -> str:
-    for axis, extent, to, apart in _steps(b, x, sizes, scales):
+    for axis, extent, to, apart in reversed(_steps(b, x, sizes, scales)):  # columns first: they are moved
         numbers = np.arange(to).astype(_Number)
         if corners:
             places = numbers * (_Number(extent - 1) / _Number(to - 1) if to > 1 else _Number(0.0))
         else:
             places = np.maximum((numbers + _Number(0.5)) * apart - _Number(0.5), _Number(0.0))
         low = np.minimum(np.floor(places).astype(int), extent - 1)
-        share = np.clip(places - low, 0.0, 1.0).reshape(-1, *[1] * (len(b.shapes[x]) - axis - 1))
-        one, other = (take(b, x, [axis], pixels) for pixels in (low, np.minimum(low + 1, extent - 1)))
+        order = [axis, *(other for other in range(len(b.shapes[x])) if other != axis)]
+        turned = b.transpose(x, order)
+        rows, share = b.reshape(b.dense(turned), (extent, -1)), np.clip(places - low, 0.0, 1.0).reshape(-1, 1)
+        one, other = (take(b, rows, [0], pixels) for pixels in (low, np.minimum(low + 1, extent - 1)))
         near, far = b.constant("near", _Number(1.0) - share), b.constant("far", share)
-        x = b.map(of("add", of("multiply", near, one), of("multiply", far, other)), "between")
+        made = b.map(of("add", of("multiply", near, one), of("multiply", far, other)), "between")
+        x = b.transpose(b.reshape(made, (to, *b.shapes[turned][1:])), np.argsort(order).tolist())
     return x

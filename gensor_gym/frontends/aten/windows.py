@@ -230,7 +230,7 @@ def _adaptive_avg_pool2d(b: Builder, x: str, to: Any) -> str:
     if height % p == 0 and width % q == 0:
         window = height // p, width // q
         return b.contract(avg_pool2d(n, c, height, width, *window, window), x)
-    return means_to(b, means_to(b, x, 3, q), 2, p)
+    return means_to(b, means_to(b, x, 2, p), 3, q)  # rows first: columns are moved
 
 
 def _ends(extent: int, to: int) -> tuple[np.ndarray, np.ndarray]:

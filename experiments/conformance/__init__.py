@@ -1,0 +1,1 @@
+"""Compiled functions against torch on torch's own operator database."""

@@ -1,0 +1,71 @@
+"""Try torch's operator database: `python -m experiments.conformance`. What was tried is kept in lines and not tried again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import track
+
+from experiments.commands.parser import Parser
+from experiments.common.journal import Journal
+from experiments.common.results import write_text
+from experiments.conformance.cases import SPECIAL, STATUSES, Outcome, cases, tried
+
+OUTPUT = Path(__file__).resolve().parents[2] / "results" / "conformance"
+PAGE = "conformance.md"
+KINDS = {"plain": "as the database draws them", "special": f"with {', '.join(map(str, SPECIAL))} in every third place"}
+
+
+def page(found: dict[str, list[Outcome]]) -> str:
+    """The table in Markdown, and what is wrong or refused."""
+    lines = [
+        "# torch's operator database", "",
+        "Each operator with samples of its inputs (two of float32, one of int64, one of bool; none random, complex or sparse, "
+        "no factorisations), compiled with one trial and compared with torch: `python -m experiments.conformance`. "
+        "*Refused* is by name, before anything runs.", "",
+        f"| inputs | {' | '.join(STATUSES)} |", "|---|" + "---:|" * len(STATUSES),
+    ]  # fmt: skip
+    for kind, outcomes in found.items():
+        counts = Counter(one.status for one in outcomes)
+        lines.append(f"| {KINDS[kind]} | {' | '.join(str(counts[status]) for status in STATUSES)} |")
+    for kind, outcomes in found.items():
+        for status in ("wrong", "error"):
+            listed = [f"- `{one.name}`: {one.said}" for one in outcomes if one.status == status]
+            lines += ["", f"## {status.capitalize()}, {kind}", "", *listed] if listed else []
+    lines += ["", "## Refused, plain", "", "| operator | cases | why |", "|---|---:|---|"]
+    lines += [f"| {name} | {count} | {why} |" for name, count, why in _refused(found.get("plain", []))]
+    return "\n".join(lines) + "\n"
+
+
+def _refused(outcomes: Iterable[Outcome]) -> list[tuple[str, int, str]]:
+    """Operators by name, of how many cases each, why the first."""
+    by_name: dict[str, list[str]] = {}
+    for one in outcomes:
+        if one.status == "refused":
+            by_name.setdefault(one.name.rsplit(" ", 2)[0], []).append(one.said.partition("; did you")[0].replace("|", "/")[:120])
+    return [(name, len(said), said[0]) for name, said in sorted(by_name.items())]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; returns the exit status: 1 where a case is wrong or ends in an error of ours."""
+    parser = Parser(prog="python -m experiments.conformance", description="Compare compiled functions with torch.")
+    parser.add_argument("--output", type=Path, default=OUTPUT)
+    args = parser.parse_args(arguments)
+    console, found = Console(), dict[str, list[Outcome]]()
+    for kind in KINDS:
+        with Journal(args.output / f"{kind}.jsonl") as journal:
+            for case in track(list(cases(kind == "special")), kind, console=console):
+                if case.name not in journal.rows:
+                    journal.add({"key": case.name, **asdict(tried(case))})
+            found[kind] = [Outcome(row["name"], row["status"], row["said"]) for row in journal]
+    write_text(args.output / PAGE, page(found))
+    console.print(f"The table is in {args.output / PAGE}", soft_wrap=True)
+    return int(any(one.status in ("wrong", "error") for outcomes in found.values() for one in outcomes))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

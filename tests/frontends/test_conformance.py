@@ -1,0 +1,60 @@
+"""Operators of torch's database give torch's numbers, or are refused by name: a part by default, all with `-m thorough`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from experiments.conformance import __main__ as conformance
+from experiments.conformance.cases import Outcome, cases, tried
+from tests.support.thorough import thorough_but
+
+STEP = 48
+KNOWN = (
+    "nn_functional_max_pool2d", "nn_functional_max_pool3d",  # a window forgets a NaN that is not its last element
+    "nn_functional_conv_transpose",  # infinite weights meet the zeros between elements
+    "grid_sampler_2d",  # places that are no numbers
+    "nn_functional_multi_margin_loss", "nn_functional_multilabel_margin_loss",  # masks by products
+)
+"""What special numbers are still wrong of."""
+
+
+@pytest.mark.parametrize("special", [False, True])
+@pytest.mark.parametrize("first", thorough_but(range(STEP), 5))
+def test_operators_are_right_or_refused(first: int, special: bool) -> None:
+    found = [tried(case) for case in cases(special, STEP, first)]
+    wrong = [one for one in found if one.status in ("wrong", "error")]
+    assert [one for one in wrong if not special or not one.name.startswith(KNOWN)] == []
+    assert sum(one.status == "right" for one in found) > 0.5 * len(found)
+
+
+def test_a_difference_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = next(case for case in cases(False, STEP, 5) if tried(case).status == "right")
+    compiled = conformance.tried.__globals__["gensor_gym"].compile
+
+    def worse(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], **options: int) -> object:
+        made = compiled(module, inputs, **options)
+        return lambda *given: torch.zeros_like(torch.as_tensor(made(*given)).float()) + 77
+
+    monkeypatch.setattr(conformance.tried.__globals__["gensor_gym"], "compile", worse)
+    assert tried(case).status == "wrong"
+
+
+def test_the_page_counts_and_lists() -> None:
+    found = {
+        "plain": [
+            Outcome("a float32 0", "right"), Outcome("b float32 0", "refused", "b: no kernels; did you mean a?"),
+            Outcome("c int64 0", "wrong", "1 of 2"),
+        ],
+        "special": [Outcome("a float32 0", "error", "KeyError: 3")],
+    }  # fmt: skip
+    page = conformance.page(found)
+    assert "| 1 | 1 | 1 | 0 |" in page and "- `c int64 0`: 1 of 2" in page and "- `a float32 0`: KeyError: 3" in page
+    assert "| b | 1 | b: no kernels |" in page
+
+
+def test_the_page_that_ships_is_that_of_its_lines() -> None:
+    folder = Path(conformance.OUTPUT)
+    assert (folder / conformance.PAGE).exists() and {path.stem for path in folder.glob("*.jsonl")} == set(conformance.KINDS)
