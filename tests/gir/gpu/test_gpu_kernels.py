@@ -9,6 +9,7 @@ from gensor_gym import codegen
 from gensor_gym.codegen.gir.cuda.generate import generate_gir_cuda
 from gensor_gym.codegen.gir.generate import GirProgram
 from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.dataflow.scalars import SCALARS
 from gensor_gym.dataflow.text import parse
 from gensor_gym.gir.nest import row_nest
 from gensor_gym.gir.schedule import GirSchedule
@@ -92,3 +93,14 @@ def test_text_does_not_depend_on_names() -> None:
     renamed = plain.replace("def f", "def softmax").replace("top", "zz")
     one, other = (kernel_of(parse(text), "vector=4 place=reg").source.partition("\n")[2] for text in (plain, renamed))
     assert one.replace("top", "zz") == other
+
+
+def test_every_scalar_function_is_right() -> None:
+    """Each in a map of its own, of numbers on both sides of 0, and of 0 to 2 where others have no value."""
+    positive = ("log", "sqrt", "rsqrt")
+    bodies = [f"{name}({', '.join('xyz'[: scalar.arity])})" for name, scalar in SCALARS.items() if name not in positive]
+    bodies += [f"{name}(absolute(x) + 0.5)" for name in positive] + ["log1p(absolute(x))"]
+    lines = "\n".join(f"    v{number} = {body}" for number, body in enumerate(bodies))
+    outputs = ", ".join(f"v{number}" for number in range(len(bodies)))
+    graph = parse(f"def scalars(x: float32[6, 40], y: float32[6, 40], z: float32[6, 40]):\n{lines}\n    return {outputs}\n")
+    assert not faults_of([random_kernel(graph, np.random.default_rng(0))])
