@@ -129,6 +129,7 @@ def test_numbers_are_torchs(name: str) -> None:
     ("function", "inputs", "said"),
     [
         (lambda ids: ids & 3, (PLACES,), "__and__.*bits of int64: expected bool"),
+        (lambda x: (x > 0) & 3, (IMAGE,), "bits of 3: expected bool"),
         (lambda x: functional.max_pool2d(x, 2, return_indices=True), (IMAGE,), "getitem_1 .* is read: expected what has kernels"),
         (lambda x: x.sum(-1), (torch.zeros(2, 0),), "expected at most 8 axes of extent 1 or more"),
         (lambda x: x + 1, (torch.ones(2).double(),), "torch.float64 on cpu: expected a float32 tensor"),

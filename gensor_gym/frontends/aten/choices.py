@@ -82,8 +82,9 @@ def truth(b: Builder, x: Given) -> Expression:
 
 def _bitwise(b: Builder, *given: Given) -> None:
     """ValueError where numbers are not 0 or 1, whose bits are not at hand."""
-    if whole := next((b.reads[one] for one in given if isinstance(one, str) and b.reads.get(one) != "bool"), None):
-        raise ValueError(f"bits of {whole}: expected bool")
+    for one in given:
+        if b.reads.get(one) != "bool" if isinstance(one, str) else one not in (0, 1):
+            raise ValueError(f"bits of {b.reads.get(one) if isinstance(one, str) else one}: expected bool, or 0 and 1")
 
 
 @_covers("bitwise_not.default")

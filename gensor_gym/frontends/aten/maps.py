@@ -99,7 +99,7 @@ def power(b: Builder, x: str, exponent: float) -> str:
 
 
 def _product(b: Builder, x: str, count: int) -> str:
-    """X times itself, by squares."""
+    """A whole power by squares."""
     made, square = None if count % 2 == 0 else x, x
     while count := count // 2:
         square = b.call("multiply", square, square)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,16 @@ def take(b: Builder, x: str, axes: Sequence[int], ids: Places) -> str:
     made, wide = b.add(Gather(front, name), "taken"), len(b.shapes[name])
     before = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
     return b.transpose(made, (*range(wide, wide + before), *range(wide), *range(wide + before, wide + len(others))))
+
+
+def along(b: Builder, x: str, axis: int) -> tuple[str, Callable[[str], str]]:
+    """The elements of an axis as rows of a matrix, and what makes such rows, of whatever number, an axis in its place again."""
+    order = [axis, *(other for other in range(len(b.shapes[x])) if other != axis)]
+    turned = b.transpose(x, order)
+    extent, *others = b.shapes[turned]
+    back = np.argsort(order).tolist()
+    rows = b.reshape(b.dense(turned), (extent, math.prod(others)))
+    return rows, lambda made: b.transpose(b.reshape(made, (b.shapes[made][0], *others)), back)
 
 
 @_covers("unfold.default")

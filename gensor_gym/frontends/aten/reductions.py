@@ -11,7 +11,7 @@ import numpy as np
 from gensor_gym.dataflow.nodes import Slice
 from gensor_gym.frontends.aten.choices import cast, no_number, truth, unequal
 from gensor_gym.frontends.aten.maps import power
-from gensor_gym.frontends.aten.places import take
+from gensor_gym.frontends.aten.places import along, take
 from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import TABLE
 from gensor_gym.frontends.covered import covers as _covers
@@ -140,15 +140,13 @@ def _scan(b: Builder, x: str, axis: int, function: str) -> str:
     """Each element with what stands 1, 2, 4, .. places before it (Hillis and Steele, Data parallel algorithms, 1986)."""
     if not b.shapes[x]:
         return x
-    axis, shape, shift = axis % len(b.shapes[x]), b.shapes[x], 1
-    order = [axis, *(other for other in range(len(shape)) if other != axis)]
-    turned = b.transpose(x, order)
-    rows, places = b.reshape(b.dense(turned), (shape[axis], -1)), np.arange(shape[axis])
-    while shift < shape[axis]:
+    rows, back = along(b, x, axis % len(b.shapes[x]))
+    places, shift = np.arange(b.shapes[rows][0]), 1
+    while shift < len(places):
         before = take(b, rows, [0], np.maximum(places - shift, 0))
         first = b.constant("first", (places < shift).reshape(-1, 1))
         rows, shift = b.map(of("where", first, rows, of(function, rows, before)), "scan"), 2 * shift
-    return b.transpose(b.reshape(rows, b.shapes[turned]), np.argsort(order).tolist())
+    return back(rows)
 
 
 def of_one(rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -168,12 +166,10 @@ def _scan_of_extreme(sign: str) -> Callable[..., tuple[str, str]]:
 
     @of_one
     def rule(b: Builder, x: str, axis: int) -> tuple[str, str]:
-        axis, shape, shift = axis % len(b.shapes[x]), b.shapes[x], 1
-        order = [axis, *(other for other in range(len(shape)) if other != axis)]
-        turned = b.transpose(x, order)
-        values, numbers = b.reshape(b.dense(turned), (shape[axis], -1)), np.arange(shape[axis])
+        values, back = along(b, x, axis % len(b.shapes[x]))
+        numbers, shift = np.arange(b.shapes[values][0]), 1
         places = b.repeat(b.constant("places", numbers.reshape(-1, 1)), b.shapes[values])
-        while shift < shape[axis]:
+        while shift < len(numbers):
             before, place = (take(b, b.dense(one), [0], np.maximum(numbers - shift, 0)) for one in (values, places))
             first = b.constant("first", (numbers < shift).reshape(-1, 1))
             ahead = of("at_most", *((before, values) if sign == "max" else (values, before)))
@@ -181,8 +177,7 @@ def _scan_of_extreme(sign: str) -> Callable[..., tuple[str, str]]:
             stays = b.map(of("maximum", of("maximum", first, no_number(values)), of("multiply", ahead, number)), "stays")
             values, places = (b.map(of("where", stays, one, other), "scan") for one, other in ((values, before), (places, place)))
             shift *= 2
-        back = np.argsort(order).tolist()
-        return tuple(b.transpose(b.reshape(one, b.shapes[turned]), back) for one in (values, places))  # type: ignore[return-value]
+        return back(values), back(places)
 
     return rule
 

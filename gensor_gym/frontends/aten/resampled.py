@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gensor_gym.frontends.aten.places import take
+from gensor_gym.frontends.aten.places import along, take
 from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import covers as _covers
 
@@ -52,11 +52,8 @@ def _linear(b: Builder, x: str, sizes: Sizes, corners: bool, scales: Scales) -> 
         else:
             places = np.maximum((numbers + _Number(0.5)) * apart - _Number(0.5), _Number(0.0))
         low = np.minimum(np.floor(places).astype(int), extent - 1)
-        order = [axis, *(other for other in range(len(b.shapes[x])) if other != axis)]
-        turned = b.transpose(x, order)
-        rows, share = b.reshape(b.dense(turned), (extent, -1)), np.clip(places - low, 0.0, 1.0).reshape(-1, 1)
+        (rows, back), share = along(b, x, axis), np.clip(places - low, 0.0, 1.0).reshape(-1, 1)
         one, other = (take(b, rows, [0], pixels) for pixels in (low, np.minimum(low + 1, extent - 1)))
         near, far = b.constant("near", _Number(1.0) - share), b.constant("far", share)
-        made = b.map(of("add", of("multiply", near, one), of("multiply", far, other)), "between")
-        x = b.transpose(b.reshape(made, (to, *b.shapes[turned][1:])), np.argsort(order).tolist())
+        x = back(b.map(of("add", of("multiply", near, one), of("multiply", far, other)), "between"))
     return x
