@@ -184,9 +184,12 @@ def compile_network(
     `arena` says how values between kernels are placed (`networks.arena.MODES`). The plan's constants lie in the function's
     memory, but for weights that kernels keep packed.
 
-    Unsupported for a network of which a piece has no kernel; ValueError for a plan of the caller's that is not legal, for a GPU,
-    and for a budget that is none; NoKernel where no program of a piece ran well; a RuntimeWarning where `seconds` were too short
-    for one program of each piece.
+    Raises:
+        Unsupported: if a piece of the plan has no kernel.
+        ValueError: if the caller's own plan is not legal, `hardware` is a GPU, or the budget is not positive.
+        NoKernel: if no program of a piece runs well.
+
+    A RuntimeWarning says so if `seconds` are too few for one program of each piece.
     """
     begin, hw = time.monotonic(), check_settings(hardware, trials, seconds, plan, arena)
     chosen = _planned(network, plan, hw)
@@ -261,10 +264,13 @@ def compile_module(
 ) -> CompiledNetwork | FallenBack:
     """A torch module as one function; see `compile_network` for `options`, and `frontends.torch_export` for what is covered.
 
-    With `fallback="torch"` a module that is not covered, or has a piece of which no kernel runs, is returned as a function that
-    calls it, and a RuntimeWarning says why. `seconds` include the time that torch exports the module in.
+    With `fallback="torch"` a module that cannot be compiled is returned as a function that calls it, and a RuntimeWarning says
+    why. `seconds` include torch's export.
 
-    Unsupported for what is not covered, NoKernel where nothing runs, ValueError for another fallback.
+    Raises:
+        Unsupported: if the module is not covered.
+        NoKernel: if no kernel of a piece runs.
+        ValueError: if `fallback` is unknown.
     """
     from gensor_gym.frontends.torch_export import from_torch
 

@@ -93,7 +93,7 @@ def in_loop(asked: Asked, found: Schedule | GirSchedule, rows: int, trials: int)
 
 
 def _ended(asked: Asked, trials: int, least: int) -> Result | None:
-    """What a search of so many trials found that came to its end, here or at another's, of whom nothing but the end is known."""
+    """The result of a search of at least `least` trials that has ended; of an imported one only the end is known."""
     known = asked.known(trials, least)
     return known if known is not None and (known.trace or known.measurement.conditions.get(FINAL)) else None
 

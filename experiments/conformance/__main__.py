@@ -21,7 +21,7 @@ KINDS = {"plain": "as the database draws them", "special": f"with {', '.join(map
 
 
 def page(found: dict[str, list[Outcome]]) -> str:
-    """The table in Markdown, and what is wrong or refused."""
+    """A Markdown page: counts by status, wrong cases, and operators that are refused."""
     lines = [
         "# torch's operator database", "",
         "Each operator with samples of its inputs (two of float32, one of int64, one of bool; none random, complex or sparse, "
