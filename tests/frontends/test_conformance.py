@@ -11,7 +11,7 @@ from experiments.conformance import __main__ as conformance
 from experiments.conformance.cases import Outcome, cases, tried
 from tests.support.thorough import thorough_but
 
-STEP = 48
+STEP = 96
 KNOWN = (
     "nn_functional_max_pool2d", "nn_functional_max_pool3d",  # a window forgets a NaN that is not its last element
     "nn_functional_conv_transpose",  # infinite weights meet the zeros between elements

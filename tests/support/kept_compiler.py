@@ -33,7 +33,8 @@ def headers(compiler: tuple[str, ...], options: tuple[str, ...], folder: Path, n
 
     With other options, or macros other than these, gcc takes their text. None for other compilers.
     """
-    if len(compiler) > 1 or not Path(compiler[0]).resolve().name.rpartition("-")[0].endswith(("g++", "gcc")):
+    said = subprocess.run([*compiler, "--version"], capture_output=True, text=True, check=True).stdout
+    if "Free Software Foundation" not in said:
         return ()
     text = folder / "all.h"
     text.write_text("".join(f'#include "{name}"\n' for name in names), encoding="utf-8")

@@ -167,6 +167,7 @@ def driver_text(kernels: Sequence[Kernel]) -> str:
     parts.append(
         "int main(int argc, char **argv) {\n"
         "  if (argc != 5) return 2;\n"
+        "  const rlimit none{0, 0};\n  setrlimit(RLIMIT_CORE, &none);\n"
         "  emulator::random_state = strtoull(argv[2], nullptr, 10) * 0x9e3779b97f4a7c15u + 0x2545f4914f6cdd1du;\n"
         f"  switch (atoi(argv[1])) {{\n{cases}  }}\n"
         "  return 2;\n}\n"

@@ -27,7 +27,6 @@ def gemm_kernel(hw: str = "h200", op: Operator = GEMM, **knobs: int) -> Kernel:
     return make_kernel(op, make_schedule(op, [4, 4, 1], [16, 16, 8], [2, 1, 1], vector=4, **knobs), hw)
 
 
-@pytest.mark.as_shipped
 @pytest.mark.parametrize("hw", thorough_but(["h200", "t4"], "h200"))
 def test_pipelines_are_right(hw: str) -> None:
     """Numbers of buffers, layouts, fragments ahead or not, unrolled or not; split and shared reductions."""
