@@ -79,7 +79,10 @@ def test_descents_go_on_from_programs_of_a_policy() -> None:
     assert len(after) == 3 and min(after) <= written
 
 
-@pytest.mark.parametrize("name", thorough_but(["nearest", "nearest_descents", "descents", "columns_descents"], "nearest_descents"))
+NAMES = ["nearest", "nearest_descents", "descents", "columns_descents"]
+
+
+@pytest.mark.parametrize("name", thorough_but(NAMES, "nearest_descents"))
 def test_a_search_goes_on_to_the_next_neighbour_and_the_next_descent(name: str) -> None:
     """Each measures the best of one construction after another, in their order, not the first construction again."""
     task = Task.of("gemm(m=96, n=80, k=64)", "h200", "analytic", "gensor")
