@@ -23,6 +23,7 @@ from experiments.commands.stopping import Stopped, asked, at_safe_points
 from experiments.common.journal import append_row
 from experiments.resuming.archive import read_state, write_state
 from experiments.training.checkpoints import check_same
+from experiments.training.drawn import drawn_for
 from experiments.training.validation import over_floor
 from experiments.training.variants import with_variants
 from experiments.training.watch import CURVE, LAST, VALIDATION, Every, identity, keep_rows, steps_in_all, training_bar
@@ -30,7 +31,7 @@ from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.files import whole
-from gensor_gym.hardware.drawn import drawn
+from gensor_gym.hardware.drawn import drawn as drawn_machine
 from gensor_gym.operators.types import Operator
 
 
@@ -47,8 +48,9 @@ def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Colum
     rng = np.random.default_rng(config["seed"])
     given = list(operators.resolve(config["operators"]))
     known = with_variants(given, config["variants"], rng)
-    learner = ColumnLearner(config["agent"], _tasks(known, config, rng), config["steps"], config["seed"])
-    learner.shown &= set(map(str, given))  # of as many variants demonstrations would take longer than the training
+    drawn = drawn_for(config, rng)
+    learner = ColumnLearner(config["agent"], _tasks([*known, *drawn], config, rng), config["steps"], config["seed"])
+    learner.shown &= set(map(str, [*given, *drawn]))  # variants are near what is given, whose demonstrations suffice
     last = folder / LAST
     resumed = bool(config["resume"]) and last.exists()
     spent = _load(last, learner, config) if resumed else time.process_time() - begin
@@ -68,7 +70,7 @@ def _tasks(ops: list[Operator], config: dict[str, Any], rng: np.random.Generator
     if not names:
         return _graphs(ops, config)
     known = [machines.get(name) for name in names]
-    return [ConstructionGraph(op, drawn(known, rng, f"drawn_{i}"), config["env"]["space"]) for i, op in enumerate(ops)]
+    return [ConstructionGraph(op, drawn_machine(known, rng, f"drawn_{i}"), config["env"]["space"]) for i, op in enumerate(ops)]
 
 
 def _graphs(ops: Any, config: dict[str, Any]) -> list[ConstructionGraph]:

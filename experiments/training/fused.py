@@ -31,7 +31,7 @@ def _training(config: dict[str, Any]) -> Any:
     """Environments of all operators."""
     from gensor_gym.env.sb3 import make_fused_sb3
 
-    for name, none in (("clone", None), ("variants", 0)):
+    for name, none in (("clone", None), ("variants", 0), ("drawn", config["drawn"] | {"count": 0})):
         if config[name] != none:
             raise ValueError(f"{name} is {config[name]!r}; expected {none!r} of agent {GirPpo.agent!r}")
     return make_fused_sb3(config["num_envs"], operator=fused_operators(config["operators"]), **config["env"])

@@ -19,6 +19,7 @@ from agents.learners.registry import Learner, get_learner
 from agents.learners.stored import POLICY
 from experiments.commands.stopping import at_safe_points
 from experiments.training.checkpoints import load_checkpoint
+from experiments.training.drawn import drawn_for
 from experiments.training.validation import Validation
 from experiments.training.variants import with_variants
 from experiments.training.watch import LAST, Watch, identity, training_bar
@@ -46,10 +47,9 @@ def _constructions(config: dict[str, Any]) -> Any:
     """Environments of the operators and of others near them."""
     from gensor_gym.env.sb3 import make_sb3
 
-    known = with_variants(
-        list(operators.resolve(config["operators"])), config["variants"], np.random.default_rng(config["seed"])
-    )
-    return make_sb3(num_envs=config["num_envs"], operator=known, **config["env"])
+    rng = np.random.default_rng(config["seed"])
+    known = with_variants(list(operators.resolve(config["operators"])), config["variants"], rng)
+    return make_sb3(num_envs=config["num_envs"], operator=[*known, *drawn_for(config, rng)], **config["env"])
 
 
 CONSTRUCTIONS = Ground(get_learner, _constructions, operators.resolve, ConstructVectorEnv)
@@ -89,9 +89,7 @@ def begin(config: dict[str, Any], learner: Learner, env: ObservedVecEnv, last: P
     return model, time.perf_counter() - start, False
 
 
-def learn(
-    config: dict[str, Any], folder: Path, console: Console, ground: Ground = CONSTRUCTIONS
-) -> tuple[Any, float, bool]:
+def learn(config: dict[str, Any], folder: Path, console: Console, ground: Ground = CONSTRUCTIONS) -> tuple[Any, float, bool]:
     """The model after all its steps, which is saved, seconds of training, and whether it was resumed.
 
     ValueError names a bad setting.

@@ -18,7 +18,7 @@ class Reduction:
     """How two partial results become one: by an operator of C, or as the larger or smaller of both."""
 
     name: str
-    """In generated text `max_8(a, b)`, `fmaxf(a, b)`; lanes are folded by `fold_max_8`."""
+    """In generated text `maximum_8(a, b)`; lanes are folded by `fold_maximum_8`. CUDA has `fmaxf`, which alone drops a NaN."""
     numpy: np.ufunc
     torch: str
     """The function of torch that reduces so."""
@@ -40,8 +40,7 @@ class Reduction:
 
 
 ADD = Reduction("add", np.add, "sum", 0.0, infix="+")
-REDUCTIONS = {each.name: each for each in (ADD, Reduction("max", np.maximum, "amax", -math.inf, order=">", word="larger"))}
-"""By name. Choices know `fmaxf`, `max` of integers and `_mm256_max_ps` by theirs."""
+REDUCTIONS = {"add": ADD, "max": Reduction("maximum", np.maximum, "amax", -math.inf, order=">", word="larger")}
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -21,9 +20,7 @@ from gensor_gym.gir.placement import Level
 from gensor_gym.operators.bodies import REDUCTIONS
 from gensor_gym.operators.bodies import Reduction as Joining
 
-_JOINED: dict[Reduction, Joining] = {
-    "sum": REDUCTIONS["add"], "max": dataclasses.replace(REDUCTIONS["max"], name="maximum")
-}  # fmt: skip
+_JOINED: dict[Reduction, Joining] = {"sum": REDUCTIONS["add"], "max": REDUCTIONS["max"]}
 
 
 @dataclass(frozen=True)

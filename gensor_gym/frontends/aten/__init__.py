@@ -5,6 +5,7 @@ What an operation does is said by torch's documentation of it. ValueError names 
 
 from gensor_gym.frontends.aten import (
     choices,
+    largest,
     maps,
     moves,
     norms,
@@ -20,6 +21,6 @@ from gensor_gym.frontends.aten import (
 )
 
 __all__ = [
-    "choices", "maps", "moves", "norms", "places", "products", "quotients", "ranks", "reductions", "resampled", "volumes",
-    "windows", "written",
+    "choices", "largest", "maps", "moves", "norms", "places", "products", "quotients", "ranks", "reductions", "resampled",
+    "volumes", "windows", "written",
 ]  # fmt: skip

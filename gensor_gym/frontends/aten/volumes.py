@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from gensor_gym.frontends.aten.largest import largest, largest_to, places_of, spaced
 from gensor_gym.frontends.aten.moves import padded
 from gensor_gym.frontends.aten.places import take
-from gensor_gym.frontends.aten.windows import as_batch, averaged, convolved, largest, means_to, spread_out
+from gensor_gym.frontends.aten.windows import as_batch, averaged, convolved, means_to, spread_out
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.covered import covers as _covers
 
@@ -90,8 +91,17 @@ def _max_pool3d(
 
 
 @_covers("max_pool3d_with_indices.default")
-def _max_pool3d_with_indices(b: Builder, *arguments: Any) -> tuple[str, None]:
-    return _max_pool3d(b, *arguments), None  # places have no kernels
+def _max_pool3d_with_indices(
+    b: Builder, x: str, size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> tuple[str, str]:
+    made = _max_pool3d(b, x, size, stride, padding, dilation, ceil_mode)
+    sizes = zip(b.shapes[made][-3:], *map(_three, (size, stride or size, padding, dilation)), strict=True)
+    return made, places_of(b, x, made, [spaced(*one) for one in sizes])
+
+
+@_covers("adaptive_max_pool3d.default")
+def _adaptive_max_pool3d(b: Builder, x: str, to: Any) -> tuple[str, str]:
+    return largest_to(b, x, [extent if one is None else one for extent, one in zip(b.shapes[x][-3:], _three(to), strict=True)])
 
 
 @_covers("avg_pool3d.default")

@@ -1,8 +1,7 @@
-"""Operations of ATen on windows of images: convolutions, also transposed, and pooling; signals are images of height 1."""
+"""Operations of ATen on windows of images: convolutions, also transposed, and means; signals are images of height 1."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +14,12 @@ from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import TABLE
 from gensor_gym.frontends.covered import covers as _covers
 from gensor_gym.operators.kinds.convolution import conv2d, depthwise_conv2d
-from gensor_gym.operators.kinds.pooling import avg_pool2d, max_pool2d
+from gensor_gym.operators.kinds.pooling import avg_pool2d
 
 Pair = tuple[int, int]
 
 
-def _pair(given: int | Sequence[int]) -> tuple[int, int]:
+def pair(given: int | Sequence[int]) -> tuple[int, int]:
     """Height and width of what may be one number."""
     return (given, given) if isinstance(given, int) else (given[0], given[-1])
 
@@ -44,11 +43,11 @@ def convolved(
 ) -> str:
     """A convolution of images x [n, c, h, w] by weights [k, c/groups, r, s]."""
     (n, c, height, width), (k, _, r, s) = b.shapes[x], b.shapes[w]
-    sizes = dict(n=n, c=c, h=height, w=width, r=r, s=s, stride=_pair(stride), padding=_pair(padding))
-    if groups == c == k and _pair(dilation) == (1, 1):
+    sizes = dict(n=n, c=c, h=height, w=width, r=r, s=s, stride=pair(stride), padding=pair(padding))
+    if groups == c == k and pair(dilation) == (1, 1):
         made = b.contract(depthwise_conv2d(**sizes), x, w)  # type: ignore[arg-type]
     else:
-        made = b.contract(conv2d(**sizes, k=k, dilation=_pair(dilation), groups=groups), x, w)  # type: ignore[arg-type]
+        made = b.contract(conv2d(**sizes, k=k, dilation=pair(dilation), groups=groups), x, w)  # type: ignore[arg-type]
     return made if bias is None else b.call("add", made, b.reshape(bias, (k, 1, 1)))
 
 
@@ -68,7 +67,7 @@ def _convolution(
         made = _convolution(b, *tall, bias, *flat[:3], transposed, flat[3], groups)
         return b.reshape(made, (*b.shapes[made][:2], b.shapes[made][3]))
     if transposed:
-        return _transposed(b, x, w, bias, _pair(stride), _pair(padding), _pair(dilation), _pair(more), groups)
+        return _transposed(b, x, w, bias, pair(stride), pair(padding), pair(dilation), pair(more), groups)
     return convolved(b, x, w, bias, stride, padding, dilation, groups)
 
 
@@ -109,7 +108,7 @@ def _with_zeros(b: Builder, x: str, axis: int, stride: int) -> str:
 
 
 @dataclass(frozen=True)
-class _Windows:
+class Windows:
     """Windows along one axis, as torch counts them: some of the last may lie behind the padding where they are rounded up."""
 
     extent: int
@@ -137,20 +136,20 @@ class _Windows:
         return np.minimum(start + self.size, high) - np.maximum(start, low)
 
 
-def _along(b: Builder, x: str, size: Any, stride: Any, padding: Any, up: bool) -> list[_Windows]:
+def windows_along(b: Builder, x: str, size: Any, stride: Any, padding: Any, up: bool) -> list[Windows]:
     """Windows along height and width."""
-    own = zip(b.shapes[x][-2:], _pair(size), _pair(stride or size), _pair(padding), strict=True)
-    return [_Windows(*one, up) for one in own]
+    own = zip(b.shapes[x][-2:], pair(size), pair(stride or size), pair(padding), strict=True)
+    return [Windows(*one, up) for one in own]
 
 
-def _all_padded(b: Builder, x: str, windows: Sequence[_Windows], value: float) -> str:
+def all_padded(b: Builder, x: str, windows: Sequence[Windows], value: float) -> str:
     """With the padding, and what is read behind it, in memory."""
     for axis, one in zip((2, 3), windows, strict=True):
         x = padded(b, x, axis, one.padding, one.padding + one.behind, value)
     return x
 
 
-def _as_image(rule: Callable[..., str]) -> Callable[..., str]:
+def as_image(rule: Callable[..., str]) -> Callable[..., str]:
     """A rule that also takes one image without a batch."""
 
     def of_any(b: Builder, x: str, *arguments: Any, **options: Any) -> str:
@@ -164,67 +163,29 @@ def _as_image(rule: Callable[..., str]) -> Callable[..., str]:
     return of_any
 
 
-@_covers("max_pool2d.default")
-@_as_image
-def largest(
-    b: Builder, x: str, size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
-) -> str:
-    """The largest of every window of images."""
-    if _pair(dilation) != (1, 1):
-        return _largest_apart(b, x, _pair(size), _pair(stride or size), _pair(padding), _pair(dilation), ceil_mode)
-    windows = _along(b, x, size, stride, padding, ceil_mode)
-    if any(one.behind for one in windows):
-        x, padding = _all_padded(b, x, windows, -math.inf), 0
-    n, c, height, width = b.shapes[x]
-    return b.contract(max_pool2d(n, c, height, width, *_pair(size), _pair(stride or size), _pair(padding)), x)
-
-
-def _largest_apart(
-    b: Builder, x: str, size: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: bool
-) -> str:
-    """The largest of windows with gaps, along one axis after the other."""
-    for axis, r, step, edge, apart in zip((3, 2), size[::-1], stride[::-1], padding[::-1], dilation[::-1], strict=True):
-        shape, reach = b.shapes[x], apart * (r - 1) + 1
-        room = shape[axis] + 2 * edge - reach
-        count = (-(-room // step) if ceil_mode else room // step) + 1
-        count -= int(ceil_mode and (count - 1) * step >= shape[axis] + edge)  # a window begins in the image or before it
-        if room < 0 or count < 1:
-            raise ValueError(f"windows of {reach} along {shape[axis]} elements: expected shorter ones")
-        x = padded(b, x, axis, edge, max(edge, (count - 1) * step + reach - shape[axis] - edge), -math.inf)
-        places = np.arange(count)[:, None] * step + np.arange(r) * apart
-        made = b.reduce(take(b, x, [axis], places), "max", [axis + 1])
-        x = b.reshape(made, (*shape[:axis], count, *shape[axis + 1 :]))
-    return x
-
-
-@_covers("max_pool2d_with_indices.default")
-def _max_pool2d_with_indices(b: Builder, *arguments: Any) -> tuple[str, None]:
-    return largest(b, *arguments), None  # places have no kernels
-
-
 @_covers("avg_pool2d.default")
-@_as_image
+@as_image
 def averaged(
     b: Builder, x: str, size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> str:  # fmt: skip
     """Means of every window of images."""
-    windows = _along(b, x, size, stride, padding, ceil_mode)
+    windows = windows_along(b, x, size, stride, padding, ceil_mode)
     rows, columns = (one.elements(count_include_pad) for one in windows)
     whole = windows[0].size * windows[1].size
     if any(one.behind for one in windows):
-        x, padding = _all_padded(b, x, windows, 0.0), 0
+        x, padding = all_padded(b, x, windows, 0.0), 0
     n, c, height, width = b.shapes[x]
-    made = b.contract(avg_pool2d(n, c, height, width, *_pair(size), _pair(stride or size), _pair(padding)), x)
+    made = b.contract(avg_pool2d(n, c, height, width, *pair(size), pair(stride or size), pair(padding)), x)
     factors = whole / (np.outer(rows, columns) if divisor_override is None else np.full((1, 1), divisor_override))
     return made if (factors == 1).all() else b.call("multiply", made, b.constant("share", factors))
 
 
 @_covers("adaptive_avg_pool2d.default", "_adaptive_avg_pool2d.default")
-@_as_image
+@as_image
 def _adaptive_avg_pool2d(b: Builder, x: str, to: Any) -> str:
     n, c, height, width = b.shapes[x]
-    p, q = (extent if wanted is None else wanted for extent, wanted in zip((height, width), _pair(to), strict=True))
+    p, q = (extent if wanted is None else wanted for extent, wanted in zip((height, width), pair(to), strict=True))
     if (p, q) == (1, 1):
         return b.mean(x, (2, 3))
     if height % p == 0 and width % q == 0:
@@ -233,7 +194,7 @@ def _adaptive_avg_pool2d(b: Builder, x: str, to: Any) -> str:
     return means_to(b, means_to(b, x, 2, p), 3, q)  # rows first: columns are moved
 
 
-def _ends(extent: int, to: int) -> tuple[np.ndarray, np.ndarray]:
+def ends(extent: int, to: int) -> tuple[np.ndarray, np.ndarray]:
     """First elements of windows that may overlap by one, and those behind the last, [to] each."""
     numbers = np.arange(to)
     return numbers * extent // to, -(-(numbers + 1) * extent // to)
@@ -242,9 +203,9 @@ def _ends(extent: int, to: int) -> tuple[np.ndarray, np.ndarray]:
 def means_to(b: Builder, x: str, axis: int, to: int) -> str:
     """Means along an axis in so many windows that may overlap by one: what a shorter one lacks counts as 0."""
     shape = b.shapes[x]
-    first, last = _ends(shape[axis], to)
+    first, last = ends(shape[axis], to)
     lengths = (last - first).reshape(-1, *[1] * (len(shape) - axis))
-    found, places = _windows_of(b, x, axis, first, last)
+    found, places = windows_of(b, x, axis, first, last)
     if lengths.min() < lengths.max():
         here = b.constant("here", places < last[:, None])
         found = b.map(of("where", b.reshape(here, (*places.shape, *[1] * (len(shape) - axis - 1))), found, 0.0), "inside")
@@ -252,26 +213,7 @@ def means_to(b: Builder, x: str, axis: int, to: int) -> str:
     return b.reshape(sums, (*shape[:axis], to, *shape[axis + 1 :]))
 
 
-def _windows_of(b: Builder, x: str, axis: int, first: np.ndarray, last: np.ndarray) -> tuple[str, np.ndarray]:
+def windows_of(b: Builder, x: str, axis: int, first: np.ndarray, last: np.ndarray) -> tuple[str, np.ndarray]:
     """Elements of windows along an axis, which becomes two, and their places; shorter ones have their last element twice."""
     places = first[:, None] + np.arange((last - first).max())
     return take(b, x, [axis], np.minimum(places, last[:, None] - 1)), places
-
-
-def _largest_to(b: Builder, x: str, axis: int, to: int) -> str:
-    """The largest along an axis in so many windows that may overlap by one."""
-    shape = b.shapes[x]
-    made = b.reduce(_windows_of(b, x, axis, *_ends(shape[axis], to))[0], "max", [axis + 1])
-    return b.reshape(made, (*shape[:axis], to, *shape[axis + 1 :]))
-
-
-@_covers("adaptive_max_pool2d.default")
-def _adaptive_max_pool2d(b: Builder, x: str, to: Any) -> tuple[str, None]:
-    height, width = b.shapes[x][-2:]
-    p, q = (extent if wanted is None else wanted for extent, wanted in zip((height, width), _pair(to), strict=True))
-    if (p, q) == (1, 1):
-        return b.reduce(x, "max", (-2, -1)), None
-    if height % p == 0 and width % q == 0:
-        return largest(b, x, (height // p, width // q)), None
-    rank = len(b.shapes[x])
-    return _largest_to(b, _largest_to(b, x, rank - 1, q), rank - 2, p), None

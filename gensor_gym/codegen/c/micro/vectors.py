@@ -140,10 +140,10 @@ static inline vec{{w}} {choice.name}imum_{{w}}(vec{{w}} a, vec{{w}} b) {{
 
 
 _MIN = Reduction("min", np.minimum, "amin", math.inf, order="<", word="smaller")
-_CHOICES = {each.name: each for each in (*REDUCTIONS.values(), _MIN) if not each.infix}
+_CHOICES = {"max": dataclasses.replace(REDUCTIONS["max"], name="max"), "min": _MIN}
 _STICKY = {f"{name}imum": each for name, each in _CHOICES.items()}
 """`maximum_16` and `minimum_16` hand on what is not a number, of either argument; `max_16` and `min_16` that of the first."""
-_FOLDED = (*REDUCTIONS.values(), dataclasses.replace(REDUCTIONS["max"], name="maximum"))
+_FOLDED = tuple(REDUCTIONS.values())
 
 _VALUES = {
     "splat": """static inline vec{w} splat_{w}({acc} x) { return x - (vec{w}){0}; }

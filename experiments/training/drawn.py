@@ -1,0 +1,114 @@
+"""Operators to train on that nobody wrote down: sizes drawn over powers of ten, of the train part alone.
+
+Tables of networks have few small outputs of long sums, where other programs are best than elsewhere. What is drawn has as many of
+them as of the rest, so that a policy meets every kind of size in training.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from experiments.commands.checks import check_whole
+from gensor_gym import hardware, operators
+from gensor_gym.cost.roofline import roofline_floor
+from gensor_gym.operators.shapes.nearness import near
+from gensor_gym.operators.types import Operator
+
+SECONDS = (0.1e-6, 5e-3)
+"""Of the roofline: an operator that takes less is all launch, one that takes more is not measured in practice."""
+MOST_BYTES = 2e9
+_WITH_TYPES = ("gemm", "batched_gemm", "conv2d")
+"""Classes that other data types than float32 are drawn for: those that tensor cores take."""
+_GRAIN = 8
+"""Of half the sizes: a quarter are powers of two, a quarter any number."""
+
+Draw = Callable[[np.random.Generator], dict[str, int]]
+
+
+def drawn_for(config: Mapping[str, Any], rng: np.random.Generator) -> list[Operator]:
+    """What a training asks for by `drawn`: none of it near an operator of `drawn.apart` or of split v1 that is not to train on.
+
+    `near` is within a factor of two on every axis. ValueError names a setting that is no good.
+    """
+    settings = config.get("drawn") or {"count": 0}
+    check_whole(settings, 0, "count", of="drawn.")
+    if not settings["count"]:
+        return []
+    given = [*settings["apart"]["operators"], *(f"split/v1/{part}" for part in ("validation", "test"))]
+    apart = list(operators.resolve(given))
+    machine, dtypes = config["env"]["hardware"], tuple(settings["dtypes"])
+    return _drawn(settings["count"], machine, dtypes, rng, lambda op: any(near(op, other) for other in apart))
+
+
+def _drawn(
+    count: int, machine: str, dtypes: Sequence[str], rng: np.random.Generator, is_apart: Callable[[Operator], bool]
+) -> list[Operator]:
+    """So many different operators, classes in turn; products and convolutions have one of `dtypes`, others float32."""
+    hw, found = hardware.get(machine), dict[Operator, None]()
+    while len(found) < count:
+        name = _ORDER[len(found) % len(_ORDER)]
+        dtype = str(rng.choice(dtypes)) if name in _WITH_TYPES else "float32"
+        try:
+            op = operators.FACTORIES[name](**_DRAWS[name](rng), dtype=dtype)
+        except ValueError:  # more elements than an operator may have
+            continue
+        timed = op.compulsory_bytes <= MOST_BYTES and SECONDS[0] <= roofline_floor(op, hw) <= SECONDS[1]
+        if timed and operators.part_of(op) == "train" and not is_apart(op):
+            found[op] = None
+    return list(found)
+
+
+def _size(rng: np.random.Generator, low: int, high: int) -> int:
+    """A size between two, its logarithm uniform."""
+    size = 2 ** rng.uniform(math.log2(low), math.log2(high))
+    kind = int(rng.integers(4))
+    if kind == 0:
+        return int(2 ** round(math.log2(size)))
+    return round(size / _GRAIN) * _GRAIN if kind < 3 and size >= _GRAIN else max(1, round(size))
+
+
+def _gemm(rng: np.random.Generator) -> dict[str, int]:
+    return {"m": _size(rng, 1, 65536), "n": _size(rng, 16, 16384), "k": _size(rng, 4, 16384)}
+
+
+def _batched(rng: np.random.Generator) -> dict[str, int]:
+    return {"b": _size(rng, 2, 256), **{name: _size(rng, 16, 2048) for name in ("m", "n", "k")}}
+
+
+def _gemv(rng: np.random.Generator) -> dict[str, int]:
+    return {"m": _size(rng, 16, 65536), "k": _size(rng, 64, 65536)}
+
+
+def _sum(rng: np.random.Generator) -> dict[str, int]:
+    return {"m": _size(rng, 1, 1 << 19), "k": _size(rng, 16, 1 << 25)}
+
+
+def _convolution(rng: np.random.Generator) -> dict[str, int]:
+    window = int(rng.choice([1, 1, 3, 3, 3, 5, 7]))
+    dilation = int(rng.choice([1, 1, 1, 2])) if window > 1 else 1
+    return {
+        **_images(rng, dilation * (window - 1) + 1), "r": window, "s": window, "c": _size(rng, 3, 2048), "k": _size(rng, 8, 2048),
+        "padding": dilation * (window // 2) * int(rng.integers(2)), "dilation": dilation,
+    }  # fmt: skip
+
+
+def _pooling(rng: np.random.Generator) -> dict[str, int]:
+    window = int(rng.choice([2, 3, 3, 5, 7]))
+    return {**_images(rng, window), "r": window, "s": window, "padding": window // 2 * int(rng.integers(2))}
+
+
+def _images(rng: np.random.Generator, least: int) -> dict[str, int]:
+    """Square images whose sides are not less."""
+    side, stride = max(least, _size(rng, 5, 330)), int(rng.choice([1, 1, 2]))
+    return {"n": _size(rng, 1, 128), "c": _size(rng, 8, 2048), "h": side, "w": side, "stride": stride}
+
+
+_DRAWS: dict[str, Draw] = {
+    "gemm": _gemm, "batched_gemm": _batched, "conv2d": _convolution, "gemv": _gemv, "reduce_sum": _sum,
+    "max_pool2d": _pooling, "avg_pool2d": _pooling,
+}  # fmt: skip
+_ORDER = ("gemm", "conv2d", "batched_gemm", "conv2d", "gemm", "reduce_sum", "conv2d", "gemv", "max_pool2d", "avg_pool2d")
