@@ -45,6 +45,9 @@ class AxisClasses:
                         self._join((table, axis), (name, axis - 1 + self._rank(ids)))
                 case Reshape(source):
                     self._join_reshaped(source, name)
+        for _, node in self.graph.nodes:
+            if isinstance(node, Concat):
+                self._join_parts(node)
 
     def of(self, name: str) -> tuple[Place | None, ...]:
         """The class of each axis of a value, None where the extent is 1."""
@@ -71,6 +74,21 @@ class AxisClasses:
 
     def _join_all(self, one: str, other: str) -> None:
         self._join_some(one, other, list(range(self._rank(one))))
+
+    def _join_parts(self, node: Concat) -> None:
+        """Parts of one extent are gone through together, unless a value would have an axis twice."""
+        before, extents = dict(self._parents), {self.graph.values[source].shape[node.axis] for source in node.sources}
+        if len(extents) > 1:
+            return
+        for source in node.sources[1:]:
+            self._join((node.sources[0], node.axis), (source, node.axis))
+        if any(self.has_twice(name) for name in self.graph.values):
+            self._parents = before
+
+    def has_twice(self, name: str) -> bool:
+        """Whether two axes of a value are one, as of a matrix that is added to its transpose."""
+        places = [place for place in self.of(name) if place]
+        return len(set(places)) < len(places)
 
     def _join_reshaped(self, source: str, name: str) -> None:
         """A reshape that only adds or drops axes of extent 1 keeps the others; any other makes new ones."""

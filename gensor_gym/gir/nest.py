@@ -219,8 +219,7 @@ class _Builder:
     def _check_classes(self) -> None:
         """ValueError for a value two axes of which are one, as of a matrix that is added to its transpose."""
         for name in self.graph.values:
-            places = [place for place in self.classes.of(name) if place]
-            if len(set(places)) < len(places):
+            if self.classes.has_twice(name):
                 raise ValueError(f"{self.graph.name}: two axes of {name} are one axis elsewhere, expected loops of their own")
 
     def _computed(self, name: str) -> str:

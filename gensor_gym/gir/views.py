@@ -57,11 +57,10 @@ class View:
 
     def reshaped(self, to: Shape) -> View | None:
         """The same elements in the same order; None where they do not lie so that strides can say it."""
-        if self.strides == dense_strides(self.shape) and self.rows is None:
-            return View(self.tensor, self.offset, to, dense_strides(to))
-        if [extent for extent in self.shape if extent > 1] != [extent for extent in to if extent > 1]:
-            return None
-        return dataclasses.replace(self._spread(to), rows=self._rows(lambda ids: ids._spread(to)))
+        if [extent for extent in self.shape if extent > 1] == [extent for extent in to if extent > 1]:
+            return dataclasses.replace(self._spread(to), rows=self._rows(lambda ids: ids._spread(to)))
+        strides = _cut(self.shape, self.strides, to) if self.rows is None else None
+        return None if strides is None else View(self.tensor, self.offset, to, strides)
 
     def _spread(self, to: Shape) -> View:
         """The same with axes of extent 1 in other places."""
@@ -77,6 +76,25 @@ class View:
 
     def _rows(self, move: Callable[[View], View]) -> Rows | None:
         return None if self.rows is None else dataclasses.replace(self.rows, ids=move(self.rows.ids))
+
+
+def _cut(shape: Shape, strides: tuple[int, ...], to: Shape) -> tuple[int, ...] | None:
+    """Strides of another shape of the same elements; None where an axis would go over two that do not lie as one."""
+    groups: list[tuple[int, int]] = []
+    for extent, stride in zip(shape, strides, strict=True):
+        if groups and extent > 1 and groups[-1][1] == extent * stride:
+            groups[-1] = groups[-1][0] * extent, stride
+        elif extent > 1:
+            groups.append((extent, stride))
+    found, (room, step) = list[int](), groups.pop() if groups else (1, 0)
+    for extent in reversed(to):
+        if room == 1 and groups:
+            room, step = groups.pop()
+        if room % extent:
+            return None
+        found.append(step if extent > 1 else 0)
+        room, step = room // extent, step * extent
+    return tuple(reversed(found))
 
 
 def dense(tensor: str, shape: Shape) -> View:

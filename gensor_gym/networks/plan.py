@@ -6,11 +6,11 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
-from gensor_gym.dataflow.nodes import Contract
+from gensor_gym.dataflow.nodes import Contract, Slice
 from gensor_gym.networks.loops import loop_fault, loops
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.pieces import Piece, piece_of
-from gensor_gym.networks.steps import Step
+from gensor_gym.networks.steps import Step, visible
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,37 @@ def cut_all(network: Network) -> Plan:
             pieces.append(piece := [])
         piece.append(name)
         of[name] = piece
+    pieces = _with_slices(network, pieces, of)
     pieces.sort(key=lambda piece: network.places[piece[-1]])
     plan = ordered(network, [piece_of(network, piece) for piece in pieces])
     assert plan is not None, "no piece took what waits for it"
     return plan
+
+
+def _with_slices(network: Network, pieces: list[list[str]], of: dict[str, list[str]]) -> list[list[str]]:
+    """Rows read parts of a value where these lie, unless something else reads them too."""
+    kept = {id(piece): piece for piece in pieces}
+    for rows in pieces[::-1]:
+        if isinstance(network.nodes[rows[0]], Contract):
+            continue
+        while (part := _slices_read(network, rows, of)) is not None:
+            del kept[id(part)]
+            rows[:] = sorted([*rows, *part], key=network.places.__getitem__)
+            of.update(dict.fromkeys(part, rows))
+    return list(kept.values())
+
+
+def _slices_read(network: Network, rows: list[str], of: dict[str, list[str]]) -> list[str] | None:
+    """A piece of nothing but parts of values that a piece alone reads, and takes."""
+    roots = dict.fromkeys(network.source_of(one) for name in rows for one in network.nodes[name].inputs)
+    for part in (of[root] for root in roots if root in of and of[root] is not rows):
+        both = sorted([*rows, *part], key=network.places.__getitem__)
+        if all(isinstance(network.nodes[name], Slice) for name in part) and not any(
+            visible(network, name, both) for name in part
+        ):
+            if _can_take(network, both[:-1], both[-1]):
+                return part
+    return None
 
 
 def _joined(network: Network, name: str, of: dict[str, list[str]], pieces: list[list[str]]) -> list[str] | None:

@@ -22,6 +22,9 @@ NUMBERS = torch.tensor([0.0, 1, 2, 3, -1, -2, -3, 0.5, -0.5, INF, -INF, NAN, 100
 BASE, POWER = (each.reshape(-1) for each in torch.meshgrid(NUMBERS, NUMBERS, indexing="ij"))
 RANKED = torch.tensor([[3.0, NAN, 1.0, INF, NAN, -INF, 2.0, 2.0], [0.0, -1, 5, 5, 4, 4, 9, 7]])
 IMAGE = torch.linspace(-3, 5, 3 * 11 * 13).reshape(1, 3, 11, 13).sin()
+PATCHES = IMAGE.reshape(1, 11, 13, 3)[:, :10, :12]
+SOME_NAN = (3 * IMAGE).round().repeat(2, 1, 1, 1)
+SOME_NAN[0, 0, 3, 3:5], SOME_NAN[1, 1] = NAN, -INF
 VOLUME = torch.linspace(0, 9, 840).reshape(1, 4, 5, 6, 7).sin()
 TABLE, ROWS = torch.linspace(-2, 2, 24).reshape(6, 4), torch.linspace(1, 3, 28).reshape(7, 4)
 PLACES = torch.tensor([1, 3, 1, 0, 5, -1, 1])
@@ -69,6 +72,33 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         )
         for apart in (2, 3) for up in (False, True) for edge in (0, 1)
     },
+    **{
+        f"places of the largest {size} {step} {edge} {apart} {up}": (
+            lambda x, window=(size, step, edge, apart, up): functional.max_pool2d(x, *window, return_indices=True), (SOME_NAN,)
+        )
+        for size, step, edge, apart, up in ((2, 2, 0, 1, False), (3, 2, 1, 1, True), (3, 1, 1, 2, False))
+    },
+    "places of the largest of signals": (lambda x: functional.max_pool1d(x[0], 3, 2, 1, return_indices=True), (SOME_NAN,)),
+    "places of the largest of volumes": (lambda x: functional.max_pool3d(x, 3, 2, 1, return_indices=True), (VOLUME.round(),)),
+    **{
+        f"places of the largest to {to}": (
+            lambda x, to=to: functional.adaptive_max_pool2d(x, to, return_indices=True), (SOME_NAN,)
+        )
+        for to in ((4, 5), (1, 1), (11, 1))
+    },
+    "largest of volumes to": (lambda x: functional.adaptive_max_pool3d(x, (2, 3, None)), (VOLUME,)),
+    "places undone": (
+        lambda x: functional.max_unpool2d(*functional.max_pool2d(x, 2, return_indices=True), 2), (IMAGE[:, :, :10, :12],)
+    ),
+    "patches merged": (lambda x: torch.cat([x[:, i::2, j::2] for j in (0, 1) for i in (0, 1)], -1), (PATCHES,)),
+    "every third": (lambda x: x[:, :, 1::3, 2::3] + x[:, :, ::3, :-2:3][:, :, :, :4], (IMAGE[:, :, :9],)),
+    "matrix joined to its transpose": (lambda x: torch.cat([x, x.T, x * 2], 1), (IMAGE[0, 0, :, :11],)),
+    **{
+        f"joined {one}, {other}": (
+            lambda x, y: torch.cat([x, y.relu(), x], 1), (VOLUME[0, :, :one], VOLUME[0, :, :other])
+        )
+        for one, other in ((3, 3), (2, 4), (5, 3))
+    },
     "volumes apart": (lambda x: functional.max_pool3d(x, 2, 1, 0, (1, 2, 1)), (VOLUME,)),
     "volumes transposed": (
         lambda x, w: functional.conv_transpose3d(x, w, stride=(2, 1, 2), padding=1, output_padding=(1, 0, 1)),
@@ -106,7 +136,9 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
 DEFAULT = (
     "log1p", "expm1", "asinh", "eq", "le", "x ** 0", "x ** 17", "x ** -101", "pow", "bool", "logsumexp", "cumsum", "cummax",
     "sort", "argmax", "smallest", "nearest by (2.05, 3.15)", "bilinear by (1.3, 1.5)", "means of nan", "windows apart 2 True 1",
-    "rows added", "rows written", "scatter_reduce mean False", "scatter", "loss", "no axes: topk", "twice", "not",
+    "places of the largest 3 2 1 1 True", "places of the largest to (4, 5)", "patches merged", "every third", "joined 2, 4",
+    "matrix joined to its transpose", "rows added", "rows written", "scatter_reduce mean False", "scatter", "loss",
+    "no axes: topk", "twice", "not",
 )  # fmt: skip
 """One of each kind that was wrong."""
 ROOM = {"x ** 101": 1e-4, "x ** -101": 1e-4, "pow": 1e-4}
@@ -130,7 +162,6 @@ def test_numbers_are_torchs(name: str) -> None:
     [
         (lambda ids: ids & 3, (PLACES,), "__and__.*bits of int64: expected bool"),
         (lambda x: (x > 0) & 3, (IMAGE,), "bits of 3: expected bool"),
-        (lambda x: functional.max_pool2d(x, 2, return_indices=True), (IMAGE,), "getitem_1 .* is read: expected what has kernels"),
         (lambda x: x.sum(-1), (torch.zeros(2, 0),), "expected at most 8 axes of extent 1 or more"),
         (lambda x: x + 1, (torch.ones(2).double(),), "torch.float64 on cpu: expected a float32 tensor"),
         (lambda x: x.sum(), (torch.zeros(17_000_000),), "adds up 17000000 elements, expected at most 16777216"),

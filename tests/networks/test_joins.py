@@ -10,8 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import Concat, Map
 from gensor_gym.frontends.torch_export import from_torch
+from gensor_gym.gir.nest import row_nest
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.layout import Base, layout_of
 from gensor_gym.networks.load import NetworkFunction
@@ -90,3 +92,25 @@ def test_a_join_is_an_output_and_is_exported(tmp_path: Path) -> None:
 
     export_network(plan, kernels, function, tmp_path / "made", 1, [{} for _ in kernels], "joined")
     assert "{GG_OUTPUT, 0, 240}" in (tmp_path / "made" / "network.c").read_text()
+
+
+@pytest.mark.parametrize(
+    ("body", "kernels"),
+    [
+        (lambda x: torch.cat([x[:, i::2, j::2] for j in (0, 1) for i in (0, 1)], -1), 1),
+        (lambda x: torch.cat([x[:, :, :, :16], x * 2, x + 1], 2), 3),
+        (lambda x: x[:, :, :, ::2] * x[:, :, :, 1::2].sigmoid(), 2),
+        (lambda x: torch.cat([x[:, 1:], x[:, :1]], 1), 1),
+        (lambda x: (y := (x * 2)[:, :, :, :8], y + 1), 3),
+    ],
+    ids=["patches", "maps", "gated", "rolled", "read twice"],
+)
+def test_parts_of_one_extent_take_one_pass(body: Callable[[Tensor], Tensor], kernels: int) -> None:
+    """Also where parts are slices: these are read where they lie, unless something else reads them."""
+    network = network_of(body, (2, 4, 6, 16))
+    plan = cut_all(network)
+    assert len(plan.steps) == kernels
+    for step in plan.steps:
+        assert isinstance(step.computation, Dataflow)
+        nest = row_nest(step.computation)
+        assert nest.rows * nest.columns <= max(value.size for value in network.graph.values.values())

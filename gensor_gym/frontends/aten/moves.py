@@ -14,6 +14,9 @@ from gensor_gym.frontends.aten.places import take
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.covered import covers as _covers
 
+MOST_PARTS = 16
+"""Of one extent that a join is cut into."""
+
 
 @_covers("view.default", "reshape.default", "_unsafe_view.default")
 def _view(b: Builder, x: str, to: Sequence[int]) -> str:
@@ -74,14 +77,15 @@ def _slice(b: Builder, x: str, axis: int = 0, start: int | None = None, stop: in
 
 
 def _stepped(b: Builder, x: str, axis: int, first: int, last: int, step: int) -> str:
-    """Every so many of an axis: the first of groups of neighbours, and behind whole groups one more."""
+    """Every so many of an axis: one of each group of neighbours, and behind whole groups one more."""
     shape, count = b.shapes[x], -(-(last - first) // step)
-    if first + count * step > shape[axis]:
+    before = max(0, first + count * step - shape[axis])  # of the neighbours of the last, that are not there
+    if before > first:
         end = _slice(b, x, axis, first + (count - 1) * step, first + (count - 1) * step + 1)
         return _cat(b, [_stepped(b, x, axis, first, last - step, step), end], axis) if count > 1 else end
     groups = (*shape[:axis], count, step, *shape[axis + 1 :])
-    grouped = b.reshape(_slice(b, x, axis, first, first + count * step), groups)
-    return b.reshape(_slice(b, grouped, axis + 1, 0, 1), (*shape[:axis], count, *shape[axis + 1 :]))
+    grouped = b.reshape(_slice(b, x, axis, first - before, first - before + count * step), groups)
+    return b.reshape(_slice(b, grouped, axis + 1, before, before + 1), (*shape[:axis], count, *shape[axis + 1 :]))
 
 
 @_covers("select.int")
@@ -110,16 +114,21 @@ def _chunk(b: Builder, x: str, chunks: int, axis: int = 0) -> tuple[str, ...]:
 
 @_covers("cat.default")
 def _cat(b: Builder, parts: Sequence[str], axis: int = 0) -> str:
-    """All at once where they lie one behind the other, which takes no kernel (`dataflow.joins`); else halves of halves.
+    """All at once where they lie one behind the other, which takes no kernel (`dataflow.joins`), and in parts of one extent.
 
-    A kernel goes through all pairs of places of the two parts that it joins.
+    A kernel goes through such parts together, but through all pairs of places of two others: of these halves of halves.
     """
     parts = [one for one in parts if b.shapes[one] != (0,)]
-    beside = not is_leading(b.shapes[parts[0]], axis % len(b.shapes[parts[0]]))
-    if beside and len(parts) > 2 and sum(b.shapes[one][axis] > 1 for one in parts) > 1:
-        half = len(parts) // 2
-        parts = [_cat(b, parts[:half], axis), _cat(b, parts[half:], axis)]
-    return parts[0] if len(parts) == 1 else b.add(Concat(tuple(parts), axis % len(b.shapes[parts[0]])), "cat")
+    axis %= len(b.shapes[parts[0]])
+    if not is_leading(b.shapes[parts[0]], axis):
+        extents = [b.shapes[one][axis] for one in parts]
+        size = math.gcd(*extents)
+        if sum(extents) <= MOST_PARTS * size:
+            parts = [part for one in parts for part in _split(b, one, size, axis)]
+        elif len(parts) > 2 and sum(extent > 1 for extent in extents) > 1:
+            half = len(parts) // 2
+            parts = [_cat(b, parts[:half], axis), _cat(b, parts[half:], axis)]
+    return parts[0] if len(parts) == 1 else b.add(Concat(tuple(parts), axis), "cat")
 
 
 @_covers("roll.default")
