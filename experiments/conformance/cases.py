@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.testing._internal.common_methods_invocations import op_db
 
 import gensor_gym
 from gensor_gym.frontends.unsupported import Unsupported
@@ -70,6 +69,8 @@ def cases(special: bool = False, step: int = 1, first: int = 0) -> Iterator[Case
 
     `special`: with `SPECIAL` numbers among those of float32 inputs.
     """
+    from torch.testing._internal.common_methods_invocations import op_db  # takes seconds
+
     operators = [one for one in op_db if not any(part in one.name for part in LEFT_OUT)]
     random.Random(7).shuffle(operators)
     for operator in operators[first::step]:

@@ -64,7 +64,8 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
         f"the first {FIRST} that the policy writes, unranked. Share: tensor-core programs among the first {FIRST} on",
         f"operators of 16 bits. A policy may go with a ratio of at most {MOST} and a share above {LEAST}.",
         "`before`: `columns_extended_gpu` of 2026-11-26, by the code of its day (97eb427e). `study`: those that an H200 timed on",
-        "2026-11-27 (af26f0cf), trained 100,096 programs long; rows were still taken in groups then.", "",
+        "2026-11-27 (af26f0cf), trained 100,096 programs long; rows were still taken in groups then. `tables alone`: 150,016",
+        "programs of the train part and of variants, none of drawn sizes (2db51d4f).", "",
     ]  # fmt: skip
     head = ("policy", *DTYPES, "ratio", "written", "share", "may go")
     cells = [

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import TABLE, Rule
 from gensor_gym.frontends.covered import covers as _covers
@@ -205,10 +207,12 @@ def _atan2(y: Any, x: Any) -> Any:
 
 
 @_covers("pow.Tensor_Tensor")
-def _powers(b: Builder, x: str, y: str) -> str:
+def _powers(b: Builder, x: str | float, y: str | float) -> str:
     """By the logarithm of the size; of what is below 0 whole powers alone, the odd ones with its sign."""
-    if b.reads[x] != "float32" or b.reads[y] != "float32":
-        raise ValueError(f"powers of {b.reads[x]} by {b.reads[y]}: expected float32")
+    x, y = (one if isinstance(one, str) else b.constant("number", np.asarray(one)) for one in (x, y))
+    kinds = [b.reads.get(one, "float32") for one in (x, y)]
+    if "float32" not in kinds:
+        raise ValueError(f"powers of {kinds[0]} by {kinds[1]}: expected one of float32")
     size = b.map(of("exp", of("multiply", y, of("log", of("absolute", x)))), "size")
     half = of("multiply", 0.5, y)
     odd = of("maximum", of("less", of("round", half), half), of("less", half, of("round", half)))

@@ -82,7 +82,7 @@ def _stepped(b: Builder, x: str, axis: int, first: int, last: int, step: int) ->
     before = max(0, first + count * step - shape[axis])  # of the neighbours of the last, that are not there
     if before > first:
         end = _slice(b, x, axis, first + (count - 1) * step, first + (count - 1) * step + 1)
-        return _cat(b, [_stepped(b, x, axis, first, last - step, step), end], axis) if count > 1 else end
+        return joined_parts(b, [_stepped(b, x, axis, first, last - step, step), end], axis) if count > 1 else end
     groups = (*shape[:axis], count, step, *shape[axis + 1 :])
     grouped = b.reshape(_slice(b, x, axis, first - before, first - before + count * step), groups)
     return b.reshape(_slice(b, grouped, axis + 1, before, before + 1), (*shape[:axis], count, *shape[axis + 1 :]))
@@ -107,13 +107,24 @@ def _split_with_sizes(b: Builder, x: str, sizes: Sequence[int], axis: int = 0) -
     return tuple(_slice(b, x, axis, start, end) for start, end in zip(ends, ends[1:], strict=False))
 
 
+@_covers("unbind.int")
+def _unbind(b: Builder, x: str, axis: int = 0) -> tuple[str, ...]:
+    return tuple(_select(b, x, axis, place) for place in range(b.shapes[x][axis]))
+
+
+@_covers("narrow.default")
+def _narrow(b: Builder, x: str, axis: int, start: int, length: int) -> str:
+    start %= b.shapes[x][axis] or 1
+    return _slice(b, x, axis, start, start + length)
+
+
 @_covers("chunk.default")
 def _chunk(b: Builder, x: str, chunks: int, axis: int = 0) -> tuple[str, ...]:
     return _split(b, x, -(-b.shapes[x][axis] // chunks), axis)
 
 
 @_covers("cat.default")
-def _cat(b: Builder, parts: Sequence[str], axis: int = 0) -> str:
+def joined_parts(b: Builder, parts: Sequence[str], axis: int = 0) -> str:
     """All at once where they lie one behind the other, which takes no kernel (`dataflow.joins`), and in parts of one extent.
 
     A kernel goes through such parts together, but through all pairs of places of two others: of these halves of halves.
@@ -127,7 +138,7 @@ def _cat(b: Builder, parts: Sequence[str], axis: int = 0) -> str:
             parts = [part for one in parts for part in _split(b, one, size, axis)]
         elif len(parts) > 2 and sum(extent > 1 for extent in extents) > 1:
             half = len(parts) // 2
-            parts = [_cat(b, parts[:half], axis), _cat(b, parts[half:], axis)]
+            parts = [joined_parts(b, parts[:half], axis), joined_parts(b, parts[half:], axis)]
     return parts[0] if len(parts) == 1 else b.add(Concat(tuple(parts), axis), "cat")
 
 
@@ -139,7 +150,7 @@ def _roll(b: Builder, x: str, shifts: Sequence[int], axes: Sequence[int] = ()) -
     for shift, axis in zip(shifts, axes, strict=True):
         extent = b.shapes[x][axis]
         if shift % extent:
-            x = _cat(b, [_slice(b, x, axis, -shift % extent, extent), _slice(b, x, axis, 0, -shift % extent)], axis)
+            x = joined_parts(b, [_slice(b, x, axis, -shift % extent, extent), _slice(b, x, axis, 0, -shift % extent)], axis)
     return x
 
 
@@ -173,7 +184,7 @@ def _slice_scatter(
         raise ValueError(f"an assignment to every {step} places: expected to places side by side")
     edges = ((0, first), (last, b.shapes[x][axis]))
     before, after = ([_slice(b, x, axis, *edge)] if edge[0] < edge[1] else [] for edge in edges)
-    return _cat(b, [*before, part, *after], axis)
+    return joined_parts(b, [*before, part, *after], axis)
 
 
 @_covers("select_scatter.default")
@@ -208,7 +219,7 @@ def padded(b: Builder, x: str, axis: int, before: int, after: int, value: float)
         if width > 0:
             number = b.constant("filling", np.full((1,) * len(shape), value))
             fill = b.repeat(number, (*shape[:axis], width, *shape[axis + 1 :]))
-            x = _cat(b, [x, fill] if behind else [fill, x], axis)
+            x = joined_parts(b, [x, fill] if behind else [fill, x], axis)
     return x
 
 

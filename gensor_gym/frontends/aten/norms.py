@@ -48,8 +48,11 @@ def _layer_norm(
 
 
 @_covers("native_layer_norm.default")
-def _native_layer_norm(b: Builder, x: str, over: Sequence[int], w: str | None, bias: str | None, eps: float) -> tuple[str]:
-    return (_layer_norm(b, x, over, w, bias, eps),)
+def _native_layer_norm(
+    b: Builder, x: str, over: Sequence[int], w: str | None, bias: str | None, eps: float
+) -> tuple[str, str, str]:
+    axes = range(len(b.shapes[x]) - len(over), len(b.shapes[x]))
+    return _layer_norm(b, x, over, w, bias, eps), *_statistics(b, x, axes, eps)
 
 
 @_covers("_log_softmax.default", "log_softmax.int")
@@ -61,10 +64,11 @@ def _log_softmax(b: Builder, x: str, axis: int, _: Any = None) -> str:
 @_covers("native_group_norm.default")
 def _group_norm(
     b: Builder, x: str, w: str | None, bias: str | None, n: int, c: int, size: int, groups: int, eps: float
-) -> tuple[str]:
-    shape = b.shapes[x]
-    made = b.reshape(_of_statistics(b, b.reshape(x, (n, groups, c // groups * size)), [2], eps), shape)
-    return (_of_channels(b, made, w, bias),)
+) -> tuple[str, str, str]:
+    shape, rows = b.shapes[x], b.reshape(x, (n, groups, c // groups * size))
+    made = b.reshape(_of_statistics(b, rows, [2], eps), shape)
+    mean, rstd = (b.reshape(one, (n, groups)) for one in _statistics(b, rows, [2], eps))
+    return _of_channels(b, made, w, bias), mean, rstd
 
 
 @_covers("_native_batch_norm_legit.no_stats")
@@ -75,10 +79,17 @@ def _instance_norm(
     return (_of_channels(b, _of_statistics(b, x, axes, eps), w, bias),)
 
 
+def _statistics(b: Builder, x: str, axes: Sequence[int], eps: float) -> tuple[str, str]:
+    """Means along axes, which stay with extent 1, and what stands for one by the root of the variance."""
+    mean = b.mean(x, axes)
+    centred = b.call("subtract", x, mean)
+    return mean, b.call("rsqrt", of("add", b.mean(b.call("multiply", centred, centred), axes), eps))
+
+
 def _of_statistics(b: Builder, x: str, axes: Sequence[int], eps: float) -> str:
     """Less the mean, by the root of the variance, along axes."""
-    centred = b.call("subtract", x, b.mean(x, axes))
-    return b.call("multiply", centred, b.call("rsqrt", of("add", b.mean(b.call("multiply", centred, centred), axes), eps)))
+    mean, rstd = _statistics(b, x, axes, eps)
+    return b.call("multiply", b.call("subtract", x, mean), rstd)
 
 
 def _of_channels(b: Builder, x: str, w: str | None, bias: str | None) -> str:

@@ -56,6 +56,14 @@ def _baddbmm(b: Builder, bias: str, x: str, y: str, *, beta: float = 1, alpha: f
     return _joined(b, bias, _bmm(b, x, y), beta, alpha)
 
 
+@_covers("addbmm.default")
+def _addbmm(b: Builder, bias: str, x: str, y: str, *, beta: float = 1, alpha: float = 1) -> str:
+    """The products of all are one, of longer rows."""
+    (batch, m, k), n = b.shapes[x], b.shapes[y][2]
+    rows = b.reshape(b.dense(b.transpose(x, (1, 0, 2))), (m, batch * k))
+    return _joined(b, bias, _mm(b, rows, b.reshape(y, (batch * k, n))), beta, alpha)
+
+
 def _joined(b: Builder, bias: str, made: str, beta: float, alpha: float) -> str:
     """A product times alpha and what is added times beta; of 0 nothing is."""
     made = made if alpha == 1 else b.call("multiply", made, alpha)

@@ -9,6 +9,7 @@ import numpy as np
 
 from gensor_gym.dataflow.nodes import Gather, Slice
 from gensor_gym.frontends.aten.choices import equal
+from gensor_gym.frontends.aten.moves import joined_parts
 from gensor_gym.frontends.aten.places import among
 from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import covers as _covers
@@ -65,16 +66,16 @@ def _check_count(count: int) -> None:
         raise ValueError(f"{count} elements compared with places: expected at most {MOST_COMPARED}")
 
 
-def _joined(
-    b: Builder, x: str, axis: int, ids: str, source: str | float, how: str, include_self: bool = True
-) -> str:
+def _joined(b: Builder, x: str, axis: int, ids: str, source: str | float, how: str, include_self: bool = True) -> str:
     """What is written to places along an axis, joined: `last`, or a key of `_IDENTITY`; with what is there, or instead of it."""
     if not b.shapes[x]:
         flat = b.reshape(source, (1,)) if isinstance(source, str) else source
         return b.reshape(_joined(b, b.reshape(x, (1,)), 0, b.reshape(ids, (1,)), flat, how, include_self), ())
     shape, extents, axis = b.shapes[x], b.shapes[ids], axis % len(b.shapes[x])
-    if any(extents[other] != extent for other, extent in enumerate(shape) if other != axis):
-        raise ValueError(f"places of shape {list(extents)} in {list(shape)}: expected as many along other axes than {axis}")
+    short = next((other for other, extent in enumerate(shape) if other != axis and extents[other] < extent), None)
+    if short is not None:  # behind the places all stays
+        first, rest = (b.add(Slice(x, short, *ends), "part") for ends in ((0, extents[short]), (extents[short], shape[short])))
+        return joined_parts(b, [_joined(b, first, axis, ids, source, how, include_self), rest], short)
     _check_count(math.prod(shape) * extents[axis])
     order = [*(other for other in range(len(shape)) if other != axis), axis]
 
@@ -128,3 +129,19 @@ def _scatter_reduce(b: Builder, x: str, axis: int, ids: str, source: str, reduce
     if reduce not in _IDENTITY:
         raise ValueError(f"reduce {reduce!r} of what is written: expected {', '.join(_IDENTITY)}")
     return _joined(b, x, axis, ids, source, reduce, include_self)
+
+
+@_covers("index_reduce.default")
+def _index_reduce(b: Builder, x: str, axis: int, ids: str, source: str, reduce: str, *, include_self: bool = True) -> str:
+    """As `scatter_reduce`, at the same places in every line."""
+    extents = b.shapes[source]
+    lines = [extent if other == axis % len(extents) else 1 for other, extent in enumerate(extents)]
+    return _scatter_reduce(b, x, axis, b.repeat(b.reshape(ids, lines), extents), source, reduce, include_self=include_self)
+
+
+@_covers("put.default")
+def _put(b: Builder, x: str, ids: str, source: str, accumulate: bool = False) -> str:
+    """At places among all elements."""
+    flat = [b.reshape(one, (-1,)) for one in (x, ids, source)]
+    b.reads = {**b.reads, flat[1]: b.reads[ids]}
+    return b.reshape(_index_put(b, flat[0], [flat[1]], flat[2], accumulate), b.shapes[x])

@@ -33,8 +33,11 @@ from experiments.training import (
     trainings,  # noqa: E402
 )
 from experiments.training.curves import read_run  # noqa: E402
+from experiments.training.drawn import drawn_for  # noqa: E402
 from gensor_gym import hardware as machines  # noqa: E402
+from gensor_gym import operators  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
+from gensor_gym.operators.shapes.nearness import near  # noqa: E402
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
 TINY = [
@@ -203,3 +206,24 @@ def test_training_on_another_part_is_said(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     assert "operators of the part test: to this policy that part is not unseen" in done.stdout.replace("\n", " ")
     assert json.loads((tmp_path / "card.json").read_text())["split"] == "v1 test"
+
+
+def test_drawn_operators_are_of_the_train_part_and_keep_apart() -> None:
+    apart = "gemm(m=512, n=512, k=512)"
+    config = configuration("drawn.count=120", "drawn.dtypes=[float32,float16]", f"drawn.apart.operators=['{apart}']")
+    found = drawn_for(config, np.random.default_rng(0))
+    assert len(set(found)) == 120 and found == drawn_for(config, np.random.default_rng(0))
+    assert found != drawn_for(config, np.random.default_rng(1))
+    assert {operators.part_of(op) for op in found} == {"train"} and {op.dtype for op in found} == {"float32", "float16"}
+    away = [operators.parse(apart), *operators.resolve("split/v1/validation"), *operators.resolve("split/v1/test")]
+    assert not any(near(op, other) for op in found for other in away)
+    small = [op for op in found if op.name == "reduce_sum" and op.extents[0] < 1000]
+    assert any(op.extents[-1] > 100_000 for op in small), "few outputs of long sums"
+
+
+def test_drawn_operators_are_trained_on_with_demonstrations(tmp_path: Path) -> None:
+    learner, _, _ = train_columns.learn(configuration("drawn.count=3", "steps=64"), tmp_path, QUIET)
+    names = [str(choices.graph.operator) for choices in learner.choices]
+    assert len(names) == 5 and set(names) == learner.shown
+    with pytest.raises(ValueError, match="drawn.count is -1; expected a whole number, 0 or more"):
+        train_columns.learn(configuration("drawn.count=-1"), tmp_path / "bad", QUIET)
