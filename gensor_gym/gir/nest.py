@@ -13,12 +13,14 @@ from functools import cached_property
 
 from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand, renamed
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.dataflow.nodes import Broadcast, Map, Reduce, Reduction, Reshape, Transpose
+from gensor_gym.dataflow.nodes import Broadcast, Concat, Map, Reduce, Reduction, Reshape, Transpose
 from gensor_gym.gir.axes import AxisClasses, Place
 from gensor_gym.gir.views import Rows, View, input_views, output_views
 
 MOST_ROW_AXES = 4
 MOST_CELLS = 64
+MOST_REPEATS = 4
+"""Points of the loops of several joins for each element of the largest value."""
 MOST_SUMMED = 1 << 24
 """Elements of a sum: of more, added one after another in float32, nothing can be said (n roundings of 2^-24 each)."""
 
@@ -184,6 +186,7 @@ class _Builder:
         loads = [(cell.name, cell.name, self.views[cell.name]) for cell in self.cells.values() if cell.is_load]
         ids = [(cell, name, view.rows.ids) for cell, name, view in loads if view.rows is not None]
         extents, steps = self._merged(rows, [(name, view) for _, name, view in loads + stored + ids])
+        self._check_joins(math.prod(extents))
         accesses = [
             Access(view.tensor, view.offset, tuple(step[:-1]), step[-1])
             for (_, _, view), step in zip(loads + stored + ids, steps, strict=True)
@@ -194,6 +197,13 @@ class _Builder:
         cells = (dataclasses.replace(cell, made=placed.get(cell.name, cell.made)) for cell in self.cells.values())
         written = ((cell, access) for (cell, _, _), access in zip(stored, accesses[len(loads) :], strict=False))
         return RowNest(self.graph, tuple(extents[:-1]), extents[-1], tuple(cells), tuple(written))
+
+    def _check_joins(self, points: int) -> None:
+        """ValueError for joins of joins whose loops go through far more points than any value has elements."""
+        joins = sum(isinstance(node, Concat) for node in self.nodes.values())
+        largest = max(value.size for value in self.graph.values.values())
+        if joins > 1 and points > MOST_REPEATS * largest:
+            raise ValueError(f"{self.graph.name}: {joins} joins go through {points} points of {largest}, expected one by itself")
 
     def _chosen(self, access: Access, rows: Rows | None, ids: Access) -> Access:
         """A table's access with that of its ids, of which a row of the loops has one."""
