@@ -49,7 +49,8 @@ def load_checkpoint(path: Path, learner: Learner, env: VecEnv, config: dict[str,
 
 def check_same(path: Path, begun: Mapping[str, Any], here: Mapping[str, Any]) -> None:
     """ValueError names what a checkpoint was trained with that is another here."""
-    if differing := [name for name in here if begun.get(name) != here[name]]:
+    names = dict.fromkeys([*here, *(["drawn"] if "drawn" in begun else [])])  # which stands there only where something was drawn
+    if differing := [name for name in names if begun.get(name) != here.get(name)]:
         raise ValueError(
             f"{path} was trained with another {', '.join(differing)}; begin anew with resume=false or another output"
         )

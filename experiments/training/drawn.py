@@ -21,6 +21,9 @@ from gensor_gym.operators.types import Operator
 SECONDS = (0.1e-6, 5e-3)
 """Of the roofline: an operator that takes less is all launch, one that takes more is not measured in practice."""
 MOST_BYTES = 2e9
+MOST_DRAWS = 100
+"""For each operator that is wanted: about every seventh is one."""
+_TYPES = ("float32", "float16", "bfloat16", "int8")
 _WITH_TYPES = ("gemm", "batched_gemm", "conv2d")
 """Classes that other data types than float32 are drawn for: those that tensor cores take."""
 _GRAIN = 8
@@ -38,10 +41,12 @@ def drawn_for(config: Mapping[str, Any], rng: np.random.Generator) -> list[Opera
     check_whole(settings, 0, "count", of="drawn.")
     if not settings["count"]:
         return []
+    dtypes = settings["dtypes"]
+    if not isinstance(dtypes, Sequence) or isinstance(dtypes, str) or not dtypes or not set(dtypes) <= set(_TYPES):
+        raise ValueError(f"drawn.dtypes is {dtypes!r}; expected a list of some of {', '.join(_TYPES)}")
     given = [*settings["apart"]["operators"], *(f"split/v1/{part}" for part in ("validation", "test"))]
     apart = list(operators.resolve(given))
-    machine, dtypes = config["env"]["hardware"], tuple(settings["dtypes"])
-    return _drawn(settings["count"], machine, dtypes, rng, lambda op: any(near(op, other) for other in apart))
+    return _drawn(settings["count"], config["env"]["hardware"], dtypes, rng, lambda op: any(near(op, other) for other in apart))
 
 
 def _drawn(
@@ -49,7 +54,9 @@ def _drawn(
 ) -> list[Operator]:
     """So many different operators, classes in turn; products and convolutions have one of `dtypes`, others float32."""
     hw, found = hardware.get(machine), dict[Operator, None]()
-    while len(found) < count:
+    for _ in range(MOST_DRAWS * count):
+        if len(found) == count:
+            return list(found)
         name = _ORDER[len(found) % len(_ORDER)]
         dtype = str(rng.choice(dtypes)) if name in _WITH_TYPES else "float32"
         try:
@@ -59,7 +66,7 @@ def _drawn(
         timed = op.compulsory_bytes <= MOST_BYTES and SECONDS[0] <= roofline_floor(op, hw) <= SECONDS[1]
         if timed and operators.part_of(op) == "train" and not is_apart(op):
             found[op] = None
-    return list(found)
+    raise ValueError(f"drawn.count is {count}; expected less: {len(found)} operators in {MOST_DRAWS * count} draws")
 
 
 def _size(rng: np.random.Generator, low: int, high: int) -> int:

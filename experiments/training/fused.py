@@ -31,9 +31,10 @@ def _training(config: dict[str, Any]) -> Any:
     """Environments of all operators."""
     from gensor_gym.env.sb3 import make_fused_sb3
 
-    for name, none in (("clone", None), ("variants", 0), ("drawn", config["drawn"] | {"count": 0})):
-        if config[name] != none:
-            raise ValueError(f"{name} is {config[name]!r}; expected {none!r} of agent {GirPpo.agent!r}")
+    given = {"clone": config["clone"], "variants": config["variants"], "drawn.count": (config.get("drawn") or {}).get("count", 0)}
+    for name, none in (("clone", None), ("variants", 0), ("drawn.count", 0)):
+        if given[name] != none:
+            raise ValueError(f"{name} is {given[name]!r}; expected {none!r} of agent {GirPpo.agent!r}")
     return make_fused_sb3(config["num_envs"], operator=fused_operators(config["operators"]), **config["env"])
 
 

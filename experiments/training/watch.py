@@ -156,5 +156,5 @@ def identity(config: dict[str, Any]) -> dict[str, Any]:
     names = (
         "agent", "env", "machine", "operators", "variants", "clone", "cloning", "num_envs", "seed", "steps", "torch_threads",
     )  # fmt: skip
-    drawn = {"drawn": config["drawn"]} if config.get("drawn", {}).get("count") else {}
+    drawn = {"drawn": config["drawn"]} if (config.get("drawn") or {}).get("count") else {}
     return {name: config[name] for name in names if name in config} | drawn

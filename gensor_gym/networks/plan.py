@@ -114,7 +114,7 @@ def _with_slices(network: Network, pieces: list[list[str]], of: dict[str, list[s
     """Rows read parts of a value where these lie, unless something else reads them too."""
     kept = {id(piece): piece for piece in pieces}
     for rows in pieces[::-1]:
-        if isinstance(network.nodes[rows[0]], Contract):
+        if id(rows) not in kept or isinstance(network.nodes[rows[0]], Contract):
             continue
         while (part := _slices_read(network, rows, of)) is not None:
             del kept[id(part)]

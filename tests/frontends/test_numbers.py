@@ -110,6 +110,12 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "elements added": (
         lambda t, i, j, v: t.index_put((i, j), v, True), (TABLE, torch.tensor([1, 1, 2]), torch.tensor([0, 0, 3]), ROWS[0, :3])
     ),
+    "whole means": (
+        lambda t, ids, rows: t.index_reduce(0, ids, rows, "mean"),
+        (torch.tensor([[4, -2], [5, 1], [-5, 3]]), torch.tensor([0, 1, 1]), torch.tensor([[5, -3], [-4, -8], [3, 2]])),
+    ),
+    "powers of -0": (torch.pow, (torch.tensor([-0.0, -0.0, -0.0, 0.0]), torch.tensor([-1.0, -3.0, -2.0, -1.0]))),
+    "parts of parts": (lambda x: x[0, :, :-1, :10].reshape(-1, 10).softmax(-1), (IMAGE,)),
     "index_add": (lambda t, ids, rows: t.index_add(1, ids, rows), (TABLE, torch.tensor([1, 3, 1]), ROWS[:6, :3])),
     **{
         f"scatter_reduce {how} {own}": (
@@ -137,7 +143,8 @@ DEFAULT = (
     "log1p", "expm1", "asinh", "eq", "le", "x ** 0", "x ** 17", "x ** -101", "pow", "bool", "logsumexp", "cumsum", "cummax",
     "sort", "argmax", "smallest", "nearest by (2.05, 3.15)", "bilinear by (1.3, 1.5)", "means of nan", "windows apart 2 True 1",
     "places of the largest 3 2 1 1 True", "places of the largest to (4, 5)", "patches merged", "every third", "joined 2, 4",
-    "matrix joined to its transpose", "rows added", "rows written", "scatter_reduce mean False", "scatter", "loss",
+    "matrix joined to its transpose", "whole means", "powers of -0", "parts of parts", "rows added", "rows written",
+    "scatter_reduce mean False", "scatter", "loss",
     "no axes: topk", "twice", "not",
 )  # fmt: skip
 """One of each kind that was wrong."""

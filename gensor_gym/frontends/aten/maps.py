@@ -220,7 +220,8 @@ def _powers(b: Builder, x: str | float, y: str | float) -> str:
     there = of("maximum", whole, of("at_most", x, -math.inf))
     signed = of("where", of("multiply", odd, whole), of("negative", size), size)
     below = of("where", there, signed, of("log", x))  # which is no number
-    made = b.map(of("where", of("less", x, 0.0), below, size), "pow")
+    zero = of("multiply", of("at_most", 0.0, x), _negative(x))
+    made = b.map(of("where", of("less", x, 0.0), below, of("where", zero, signed, size)), "pow")
     far = of("at_most", math.inf, of("absolute", y))
     unit = of("multiply", of("at_most", of("absolute", x), 1.0), of("at_most", 1.0, of("where", far, of("absolute", x), x)))
     return b.map(of("where", of("maximum", unit, of("at_most", of("absolute", y), 0.0)), 1.0, made), "pow")

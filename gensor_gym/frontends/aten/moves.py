@@ -134,7 +134,8 @@ def joined_parts(b: Builder, parts: Sequence[str], axis: int = 0) -> str:
     if not is_leading(b.shapes[parts[0]], axis):
         extents = [b.shapes[one][axis] for one in parts]
         size = math.gcd(*extents)
-        if sum(extents) <= MOST_PARTS * size:
+        is_slow = len(extents) > 2 or math.prod(extents) > 2 * sum(extents)  # of two parts, all pairs of their places
+        if is_slow and min(extents) > 1 and sum(extents) <= MOST_PARTS * size:
             parts = [part for one in parts for part in _split(b, one, size, axis)]
         elif len(parts) > 2 and sum(extent > 1 for extent in extents) > 1:
             half = len(parts) // 2

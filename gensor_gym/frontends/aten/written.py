@@ -9,6 +9,7 @@ import numpy as np
 
 from gensor_gym.dataflow.nodes import Gather, Slice
 from gensor_gym.frontends.aten.choices import equal
+from gensor_gym.frontends.aten.maps import floor
 from gensor_gym.frontends.aten.moves import joined_parts
 from gensor_gym.frontends.aten.places import among
 from gensor_gym.frontends.builder import Builder, of
@@ -100,7 +101,8 @@ def _joined(b: Builder, x: str, axis: int, ids: str, source: str | float, how: s
         if include_self:
             made = b.call({"amax": "maximum", "amin": "minimum"}.get(how, "add"), made, own)
         if how == "mean":
-            made = b.map(of("divide", made, of("maximum", of("add", count, float(include_self)), 1.0)), "mean")
+            mean = of("divide", made, of("maximum", of("add", count, float(include_self)), 1.0))
+            made = b.map(floor(mean) if b.is_whole else mean, "mean")
         if not include_self:
             made = b.map(of("where", count, made, own), "scattered")
     turned = b.reshape(made, b.shapes[made][:-1])

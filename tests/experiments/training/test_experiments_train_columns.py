@@ -225,5 +225,16 @@ def test_drawn_operators_are_trained_on_with_demonstrations(tmp_path: Path) -> N
     learner, _, _ = train_columns.learn(configuration("drawn.count=3", "steps=64"), tmp_path, QUIET)
     names = [str(choices.graph.operator) for choices in learner.choices]
     assert len(names) == 5 and set(names) == learner.shown
-    with pytest.raises(ValueError, match="drawn.count is -1; expected a whole number, 0 or more"):
-        train_columns.learn(configuration("drawn.count=-1"), tmp_path / "bad", QUIET)
+    for words, said in (
+        (["drawn.count=-1"], "drawn.count is -1; expected a whole number, 0 or more"),
+        (["drawn.count=1", "drawn.dtypes=[float63]"], "drawn.dtypes is .*float63.*; expected a list of some of float32"),
+        (["drawn.count=1", "drawn.dtypes=float32"], "drawn.dtypes is 'float32'; expected a list"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            train_columns.learn(configuration(*words), tmp_path / "bad", QUIET)
+
+
+def test_a_training_on_drawn_operators_does_not_go_on_without_them(tmp_path: Path) -> None:
+    train_columns.learn(configuration("drawn.count=1", "steps=64", "checkpoint_every=32"), tmp_path, QUIET)
+    with pytest.raises(ValueError, match="another .*drawn"):
+        train_columns.learn(configuration("steps=64"), tmp_path, QUIET)
