@@ -29,6 +29,7 @@ from gensor_gym.cycles import uncollected
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.frontends.unsupported import Unsupported
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.answers.fused import check_size
 from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.records.tuned import tuned_path
 from gensor_gym.networks.arena import MODES
@@ -185,7 +186,7 @@ def compile_network(
     memory, but for weights that kernels keep packed.
 
     Raises:
-        Unsupported: if a piece of the plan has no kernel.
+        Unsupported: if a piece of the plan has no kernel, or is too large to be verified.
         ValueError: if the caller's own plan is not legal, `hardware` is a GPU, or the budget is not positive.
         NoKernel: if no program of a piece runs well.
 
@@ -215,6 +216,9 @@ def _planned(network: Network, plan: Callable[[Network], Plan] | str, machine: H
         chosen = plan_of(folded(network), plan, machine)
         if fault := chosen.fault:
             raise ValueError(f"a plan of {network.graph.name}: {fault}")
+        for computation in {step.computation for step in chosen.steps}:
+            if isinstance(computation, Dataflow):
+                check_size(computation)
     except ValueError as error:
         if callable(plan):
             raise

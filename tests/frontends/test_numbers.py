@@ -172,6 +172,7 @@ def test_numbers_are_torchs(name: str) -> None:
         (lambda x: x.sum(-1), (torch.zeros(2, 0),), "expected at most 8 axes of extent 1 or more"),
         (lambda x: x + 1, (torch.ones(2).double(),), "torch.float64 on cpu: expected a float32 tensor"),
         (lambda x: x.sum(), (torch.zeros(17_000_000),), "adds up 17000000 elements, expected at most 16777216"),
+        (lambda x: (x[:, None] + x).amax(-1), (torch.zeros(10_100),), "102010000 elements, expected at most .* to be verified"),
     ],
 )
 def test_refusals_are_named_and_fall_back(function: Callable[..., Any], inputs: tuple[torch.Tensor, ...], said: str) -> None:
