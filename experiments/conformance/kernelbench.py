@@ -1,7 +1,8 @@
 """Try the modules of KernelBench (arXiv 2502.10517): `python -m experiments.conformance.kernelbench CLONE/KernelBench`.
 
 Levels 1 to 3, each module with its own inputs but smaller: numbers outside of classes are halved until they are at most
-`LIMITS[0]`, or the next limit where the module does not run so, and batches are of `BATCH`. A module has a process of its own.
+`LIMITS[0]`, or the next limit where the module does not run so, and batches are of `BATCH`, or of any size where none of these
+does. A module has a process of its own.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ ROWS, PAGE = OUTPUT / "kernelbench.jsonl", OUTPUT / "kernelbench.md"
 class _Smaller(ast.NodeTransformer):
     """Whole numbers outside of classes made smaller."""
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, limit: int, batch: int) -> None:
+        self.limit, self.batch = limit, batch
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:  # noqa: N802
         return node
@@ -45,7 +46,7 @@ class _Smaller(ast.NodeTransformer):
     def visit_Assign(self, node: ast.Assign) -> ast.AST:  # noqa: N802
         batch = any("batch" in target.id for target in node.targets if isinstance(target, ast.Name))
         if batch and isinstance(node.value, ast.Constant) and type(node.value.value) is int:
-            node.value = ast.Constant(min(node.value.value, BATCH))
+            node.value = ast.Constant(min(node.value.value, self.batch))
             return node
         return self.generic_visit(node)
 
@@ -56,11 +57,11 @@ class _Smaller(ast.NodeTransformer):
         return ast.copy_location(ast.Constant(value), node)
 
 
-def case_of(file: Path, limit: int) -> Case:
+def case_of(file: Path, limit: int, batch: int = BATCH) -> Case:
     """A module of a file with its inputs; whatever the file raises."""
     import torch
 
-    tree = ast.fix_missing_locations(_Smaller(limit).visit(ast.parse(file.read_text(encoding="utf-8"))))
+    tree = ast.fix_missing_locations(_Smaller(limit, batch).visit(ast.parse(file.read_text(encoding="utf-8"))))
     names: dict[str, Any] = {"__name__": file.stem}
     exec(compile(tree, str(file), "exec"), names)  # noqa: S102
     torch.manual_seed(0)
@@ -85,9 +86,9 @@ def files(folder: Path) -> Iterator[Path]:
 
 def outcome(file: Path) -> Outcome:
     """Of a module in this process."""
-    for limit in LIMITS:
+    for limit, batch in [*((limit, BATCH) for limit in LIMITS), *((limit, limit) for limit in LIMITS)]:
         try:
-            case = case_of(file, limit)
+            case = case_of(file, limit, batch)
         except Exception as error:  # whatever a module says of sizes that do not fit it
             said = f"by torch too: {type(error).__name__}: {error}"
             continue
