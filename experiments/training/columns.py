@@ -23,9 +23,9 @@ from experiments.commands.stopping import Stopped, asked, at_safe_points
 from experiments.common.journal import append_row
 from experiments.resuming.archive import read_state, write_state
 from experiments.training.checkpoints import check_same
-from experiments.training.drawn import drawn_for
+from experiments.training.operators.drawn import drawn_for
+from experiments.training.operators.variants import with_variants
 from experiments.training.validation import over_floor
-from experiments.training.variants import with_variants
 from experiments.training.watch import CURVE, LAST, VALIDATION, Every, identity, keep_rows, steps_in_all, training_bar
 from gensor_gym import hardware as machines
 from gensor_gym import operators

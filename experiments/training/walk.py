@@ -19,9 +19,9 @@ from agents.learners.registry import Learner, get_learner
 from agents.learners.stored import POLICY
 from experiments.commands.stopping import at_safe_points
 from experiments.training.checkpoints import load_checkpoint
-from experiments.training.drawn import drawn_for
+from experiments.training.operators.drawn import drawn_for
+from experiments.training.operators.variants import with_variants
 from experiments.training.validation import Validation
-from experiments.training.variants import with_variants
 from experiments.training.watch import LAST, Watch, identity, training_bar
 from gensor_gym import operators
 from gensor_gym.env.seeds import seed_of_run

@@ -26,8 +26,8 @@ from agents.policies.learned import Learned, load_policy
 from agents.policies.visited import Visited
 from experiments.commands.arguments import compose
 from experiments.training import train
+from experiments.training.operators.variants import with_variants
 from experiments.training.train import settings_of, write_card
-from experiments.training.variants import with_variants
 from experiments.training.walk import CONSTRUCTIONS
 from gensor_gym import ConstructionGraph, operators
 from gensor_gym.env.observation import NUM_FEATURES, OFFSETS

@@ -82,7 +82,6 @@ def test_a_row_of_a_mask_that_sees_nothing() -> None:
         (lambda x: (x > 0).to(torch.uint8), (X,), "makes a tensor of torch.uint8"),
         (lambda x: x[x > 0], (X,), "elements by a mask"),
         (lambda x: x.topk(9, 1)[0], (X.repeat(1, 3, 1),), "the 9 largest: expected 1 to 8"),
-        (lambda x, ids: x.scatter(1, ids[:, :, None], x), (X, IDS), r"places of shape \[2, 4, 1\] in \[2, 4, 6\]"),
         (lambda ids: functional.embedding_bag(ids.view(-1), TABLE, torch.tensor([0, 3])), (IDS,), "bags of several lengths"),
         (lambda x: x + 1 if x.sum() > 0 else x, (X,), "Of: torch.export: .*[Dd]ata-dependent"),
         (lambda x: deque([x + 1, x]), (X,), "returns a deque: expected tensors, in tuples"),

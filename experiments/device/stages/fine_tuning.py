@@ -29,7 +29,7 @@ from experiments.device.work.pipeline import Pipeline
 from experiments.device.work.side_by_side import SideBySide
 from experiments.device.work.trials import compilers, device_backends, device_pipeline
 from experiments.fine_tuning.arrivals import ArrivingLearner, Asked
-from experiments.training.halves import halves
+from experiments.training.operators.halves import halves
 from gensor_gym import hardware, operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import roofline_floor

@@ -9,7 +9,7 @@ import numpy as np
 from agents.columns.choices import is_joint
 from agents.columns.policy import Columns
 from agents.strategy import get_strategy
-from experiments.training.halves import halves
+from experiments.training.operators.halves import halves
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.coordinates import usable_values

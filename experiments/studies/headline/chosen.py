@@ -16,7 +16,7 @@ import yaml
 
 from experiments.common.settings import ROOT
 from experiments.studies.headline import layers
-from experiments.training.variants import with_variants
+from experiments.training.operators.variants import with_variants
 from gensor_gym import hardware, operators
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.operators.types import Operator
@@ -107,7 +107,7 @@ def chosen() -> list[Named]:
 def near_variants() -> list[str]:
     """Operators of the study within TWIN of a variant that a policy trained on.
 
-    Axes of variants are half to twice as long as those of what is given (experiments/training/variants.py).
+    Axes of variants are half to twice as long as those of what is given (experiments/training/operators/variants.py).
     """
     config = yaml.safe_load((ROOT / "conf" / "train_columns_extended.yaml").read_text(encoding="utf-8"))
     given = list(operators.resolve(config["operators"]))

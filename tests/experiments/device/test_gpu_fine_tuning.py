@@ -28,7 +28,7 @@ from experiments.device.table import CONF, read_experiment  # noqa: E402
 from experiments.device.work.fine_tuning_folder import over_fastest  # noqa: E402
 from experiments.fine_tuning import arrivals  # noqa: E402
 from experiments.fine_tuning.arrivals import ArrivingLearner, Asked  # noqa: E402
-from experiments.training.halves import halves  # noqa: E402
+from experiments.training.operators.halves import halves  # noqa: E402
 from gensor_gym import hardware, operators  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
 from tests.support.fine_tuning_fakes import GEMMS, SETTINGS, FakeGpu, devices, seconds_of  # noqa: E402

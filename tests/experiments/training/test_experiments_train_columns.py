@@ -33,7 +33,7 @@ from experiments.training import (
     trainings,  # noqa: E402
 )
 from experiments.training.curves import read_run  # noqa: E402
-from experiments.training.drawn import drawn_for  # noqa: E402
+from experiments.training.operators.drawn import drawn_for  # noqa: E402
 from gensor_gym import hardware as machines  # noqa: E402
 from gensor_gym import operators  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402

@@ -1,0 +1,1 @@
+"""Which operators are trained on: others near those of tables, other data types, drawn sizes."""
