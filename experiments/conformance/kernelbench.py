@@ -109,7 +109,7 @@ def apart(file: Path) -> Outcome:
 
 
 def page(found: Sequence[Outcome]) -> str:
-    """Counts by level, and what is not right."""
+    """A Markdown page: counts by level, and each module that is not right with the reason."""
     lines = [
         "# KernelBench", "",
         "Levels 1 to 3 with smaller inputs, one trial, compared with torch:",

@@ -128,11 +128,9 @@ def _slices_read(network: Network, rows: list[str], of: dict[str, list[str]]) ->
     roots = dict.fromkeys(network.source_of(one) for name in rows for one in network.nodes[name].inputs)
     for part in (of[root] for root in roots if root in of and of[root] is not rows):
         both = sorted([*rows, *part], key=network.places.__getitem__)
-        if all(isinstance(network.nodes[name], Slice) for name in part) and not any(
-            visible(network, name, both) for name in part
-        ):
-            if _can_take(network, both[:-1], both[-1]):
-                return part
+        own = all(isinstance(network.nodes[name], Slice) and not visible(network, name, both) for name in part)
+        if own and _can_take(network, both[:-1], both[-1]):
+            return part
     return None
 
 

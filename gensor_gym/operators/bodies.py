@@ -41,6 +41,7 @@ class Reduction:
 
 ADD = Reduction("add", np.add, "sum", 0.0, infix="+")
 REDUCTIONS = {"add": ADD, "max": Reduction("maximum", np.maximum, "amax", -math.inf, order=">", word="larger")}
+"""By name."""
 
 
 @dataclass(frozen=True)

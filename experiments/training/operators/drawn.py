@@ -22,7 +22,7 @@ SECONDS = (0.1e-6, 5e-3)
 """Of the roofline: an operator that takes less is all launch, one that takes more is not measured in practice."""
 MOST_BYTES = 2e9
 MOST_DRAWS = 100
-"""For each operator that is wanted: about every seventh is one."""
+"""For each operator that is wanted."""
 _TYPES = ("float32", "float16", "bfloat16", "int8")
 _WITH_TYPES = ("gemm", "batched_gemm", "conv2d")
 """Classes that other data types than float32 are drawn for: those that tensor cores take."""
@@ -55,8 +55,6 @@ def _drawn(
     """So many different operators, classes in turn; products and convolutions have one of `dtypes`, others float32."""
     hw, found = hardware.get(machine), dict[Operator, None]()
     for _ in range(MOST_DRAWS * count):
-        if len(found) == count:
-            return list(found)
         name = _ORDER[len(found) % len(_ORDER)]
         dtype = str(rng.choice(dtypes)) if name in _WITH_TYPES else "float32"
         try:
@@ -66,6 +64,8 @@ def _drawn(
         timed = op.compulsory_bytes <= MOST_BYTES and SECONDS[0] <= roofline_floor(op, hw) <= SECONDS[1]
         if timed and operators.part_of(op) == "train" and not is_apart(op):
             found[op] = None
+        if len(found) == count:
+            return list(found)
     raise ValueError(f"drawn.count is {count}; expected less: {len(found)} operators in {MOST_DRAWS * count} draws")
 
 

@@ -60,5 +60,5 @@ def combine(plan: BlockPlan, left: str, right: str) -> str:
     join = plan.op.reduction
     if join.infix:
         return f"{left} {join.infix} {right}"
-    floats, name = plan.op.accumulator == "float32", join.name.removesuffix("imum")
+    floats, name = plan.op.accumulator == "float32", join.name.removesuffix("imum")  # fmaxf, and max of integers
     return f"f{name}f({left}, {right})" if floats else f"{name}({left}, static_cast<int>({right}))"
