@@ -8,6 +8,7 @@ from gensor_gym import operators
 from gensor_gym.codegen.c.codegen import generate_c
 from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.runtime.c import load
+from tests.codegen.c.test_codegen_c_memory import run_kernel_between_guard_pages
 from tests.support.c_cases import inputs_of, machine, program, worst_error
 
 CONVOLUTIONS = [
@@ -43,6 +44,14 @@ def test_shifted_products_are_right(text: str, channels: int) -> None:
             assert worst_error(kernel.operator, inputs, load(kernel, threads)(*inputs)) <= 1.0, kernel.source
         repeated = channels < kernel.operator.extents[kernel.operator.channel_axis]
         assert ("shared_x" in kernel.source) == repeated
+
+
+@pytest.mark.parametrize("images, channels", [(4, 5), (1, 4), (3, 2)])
+def test_the_last_task_copies_no_image_that_is_not_there(images: int, channels: int) -> None:
+    """Five images and channels, which tasks of so many do not divide: beyond them lies a page that may not be touched."""
+    op = operators.parse("conv2d(n=5, c=5, h=33, w=33, k=8, r=3, s=3)")
+    tiles = [(1, 4, 2, 16, 1, 1, 1), (1, 4, 2, 16, 1, 1, 1), (images, 8, 31, 31, channels, 3, 3)]
+    run_kernel_between_guard_pages(generate_c(program(op, *tiles, convolution=2, pack_a=1)))
 
 
 def test_a_pointwise_convolution_is_read_where_it_lies() -> None:
