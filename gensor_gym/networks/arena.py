@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from gensor_gym.codegen.c.text import round_up
 from gensor_gym.codegen.runtime.memory import ALIGNMENT
+
+CHUNK = 32
+"""Places whose warmth is looked up at a time."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +58,49 @@ def _none(lives: Sequence[Life]) -> Arena:
     return Arena(offsets, end)
 
 
+class _Placed:
+    """Values with their places, as arrays: a recurrence that is unrolled has thousands."""
+
+    def __init__(self, lives: Sequence[Life]) -> None:
+        """Room for all of them; nothing is placed yet."""
+        self._values = np.zeros((4, len(lives)), dtype=np.int64)
+        self._edges = {0}
+        self.offsets: dict[str, int] = {}
+        self.end = 0
+
+    def put(self, life: Life, offset: int) -> None:
+        """Place a value."""
+        end = offset + rounded(life.bytes)
+        self._values[:, len(self.offsets)] = life.first, life.last, offset, end
+        self._edges |= {offset, end}
+        self.offsets[life.name] = offset
+        self.end = max(self.end, end)
+
+    def gaps(self, life: Life) -> np.ndarray:
+        """Beginnings, in order, of places that are free while it lives: at the start, and where any value begins or ends."""
+        first, last, offsets, ends = self._values[:, : len(self.offsets)]
+        busy = (first <= life.last) & (last >= life.first)
+        starts = np.array(sorted(self._edges), dtype=np.int64)
+        stops = starts + rounded(life.bytes)
+        taken = (stops[:, None] > offsets[busy]) & (starts[:, None] < ends[busy])
+        free: np.ndarray = starts[~taken.any(axis=1)]
+        return free
+
+    @property
+    def arena(self) -> Arena:
+        """What was placed."""
+        return Arena(self.offsets, self.end)
+
+
 def _whole(lives: Sequence[Life]) -> Arena:
     """The largest first, each at the lowest place where nothing lies that is needed at the same time.
 
     Greedy by size, of Pisarchyk and Lee (arXiv 2001.03288), section 4.3.
     """
-    return _placed(sorted(lives, key=lambda life: -life.bytes), lambda gaps: min(gaps))
+    placed = _Placed(lives)
+    for life in sorted(lives, key=lambda life: -life.bytes):
+        placed.put(life, int(placed.gaps(life)[0]))
+    return placed.arena
 
 
 def _hot(lives: Sequence[Life]) -> Arena:
@@ -65,45 +109,34 @@ def _hot(lives: Sequence[Life]) -> Arena:
     The place must be of the bytes that `whole` takes, or it is taken as there.
     """
     limit = _whole(lives).bytes
-    placed: list[tuple[int, Life]] = []
+    placed, read, waiting = _Placed(lives), dict[tuple[int, int], int](), list[tuple[int, int, int]]()
     for life in sorted(lives, key=lambda life: life.first):
-        gaps = _gaps(life, placed)
-        inside = [gap for gap in gaps if gap + rounded(life.bytes) <= limit] or [min(gaps)]
-        before = sorted((one for one in placed if one[1].last < life.first), key=lambda one: -one[1].last)
-        placed.append((min(inside, key=lambda gap: (-_warmth(gap, life, before), gap)), life))
-    end = max((offset + rounded(life.bytes) for offset, life in placed), default=0)
-    return Arena({life.name: offset for offset, life in placed}, end)
+        while waiting and waiting[0][0] < life.first:  # nobody needs it any more
+            last, *place = heapq.heappop(waiting)
+            read.pop((place[0], place[1]), None)  # so that it comes last
+            read[place[0], place[1]] = last
+        gaps = placed.gaps(life)
+        inside = gaps[gaps + rounded(life.bytes) <= limit]
+        offset = int(inside[np.argmax(_warmth(inside, life, read))] if len(inside) else gaps[0])
+        placed.put(life, offset)
+        heapq.heappush(waiting, (life.last, offset, offset + rounded(life.bytes)))
+    return placed.arena
 
 
-def _warmth(start: int, life: Life, before: Sequence[tuple[int, Life]]) -> float:
-    """How recently the bytes from `start` on were read: the last step of what lay there, weighted by bytes.
+def _warmth(starts: np.ndarray, life: Life, read: Mapping[tuple[int, int], int]) -> np.ndarray:
+    """How recently the bytes from each start on were read: the last step of what lay there, weighted by bytes.
 
-    `before` are values that nobody needs any more, those read last first.
+    `read` has the step in which a place (its two ends) was read last by values that nobody needs any more, in the order of these
+    steps. Starts that others surpass may get less.
     """
-    end, warm = start + rounded(life.bytes), 0.0
-    for offset, other in before:
-        if other.last + 1 <= warm:
+    size, warm, recent = rounded(life.bytes), np.zeros(len(starts)), reversed(read.items())
+    while some := list(itertools.islice(recent, CHUNK)):
+        if warm.max() > some[0][1] + 1:
             break  # all bytes of what is left are colder
-        shared = min(end, offset + rounded(other.bytes)) - max(start, offset)
-        if shared > 0:
-            warm = max(warm, other.last + shared / (end - start))
+        lows, highs, steps = np.array([(*place, step) for place, step in some]).T
+        shared = np.minimum(starts[:, None] + size, highs) - np.maximum(starts[:, None], lows)
+        warm = np.maximum(warm, np.where(shared > 0, steps + shared / max(1, size), 0.0).max(axis=1))
     return warm
-
-
-def _placed(order: Sequence[Life], choose: Callable[[list[int]], int]) -> Arena:
-    placed: list[tuple[int, Life]] = []
-    for life in order:
-        placed.append((choose(_gaps(life, placed)), life))
-    end = max((offset + rounded(life.bytes) for offset, life in placed), default=0)
-    return Arena({life.name: offset for offset, life in placed}, end)
-
-
-def _gaps(life: Life, placed: Sequence[tuple[int, Life]]) -> list[int]:
-    """Beginnings of places that are free while it lives: at the start, behind every value, and where each one began."""
-    busy = [(offset, offset + rounded(other.bytes)) for offset, other in placed if life.meets(other)]
-    ends = {edge for offset, other in placed for edge in (offset, offset + rounded(other.bytes))}
-    size = rounded(life.bytes)
-    return [start for start in sorted({0, *ends}) if all(start + size <= low or high <= start for low, high in busy)]
 
 
 MODES: dict[str, Callable[[Sequence[Life]], Arena]] = {"none": _none, "whole": _whole, "hot": _hot}
