@@ -75,7 +75,7 @@ $(STAMP312): experiments/gpu_env.txt
 DRY := tests/measure/test_measure_cupy.py tests/measure/test_measure_gpu.py tests/measure/test_measure_worker.py tests/experiments/device
 gpu-dry: $(STAMP312)
 	test -d .whl || $(MAKE) gpu-wheels
-	$(VENV312)/bin/python -m experiments.device.lease.dry
+	$(VENV312)/bin/python -m experiments.device.dry
 	PYTHONPATH=$(CURDIR):$(CURDIR)/.whl/site $(VENV312)/bin/python -m pytest -q -n $(JOBS) --dist loadfile $(DRY) $(ARGS)
 
 clean:

@@ -215,20 +215,8 @@ COMMANDS = {
     ),
     "gpu": Command(
         "experiments.device.gpu:main",
-        "everything that wants an NVIDIA GPU, in one command of under nine minutes",
-        ("out=results/mine", "stages=correctness,operators budget_s=300"),
-    ),
-    "simulate": Command(
-        "experiments.device.simulation.simulate:main",
-        "what a run of `gpu` would get done, in virtual time, without a GPU",
-        ("budget_s=540", "budget_s=520 seed=1"),
-        goes_on=False,
-    ),
-    "headline_page": Command(
-        "experiments.device.headline_page:main",
-        "the page of a fine-tuned policy beside the traverser, on a device",
-        ("results/h200", "outputs/gpu"),
-        goes_on=False,
+        "everything that wants an NVIDIA GPU, in one command of ten minutes",
+        ("out=outputs/gpu", "stages=correctness,operators deadline_s=300"),
     ),
     "evidence": Command(
         "experiments.evidence.__main__:main",
@@ -352,10 +340,7 @@ def _in_any_letters(*streams: TextIO) -> None:
 
 def how_to_go_on(name: str, words: Sequence[str]) -> str:
     """What is said of a command that was stopped."""
-    if name == "gpu":
-        (out,) = [word.removeprefix("out=") for word in words if word.startswith("out=")][-1:] or ["results/h200"]
-        words = [*(word for word in words if not word.startswith("previous=")), f"previous={out}"]
-    elif name == "train":
+    if name == "train":
         words = [word for word in words if not word.startswith("resume=")]  # by default it goes on
     again = shlex.join(["gensor", name, *words])
     return f"This goes on from there: {again}" if COMMANDS[name].goes_on else f"This begins anew: {again}"

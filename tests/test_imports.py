@@ -29,8 +29,10 @@ LAZY = {
 HOMES: dict[str, tuple[str, ...]] = {
     "cuda": ("gensor_gym/codegen/cuda/nvrtc.py", "gensor_gym/codegen/cuda/tensor_map.py"),
     "cupy": (
-        "gensor_gym/codegen/runtime/cuda.py", "gensor_gym/measure/devices/cuda.py", "experiments/device/lease/sanitize.py",
-        "experiments/device/lease/stages/environment.py",
+        "gensor_gym/codegen/runtime/cuda.py",
+        "gensor_gym/measure/devices/cuda.py",
+        "experiments/device/sanitize.py",
+        "experiments/device/stages/environment.py",
     ),
     "hydra": (
         "experiments/commands/arguments.py",
@@ -41,11 +43,14 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/training/sweep_table.py",
     ),
     "sb3_contrib": (
-        "agents/learners/masked/a2c.py", "agents/learners/masked/policy.py", "agents/learners/masked/ppo.py",
+        "agents/learners/masked/a2c.py",
+        "agents/learners/masked/policy.py",
+        "agents/learners/masked/ppo.py",
         "agents/learners/masked/q.py",
         "agents/scratch/sb3.py",
-        "experiments/benches/environment/learning.py", "experiments/studies/stock/learning.py",
-        "experiments/device/lease/stages/environment.py",
+        "experiments/benches/environment/learning.py",
+        "experiments/studies/stock/learning.py",
+        "experiments/device/stages/environment.py",
     ),  # fmt: skip
     "stable_baselines3": (
         "agents/learners/blank.py",
@@ -54,7 +59,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "agents/scratch/sb3.py",
         "agents/learners/observed.py",
         "experiments/benches/environment/learning.py",
-        "experiments/device/lease/stages/environment.py",
+        "experiments/device/stages/environment.py",
         "experiments/training/checkpoints.py",
         "experiments/fine_tuning/walk.py",
         "experiments/resuming/model.py",
@@ -94,10 +99,9 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/networks/suite.py",
         "experiments/benches/kernel_sets/called.py",
         "experiments/benches/environment/learning.py",
-        "experiments/device/lease/stages/environment.py",
+        "experiments/device/stages/environment.py",
         "experiments/training/checkpoints.py",
         "experiments/resuming/tree.py",
-        "experiments/device/stages/fine_tuning.py",
         "experiments/fine_tuning/measured_columns.py",
         "experiments/training/recorded/spaces.py",
         "experiments/tracking/tensorboard.py",

@@ -1,4 +1,4 @@
-"""Our own code compiled before the device's clock counts: `python -m experiments.device.prepare PART MACHINE`.
+"""Our own code compiled while kernels of the archive are timed: `python -m experiments.device.prepare all|PART MACHINE`.
 
 Numba compiles rules, model, walks and policies when they are first called, which takes a minute or two in all, and keeps
 them on disk for every process. Parts are compiled side by side, one process each, in waves: what many parts call comes in
@@ -25,12 +25,10 @@ from numba.core.caching import IndexDataCacheFile
 
 from agents import get_strategy
 from agents.optimize import run as search
-from experiments.device.context import Context
-from experiments.device.lease.stages import adaptive
+from experiments.device.stages import adaptive
 from experiments.device.stages.candidates import candidates
 from experiments.device.stages.families import drawn
-from experiments.device.stages.sampling import COMPACT, EXTENDED, plan
-from experiments.device.table import read_experiment, read_table
+from experiments.device.table import read_experiment
 from experiments.device.wheels import use_wheels
 from experiments.device.work.compilations import watch
 from experiments.device.work.progress import say
@@ -41,8 +39,8 @@ from gensor_gym.measure.session import Budget, Session, Task
 
 SMALL = "gemm(m=64, n=64, k=64)"
 """What is compiled depends on no operator."""
-LEASE, LEASE_SECONDS = "lease", 300.0
-"""The word for what a lease's stages need, and seconds at most of that."""
+ALL, MOST_SECONDS = "all", 300.0
+"""The word for all parts, and seconds at most of that."""
 TRIALS = 6
 """Of a strategy's search on the model: enough to learn from a measurement."""
 _WALKS = {"walkers": 2, "steps": 4, "refiners": 1, "refine_steps": 4, "descents": 2}
@@ -94,7 +92,7 @@ def _walk(machine: str) -> None:
 
 def _enumeration(machine: str) -> None:
     """All of a small space."""
-    next(_graph(machine, COMPACT).enumerate(256))
+    next(_graph(machine, "compact").enumerate(256))
 
 
 def _construct(name: str, machine: str, parameters: Mapping[str, object]) -> None:
@@ -113,12 +111,10 @@ def _search(name: str, parameters: Mapping[str, object], machine: str) -> None:
 
 
 def _stages(machine: str) -> None:
-    """What the other stages make without a device."""
+    """What stages `correctness` and `operators` make without a device."""
     graph = _graph(machine)
     candidates(graph.operator, graph.hardware, 0)
     drawn(SMALL, machine, 0, 4)
-    for space in (COMPACT, EXTENDED):
-        plan(graph.operator, machine, space, 8, 0, 2)
 
 
 def _environment(machine: str) -> None:
@@ -133,54 +129,41 @@ def _environment(machine: str) -> None:
         several.step(several.action_space.sample())
 
 
-def waves(lease: bool = False) -> list[dict[str, Callable[[str], None]]]:
-    """Parts by name, each a function of the machine's name; every wave needs those before it. Of a `lease`, its stages' alone."""
-    contests = (read_experiment(adaptive.EXPERIMENT),) if lease else (read_table().compare, read_experiment())
-    searches = {
-        f"search {at} {name}": partial(_search, of, given)
-        for at, contest in enumerate(contests)
-        for name, (of, given) in contest.strategies.items()
-    }
+def waves() -> list[dict[str, Callable[[str], None]]]:
+    """Parts by name, each a function of the machine's name; every wave needs those before it."""
+    strategies = read_experiment(adaptive.EXPERIMENT).strategies.items()
+    searches = {f"search {name}": partial(_search, of, given) for name, (of, given) in strategies}
     learned = {
-        f"construct {at} {name}": partial(_construct, of, parameters=given)
-        for at, contest in enumerate(contests)
-        for name, (of, given) in contest.strategies.items()
-        if "markov" not in of
+        f"construct {name}": partial(_construct, of, parameters=given) for name, (of, given) in strategies if "markov" not in of
     }
     first: dict[str, Callable[[str], None]] = {
         "legality": _legality, "model": _model, "model of rows": _model_of_rows, "walk": _walk, "enumeration": _enumeration,
     }  # fmt: skip
     walks = {name: partial(_construct, name, parameters=_WALKS) for name in ("markov", "markov_ext")}
-    stages = {"environment": _environment} if lease else {"stages": _stages}
-    return [first, {**walks, **learned}, {**stages, **searches}]
+    return [first, {**walks, **learned}, {"environment": _environment, "stages": _stages, **searches}]
 
 
-def prepare(machine: str, limit: float, lease: bool = False) -> Prepared:
+def prepare(machine: str, limit: float) -> Prepared:
     """Compile everything, within so many seconds; what fails or takes longer is compiled by the stage that needs it."""
     begin = time.monotonic()
     failed: dict[str, str] = {}
     count = 0
-    for number, parts in enumerate(waves(lease)):
+    for number, parts in enumerate(waves()):
         say(f"compiling our own code, {len(parts)} parts of wave {number + 1}: {', '.join(parts)}")
-        failed |= _run_wave([*parts], machine, begin + limit, lease)
+        failed |= _run_wave([*parts], machine, begin + limit)
         count += len(parts)
     seconds = time.monotonic() - begin
     say(f"compiled in {seconds:.1f} s" + "".join(f"; {name}: {text}" for name, text in failed.items()))
     return Prepared(seconds, count, failed)
 
 
-def run(context: Context) -> dict[str, object]:
-    """As a stage, before the others."""
-    return vars(prepare(context.hardware, context.seconds))
-
-
-def _run_wave(names: list[str], machine: str, until: float, lease: bool) -> dict[str, str]:
+def _run_wave(names: list[str], machine: str, until: float) -> dict[str, str]:
     """Run parts side by side; by name, what those said that failed."""
     waiting, running, failed = list(names), dict[str, tuple[subprocess.Popen[bytes], IO[bytes]]](), dict[str, str]()
     while waiting or running:
         while waiting and len(running) < max(1, len(os.sched_getaffinity(0))):
             name = waiting.pop(0)
-            running[name] = _start(name, machine, lease)
+            running[name] = _start(name, machine)
         time.sleep(0.05)
         for name, (process, words) in list(running.items()):
             if time.monotonic() > until:
@@ -198,9 +181,9 @@ def _run_wave(names: list[str], machine: str, until: float, lease: bool) -> dict
     return failed
 
 
-def _start(name: str, machine: str, lease: bool) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
+def _start(name: str, machine: str) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
     """The process of a part, and what it says. Walks have one thread: the other cores have parts of their own."""
-    command = [sys.executable, "-m", "experiments.device.prepare", name, machine, *([LEASE] if lease else [])]
+    command = [sys.executable, "-m", "experiments.device.prepare", name, machine]
     environment = {**os.environ, "GENSOR_GYM_THREADS": "1"}
     words = tempfile.TemporaryFile()
     quiet = subprocess.DEVNULL
@@ -226,16 +209,16 @@ def save_in_turn() -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """One part, or with LEASE in place of its name all of a lease's."""
+    """One part, or with ALL in place of its name all of them."""
     name, machine = arguments[:2]
     use_wheels()
-    if name == LEASE:
-        prepare(machine, LEASE_SECONDS, lease=True)
+    if name == ALL:
+        prepare(machine, MOST_SECONDS)
         return
     save_in_turn()
     found = watch(loud=False)
     begin = time.monotonic()
-    parts = {name: part for wave in waves(LEASE in arguments) for name, part in wave.items()}
+    parts = {name: part for wave in waves() for name, part in wave.items()}
     parts[name](hardware.get(machine).name)
     print(f"{name}: {len(found.functions)} compiled, {time.monotonic() - begin:.1f} s", file=sys.stderr)
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from experiments.common.results import write_text
-from experiments.device.conclusions import conclusions
 from experiments.device.context import Context
 from experiments.device.runner import Outcome, Stage
 
@@ -69,9 +68,6 @@ def markdown(summary: dict) -> str:
         "| stage | status | seconds | attempts | compiled on the clock |",
         "|---|---|---:|---:|---:|",
     ]
-    if prepared := machine.get("prepared"):
-        failed = f"; failed: {', '.join(prepared['failed'])}" if prepared["failed"] else ""
-        lines[5:5] = [f"Our own code was compiled before, in {prepared['seconds']:.0f} s, {prepared['parts']} parts{failed}.", ""]
     for name, stage in summary["stages"].items():
         compiled = stage.get("compiled", 0)
         lines.append(f"| {name} | {stage['status']} | {stage['seconds']:.1f} | {stage['attempts']} | {compiled} |")
@@ -151,15 +147,6 @@ def _ratio(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
-def headline_lines(result: dict) -> list[str]:
-    """What may be said, then as of every contest."""
-    if "policy" not in result:
-        return _plain(result)
-    said = [f"- {sentence}" for sentence in conclusions(result["over_first"])]
-    tuned = "Fine-tuned from `{from}`: {learned_from} kernels measured on operators of the train part.".format(**result["policy"])
-    return [tuned, "", *said, "", *contest_lines(result)]
-
-
 def _environment(result: dict) -> list[str]:
     """The agent's quarters, then each part."""
     if "parts" not in result:
@@ -178,6 +165,5 @@ def _environment(result: dict) -> list[str]:
 
 
 _WRITERS = {
-    "correctness": _correctness, "operators": _operators, "compare": contest_lines, "policies": contest_lines,
-    "headline": headline_lines, "fused": _fused, "environment": _environment,
+    "correctness": _correctness, "operators": _operators, "adaptive": contest_lines, "fused": _fused, "environment": _environment,
 }  # fmt: skip

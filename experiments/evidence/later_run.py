@@ -10,12 +10,9 @@ from typing import Any
 import numpy as np
 
 from experiments.common.journal import read_rows
-from experiments.device import headline_page
 from experiments.device.conclusions import conclusions
 from experiments.device.report import contest_lines
-from experiments.device.stages.headline import EXPERIMENT
 from experiments.device.stages.standings import standings
-from experiments.device.table import read_experiment
 from experiments.evidence.facts import FILE, RAW
 from experiments.evidence.lease import day as lease_day
 from experiments.evidence.libraries import UNITS, statuses
@@ -29,7 +26,7 @@ from gensor_gym.graph.schedule import Schedule
 
 CORRECTNESS, OPERATORS, HEADLINE = "correctness.jsonl.gz", "operators.jsonl.gz", "headline.jsonl.gz"
 TABLES = ("recorded.jsonl.gz", "recorded_tensor.jsonl.gz", "recorded_test.jsonl.gz")
-OURS = "gensor_gym"
+OURS, TRAVERSER = "gensor_gym", "markov_ext"
 Row = Mapping[str, Any]
 
 
@@ -42,9 +39,9 @@ def write(folder: Path) -> list[str]:
         lines = [*_head(day, about), *study, *lease_day.lines_of(day, day.name)]
         lines += [*_correctness(day), *_libraries(day), *_tables(day)]
         drawn += lease_day.draw(day, folder / day.name)
-        headline, shown = _headline(folder, day)
+        headline = _headline(day)
         (folder / f"{day.name}.md").write_text("\n".join([*lines, *headline, *_files(day, about)]) + "\n", encoding="utf-8")
-        made += [f"{day.name}.md", *drawn, *shown]
+        made += [f"{day.name}.md", *drawn]
     return made
 
 
@@ -123,22 +120,19 @@ def _tables(day: Path) -> list[str]:
     return [*head, *table(("operator", "part", "kernels", "file"), cells), ""] if cells else []
 
 
-def _headline(folder: Path, day: Path) -> tuple[list[str], list[str]]:
-    """The fine-tuned policy beside the traverser: lines, and names of figures."""
+def _headline(day: Path) -> list[str]:
+    """The fine-tuned policy beside the traverser."""
     rows = read_rows(day / HEADLINE)
     if not rows:
-        return [], []
-    names = list(read_experiment(EXPERIMENT).strategies)
+        return []
+    names = sorted({row["strategy"] for row in rows if row["kind"] == "search"}, key=lambda name: (name != TRAVERSER, name))
     found: Any = standings(day / HEADLINE, rows[-1]["run"], names)
-    figure = f"{day.name}.png"
-    headline_page.draw(folder / figure, headline_page.ratios_of(rows, names[0]), found["over_first"], names[0])
-    lines = [
+    return [
         "## A policy fine-tuned on the device, beside the traverser", "",
         *(f"- {said}" for said in conclusions(found["over_first"])), "",
         "Operators of the test part. Ratios are geometric means over operators with 95 % intervals of a bootstrap over them; one "
-        "training seed.", "", f"![time over that of {names[0]}]({figure})", "", *contest_lines(found), "",
+        "training seed.", "", *contest_lines(found), "",
     ]  # fmt: skip
-    return lines, [figure]
 
 
 def _files(day: Path, about: Row) -> list[str]:

@@ -11,7 +11,6 @@ import numpy as np
 
 from experiments.common.journal import read_rows
 from experiments.common.schedules import schedules_of
-from experiments.device.stages.tables import SPACE
 from experiments.evidence.facts import RAW, Facts
 from experiments.recording.passes import Plan
 from experiments.recording.record_table import Content, write
@@ -22,6 +21,8 @@ from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.records.store import Record
 from gensor_gym.measure.records.tables import read_table
 
+SPACE = "compact"
+"""Of the tables."""
 RECORDED, OPERATORS = "recorded.jsonl.gz", "operators.jsonl.gz"
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from experiments.common.settings import ROOT
-from experiments.device.lease.arms import read_study
+from experiments.device.archive.arms import read_study
 from experiments.evidence import __main__ as evidence
 from experiments.evidence import later_run
 from experiments.evidence.pack import write_rows

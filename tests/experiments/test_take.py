@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from experiments.common.journal import read_rows
-from experiments.device.lease.run import RESULTS
+from experiments.device.lease import RESULTS
 from experiments.evidence.lease.take import take
 
 CARD = {

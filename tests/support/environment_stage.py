@@ -18,8 +18,8 @@ import cupy  # noqa: E402, F401  # the stand-in, before anything asks for CuPy
 import torch  # noqa: E402
 
 from experiments.device.context import Context  # noqa: E402
-from experiments.device.lease.stages import environment  # noqa: E402
 from experiments.device.report import markdown  # noqa: E402
+from experiments.device.stages import environment  # noqa: E402
 from gensor_gym.codegen.runtime import cuda_arrays  # noqa: E402
 
 

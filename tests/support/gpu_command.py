@@ -1,4 +1,4 @@
-"""The whole command `gensor gpu` on a machine without a GPU: its stages in processes of their own, over a device that stands in.
+"""The whole command `gensor gpu` on a machine without a GPU: a stage in a process of its own, over a device that stands in.
 
 `python -m tests.support.gpu_command WORD ..` runs it with these words.
 """
@@ -6,21 +6,21 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 import time
 
 import pytest
 
 from experiments import entry
-from experiments.device import gpu
+from experiments.device import gpu, lease
 from experiments.device.context import Context
 from experiments.device.runner import Stage
 from experiments.device.stages import correctness as correctness_stage
-from experiments.device.stages import tables as tables_stage
 
 TRIAL_SECONDS = 0.06
 """Of the device."""
-STAGES = tuple(Stage(name, f"{__spec__.name}:{name}", 1.0, 0.1) for name in ("correctness", "tables"))
+STAGES = (Stage("correctness", f"{__spec__.name}:correctness", 1.0, 0.1),)
 CARD = {"gpu": {"name": "NVIDIA H200"}, "cores": 2}
 
 
@@ -28,12 +28,6 @@ def correctness(context: Context) -> dict[str, object]:
     """The stage of this name, in its own process."""
     _stand_in()
     return correctness_stage.run(context)
-
-
-def tables(context: Context) -> dict[str, object]:
-    """The stage of this name, in its own process."""
-    _stand_in()
-    return tables_stage.run(context)
 
 
 def _stand_in() -> None:
@@ -54,11 +48,11 @@ def main() -> None:
     """The command, told that a GPU is there, and nothing compiled ahead."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background inherits it ignored
     patch = pytest.MonkeyPatch()
-    patch.setattr(gpu, "STAGES", STAGES)
+    patch.setattr(lease, "STAGES", STAGES)
+    patch.setattr(lease, "EVERY", 0.2)
+    patch.setattr(lease, "_prepare", lambda log, model: subprocess.Popen(["true"]))
+    patch.setattr(lease, "machine_card", lambda: dict(CARD))
     patch.setattr(gpu, "absent", list)
-    patch.setattr(gpu, "machine_card", lambda: dict(CARD))
-    patch.setattr(gpu, "gpu_state", lambda: CARD["gpu"])
-    patch.setattr(gpu, "prepared", lambda *_: {"seconds": 0.0, "parts": 0, "failed": {}})
     sys.argv = ["gensor", "gpu", *sys.argv[1:]]
     entry.main()
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from experiments.device.archive import opened
+from experiments.device.archive.packed import Archive
 from experiments.device.context import Context
-from experiments.device.lease import opened
-from experiments.device.lease.packed import Archive
-from experiments.device.lease.stages import first_contact as first_contact_stage
-from experiments.device.lease.stages import study as study_stage
 from experiments.device.runner import Stage
+from experiments.device.stages import first_contact as first_contact_stage
+from experiments.device.stages import study as study_stage
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.stats.timing import TimingRules
 from gensor_gym.measure.workers.requests import Built

@@ -19,7 +19,7 @@ from experiments.common.journal import read_rows
 from experiments.device.card import gpu_state
 from experiments.device.context import Context, StageJournal
 from experiments.device.stages.candidates import made
-from experiments.device.table import read_table
+from experiments.device.table import read_operators
 from experiments.device.work.makers import open_makers
 from experiments.device.work.progress import Progress, say
 from experiments.device.work.trials import FINAL, SEARCH, device_backends, device_pipeline, summary_of, timed_beside_torch
@@ -48,7 +48,7 @@ RESERVED = 0.08
 def run(context: Context) -> dict[str, object]:
     """A row for each operator and round, then one for each with torch.compile."""
     hw = hardware.get(context.hardware)
-    table = read_table().operators
+    table = read_operators()
     search, final = device_backends(SEARCH, FINAL)
     with closing(search), closing(context.journal(FILE)) as journal, open_makers() as makers:
         pending = [name for name in table if journal.pending(name)]

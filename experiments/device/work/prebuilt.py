@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from experiments.device.lease.packed import Archive, kernel_of
+from experiments.device.archive.packed import Archive, kernel_of
 from experiments.device.work.trials import compilers
 from gensor_gym.codegen.deadlines import DEVICE_COMPILE_SECONDS
 from gensor_gym.codegen.targets import target_of

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from experiments.common.journal import read_rows
 from experiments.common.style import GREY, PALETTE, RC, save
 from experiments.device.conclusions import conclusions
-from experiments.device.lease.stages import adaptive
+from experiments.device.stages import adaptive
 from experiments.device.stages.standings import standings
 from experiments.device.table import read_experiment
 from experiments.evidence.libraries import statuses

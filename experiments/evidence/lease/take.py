@@ -17,7 +17,7 @@ from typing import Any
 from experiments.commands.parser import Parser
 from experiments.commands.refusal import exit_code
 from experiments.common.settings import ROOT
-from experiments.device.lease.run import RESULTS
+from experiments.device.lease import RESULTS
 from experiments.evidence.facts import FILE, RAW
 from experiments.evidence.pack import slim, write_rows
 from gensor_gym.foreign import parse_json

@@ -8,7 +8,7 @@ import pytest
 
 from experiments.common.journal import read_rows
 from experiments.device.report import markdown
-from experiments.device.stages import FRESH, STAGES, fused
+from experiments.device.stages import STAGES, fused
 from experiments.device.work import beside_torch
 from gensor_gym import hardware
 from gensor_gym.codegen.kernel import Kernel
@@ -138,5 +138,5 @@ def test_rounds_take_every_contestant_in_turn() -> None:
 
 
 def test_it_runs_where_it_is_asked_for() -> None:
-    assert "fused" in {one.name for one in STAGES} and FRESH["fused"] == fused.FILE
+    assert "fused" in {one.name for one in STAGES}
     assert callable(markdown)

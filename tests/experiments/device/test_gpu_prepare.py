@@ -21,13 +21,10 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 from experiments.device import prepare
 from experiments.device.context import Context
-from experiments.device.stages import correctness
+from experiments.device.stages import adaptive, correctness
 from experiments.device.stages import operators as operators_stage
-from experiments.device.stages import tables
-from experiments.device.stages import compare
-from experiments.device.stages import policies
 from experiments.common.journal import read_rows
-from experiments.device.table import read_table
+from experiments.device.table import read_experiment
 from gensor_gym import operators
 from tests.experiments.device import test_gpu_stages as given
 
@@ -43,12 +40,11 @@ for wave in prepare.waves():
         part("h200")
 before = signatures()
 assert len(before) > 20, before
-shipped = read_table()
-contest = replace(shipped.compare, operators=(operators.gemv(96, 64),), seeds=(0,))
+contest = replace(read_experiment(adaptive.EXPERIMENT), operators=(operators.gemv(96, 64),), trials=prepare.TRIALS)
 with pytest.MonkeyPatch.context() as patch:
     given.fake_device(patch)
-    patch.setattr(compare, "read_table", lambda: replace(shipped, compare=contest))
-    for stage in (correctness, operators_stage, tables, compare, policies):
+    patch.setattr(adaptive, "read_experiment", lambda file: contest)
+    for stage in (correctness, operators_stage, adaptive):
         folder = Path(tempfile.mkdtemp())
         end = given.InstantDevice.trials + int(sys.argv[1])
         patch.setattr(Context, "left", property(lambda self: end - given.InstantDevice.trials))  # trials, not seconds
@@ -58,7 +54,7 @@ with pytest.MonkeyPatch.context() as patch:
         print(stage.__name__, len(rows), "rows", sorted(new)[:5], flush=True)
         assert rows and not new, (stage.__name__, sorted(new))
         searches = [row for row in rows if row.get("kind") == "search"]
-        assert all("error" not in row or "no strategy" in row["error"] for row in searches), searches
+        assert all("error" not in row for row in searches), searches
 """
 
 
@@ -77,7 +73,7 @@ def test_no_stage_compiles_what_the_preparation_has_not() -> None:
 @pytest.mark.thorough
 def test_a_part_that_fails_is_named_and_the_others_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part that there is not ends its process; the time of one that takes too long is up."""
-    monkeypatch.setattr(prepare, "waves", lambda lease: [{"nothing of this name": print}, {"enumeration": print}])
+    monkeypatch.setattr(prepare, "waves", lambda: [{"nothing of this name": print}, {"enumeration": print}])
     found = prepare.prepare("h200", 300.0)
     assert found.parts == 2 and list(found.failed) == ["nothing of this name"]
     assert "KeyError" in found.failed["nothing of this name"]

@@ -1,8 +1,7 @@
-"""`make gpu` without a GPU: isolation of stages, the time budget, what survives, arguments, wheels, and the fit."""
+"""`make gpu` without a GPU: isolation of stages, the time budget, what survives, arguments, wheels."""
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import sys
@@ -11,26 +10,19 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from experiments.common.journal import read_rows
 from experiments.common.settings import ROOT
-from experiments.device import gpu, table, wheels
+from experiments.device import gpu, stages, table, wheels
 from experiments.device.context import Context, StageJournal
 from experiments.device.report import write_summary
 from experiments.device.runner import Outcome, Stage, run_stages
-from experiments.device.stages import refit
 from experiments.device.stages.families import covering, features
 from experiments.device.work import trials
-from experiments.device.work.side_by_side import SideBySide
 from gensor_gym import hardware, operators
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.construction import ConstructionGraph
-from gensor_gym.cost.terms import TERMS
 from gensor_gym.graph.knobs import KNOBS
-from gensor_gym.graph.schedule import Schedule
-from gensor_gym.graph.tables.tables import COEFFICIENT
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.workers.requests import Built
@@ -126,12 +118,12 @@ def test_journal_bears_half_lines_and_other_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argument", "words"),
     [
-        ("budget", "expected key=value with a key of budget_s, prepare_s, out"),
+        ("budget", "expected key=value with a key of plan, stages, out"),
         ("speed=3", "expected key=value"),
-        ("stages=correctness,nothing", r"stages \['nothing'\]: expected some of correctness"),
-        ("budget_s=fast", "budget_s=fast: expected a number"),
-        ("budget_s=-1", "above 0"),
-        ("selfcheck=yes", "expected true or false"),
+        ("stages=correctness,nothing", r"stages \['nothing'\]: expected some of first_contact"),
+        ("deadline_s=fast", "deadline_s=fast: expected a number"),
+        ("deadline_s=-1", "above 0"),
+        ("plan=leese", "plan=leese: expected archive or lease"),
     ],
 )
 def test_bad_arguments_are_named(argument: str, words: str) -> None:
@@ -140,14 +132,17 @@ def test_bad_arguments_are_named(argument: str, words: str) -> None:
 
 
 def test_arguments() -> None:
-    found = gpu.read_arguments(["budget_s=60", "stages=[tables,refit]", "selfcheck=true", "out=x/y", "seed=3"])
-    assert found == gpu.Settings(60.0, 120.0, "x/y", ("tables", "refit"), "auto", (), True, 3)
+    found = gpu.read_arguments(["deadline_s=60", "stages=[correctness,fused]", "out=x/y", "seed=3"])
+    assert found == gpu.Settings("lease", ("correctness", "fused"), "x/y", 60.0, "auto", 3)
     assert gpu.read_arguments(["stages="]).stages == ()
-    default = gpu.read_arguments([])
-    assert default.budget_s < 540 and default.stages[-2:] == ("compare", "policies")
-    weights = {stage.name: stage.weight for stage in gpu.STAGES}
-    assert set(default.stages) == set(weights) - set(gpu.ASKED_FOR)
-    assert sum(weights[name] for name in default.stages) <= default.budget_s  # weights read as seconds of a whole run
+
+
+def test_what_was_compiled_beforehand_decides_the_stages() -> None:
+    with_archive, without = stages.by_default(True), stages.by_default(False)
+    assert with_archive[:3] == stages.OF_ARCHIVE and without[:2] == stages.WITHOUT_ARCHIVE
+    assert with_archive[3:] == without[2:]
+    weights = {stage.name: stage.weight for stage in stages.STAGES}
+    assert all(sum(weights[name] for name in names) <= gpu.Settings().deadline_s for names in (with_archive, without))
 
 
 def test_without_a_device_it_says_what_is_missing(
@@ -162,41 +157,6 @@ def test_without_a_device_it_says_what_is_missing(
     for words in ("nvidia-smi", "Python modules gymnasium: see experiments/gpu_wheels.txt", "Python modules cupy"):
         assert words in said
     assert not out.exists()
-
-
-def test_recorded_tables_are_continued_and_other_files_begun_anew(tmp_path: Path) -> None:
-    """Also packed ones, whose rows have no keys; rows of another device are left out."""
-    before, out = tmp_path / "before", tmp_path / "out"
-    for folder in (before, out):
-        folder.mkdir()
-    row = {"operator": "op", "schedule": "s", "digest": "d", "device": "H100"}
-    lines = [row, {**row, "device": "A100"}]
-    (before / "recorded.jsonl.gz").write_bytes(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode()))
-    for name in ("results.jsonl", "policies.jsonl", "fits.json"):
-        (out / name).write_text("old")
-    settings = gpu.Settings(stages=("tables", "compare", "policies"), previous=(str(before),))
-    assert gpu.start_afresh(settings, out, "H100") == {}
-    assert sorted(path.name for path in out.iterdir()) == ["fits.json", "recorded.jsonl"]
-    assert read_rows(out / "recorded.jsonl") == [{"key": "op s d", **row}]
-    gpu.start_afresh(settings, out, "A100")
-    assert len(read_rows(out / "recorded.jsonl")) == 1  # what is there stays
-
-
-def test_a_whole_run_is_continued_in_every_stage(tmp_path: Path) -> None:
-    """Under its name, with its rows; its summary keeps the stages that are not run again."""
-    before, out = tmp_path / "before", tmp_path / "out"
-    before.mkdir()
-    (before / "operators.jsonl").write_text('{"key": "gemm", "run": "run7"}\n')
-    (before / "summary.json").write_text(json.dumps({"run": "run7", "stages": {"good": {"status": "done"}}}))
-    summary = gpu.start_afresh(gpu.Settings(stages=("operators",), previous=(str(before),)), out)
-    assert summary["run"] == "run7"
-    again = Context(str(out), str(tmp_path / "scratch"), summary["run"], 100.0)
-    assert not again.journal("operators.jsonl").pending("gemm")
-    line = {"status": "done", "seconds": 1.0, "attempts": 1, "error": "", "result": {}}
-    text = write_summary(again, {"gpu": {}}, [], [], {"good": line})
-    assert list(text["stages"]) == ["good"]  # type: ignore[call-overload]
-    kept = gpu.start_afresh(gpu.Settings(stages=("operators",), previous=(str(out),), out=str(out)), out)
-    assert kept["run"] == "run7" and (out / "operators.jsonl").exists()
 
 
 def test_wheels_are_unpacked_behind_what_the_machine_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,17 +185,9 @@ def test_the_list_of_wheels_is_pinned() -> None:
 
 
 def test_what_is_timed_is_sound() -> None:
-    found = table.read_table()
-    assert len(found.operators) >= 16
-    assert {op.name for op in found.operators.values()} == {op.name for op in operators.resolve("smoke")}
-    assert found.compare.trials > 0
-
-
-def test_a_fit_never_sees_the_test_part(tmp_path: Path) -> None:
-    file = tmp_path / "gpu.yaml"
-    file.write_text("operators: {}\ntables: ['gemm(m=2048, n=2048, k=2048)']\ncompare: []\nstrategies: []\ntrials: 1\n")
-    with pytest.raises(ValueError, match="of the test part"):
-        table.read_table(file)
+    found = table.read_operators()
+    assert len(found) >= 16
+    assert {op.name for op in found.values()} == {op.name for op in operators.resolve("smoke")}
 
 
 def test_families_use_every_value_of_every_knob() -> None:
@@ -286,7 +238,7 @@ def test_trials_come_as_they_are_ready_and_stop_in_time() -> None:
 
 
 def test_an_error_of_the_harness_is_no_failed_kernel() -> None:
-    """It is raised to who takes the trials, in the stage's own thread and beside it, with those before it counted."""
+    """It is raised to who takes the trials, with those before it counted."""
 
     class Broken(FakeBackend):
         def compile(self, kernels: list[Kernel]) -> list[Built]:
@@ -298,57 +250,3 @@ def test_an_error_of_the_harness_is_no_failed_kernel() -> None:
     with pytest.raises(OSError, match="no space left"):
         found |= trials.device_pipeline(Broken(), HW).run(work(10), lambda: True)
     assert all(measured.status is not Status.COMPILE_ERROR for measured in found.values())
-    device = SideBySide(trials.device_pipeline(Broken(), HW), found.__setitem__)  # type: ignore[arg-type]
-    for name, made in work(10):
-        device.put(name, made)
-    with pytest.raises(OSError, match="no space left"):
-        while True:
-            device.take(10.0)
-    device.stop()
-    assert 5 not in found and device.take(0.0) is None
-
-
-def record(context: Context, text: str, coefficients: dict[str, float], count: int, device: str = "H200") -> None:
-    """Rows as the device would have left them, were the model right with these coefficients."""
-    graph = ConstructionGraph(text, HW, "compact", calibrated=False)
-    rows = np.concatenate(list(graph.enumerate()))
-    rows = rows[np.random.default_rng(1).permutation(len(rows))[:count]]
-    for name, value in coefficients.items():
-        graph.tables.floats[COEFFICIENT + TERMS.index(name)] = value
-    journal = context.journal("recorded.jsonl")
-    for row, seconds in zip(rows, graph.latencies(rows), strict=True):
-        schedule = str(Schedule(row))
-        values = {"operator": str(graph.operator), "schedule": schedule, "device": device, "samples": [seconds] * 3}
-        journal.put(schedule + text, {**values, "status": "OK"})
-
-
-@pytest.mark.thorough
-def test_refit_finds_coefficients_and_says_how_much_better(context: Context) -> None:
-    wrong = {"arithmetic": 1.5, "cache": 2.5, "launch": 2.0, "exposed": 0.6}
-    for text in ("gemm(m=1024, n=1024, k=1024)", "reduce_sum(m=2048, k=768)", "gemv(m=1024, k=1024)"):
-        record(context, text, wrong, 60)
-    found = refit.run(context)
-    assert found["schedules"] == 180
-    assert found["spearman_after"] > 0.98
-    assert found["spearman_after"] >= found["spearman_before"]
-    assert found["spearman_left_out"] > 0.9
-    entry = json.loads(context.path("fits.json").read_text())["h200"]
-    assert len(entry["coefficients"]) == len(TERMS)
-    assert entry["device"] == "H200"
-    assert entry["loss_after"] < 0.1 * entry["loss_before"]
-    assert found == refit.digest(Path(context.out), "run1")
-    for name in ("times", "regret"):
-        assert context.path(f"sim_to_real_{name}.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_refit_refuses_the_test_part_and_mixed_devices(context: Context) -> None:
-    with pytest.raises(ValueError, match="tables of two operators"):
-        refit.run(context)
-    record(context, "gemv(m=1024, k=1024)", {}, 21)
-    record(context, "reduce_sum(m=2048, k=768)", {}, 21, "A100")
-    with pytest.raises(ValueError, match="mixes devices"):
-        refit.run(context)
-    context.path("recorded.jsonl").unlink()
-    record(context, "gemv(m=4096, k=4096)", {}, 21)
-    with pytest.raises(ValueError, match="of the test part"):
-        refit.run(context)

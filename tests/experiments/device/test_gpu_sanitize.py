@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from experiments.device.lease import sanitize
+from experiments.device import sanitize
 
 
 def archive(tmp_path: Path) -> Any:

@@ -6,34 +6,27 @@ import json
 import threading
 import time
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from agents import Strategy, get_strategy
-from agents.policies.card import read_card
+from agents import Strategy
 from agents.policies.learned import Learned
-from agents.policies.training_tasks import is_current
-from experiments.commands.arguments import compose
 from experiments.common.journal import read_rows
-from experiments.common.settings import settings_of
 from experiments.device.context import Context
 from experiments.device.report import markdown
-from experiments.device.stages import compare, contests, correctness, policies, refit, sampling, tables
+from experiments.device.stages import adaptive, contests, correctness
 from experiments.device.stages import operators as operators_stage
 from experiments.device.stages.standings import standings
-from experiments.device.table import Contest, Table, read_experiment
+from experiments.device.table import Contest
 from experiments.device.work import turns
 from gensor_gym import hardware, operators
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.native import NativeBackend
-from gensor_gym.measure.records.backend import RecordedBackend
-from gensor_gym.measure.session import Budget, Session
+from gensor_gym.measure.session import Session
 from gensor_gym.measure.stats.timing import TimingRules
 from gensor_gym.measure.workers.pool import LocalPool
 from gensor_gym.measure.workers.process import WorkerProcess
@@ -41,22 +34,21 @@ from gensor_gym.measure.workers.requests import Built, Trial
 
 HW = hardware.get("h200")
 GEMM, SUM = operators.gemm(1024, 1024, 1024), operators.reduce_sum(2048, 768)
-PRODUCT = operators.gemv(512, 512)  # its space `compact` is small
-HALF, HELD_OUT = operators.parse("gemm(m=512, n=512, k=512, dtype='float16')"), operators.gemv(4096, 4096)
 SMALL_WALKS = {"walkers": 4, "steps": 32, "refiners": 2, "refine_steps": 8, "descents": 2}
-GIVEN = read_experiment()
 POLICIES = Contest(
     (operators.gemv(96, 64), operators.reduce_sum(64, 96)),
     {
         "markov": ("markov", {**SMALL_WALKS, "space": "gensor"}),
-        "columns": ("columns", {**GIVEN.strategies["columns"][1], "episodes": 8}),
-        "ppo": ("ppo", {**GIVEN.strategies["ppo"][1], "episodes": 2}),
-        "random": GIVEN.strategies["random"],
+        "columns": ("columns", {"space": "gensor", "checkpoint": "agents/data/policies/columns_gpu", "episodes": 8}),
+        "ppo": ("ppo", {"space": "gensor", "checkpoint": "agents/data/policies/ppo_successors_gpu", "episodes": 2}),
+        "random": ("random", {"space": "gensor"}),
     },
     3,
     (0, 1),
 )
-"""The shipped experiment over small operators, with two seeds."""
+"""Searches with and without policies over small operators, with two seeds."""
+ONE = Contest((operators.gemv(1024, 1024),), {"markov": ("markov", SMALL_WALKS), "none": ("none", {})}, 3)
+"""A strategy, and one that there is not."""
 
 
 class InstantDevice(NativeBackend):
@@ -121,19 +113,13 @@ def device(monkeypatch: pytest.MonkeyPatch) -> type[InstantDevice]:
 
 def fake_device(monkeypatch: pytest.MonkeyPatch) -> type[InstantDevice]:
     """Stages over small operators and a device that answers at once."""
-    strategy = {"markov": ("markov", SMALL_WALKS), "none": ("none", {})}
-    contest = Contest((operators.gemv(1024, 1024),), strategy, 3)
-    small = Table({"gemm": GEMM, "sum": SUM}, (PRODUCT, SUM), contest, (HALF,), 24, (HELD_OUT,), 24)
-    for module in (correctness, operators_stage, tables, contests):
+    for module in (correctness, operators_stage, contests):
         monkeypatch.setattr(module, "device_backends", lambda *rules: [InstantDevice(one) for one in rules])
-    for module in (operators_stage, tables, compare):
-        monkeypatch.setattr(module, "read_table", lambda: small)
-    monkeypatch.setattr(policies, "read_experiment", lambda: POLICIES)
-    for module in (correctness, operators_stage, tables):
+    monkeypatch.setattr(operators_stage, "read_operators", lambda: {"gemm": GEMM, "sum": SUM})
+    monkeypatch.setattr(adaptive, "read_experiment", lambda file: POLICIES)
+    for module in (correctness, operators_stage):
         monkeypatch.setattr(module, "open_makers", threads)
     monkeypatch.setattr(correctness, "FAMILIES", ("gemm(m=13, n=11, k=7)", "gemv(m=7, k=99)"))
-    traversers = tuple(replace(one, **SMALL_WALKS) for one in sampling.TRAVERSERS)
-    monkeypatch.setattr(sampling, "TRAVERSERS", traversers)
     monkeypatch.setattr(InstantDevice, "fail", "")
     monkeypatch.setattr(InstantDevice, "broken", 0)
     return InstantDevice
@@ -186,46 +172,14 @@ def test_operators_against_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "No module named 'torch'" in stage("operators", found)
 
 
-@pytest.mark.thorough
-def test_tables_are_completed_over_several_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(InstantDevice, "trials", 0)
-    monkeypatch.setattr(Context, "left", property(lambda self: 75.0 - InstantDevice.trials))
-    tables.run(at(tmp_path))
-    first = InstantDevice.trials
-    assert first == 75
-    both = [row["operator"] for row in read_rows(tmp_path / "recorded.jsonl")]
-    assert min(both.count(str(op)) for op in (PRODUCT, SUM)) >= tables.FIRST / 2
-    monkeypatch.setattr(Context, "left", property(lambda self: 1.0))
-    found = tables.run(at(tmp_path, "run2"))
-    table = RecordedBackend(tmp_path / "recorded.jsonl")
-    assert InstantDevice.trials == found["rows"]  # nothing was timed twice
-    whole = found["operators"][f"{tables.FILE}: {PRODUCT}"]
-    assert whole["rows"] - whole["this_run"] > 0
-    others = (tables.TENSOR_FILE, tables.TEST_FILE)
-    assert len(table) + sum(len(read_rows(tmp_path / file)) for file in others) == found["rows"]
-    assert len(table) > 4 * tables.FIRST
-    assert table.device(HW) == "h200"  # the product's name where there is a device
-
-
-def test_programs_on_tensor_cores_and_the_test_part_have_files_of_their_own(tmp_path: Path) -> None:
-    """Half of the programs are random, all on tensor cores where the operator has them; a fit refuses the test part."""
-    found = tables.run(at(tmp_path))
-    tensor, test = (read_rows(tmp_path / file) for file in (tables.TENSOR_FILE, tables.TEST_FILE))
-    assert {row["operator"] for row in tensor} == {str(HALF)} and len(tensor) == 24
-    assert all(Schedule.parse(row["schedule"]).knob("tensor_core") for row in tensor)
-    assert {row["operator"] for row in test} == {str(HELD_OUT)} and operators.part_of(HELD_OUT) == "test"
-    assert found["rows"] == sum(len(read_rows(tmp_path / file)) for file in tables.FILES)
-    with pytest.raises(ValueError, match="of the test part"):
-        refit.recorded_samples(tmp_path / tables.TEST_FILE, HW, 0)
-
-
-def test_strategies_share_trials_and_one_that_cannot_run_says_why(tmp_path: Path) -> None:
-    found = compare.run(at(tmp_path))
+def test_strategies_share_trials_and_one_that_cannot_run_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adaptive, "read_experiment", lambda file: ONE)
+    found = adaptive.run(at(tmp_path))
     assert found["trials"] == 3
     assert "no strategy 'none'" in found["not_run"]["none"]
     assert found["winners_of_the_means"] == {"markov": 1}
     assert found["over_first"] == {}  # one operator says nothing about others
-    rows = read_rows(tmp_path / "results.jsonl")
+    rows = read_rows(tmp_path / adaptive.FILE)
     trials = [row for row in rows if row["kind"] == "trial"]
     names = {
         "operator",
@@ -242,7 +196,7 @@ def test_strategies_share_trials_and_one_that_cannot_run_says_why(tmp_path: Path
     assert all(names <= set(row) for row in trials)
     (together,) = (row for row in rows if row["kind"] == "together")
     assert set(together["samples"]) == {"markov", "torch"}
-    assert "none did not run" in stage("compare", found)
+    assert "none did not run" in stage("adaptive", found)
 
 
 @pytest.mark.thorough
@@ -250,9 +204,9 @@ def test_the_policy_is_compared_with_traverser_and_random_programs(tmp_path: Pat
     """The shipped policy, every seed, and ratios that are those of the winners' times."""
     pytest.importorskip("torch")
     context = at(tmp_path)
-    found = policies.run(context)
+    found = adaptive.run(context)
     assert found["not_run"] == {} and found["cut_short"] == [] and found["trials"] == 4 * 3 * 2 * 2
-    rows = read_rows(tmp_path / policies.FILE)
+    rows = read_rows(tmp_path / adaptive.FILE)
     searches = [row for row in rows if row["kind"] == "search"]
     assert {(row["strategy"], row["seed"], row["label"]) for row in searches} == {
         (name, seed, f"{name}/{seed}") for name in POLICIES.strategies for seed in POLICIES.seeds
@@ -266,9 +220,9 @@ def test_the_policy_is_compared_with_traverser_and_random_programs(tmp_path: Pat
         logs = [np.log(s[f"{name}/{i}"][0] / s[f"markov/{i}"][0]) for s in together.values() for i in POLICIES.seeds]
         assert line["ratio"] == pytest.approx(np.exp(np.mean(logs)))
         assert line["low"] <= line["ratio"] <= line["high"]
-    text = stage("policies", found)
+    text = stage("adaptive", found)
     assert "markov/1" in text and "Over markov: 4 pairs on 2 operators" in text
-    assert policies.digest(tmp_path, context.run) == found  # what a stage that was killed had written says the same
+    assert adaptive.digest(tmp_path, context.run) == found  # what a stage that was killed had written says the same
 
 
 @pytest.mark.thorough
@@ -286,14 +240,14 @@ def test_a_stage_goes_on_and_a_cut_search_is_no_pair(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(contests, "get_strategy", until_two_are_done)
     with pytest.raises(SystemExit):
-        policies.run(at(tmp_path))
-    before = [row["key"] for row in read_rows(tmp_path / policies.FILE)]
+        adaptive.run(at(tmp_path))
+    before = [row["key"] for row in read_rows(tmp_path / adaptive.FILE)]
     monkeypatch.setattr(contests, "get_strategy", given)
-    found = policies.run(at(tmp_path))
-    keys = [row["key"] for row in read_rows(tmp_path / policies.FILE)]
+    found = adaptive.run(at(tmp_path))
+    keys = [row["key"] for row in read_rows(tmp_path / adaptive.FILE)]
     assert len(before) == 8 and keys[:8] == before and len(set(keys)) == len(keys)
     assert found["over_first"]["pairs"] == 4
-    path = tmp_path / policies.FILE
+    path = tmp_path / adaptive.FILE
     rows = read_rows(path)
     cut = next(row for row in rows if row["kind"] == "search" and row["label"] == "random/1")
     cut["cut"] = True
@@ -301,24 +255,7 @@ def test_a_stage_goes_on_and_a_cut_search_is_no_pair(tmp_path: Path, monkeypatch
     found = standings(path, "run1", list(POLICIES.strategies))
     assert found["cut_short"] == [f"random/1: {cut['operator']}"] and found["over_first"]["pairs"] == 3
     monkeypatch.setattr(Context, "left", property(lambda self: 0.0))
-    assert policies.run(at(tmp_path, "run2"))["trials"] == 0
-
-
-def test_the_stage_runs_what_the_experiment_says() -> None:
-    """Without Hydra it reads from the file what Hydra composes, and none of its operators was trained on."""
-    settings = settings_of(compose(["experiment=gpu_policies", "backend=analytic"]))
-    expected = {job.strategy: get_strategy(job.of, **job.hyperparameters) for job in settings.jobs}
-    found = {name: get_strategy(of, **parameters) for name, (of, parameters) in GIVEN.strategies.items()}
-    assert found == expected and list(found) == list(expected) == ["markov", "columns", "ppo", "random"]
-    assert {strategy.space for strategy in found.values()} == {"gensor"}
-    assert GIVEN.operators == tuple(dict.fromkeys(job.operator for job in settings.jobs))
-    assert GIVEN.seeds == tuple(dict.fromkeys(job.seed for job in settings.jobs))
-    assert {job.budget for job in settings.jobs} == {Budget(trials=GIVEN.trials)}
-    assert len(GIVEN.operators) >= 6 and {operators.part_of(op) for op in GIVEN.operators} == {"test"}
-    for name in ("columns", "ppo"):
-        card = read_card(Path(found[name].checkpoint))
-        assert card["config"]["env"]["space"] == "gensor" and card["config"]["env"]["hardware"] == "h200"
-        assert card["operators"] == "split/v1/train" and is_current(card)
+    assert adaptive.run(at(tmp_path, "run2"))["trials"] == 0
 
 
 def test_learned_searches_ask_in_turn_and_measure_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,6 +282,6 @@ def test_learned_searches_ask_in_turn_and_measure_side_by_side(tmp_path: Path, m
 
     monkeypatch.setattr(contests, "search", watched)
     monkeypatch.setattr(InstantDevice, "trial", trial)
-    found = policies.run(at(tmp_path))
+    found = adaptive.run(at(tmp_path))
     searches = 2 * len(POLICIES.operators) * len(POLICIES.seeds)
     assert found["trials"] == searches and asked == [1] * 2 * searches

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from experiments.device.lease import build
-from experiments.device.lease import run as lease
-from experiments.device.lease.arms import Arm, Study, proposed, read_study
-from experiments.device.lease.known import operators_timed
-from experiments.device.lease.packed import Archive, described, kernel_of
-from experiments.device.lease.stages import study
+from experiments.device import lease
+from experiments.device.archive import build
+from experiments.device.archive.arms import Arm, Study, proposed, read_study
+from experiments.device.archive.known import operators_timed
+from experiments.device.archive.packed import Archive, described, kernel_of
+from experiments.device.stages import study
 from experiments.device.work.prebuilt import Compiling
 from experiments.evidence.pack import write_rows
 from gensor_gym import hardware, operators
@@ -104,12 +104,19 @@ def home(out: Path) -> dict[str, bytes]:
         return {member.name: tar.extractfile(member).read() for member in tar.getmembers()}
 
 
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stages over a bench that answers, and nothing of our own code compiled."""
+    monkeypatch.setattr(lease, "_prepare", lambda log, model: subprocess.Popen(["true"]))
+    monkeypatch.setattr(lease, "STAGES", lease_stages.STAGES)
+    monkeypatch.setattr(lease, "by_default", lambda archive: [stage.name for stage in lease_stages.STAGES])
+
+
 def test_everything_comes_home(carried: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(lease_stages.CARRY, str(carried))
-    monkeypatch.setattr(lease, "_prepare", lambda log, model: subprocess.Popen(["true"]))
-    assert lease.run(tmp_path / "out", 90.0, "h100", 0, (), lease_stages.STAGES) == 0
+    stand_in(monkeypatch)
+    assert lease.run(tmp_path / "out", 90.0, "h100", 0) == 0
     files = home(tmp_path / "out")
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {lease.RESULTS, *lease.SUMMARIES}
+    assert {path.name for path in (tmp_path / "out").glob("[!.]*")} == {lease.RESULTS, *lease.SUMMARIES}
     trials = [json.loads(line) for line in files["trials.jsonl"].splitlines()]
     together = [json.loads(line) for line in files["together.jsonl"].splitlines()]
     archive = Archive(carried, tmp_path / "scratch")
@@ -120,6 +127,11 @@ def test_everything_comes_home(carried: Path, tmp_path: Path, monkeypatch: pytes
         assert set(row["samples"]) - {"torch"} <= first
         best = min(first, key=lambda digest: int(digest[:4], 16))
         assert best in row["samples"]
+    assert lease.run(tmp_path / "out", 90.0, "h100", 0) == 0
+    assert home(tmp_path / "out")["trials.jsonl"] == files["trials.jsonl"]  # nothing is timed twice
+    monkeypatch.setattr(lease, "machine_card", lambda: {"gpu": {"name": "NVIDIA A100"}, "cores": 2})
+    with pytest.raises(ValueError, match="this one is of NVIDIA A100: name another folder"):
+        lease.run(tmp_path / "out", 90.0, "h100", 0)
 
 
 @pytest.mark.thorough
@@ -127,8 +139,8 @@ def test_a_stage_that_dies_goes_on_behind_what_killed_it(carried: Path, tmp_path
     archive = Archive(carried, tmp_path / "scratch")
     monkeypatch.setenv(lease_stages.CARRY, str(carried))
     monkeypatch.setenv(lease_stages.FAILING, sorted(archive.rows)[0])
-    monkeypatch.setattr(lease, "_prepare", lambda log, model: subprocess.Popen(["true"]))
-    lease.run(tmp_path / "out", 120.0, "h100", 0, (), lease_stages.STAGES)
+    stand_in(monkeypatch)
+    lease.run(tmp_path / "out", 120.0, "h100", 0)
     trials = [json.loads(line) for line in home(tmp_path / "out")["trials.jsonl"].splitlines()]
     assert len({row["digest"] for row in trials}) >= len(archive.rows) - study_workers()
 
@@ -142,10 +154,11 @@ def study_workers() -> int:
 def test_a_kill_loses_no_row_that_was_packed(carried: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     code = (
-        "from pathlib import Path; import subprocess; from experiments.device.lease import run as lease\n"
+        "from pathlib import Path; import subprocess; from experiments.device import lease\n"
         "from tests.support import lease_stages\n"
-        "lease._prepare = lambda log, model: subprocess.Popen(['true']); lease.EVERY = 0.2; lease_stages.TRIAL_SECONDS = 0.3\n"
-        f"lease.run(Path({str(out)!r}), 90.0, 'h100', 0, (), lease_stages.STAGES)"
+        "lease._prepare = lambda log, model: subprocess.Popen(['true']); lease.STAGES = lease_stages.STAGES\n"
+        "lease.by_default = lambda archive: ('first_contact', 'study'); lease.EVERY = 0.2; lease_stages.TRIAL_SECONDS = 0.3\n"
+        f"lease.run(Path({str(out)!r}), 90.0, 'h100', 0)"
     )
     environment = {**os.environ, lease_stages.CARRY: str(carried)}
     process = subprocess.Popen([sys.executable, "-c", code], env=environment, start_new_session=True)

@@ -160,8 +160,9 @@ def test_operators_of_other_parts_are_refused() -> None:
 @pytest.mark.parametrize(
     "name, first, policy, least",
     [
-        ("live_policies", "markov_ext", "ppo", 12), ("live_columns", "markov_ext", "columns", 12),
-        ("gpu_policies", "markov", "ppo", 6),
+        ("live_policies", "markov_ext", "ppo", 12),
+        ("live_columns", "markov_ext", "columns", 12),
+        ("gpu_headline", "markov_ext", "columns", 12),
     ],  # fmt: skip
 )
 def test_studies_of_kernels_are_of_the_test_part(name: str, first: str, policy: str, least: int) -> None:

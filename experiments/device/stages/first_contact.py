@@ -7,8 +7,8 @@ from contextlib import closing
 from pathlib import Path
 
 from experiments.common.journal import read_rows
+from experiments.device.archive.opened import open_archive
 from experiments.device.context import Context
-from experiments.device.lease.opened import open_archive
 from experiments.device.stages.correctness import ANSWERED
 from experiments.device.work.prebuilt import Bench, Compiling, side_by_side
 from experiments.device.work.progress import Progress

@@ -1,4 +1,4 @@
-"""`python -m experiments.device.lease.sanitize OUT [SECONDS]`: kernels of an archive under NVIDIA's compute-sanitizer.
+"""`python -m experiments.device.sanitize OUT [SECONDS]`: kernels of an archive under NVIDIA's compute-sanitizer.
 
 Of the kernels that no device had run, two whose blocks share all steps (`persistent=2`), one of them in clusters: the largest of
 at most `MOST_FLOPS`. Each is launched twice by a plain program, both at the same time. Every array has an allocation of its own,
@@ -22,8 +22,8 @@ if __name__ == "__main__":
     use_wheels()
 
 from experiments.common.results import write_text  # noqa: E402
-from experiments.device.lease.opened import open_archive  # noqa: E402
-from experiments.device.lease.packed import Archive, kernel_of  # noqa: E402
+from experiments.device.archive.opened import open_archive  # noqa: E402
+from experiments.device.archive.packed import Archive, kernel_of  # noqa: E402
 from gensor_gym import operators  # noqa: E402
 
 SANITIZER = ("compute-sanitizer", "/usr/local/cuda/bin/compute-sanitizer")
@@ -60,7 +60,7 @@ def sanitize(archive: Archive, folder: Path, seconds: float = SECONDS) -> list[d
     for number, (kind, row) in enumerate(chosen(archive).items()):
         about = folder / f"sanitized_{number}.json"
         write_text(about, json.dumps({**archive.rows[row["digest"]], "cubin": archive.built(row["digest"]).path}))
-        command = [tool, *OPTIONS, sys.executable, "-m", "experiments.device.lease.sanitize", "--launch", str(about)]
+        command = [tool, *OPTIONS, sys.executable, "-m", "experiments.device.sanitize", "--launch", str(about)]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         running.append(({"kind": kind, "operator": row["operator"], "schedule": row["schedule"]}, process))
     return [{**row, **_ended(process, begin, seconds)} for row, process in running]

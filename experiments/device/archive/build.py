@@ -18,12 +18,12 @@ from typing import Any
 
 from experiments.common.journal import Journal
 from experiments.common.settings import ROOT
-from experiments.device.lease.arms import Arm, Study, proposed, read_study
-from experiments.device.lease.known import fastest, operators_timed
-from experiments.device.lease.packed import ABOUT, PROPOSALS, TEXTS, described, kernel_of, write_part
+from experiments.device.archive.arms import Arm, Study, proposed, read_study
+from experiments.device.archive.known import fastest, operators_timed
+from experiments.device.archive.packed import ABOUT, PROPOSALS, TEXTS, described, kernel_of, write_part
 from experiments.device.stages import families
 from experiments.device.stages.candidates import candidates
-from experiments.device.table import read_table
+from experiments.device.table import read_operators
 from experiments.device.work.progress import say
 from gensor_gym import hardware
 from gensor_gym.codegen.cuda import nvrtc
@@ -155,9 +155,7 @@ def study_jobs(study: Study) -> Iterator[tuple[str, Arm, int]]:
             yield operator, arm, study.wanted(place)
 
 
-def build(
-    folder: Path = FOLDER, size: int | None = None, groups: tuple[str, ...] = GROUPS, compile_them: bool = True
-) -> None:
+def build(folder: Path = FOLDER, size: int | None = None, groups: tuple[str, ...] = GROUPS, compile_them: bool = True) -> None:
     """Draw and compile what is missing, then pack. An arm whose checkpoint is not there yet is left for the next call.
 
     Without `compile_them` what is drawn travels as text and is compiled where it is timed.
@@ -212,7 +210,7 @@ def _never_run(building: Building, machine: str) -> None:
 def _known(building: Building, machine: str) -> None:
     """Of operators that a device timed before: the fastest programs then, and the first choices of today."""
     hw = hardware.get(machine)
-    for op in read_table().operators.values():
+    for op in read_operators().values():
         if f"known {op}" not in building.proposals.rows:
             arms = {"known": fastest(op, hw, KNOWN), "candidates": candidates(op, hw, 0)[:CHOICES]}
             for arm, schedules in arms.items():

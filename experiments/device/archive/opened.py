@@ -5,8 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from experiments.device.lease.build import FOLDER
-from experiments.device.lease.packed import Archive
+from experiments.device.archive.build import FOLDER
+from experiments.device.archive.packed import Archive
 
 
 def open_archive(folder: Path = FOLDER / "carry") -> Archive:

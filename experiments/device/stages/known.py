@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from experiments.device.context import Context
-from experiments.device.lease.stages import study
+from experiments.device.stages import study
 
 FILES = ("known_trials.jsonl", "known_together.jsonl")
 

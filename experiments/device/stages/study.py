@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.common.journal import read_rows
+from experiments.device.archive.opened import open_archive
 from experiments.device.context import Context, StageJournal
-from experiments.device.lease.opened import open_archive
 from experiments.device.work.prebuilt import Bench, Compiling, side_by_side
 from experiments.device.work.progress import Progress
 from experiments.device.work.trials import facts

@@ -1,8 +1,8 @@
-"""One command of a lent GPU: `python3 -m experiments.gpu plan=lease out=DIR deadline_s=575`.
+"""A run on a GPU: `python3 -m experiments.gpu out=DIR deadline_s=575`.
 
 One clock counts from its start and everything is within it. Stages work in a folder of this machine; what they have written is
-packed into DIR every half minute, as a whole, so that a kill at any second costs half a minute at most. Our own code is compiled
-on some cores while kernels that were compiled beforehand are timed.
+packed into DIR every half minute, as a whole, so that a kill at any second costs half a minute at most, and the same command goes
+on from there. Our own code is compiled on some cores while kernels that were compiled beforehand are timed.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ import tarfile
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from experiments.common.folders import make_folder
+from experiments.common.journal import locked
+from experiments.device.archive.build import FOLDER
+from experiments.device.archive.packed import ABOUT, PROPOSALS
 from experiments.device.card import machine_card
 from experiments.device.context import Context
-from experiments.device.lease.build import FOLDER
-from experiments.device.lease.packed import ABOUT, PROPOSALS
 from experiments.device.report import write_summary
 from experiments.device.runner import DONE, Outcome, Stage, run_stages
+from experiments.device.stages import STAGES, by_default
 from experiments.device.work.progress import say
 from gensor_gym.files import write_whole
 
@@ -34,59 +37,82 @@ EVERY = 30.0
 """Seconds between two archives of the results."""
 PACKING = 6.0
 """Seconds kept at the end for the last of them."""
-RESULTS, SUMMARIES = "results.tar.gz", ("summary.json", "summary.md")
-LARGEST = 16 << 20
-"""Bytes of a file that comes home."""
+RESULTS, SUMMARIES, CARD = "results.tar.gz", ("summary.json", "summary.md"), "card.json"
 _BEHIND = 5
 """Niceness of those who compile our own code."""
 _CORES = 12
 """That compile our own code at first; the others belong to those who time."""
 
 
-def _stage(name: str, weight: float, least: float = 5.0, folder: str = "lease.stages") -> Stage:
-    """A stage by the name of its module; weights are seconds of a lease of 575."""
-    return Stage(name, f"experiments.device.{folder}.{name}:run", weight, least)
+def run(out: Path, deadline_s: float, model: str, seed: int, names: Sequence[str] = ()) -> int:
+    """Stages by `names`, within so many seconds of now; the exit code, 0 where every stage ended well.
+
+    Without names: all that have what they need (`stages.by_default`). ValueError where another process writes to `out`, or where
+    it holds results of another GPU or archive.
+    """
+    with locked(make_folder(out)):
+        return _run(out, deadline_s, model, seed, _chosen(names))
 
 
-STAGES = (
-    _stage("first_contact", 12.0), _stage("study", 340.0), _stage("known", 40.0), _stage("environment", 80.0, 20.0),
-    _stage("adaptive", 60.0, 20.0), _stage("fused", 30.0, 20.0, "stages"),
-)  # fmt: skip
+def _chosen(names: Sequence[str]) -> list[Stage]:
+    """The stages to run; those that were named share the time evenly."""
+    if names:
+        return [replace(stage, weight=1.0, least=5.0) for stage in STAGES if stage.name in names]
+    return [stage for stage in STAGES if stage.name in by_default((FOLDER / "carry" / ABOUT).exists())]
 
 
-def some(names: Sequence[str]) -> tuple[Stage, ...]:
-    """Stages of these names, each with an even share of the time: for a first look at a device."""
-    return tuple(Stage(stage.name, stage.target, 1.0) for stage in STAGES if stage.name in names)
-
-
-def run(out: Path, deadline_s: float, model: str, seed: int, names: Sequence[str] = (), all_of: Sequence[Stage] = STAGES) -> int:
-    """All stages, or some by `names`, within so many seconds of now; the exit code, 0 where every stage ended well."""
-    stages = some(names) if names else all_of
+def _run(out: Path, deadline_s: float, model: str, seed: int, stages: Sequence[Stage]) -> int:
+    """`run` in a folder of its own."""
     begin = time.monotonic()
-    make_folder(out)
     with tempfile.TemporaryDirectory(prefix="gensor-gym-lease-") as place:
         work, scratch = make_folder(Path(place) / "results"), make_folder(Path(place) / "scratch")
         card = {**machine_card(), **_about(), "model": model}
-        write_whole(work / "card.json", (json.dumps(card, indent=1, default=str) + "\n").encode())
+        before = restored(out / RESULTS, work, card)
+        write_whole(work / CARD, (json.dumps(card, indent=1, default=str) + "\n").encode())
         say(f"{card['gpu']}, {card['cores']} cores; results go to {out.resolve()}")
-        context = Context(str(work), str(scratch), time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()), deadline_s, model, seed)
+        name = before.get("run") or time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        context = Context(str(work), str(scratch), name, deadline_s, model, seed)
         preparing = _prepare(work / "prepare.txt", model)
         packer = Packer(work, out)
 
         def ended(outcomes: list[Outcome]) -> None:
-            write_summary(context, card, stages, outcomes)
+            write_summary(context, card, stages, outcomes, before.get("stages"))
             for last in outcomes[-1:]:
                 now = time.monotonic() - begin
                 say(f"== {now:.0f} s: {last.stage} {last.status} after {last.seconds:.1f} s {last.error[-300:]}")
             packer.now()
 
-        ended([])
-        outcomes = run_stages(stages, context, deadline_s - PACKING - (time.monotonic() - begin), ended)
-        preparing.kill()
-        packer.stop()
+        try:
+            ended([])
+            outcomes = run_stages(stages, context, deadline_s - PACKING - (time.monotonic() - begin), ended)
+        finally:
+            preparing.kill()
+            packer.stop()
         print((work / SUMMARIES[1]).read_text(encoding="utf-8"))
     say(f"{time.monotonic() - begin:.0f} s; take it home with: python -m experiments.evidence take FOLDER")
     return 0 if all(outcome.status == DONE for outcome in outcomes) else 1
+
+
+def restored(file: Path, work: Path, card: Mapping[str, Any]) -> dict[str, Any]:
+    """Unpack what an earlier call of the same run left; its summary, {} of none.
+
+    ValueError where it ran on another GPU, or timed another archive: its rows would not compare.
+    """
+    if not file.exists():
+        return {}
+    with tarfile.open(file) as tar:
+        found = {member.name: tar.extractfile(member).read() for member in tar.getmembers() if member.isreg()}  # type: ignore[union-attr]
+    then: dict[str, Any] = json.loads(found.pop(CARD))
+    for what, first, now in (
+        ("GPU", then["gpu"].get("name"), card["gpu"].get("name")),
+        ("archive", then.get("archive", {}).get("revision"), card.get("archive", {}).get("revision")),
+    ):  # fmt: skip
+        if first != now:
+            raise ValueError(f"{file} holds a run of {what} {first}, this one is of {now}: name another folder, out=FOLDER")
+    for name, content in found.items():
+        if Path(name).name == name and name != PROPOSALS:
+            (work / name).write_bytes(content)
+    return dict(json.loads(found[SUMMARIES[0]]))
 
 
 def _about() -> dict[str, Any]:
@@ -103,11 +129,9 @@ def _prepare(log: Path, model: str) -> subprocess.Popen[bytes]:
         os.sched_setaffinity(0, cores)
         os.nice(_BEHIND)
 
-    command = [sys.executable, "-m", "experiments.device.prepare", "lease", model]
+    command = [sys.executable, "-m", "experiments.device.prepare", "all", model]
     with log.open("wb") as words:
-        return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, preexec_fn=step_back
-        )
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, preexec_fn=step_back)
 
 
 class Packer:

@@ -1,1 +1,0 @@
-"""Stages of a lease, each by the function `run` of its module; `run.STAGES` has their order and shares."""
