@@ -123,7 +123,7 @@ def _hot(lives: Sequence[Life]) -> Arena:
     return placed.arena
 
 
-def _warmth(starts: np.ndarray, life: Life, read: Mapping[tuple[int, int], int]) -> np.ndarray:
+def _warmth(starts: np.ndarray, life: Life, read: dict[tuple[int, int], int]) -> np.ndarray:
     """How recently the bytes from each start on were read: the last step of what lay there, weighted by bytes.
 
     `read` has the step in which a place (its two ends) was read last by values that nobody needs any more, in the order of these

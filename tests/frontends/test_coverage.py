@@ -82,6 +82,8 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], tuple[tuple[int, ...], ...]]] 
     "transposed": (lambda: nn.ConvTranspose2d(4, 3, 3, 2, 1, 1), (IMAGE,)),
     "transposed apart": (lambda: nn.ConvTranspose2d(4, 3, 2, 2), (IMAGE,)),
     "transposed in groups": (lambda: nn.ConvTranspose2d(4, 6, (3, 2), (2, 3), (0, 1), groups=2, dilation=2), (IMAGE,)),
+    "transposed to zeros": (lambda: nn.ConvTranspose2d(4, 3, (2, 3), (3, 2), (1, 0), (1, 0), dilation=(1, 2)), (IMAGE,)),
+    "transposed pixel": (lambda: nn.ConvTranspose2d(2, 2, 3, (3, 1), 1, (2, 0), 1, True, (2, 1)), ((2, 2, 1, 3),)),
     "transposed signal": (lambda: nn.ConvTranspose1d(4, 3, 4, 2, 1), (SIGNAL,)),
     "signal": (lambda: nn.Conv1d(4, 6, 3, 2, 1, groups=2), (SIGNAL,)),
     "same": (lambda: nn.Conv2d(4, 3, (2, 3), padding="same"), (IMAGE,)),

@@ -10,7 +10,8 @@ import numpy as np
 from gensor_gym.frontends.aten.largest import largest, largest_to, places_of, spaced
 from gensor_gym.frontends.aten.moves import padded
 from gensor_gym.frontends.aten.places import take
-from gensor_gym.frontends.aten.windows import as_batch, averaged, convolved, means_to, spread_out
+from gensor_gym.frontends.aten.transposed import transposed
+from gensor_gym.frontends.aten.windows import as_batch, averaged, convolved, means_to
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.covered import covers as _covers
 
@@ -62,8 +63,9 @@ def _transposed(
     dilation: Any = 1,
 ) -> str:  # fmt: skip
     """Of weights [c, k/groups, t, r, s]."""
-    spread = spread_out(b, x, w, _three(stride), _three(padding), _three(dilation), _three(more), groups)
-    return _conv3d(b, *spread, bias, 1, 0, dilation, groups)
+    sizes = _three(stride), _three(padding), _three(dilation), _three(more)
+    made = transposed(b, x, w, lambda *given: _conv3d(*given[:3], dilation=given[3], groups=groups), *sizes, groups)
+    return made if bias is None else b.call("add", made, b.reshape(bias, (b.shapes[made][1], 1, 1, 1)))
 
 
 def _axis_by_axis(

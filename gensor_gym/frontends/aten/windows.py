@@ -10,6 +10,7 @@ import numpy as np
 
 from gensor_gym.frontends.aten.moves import padded
 from gensor_gym.frontends.aten.places import take
+from gensor_gym.frontends.aten.transposed import transposed
 from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import TABLE
 from gensor_gym.frontends.covered import covers as _covers
@@ -74,37 +75,17 @@ def _convolution(
 def _transposed(
     b: Builder, x: str, w: str, bias: str | None, stride: Pair, padding: Pair, dilation: Pair, more: Pair, groups: int
 ) -> str:
-    """Of weights [c, k/groups, r, s]: a product where windows do not overlap, else a convolution of x with zeros between."""
+    """Of weights [c, k/groups, r, s]: a product where windows do not overlap, else by phases."""
     (n, c, height, width), (_, k, r, s) = b.shapes[x], b.shapes[w]
     if groups == 1 and (r, s) == stride and padding == more == (0, 0) and dilation == (1, 1):
         weights = b.reshape(b.transpose(w, (1, 2, 3, 0)), (k * r * s, c, 1, 1))
         spread = b.reshape(convolved(b, x, weights), (n, k, r, s, height, width))
         made = b.reshape(b.transpose(spread, (0, 1, 4, 2, 5, 3)), (n, k, height * r, width * s))
         return made if bias is None else b.call("add", made, b.reshape(bias, (k, 1, 1)))
-    return convolved(b, *spread_out(b, x, w, stride, padding, dilation, more, groups), bias, 1, 0, dilation, groups)
-
-
-def spread_out(
-    b: Builder, x: str, w: str, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], more: Sequence[int],
-    groups: int,
-) -> tuple[str, str]:  # fmt: skip
-    """A transposed convolution as one of stride 1: x with zeros between its elements and around, and weights turned about."""
-    c, (_, k, *taps) = b.shapes[x][1], b.shapes[w]
-    for at in reversed(range(len(taps))):
-        before = dilation[at] * (taps[at] - 1) - padding[at]
-        x = padded(b, _with_zeros(b, x, at + 2, stride[at]), at + 2, before, before + more[at] - (stride[at] - 1), 0.0)
-    weights = b.transpose(b.reshape(w, (groups, c // groups, k, *taps)), (0, 2, 1, *range(3, 3 + len(taps))))
-    weights = b.reshape(weights, (groups * k, c // groups, *taps))
-    for axis, extent in enumerate(taps, 2):
-        weights = take(b, weights, [axis], np.arange(extent)[::-1]) if extent > 1 else weights
-    return x, weights
-
-
-def _with_zeros(b: Builder, x: str, axis: int, stride: int) -> str:
-    """`stride` - 1 zeros behind every element of an axis."""
-    shape = b.shapes[x]
-    spread = padded(b, b.reshape(x, (*shape[: axis + 1], 1, *shape[axis + 1 :])), axis + 1, 0, stride - 1, 0.0)
-    return b.reshape(spread, (*shape[:axis], shape[axis] * stride, *shape[axis + 1 :]))
+    made = transposed(
+        b, x, w, lambda *given: convolved(*given[:3], dilation=given[3], groups=groups), stride, padding, dilation, more, groups
+    )
+    return made if bias is None else b.call("add", made, b.reshape(bias, (b.shapes[made][1], 1, 1)))
 
 
 @dataclass(frozen=True)

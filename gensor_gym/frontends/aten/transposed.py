@@ -1,0 +1,113 @@
+"""Transposed convolutions of signals, images and volumes, by phases: outputs at the distance of the stride share their taps."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gensor_gym.frontends.aten.moves import joined_parts, padded
+from gensor_gym.frontends.aten.places import take
+from gensor_gym.frontends.builder import Builder
+from gensor_gym.frontends.covered import TABLE
+
+Convolved = Callable[[Builder, str, str, Sequence[int]], str]
+"""(b, x, weights, dilation) -> a convolution of stride 1 without padding."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis, as torch counts: output o is the sum of all x[i] w[t] with i * stride + t * dilation = o + padding."""
+
+    extent: int
+    taps: int
+    stride: int
+    padding: int
+    dilation: int
+    more: int
+
+    @property
+    def made(self) -> int:
+        """Elements of the output."""
+        return (self.extent - 1) * self.stride - 2 * self.padding + self.dilation * (self.taps - 1) + self.more + 1
+
+    @property
+    def phases(self) -> list[Phase]:
+        """Of the outputs 0 .. stride - 1, each with those at multiples of the stride from it."""
+        return [self._phase(first) for first in range(min(self.stride, self.made))]
+
+    def _phase(self, first: int) -> Phase:
+        """Taps of output `first`, and what of x the outputs of its phase read."""
+        taps = [t for t in range(self.taps) if (first + self.padding - t * self.dilation) % self.stride == 0]
+        wanted = -(-self.made // self.stride)
+        if not taps:
+            return Phase((), 1, 0, 0)
+        nearest = (first + self.padding - taps[0] * self.dilation) // self.stride  # x that the first tap of output `first` reads
+        apart = self.dilation // math.gcd(self.dilation, self.stride)
+        before, after = apart * (len(taps) - 1) - nearest, wanted + nearest - self.extent
+        reads = min(before, after) > -self.extent
+        return Phase(tuple(reversed(taps)) if reads else (), apart, before, after)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A convolution of stride 1: taps in its order, none where it reads nothing of x; its dilation; zeros around x.
+
+    Below 0 elements of x go.
+    """
+
+    taps: tuple[int, ...]
+    dilation: int
+    before: int
+    after: int
+
+
+def transposed(
+    b: Builder, x: str, w: str, convolved: Convolved, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
+    more: Sequence[int], groups: int,
+) -> str:  # fmt: skip
+    """Of x [n, c, ..] and weights [c, k/groups, ..]: a convolution for each phase, whose outputs are interleaved.
+
+    No zeros are multiplied but those around x. ValueError for an output without elements.
+    """
+    taps = b.shapes[w][2:]
+    axes = [Axis(*one) for one in zip(b.shapes[x][2:], taps, stride, padding, dilation, more, strict=True)]
+    if min(axis.made for axis in axes) < 1:
+        raise ValueError(f"a transposed convolution to {[axis.made for axis in axes]} elements: expected 1 or more")
+    c, k = b.shapes[x][1], b.shapes[w][1]
+    weights = b.transpose(b.reshape(w, (groups, c // groups, k, *taps)), (0, 2, 1, *range(3, 3 + len(taps))))
+    weights = b.reshape(weights, (groups * k, c // groups, *taps))
+    made = [_of_phase(b, x, weights, convolved, phase, axes) for phase in itertools.product(*(axis.phases for axis in axes))]
+    return _interleaved(b, made, axes)
+
+
+def _of_phase(b: Builder, x: str, weights: str, convolved: Convolved, phases: Sequence[Phase], axes: Sequence[Axis]) -> str:
+    """Outputs [n, k, ..] of one phase, as many as the longest phase has; zeros where no tap reaches."""
+    if not all(phase.taps for phase in phases):
+        zero = b.constant("zero", np.zeros((1,) * (2 + len(axes)), dtype=np.float32))
+        return b.repeat(zero, (b.shapes[x][0], b.shapes[weights][0], *(-(-axis.made // axis.stride) for axis in axes)))
+    for at, (phase, axis) in enumerate(zip(phases, axes, strict=True), 2):
+        x = padded(b, x, at, phase.before, phase.after, 0.0)
+        if phase.taps != tuple(range(axis.taps)):
+            weights = take(b, weights, [at], np.array(phase.taps))
+    return convolved(b, x, weights, [phase.dilation for phase in phases])
+
+
+def _interleaved(b: Builder, made: Sequence[str], axes: Sequence[Axis]) -> str:
+    """Outputs of all phases, the last axis' fastest, in their places."""
+    counts = [len(axis.phases) for axis in axes]
+    if math.prod(counts) == 1:
+        whole = made[0]
+    else:
+        n, k, *extents = b.shapes[made[0]]
+        parts = [b.reshape(one, (1, *b.shapes[one])) for one in made]
+        together = b.reshape(joined_parts(b, parts, 0), (*counts, n, k, *extents))
+        rank = len(axes)
+        order = [rank, rank + 1, *(place for axis in range(rank) for place in (rank + 2 + axis, axis))]
+        whole = b.reshape(b.transpose(together, order), (n, k, *(e * c for e, c in zip(extents, counts, strict=True))))
+    for at, axis in enumerate(axes, 2):
+        whole = TABLE["aten.slice.Tensor"](b, whole, at, 0, axis.made)
+    return whole
