@@ -218,12 +218,6 @@ COMMANDS = {
         "everything that wants an NVIDIA GPU, in one command of under nine minutes",
         ("out=results/mine", "stages=correctness,operators budget_s=300"),
     ),
-    "simulate": Command(
-        "experiments.device.simulation.simulate:main",
-        "what a run of `gpu` would get done, in virtual time, without a GPU",
-        ("budget_s=540", "budget_s=520 seed=1"),
-        goes_on=False,
-    ),
     "headline_page": Command(
         "experiments.device.headline_page:main",
         "the page of a fine-tuned policy beside the traverser, on a device",

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from experiments.device.simulation.virtual import Clock, VirtualCrew, VirtualJob
 from experiments.device.work.makers import Programs
 from experiments.device.work.pipeline import Pipeline
 from experiments.device.work.turns import AT_ONCE, GENEROUS, LEAST_SHARE, ROUND, Entry, Turns
@@ -15,6 +14,7 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.workers.requests import Built
+from tests.support.virtual_time import Clock, VirtualCrew, VirtualJob
 
 OP = operators.gemm(4, 4, 4)
 SCHEDULE = ConstructionGraph(OP, "h200").initial()
