@@ -230,11 +230,6 @@ COMMANDS = {
         ("results/h100", "results/h100 --predict"),
         goes_on=False,
     ),
-    "planted": Command(
-        "experiments.planted.__main__:main",
-        "whether fingerprints of tasks follow planted changes",
-        ("--seconds 0.2", "--seconds 1.0 --output outputs/planted.jsonl"),
-    ),
     "mutations": Command(
         "experiments.mutations.__main__:main",
         "whether the tests catch planted faults",
@@ -244,12 +239,6 @@ COMMANDS = {
         "experiments.conformance.__main__:main",
         "whether compiled functions give the numbers of torch's operator database",
         ("", "--output outputs/conformance"),
-    ),
-    "house": Command(
-        "experiments.house.__main__:main",
-        "counts of the house: folders, modules, arrows, circles, tests",
-        ("now", "now --tree ."),
-        goes_on=False,
     ),
 }  # fmt: skip
 """Name -> command."""

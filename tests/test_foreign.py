@@ -33,7 +33,6 @@ OTHERS = {
     "gensor_gym/graph/compiling/apart": "a pipe to a process of our own",
     "experiments/benches/start.py": "a pipe to a process of our own",
     "experiments/benches/environment/start_process.py": "arguments of a process of our own",
-    "experiments/planted": "a pipe to a process of our own",
     "experiments/networks/again.py": "arguments and words of a process of our own",
     "experiments/conformance/kernelbench.py": "words of a process of our own",
     "experiments/peers": "runs where TVM is, without these packages",

@@ -154,7 +154,6 @@ CASES: dict[str, tuple[list[str], Files]] = {
     "settings of a study's strategy that are a number": (["generalise", "strategies.markov=3", "output={here}/out"], {}),
     "settings of a suite that are a number": (["bench", "suite=env", "env=3", "output={here}/out"], {}),
     "figures that may be": ([*COMPARE, "figures=maybe"], {}),
-    "a search of nothing planted": (["planted", "--seconds", "nan", "--output", "{here}"], {}),
     "a study of no parts": (["fused_study", "parts=[]", "output={here}/out"], {}),
     "a study of no seeds": (["fused_study", "seeds=[]", "output={here}/out"], {}),
     "a study of no agents": (["stock", "seeds=[]", "output={here}/out"], {}),

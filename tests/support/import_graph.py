@@ -10,8 +10,8 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+SOURCE = ("gensor_gym", "agents", "experiments")
 KINDS = ("top", "lazy", "type")
 
 
@@ -115,17 +115,6 @@ def _reached(name: str, after: Mapping[str, set[str]]) -> set[str]:
     return reached
 
 
-def upward(found: Iterable[Arrow], contracts: Iterable[Mapping[str, Any]]) -> list[Arrow]:
-    """Arrows from a layer to one above it, by the contracts of import-linter (`layers`, from the top, in `containers`)."""
-    orders = []
-    for contract in contracts:
-        for container in contract.get("containers", [""]):
-            prefix = f"{container}." if container else ""
-            layers = [[prefix + name.strip() for name in layer.split("|")] for layer in contract["layers"]]
-            orders.append({name: height for height, names in enumerate(reversed(layers)) for name in names})
-    return [arrow for arrow in found if any(_height(arrow.target, o) > _height(arrow.source, o, 1 << 30) for o in orders)]
-
-
-def _height(name: str, order: Mapping[str, int], otherwise: int = -1) -> int:
-    """The layer that a module is in; `otherwise` where it is in none."""
-    return next((height for layer, height in order.items() if f"{name}.".startswith(f"{layer}.")), otherwise)
+def room(module: str) -> str:
+    """Where a module lies, two folders deep at most; a module beside the packages is a room of its own."""
+    return ".".join(module.split(".")[:2])

@@ -1,15 +1,13 @@
-"""The house is counted right: statements, kinds of imports, circles, what goes upward."""
+"""Rooms, files and functions keep their sizes; kinds of imports and circles are told apart."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.house import __main__ as house
-from experiments.house.counting import SOURCE, TOO_LARGE, arrows_of, statements
-from experiments.house.imports import Arrow, arrows, circles, modules, upward
-from experiments.house.sizes import MOST_MODULES, crowded, long_files, long_functions
+from tests.support.import_graph import SOURCE, Arrow, arrows, circles, modules
+from tests.support.sizes import MOST_MODULES, crowded, long_files, long_functions
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parent.parent
 
 FILES = {
     "low/__init__.py": "",
@@ -20,7 +18,6 @@ FILES = {
     "high/__init__.py": "",
     "high/top.py": "import low.a, low.deep\nfrom ..low import b\n\n\ndef f():\n    import low.a\n",
 }
-CONTRACTS = [{"layers": ["high", "low"]}, {"layers": ["b", "a | deep"], "containers": ["low"]}]
 
 
 def found(folder: Path) -> list[Arrow]:
@@ -37,7 +34,6 @@ def test_imports_are_found_once_and_by_their_kind(tmp_path: Path) -> None:
         "low.a -> low.deep.c", "low.b -> low.a (lazy)",
         "low.deep -> low.deep.c", "low.deep.c -> high.top (type)", "low.deep.c -> low.b",
     ]  # fmt: skip
-    assert arrows_of(found(tmp_path), "low") == {"between modules": 5, "between rooms": 4}
 
 
 def test_circles_by_kind(tmp_path: Path) -> None:
@@ -47,23 +43,10 @@ def test_circles_by_kind(tmp_path: Path) -> None:
     assert circles(known, ("top", "lazy", "type")) == [["high.top", "low.a", "low.b", "low.deep", "low.deep.c"]]
 
 
-def test_upward_is_against_a_contract(tmp_path: Path) -> None:
-    assert [str(arrow) for arrow in upward(found(tmp_path), CONTRACTS)] == [
-        "low.a -> low.b", "low.deep.c -> high.top (type)", "low.deep.c -> low.b",
-    ]  # fmt: skip
-    assert upward([Arrow("low", "low.b", "top")], CONTRACTS) == [], "what is in no layer stands above all"
-
-
-def test_docstrings_are_no_statements() -> None:
-    text = '"""Module."""\nX = 1\n"""Of X."""\n\n\ndef f():\n    """Function."""\n    if X:\n        return 1\n    return 2\n'
-    assert statements(text) == 5
-    assert statements(text.replace("    return 2", "    print(2)\n    return 2")) == 6
-
-
 def test_no_room_file_or_function_is_too_large() -> None:
     paths = list(modules(ROOT, SOURCE).values())
-    for what, too_large in TOO_LARGE.items():
-        assert too_large(paths) == [], f"{what} to split (experiments/house/sizes.py)"
+    for too_large in (crowded, long_files, long_functions):
+        assert too_large(paths) == [], "to be split"
 
 
 def test_what_is_too_large_is_found(tmp_path: Path) -> None:
@@ -75,10 +58,3 @@ def test_what_is_too_large_is_found(tmp_path: Path) -> None:
     assert len(found := long_functions(paths)) == 14 and found[0].endswith("m10.py:1 f: 49 lines")
     (tmp_path / "m0.py").write_text("f()\n" * 401)
     assert crowded(paths) == [f"{tmp_path}: 16 modules"] and long_files(paths) == [f"{tmp_path / 'm0.py'}: 401 lines"]
-
-
-def test_the_shipped_page_is_what_was_counted() -> None:
-    states = house.read_states(house.OUTPUT)
-    assert (house.OUTPUT / house.PAGE).read_text(encoding="utf-8") == house.page(states)
-    assert states["before"]["upward"] == [] and states["before"]["circles"] == []
-    assert states["before"]["tests"]["by default"] > 3000
