@@ -182,19 +182,13 @@ COMMANDS = {
     ),
     "submit": Command(
         "experiments.board.submit:main",
-        "play the tasks of the leaderboard",
-        ("markov roller", "--policy my_module:my_policy"),
-    ),
-    "verify": Command(
-        "experiments.board.verify:main",
-        "compute replay files again, to the last byte",
-        ("results/leaderboard", "outputs/replays"),
-        goes_on=False,
+        "search the tasks of the frozen suite, as an entry of its leaderboard",
+        ("markov roller", "--agent my_agent.py:agent --name mine --track few_trials_no_model --output entries"),
     ),
     "leaderboard": Command(
         "experiments.board.leaderboard:main",
-        "build the tables of docs/leaderboard.md from replay files",
-        ("--check", "--page outputs/leaderboard.md"),
+        "verify entries of the frozen suite, and say where they stand",
+        ("--check", "--folder entries"),
         goes_on=False,
     ),
     "reproduce": Command(

@@ -48,7 +48,6 @@ OTHERS = {
     "experiments/training/train.py": "ships with the package",
     "experiments/commands/command.py": "configurations of the checkout",
     "experiments/device/wheels.py": "archives of the package index, looked at by name",
-    "experiments/board/submit.py": "what it wrote itself",
     "experiments/resuming/archive.py": "members of states, none compressed, each up to a size",
     "agents/columns/policy.py": "weights alone, where it is trusted",
     "agents/hybrids/correction.py": "a booster as JSON, read by foreign before",

@@ -231,7 +231,7 @@ def test_every_command_says_how_to_go_on() -> None:
         assert how_to_go_on(name, ["a=b c"]).endswith(f": gensor {name} 'a=b c'{more}")
     assert how_to_go_on("train", ["resume=false", "seed=1"]) == "This goes on from there: gensor train seed=1"
     assert how_to_go_on("gpu", ["out=x", "previous=y"]).endswith("gensor gpu out=x previous=x")
-    assert how_to_go_on("verify", []) == "This begins anew: gensor verify"
+    assert how_to_go_on("explain", []) == "This begins anew: gensor explain"
 
 
 @pytest.mark.thorough
