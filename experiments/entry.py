@@ -220,8 +220,8 @@ COMMANDS = {
     ),
     "evidence": Command(
         "experiments.evidence.__main__:main",
-        "pages, figures and tables of what a device said, byte for byte",
-        ("results/h100", "results/h100 --predict"),
+        "pages and tables of what a device said, byte for byte",
+        ("results/h200", "take outputs/lease"),
         goes_on=False,
     ),
     "mutations": Command(
