@@ -1,7 +1,7 @@
-"""The command line: `gensor COMMAND ..`, which is `python -m experiments.COMMAND ..`.
+"""The command line: `gensor COMMAND ..`, which is `python -m experiments COMMAND ..`.
 
-Every command is a line of `COMMANDS`: where it is written, what it does, two examples. A module `experiments/COMMAND.py` makes
-`python -m` find it.
+Every command is a line of `COMMANDS`: where it is written, what it does, two examples. `python -m experiments.COMMAND` is
+promised of `compare`, `reproduce`, `bench` and `gpu` alone, each by a module of its own beside this one.
 
 Nothing slow is imported before signals are listened to: until then one ends the process in Python's own words.
 """

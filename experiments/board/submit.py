@@ -1,4 +1,4 @@
-"""Search the tasks of a frozen suite: `python -m experiments.submit markov`, or `--agent FILE.py:FUNCTION --name NAME`.
+"""Search the tasks of a frozen suite: `python -m experiments submit markov`, or `--agent FILE.py:FUNCTION --name NAME`.
 
 An entry is a file for each track, results/suite/VERSION/NAME/TRACK.jsonl (`entries`). A run that was ended goes on where it was.
 """
@@ -45,7 +45,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
 def _parser() -> argparse.ArgumentParser:
     """Arguments of the command."""
-    parser = Parser(prog="python -m experiments.submit", description="Search the tasks of a frozen suite.")
+    parser = Parser(prog="python -m experiments submit", description="Search the tasks of a frozen suite.")
     parser.add_argument("strategies", nargs="*", help="registered strategies: markov, roller, ..")
     parser.add_argument("--agent", metavar="FILE.py:FUNCTION", help="(session, random numbers) -> nothing, which searches")
     parser.add_argument("--name", help="under which it is listed; default: the strategy's")

@@ -1,4 +1,4 @@
-"""The page of the headline comparison: `python -m experiments.headline_page FOLDER`.
+"""The page of the headline comparison: `python -m experiments headline_page FOLDER`.
 
 FOLDER holds what stages `fine_tuning` and `headline` of `python3 -m experiments.gpu` left: headline.jsonl, fine_tuning/. Writes
 headline.md and headline.png there: how the fine-tuned policy stands to the traverser, with intervals, or that they are
@@ -166,5 +166,5 @@ def main(arguments: list[str] | None = None) -> int:
 def _write_there(arguments: list[str]) -> None:
     """Write the page of the folder that is named; ValueError where none is."""
     if len(arguments) != 1:
-        raise ValueError("expected one argument, the folder of the results: python -m experiments.headline_page FOLDER")
+        raise ValueError("expected one argument, the folder of the results: python -m experiments headline_page FOLDER")
     print(f"{', '.join(write(Path(arguments[0])))} in {arguments[0]}")

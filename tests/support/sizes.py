@@ -8,18 +8,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 MOST_MODULES, MOST_LINES, MOST_LINES_OF_FUNCTION = 15, 400, 40
-_WAY = "run_as_main(__name__, __spec__)"
-"""Ends a module that is only the way to a command, which is not counted among those of its folder."""
-
-
-def is_way(text: str) -> bool:
-    """Whether a module is only the way to a command."""
-    return text.rstrip().endswith(_WAY)
 
 
 def crowded(paths: Iterable[Path]) -> list[str]:
-    """Folders of more than MOST_MODULES modules, the ways to commands left out."""
-    count = Counter(str(path.parent) for path in paths if not is_way(path.read_text(encoding="utf-8")))
+    """Folders of more than MOST_MODULES modules."""
+    count = Counter(str(path.parent) for path in paths)
     return [f"{folder}: {number} modules" for folder, number in sorted(count.items()) if number > MOST_MODULES]
 
 

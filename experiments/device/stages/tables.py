@@ -1,10 +1,10 @@
 """Stage 3: recorded tables, program by program with raw samples; what was recorded before is not repeated.
 
-Three lists of conf/bench/gpu.yaml, each with a file of its own that backend `recorded` and `experiments.store import` read:
+Three lists of conf/bench/gpu.yaml, each with a file of its own that backend `recorded` and `gensor store import` read:
 whole tables of space `compact`, which the fit uses; programs on tensor cores, of the same parts of the split; and operators
 of the test part, which no fit may read. First come some programs of every operator, so that there are some of all however
 short the time; then all lists grow together. There is one pass: time on such a machine is short. `experiments.evidence`
-makes tables to ship of what is complete, and says so; tables of several passes are made by `experiments.record`.
+makes tables to ship of what is complete, and says so; tables of several passes are made by `gensor record`.
 """
 
 from __future__ import annotations
