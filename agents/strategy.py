@@ -144,7 +144,6 @@ STRATEGIES: dict[str, Entry] = {
     "scratch_ppo": Entry("agents.scratch.sb3:ScratchPpo", {LEARNING: {}}),
     "scratch_dqn": Entry("agents.scratch.sb3:ScratchDqn", {LEARNING: {}}),
     "scratch_masked_ppo": Entry("agents.scratch.sb3:ScratchMaskedPpo", {LEARNING: {}}),
-    "scratch_masked_columns": Entry("agents.scratch.sb3:ScratchMaskedColumns", {LEARNING: {}}),
     "scratch_masked_writing": Entry("agents.scratch.sb3:ScratchMaskedWriting", {LEARNING: {}}),
     "scratch_reinforce": Entry("agents.scratch.reinforce:ScratchReinforce", {LEARNING: {}}),
     "elsewhere": Entry("agents.recorded.other_devices:OtherDevices", {RECORDED: {}}),

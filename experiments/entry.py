@@ -1,7 +1,7 @@
-"""The command line: `gensor COMMAND ..`, which is `python -m experiments.COMMAND ..`.
+"""The command line: `gensor COMMAND ..`, which is `python -m experiments COMMAND ..`.
 
-Every command is a line of `COMMANDS`: where it is written, what it does, two examples. A module `experiments/COMMAND.py` makes
-`python -m` find it.
+Every command is a line of `COMMANDS`: where it is written, what it does, two examples. `python -m experiments.COMMAND` is
+promised of `compare`, `reproduce`, `bench` and `gpu` alone, each by a module of its own beside this one.
 
 Nothing slow is imported before signals are listened to: until then one ends the process in Python's own words.
 """
@@ -182,19 +182,13 @@ COMMANDS = {
     ),
     "submit": Command(
         "experiments.board.submit:main",
-        "play the tasks of the leaderboard",
-        ("markov roller", "--policy my_module:my_policy"),
-    ),
-    "verify": Command(
-        "experiments.board.verify:main",
-        "compute replay files again, to the last byte",
-        ("results/leaderboard", "outputs/replays"),
-        goes_on=False,
+        "search the tasks of the frozen suite, as an entry of its leaderboard",
+        ("markov roller", "--agent my_agent.py:agent --name mine --track few_trials_no_model --output entries"),
     ),
     "leaderboard": Command(
         "experiments.board.leaderboard:main",
-        "build the tables of docs/leaderboard.md from replay files",
-        ("--check", "--page outputs/leaderboard.md"),
+        "verify entries of the frozen suite, and say where they stand",
+        ("--check", "--folder entries"),
         goes_on=False,
     ),
     "reproduce": Command(
@@ -220,14 +214,9 @@ COMMANDS = {
     ),
     "evidence": Command(
         "experiments.evidence.__main__:main",
-        "pages, figures and tables of what a device said, byte for byte",
-        ("results/h100", "results/h100 --predict"),
+        "pages and tables of what a device said, byte for byte",
+        ("results/h200", "take outputs/lease"),
         goes_on=False,
-    ),
-    "planted": Command(
-        "experiments.planted.__main__:main",
-        "whether fingerprints of tasks follow planted changes",
-        ("--seconds 0.2", "--seconds 1.0 --output outputs/planted.jsonl"),
     ),
     "mutations": Command(
         "experiments.mutations.__main__:main",
@@ -238,12 +227,6 @@ COMMANDS = {
         "experiments.conformance.__main__:main",
         "whether compiled functions give the numbers of torch's operator database",
         ("", "--output outputs/conformance"),
-    ),
-    "house": Command(
-        "experiments.house.__main__:main",
-        "counts of the house: folders, modules, arrows, circles, tests",
-        ("now", "now --tree ."),
-        goes_on=False,
     ),
 }  # fmt: skip
 """Name -> command."""

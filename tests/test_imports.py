@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.house.counting import SOURCE, room
-from experiments.house.imports import Arrow, Import, arrows, circles, imports, modules
+from tests.support.import_graph import SOURCE, Arrow, Import, arrows, circles, imports, modules, room
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("gensor_gym", "agents", "experiments")

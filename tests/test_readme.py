@@ -15,6 +15,7 @@ import pytest
 from markdown.extensions.toc import slugify
 
 from agents.strategy import CONSTRUCTIONS, strategies_for
+from experiments.entry import COMMANDS
 from gensor_gym import hardware, operators
 from gensor_gym.env.observation import NUM_FEATURES
 from gensor_gym.env.views import NUM_SUCCESSOR_FEATURES
@@ -125,7 +126,8 @@ def test_commands_exist(page: Path) -> None:
         assert importlib.util.find_spec(module) is not None, module
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert set(re.findall(r"(?:`|^    )make (\w+)", text, re.MULTILINE)) <= targets
-    for command in re.findall(r"python -m experiments\.\w+[^`\n]*", text):
+    assert set(re.findall(r"(?:python3? -m experiments|^    gensor|`gensor) (\w+)", text, re.MULTILINE)) <= set(COMMANDS)
+    for command in re.findall(r"python -m experiments[. ]\w+[^`\n]*", text):
         for group, name in re.findall(r"\b(experiment|operator|strategy|hardware|backend)=(\w+)\b(?!\()", command):
             registered = {"hardware": {*hardware.names(), *hardware.recorded_names()}, "backend": {*BACKENDS, "auto", "recorded"}}
             assert name in registered.get(group, ()) or (ROOT / "conf" / group / f"{name}.yaml").exists(), command

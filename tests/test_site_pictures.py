@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.thorough, pytest.mark.fetches]
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (
     "index.html", "start.html", "concepts/process.html", "concepts/regret.html", "guides/agent.html", "results/processors.html",
-    "reference/graph.html", "leaderboard.html",
+    "reference/graph.html", "suite.html",
 )  # fmt: skip
 WIDE, PHONE, HEIGHT = 1280, 390, 1600
 

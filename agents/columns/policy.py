@@ -160,7 +160,7 @@ def load_columns(folder: str, trust: bool = False) -> Any:
     if card.get("sees") != SEES:
         raise ValueError(
             f"policy {folder} observes what version {card.get('sees')} of agent columns does, this is version {SEES}; train "
-            "another with: python -m experiments.train agent=columns output=FOLDER"
+            "another with: python -m experiments train agent=columns output=FOLDER"
         )
     check_width(folder, "width", card["config"]["agent"].get("width"))
     network = network_of(card["config"]["agent"])

@@ -28,7 +28,7 @@ class Corrected(Constructing):
     trust: bool = False
     """As the proposer's setting of that name, where it has a checkpoint."""
     correction: str = ""
-    """Folder of `experiments.learn_correction`; empty takes none."""
+    """Folder of `gensor learn_correction`; empty takes none."""
     most: int = 512
     """Programs, fastest by the model first, that are corrected and kept."""
     per_register_tile: int = 2

@@ -95,7 +95,7 @@ def load_correction(folder: str) -> Correction:
 
     path = Path(folder) / "correction.json"
     if not path.exists():
-        raise FileNotFoundError(f"no correction at {path}; learn one: python -m experiments.learn_correction output={folder}")
+        raise FileNotFoundError(f"no correction at {path}; learn one: python -m experiments learn_correction output={folder}")
     card = read_json(Path(folder) / CARD)
     with meant(Path(folder) / CARD, "card of a correction"):
         learned, now = card["fingerprint"], _fingerprint(card)

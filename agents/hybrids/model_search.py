@@ -77,7 +77,7 @@ class ModelAnnealing(ModelSearch):
     """Parallel simulated annealing over tile chains and knobs: AutoTVM's search, the score being -log of the model's latency.
 
     The temperature falls linearly from `start_temperature` to 0: at the start a program slower by so much, in the logarithm of
-    the latency, is accepted one time in e. Numbers are those that `experiments.tune_budgets` chose for 4,096 evaluations on
+    the latency, is accepted one time in e. Numbers are those that `gensor tune_budgets` chose for 4,096 evaluations on
     train and validation (H200, space `gensor`); AutoTVM's 128 chains of 500 steps are for scores that cost nothing.
     """
 

@@ -73,7 +73,7 @@ def examples(
         if goal is not None and (way := way_to(graph, goal)) is not None:
             parts.append(of_task(learner, graph, way, ways, step_cost, rng))
     if not parts:
-        raise ValueError(f"teacher {teacher!r} knows none of the {len(tasks.graphs)} tasks; see python -m experiments.certify")
+        raise ValueError(f"teacher {teacher!r} knows none of the {len(tasks.graphs)} tasks; see python -m experiments certify")
     joined = (np.concatenate([getattr(part, name) for part in parts]) for name in Examples.__dataclass_fields__)
     return Examples(*joined)
 

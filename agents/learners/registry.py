@@ -1,7 +1,7 @@
 """How policies are learned, and the registry of the ways there are.
 
 A learner makes a model of stable-baselines3 from settings (`conf/agent/NAME.yaml`) and environments, and
-says how probable a model finds every action. Training (`experiments.train`) and strategies (`agents.policies.ppo`) know no
+says how probable a model finds every action. Training (`gensor train`) and strategies (`agents.policies.ppo`) know no
 more of it.
 """
 

@@ -27,10 +27,10 @@ def checked_card(folder: Path) -> dict[str, Any]:
     """
     path = folder / POLICY
     if folder.is_file():
-        raise ValueError(f"checkpoint {folder} is a file: expected the folder that `experiments.train` writes, {HOLDS}")
+        raise ValueError(f"checkpoint {folder} is a file: expected the folder that `gensor train` writes, {HOLDS}")
     if not path.exists() and not (folder / ZIP).exists():
         raise FileNotFoundError(
-            f"no policy at {path}; train one with: python -m experiments.train "
+            f"no policy at {path}; train one with: python -m experiments train "
             "agent=NAME env.hardware=MACHINE env.space=SPACE output=FOLDER, for the machine and the space of the task (ppo and "
             "columns are shipped for the model of an H200, ppo for that of a Cascade Lake too)"
         )
@@ -45,7 +45,7 @@ def checked_card(folder: Path) -> dict[str, Any]:
     if changed := changed_tasks(card):
         warnings.warn(
             f"policy {path} was trained on tasks of other rules or another model (fingerprints differ: {', '.join(changed)}): "
-            "what it learned may not hold; train another with: python -m experiments.train agent=NAME output=FOLDER",
+            "what it learned may not hold; train another with: python -m experiments train agent=NAME output=FOLDER",
             stacklevel=2,
         )  # fmt: skip
     return card
@@ -54,5 +54,5 @@ def checked_card(folder: Path) -> dict[str, Any]:
 def read_card(folder: Path) -> dict[str, Any]:
     """The card of a checkpoint: configuration, data, cost and evaluation. FileNotFoundError where there is none."""
     if not (folder / CARD).exists():
-        raise FileNotFoundError(f"no {CARD} in {folder}: expected the folder that `experiments.train` writes, {HOLDS}")
+        raise FileNotFoundError(f"no {CARD} in {folder}: expected the folder that `gensor train` writes, {HOLDS}")
     return read_json(folder / CARD, finite=False)

@@ -1,7 +1,7 @@
 """A learned policy as a search of a recorded space: its episodes measure every configuration that they come to.
 
 The policy was learned in `gensor_gym/Recorded-v0` on recordings of the same kernel, of this device or of others
-(`experiments.train_recorded`), and sees here what it saw there: places of the values, times so far, what is left.
+(`gensor train_recorded`), and sees here what it saw there: places of the values, times so far, what is left.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class TuningPolicy:
         if "parameters" not in card:
             raise FileNotFoundError(
                 f"no policy of recorded spaces in {folder}; train one with: "
-                "python -m experiments.train_recorded 'spaces=[FILE]' output=FOLDER"
+                "python -m experiments train_recorded 'spaces=[FILE]' output=FOLDER"
             )
         return *load_model(folder, card, self.trust), card
 

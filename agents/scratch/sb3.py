@@ -17,7 +17,7 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3 import DQN, PPO
 
 from agents.scratch.learned import Act, FromScratch
-from gensor_gym.env import CONSTRUCT, WRITE
+from gensor_gym.env import WRITE
 from gensor_gym.env.seeds import seed_of_run
 from gensor_gym.suites.session import LearningSession
 
@@ -92,15 +92,6 @@ class ScratchMaskedPpo(Sb3):
             return int(model.predict(observation, action_masks=legal, deterministic=greedy)[0])
 
         return act
-
-
-@dataclass(frozen=True)
-class ScratchMaskedColumns(ScratchMaskedPpo):
-    """MaskablePPO of sb3-contrib in `Construct-v0` with `moves="columns"`."""
-
-    def environment(self) -> dict[str, Any]:
-        """Whole columns are moves."""
-        return {"name": CONSTRUCT, "moves": "columns"}
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,6 @@ def run(config: DictConfig, emit: Lines) -> None:
                 arguments = {"operator": operator, "hardware": hardware, "space": space}
                 _single(CONSTRUCT, arguments, settings, config.seed, emit)
                 _vector(CONSTRUCT, arguments, settings, config.seed, emit)
-                _vector(CONSTRUCT, arguments | {"moves": "columns"}, settings, config.seed, emit)
                 _vector(WRITE, arguments, settings, config.seed, emit)
                 _parts(arguments, settings, config.seed, emit)
         if settings.learning.rounds > 0:
@@ -72,7 +71,7 @@ def _vector(name: str, arguments: dict, settings: DictConfig, seed: int, emit: L
         for row in actions:
             envs.step(row)
 
-    form = "writing" if name == WRITE else arguments.get("moves", "vector")
+    form = "writing" if name == WRITE else "vector"
     _emit(emit, form, settings.num_envs, arguments, steps, repeat, settings.repeats)
     envs.close()
 

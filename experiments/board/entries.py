@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.strategy import CONSTRUCTIONS, LEARNING, build, strategies_for
-from experiments.board.replay_file import Difference, compare_texts
+from experiments.board.differences import Difference, compare_texts
 from experiments.board.submitted import check_name, load_function
 from experiments.common.journal import Journal
 from experiments.common.results import write_text

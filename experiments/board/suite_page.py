@@ -28,7 +28,7 @@ from gensor_gym.suites import get
 from gensor_gym.suites.session import WINDOWS
 
 PAGE = ROOT / "docs" / "suite.md"
-BEGIN, END = "<!-- built by experiments.leaderboard --frozen v1 -->", "<!-- end of what is built -->"
+BEGIN, END = "<!-- built by gensor leaderboard --frozen v1 -->", "<!-- end of what is built -->"
 MODEL = ("greedy", "descents", "model_descent")
 """Searches of the model without anything learned: where they are as good as the best, learning has nothing to earn."""
 
@@ -152,7 +152,7 @@ def build(version: str, folder: Path, page: Path, check: bool = False) -> None:
     found = standings(get(version), verified(version, folder))
     built = "\n".join([before + BEGIN, "", *lines(found, f"../results/suite/{version}"), END + after])
     if check and built != text:
-        raise ValueError(f"{page} is not what its entries say: python -m experiments.leaderboard --frozen {version} builds it")
+        raise ValueError(f"{page} is not what its entries say: python -m experiments leaderboard --frozen {version} builds it")
     if not check:
         write_text(page, built)
         draw(found, folder / version)

@@ -1,4 +1,4 @@
-"""Certify optima of the analytic model: `python -m experiments.certify [operators ..] [--space gensor]`.
+"""Certify optima of the analytic model: `python -m experiments certify [operators ..] [--space gensor]`.
 
 Operators are texts, ids, tables or splits, by default all named shapes but elementwise maps. Every certificate is a line of
 gensor_gym/data/certificates/HARDWARE_SPACE.jsonl, written as soon as it is there; what the file has under its task's
@@ -79,7 +79,7 @@ def line(found: Certificate) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     """Arguments of the command."""
-    parser = Parser(prog="python -m experiments.certify", description="Certify optima of the model.")
+    parser = Parser(prog="python -m experiments certify", description="Certify optima of the model.")
     parser.add_argument("operators", nargs="*", help="texts, ids, tables or splits; default: all named shapes")
     parser.add_argument("--kind", nargs="*", default=[], help="operators of these names alone: gemm, conv2d, ..")
     parser.add_argument("--hardware", default="h200")

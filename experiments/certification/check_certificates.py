@@ -1,4 +1,4 @@
-"""Check certificates: `python -m experiments.check_certificates FILE.. [--samples 1000000] [--again 1]`.
+"""Check certificates: `python -m experiments check_certificates FILE.. [--samples 1000000] [--again 1]`.
 
 For every line, by code that shares nothing with the search but rules and model:
 - the schedule is legal and the model gives it the certified seconds, to the last bit;
@@ -96,7 +96,7 @@ def _sampled(graph: ConstructionGraph, samples: int, rng: np.random.Generator) -
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status: 1 where something is wrong."""
-    parser = Parser(prog="python -m experiments.check_certificates", description="Check certificates.")
+    parser = Parser(prog="python -m experiments check_certificates", description="Check certificates.")
     parser.add_argument("file", nargs="+", type=Path)
     parser.add_argument("--samples", type=int, default=1_000_000, help="random programs of large spaces; 0 for none")
     parser.add_argument("--enumerate", type=int, default=20_000_000, help="candidates up to which a space is enumerated")
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wrong, found = 0, [c for path in args.file for c in read_certificates(located(path)) if args.match in c.operator]
     if not found:
         files = ", ".join(map(str, args.file))
-        parser.error(f"no certificate with {args.match!r} in its operator in {files}: expected files of experiments.certify")
+        parser.error(f"no certificate with {args.match!r} in its operator in {files}: expected files of gensor certify")
     for certificate in found:
         findings = check(certificate, args.samples, args.enumerate, args.again)
         wrong += bool(findings.wrong)

@@ -1,4 +1,4 @@
-"""Tell what an episode or a schedule lost against the optimum: `python -m experiments.explain OPERATOR --actions ".."`.
+"""Tell what an episode or a schedule lost against the optimum: `python -m experiments explain OPERATOR --actions ".."`.
 
 Three parts: the terms of the model beside those of the optimum; for an episode, what every step lost; and the smallest set
 of changes, whole columns (an axis with its tiles and virtual threads, or a knob), that makes the schedule an optimal one.
@@ -191,7 +191,7 @@ def report(graph: ConstructionGraph, schedule: Schedule, steps: list[Step]) -> I
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line."""
-    parser = Parser(prog="python -m experiments.explain", description="Explain an episode or a schedule.")
+    parser = Parser(prog="python -m experiments explain", description="Explain an episode or a schedule.")
     parser.add_argument("operator")
     parser.add_argument("--hardware", default="h200")
     parser.add_argument("--space", default="gensor")

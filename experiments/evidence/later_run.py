@@ -15,7 +15,7 @@ from experiments.device.report import contest_lines
 from experiments.device.stages.standings import standings
 from experiments.evidence.facts import FILE, RAW
 from experiments.evidence.lease import day as lease_day
-from experiments.evidence.libraries import UNITS, statuses
+from experiments.evidence.units import UNITS, statuses
 from experiments.statistics.statistics import geometric_mean
 from experiments.studies.headline import figures, page
 from experiments.studies.headline.scores import has_study, read

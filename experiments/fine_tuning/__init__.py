@@ -1,1 +1,1 @@
-"""`experiments.fine_tune`: policies go on with measured rewards."""
+"""`gensor fine_tune`: policies go on with measured rewards."""

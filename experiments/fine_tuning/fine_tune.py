@@ -1,4 +1,4 @@
-"""Go on training a policy with measured rewards: `python -m experiments.fine_tune checkpoint=FOLDER output=FOLDER`.
+"""Go on training a policy with measured rewards: `python -m experiments fine_tune checkpoint=FOLDER output=FOLDER`.
 
 A policy that was trained on the model goes on, as it was trained, on operators of the train part whose kernels run quickly, until
 so many different kernels were measured (conf/fine_tune.yaml). Every measurement is kept in a store and in measured.jsonl, the

@@ -12,12 +12,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.planted.changes import Change
-
 SOURCES = ("gensor_gym", "agents", "experiments")
-OWN = ("mutations", "planted")
+OWN = ("mutations",)
 """Packages that quote texts of others."""
 KINDS = ("rules", "model", "generators", "worker", "statistics", "fused", "networks", "environments", "tensor cores", "kept")
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a change is, and (file, text, what is put in its place) of every edit."""
+
+    name: str
+    edits: tuple[tuple[str, str, str], ...]
+
+    def plant(self, root: Path) -> None:
+        """Change a copy; ValueError where a text does not stand in its file exactly once."""
+        for file, old, new in self.edits:
+            text = (root / file).read_text(encoding="utf-8")
+            if (count := text.count(old)) != 1:
+                raise ValueError(f"change {self.name!r}: {old!r} stands {count} times in {file}, expected once")
+            (root / file).write_text(text.replace(old, new), encoding="utf-8")
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""`experiments.record`: whole tables of timings; stores; cards of tasks."""
+"""`gensor record`: whole tables of timings; stores; cards of tasks."""

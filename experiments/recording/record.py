@@ -1,4 +1,4 @@
-"""Record tables of timings: `python -m experiments.record operator=... [space=compact] [machine=NAME] [output=FOLDER]`.
+"""Record tables of timings: `python -m experiments record operator=... [space=compact] [machine=NAME] [output=FOLDER]`.
 
 Every measurement is in the store when the next begins; the same command goes on where it was stopped, however hard. Each
 operator becomes a Parquet file with a data card beside it, in a folder with the description of the machine:

@@ -26,7 +26,7 @@ from gensor_gym.measure.records.tables import file_name, write_table
 from gensor_gym.measure.stats.timing import PROTOCOL
 
 LICENCE = "Apache-2.0"
-BY_RECORD = "Recorded by `python -m experiments.record`, read by backend `recorded`."
+BY_RECORD = "Recorded by `python -m experiments record`, read by backend `recorded`."
 CACHED = 5e-3
 """Seconds: what compiled faster came out of the cache of compiled kernels."""
 _KEPT = ("passes", "compile_seconds", "trial_seconds", "calls_per_sample", "lost")

@@ -1,4 +1,4 @@
-"""Stores of trials: `python -m experiments.store list|export|import|merge|prune STORE ...`.
+"""Stores of trials: `python -m experiments store list|export|import|merge|prune STORE ...`.
 
 A store is the SQLite file that searches and recordings write (`store=` of the other commands). Trials are kept by kernel,
 device and timing protocol; where two stores have the same, the newer one is kept. What comes from others is schedules and times,
@@ -116,7 +116,7 @@ def _words(added: Added) -> str:
 def _parser() -> Parser:
     """The command line."""
     parser = Parser(
-        prog="python -m experiments.store", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m experiments store", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     chosen, whose = _options(), Parser(add_help=False)

@@ -1,4 +1,4 @@
-"""A card of each task: `python -m experiments.task_cards OPERATOR.. [--space compact]`: how large and how hard it is.
+"""A card of each task: `python -m experiments task_cards OPERATOR.. [--space compact]`: how large and how hard it is.
 
 Where all states can be visited everything is exact. In larger spaces the optimum is certified and the shares are those of
 programs drawn evenly from all legal schedules with every level opened, with the number drawn beside them.
@@ -97,7 +97,7 @@ def _near(seconds: np.ndarray, best: float) -> dict[str, float]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line: a JSON line for each operator."""
-    parser = Parser(prog="python -m experiments.task_cards", description="Say how large and hard tasks are.")
+    parser = Parser(prog="python -m experiments task_cards", description="Say how large and hard tasks are.")
     parser.add_argument("operators", nargs="+")
     parser.add_argument("--hardware", default="h200")
     parser.add_argument("--space", default="compact")

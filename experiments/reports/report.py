@@ -51,7 +51,7 @@ def make_page(folders: list[Path], title: str) -> Page:
 
 def _parser() -> argparse.ArgumentParser:
     """Arguments of the command line."""
-    parser = Parser(prog="python -m experiments.report", description="Gather results into one HTML page.")
+    parser = Parser(prog="python -m experiments report", description="Gather results into one HTML page.")
     parser.add_argument("folders", nargs="*", default=["results"], help="folders with results, searched to their ends")
     parser.add_argument("--output", default="outputs/report.html", help="the page (default: %(default)s)")
     parser.add_argument("--title", default="gensor_gym: results", help="its title")

@@ -62,7 +62,7 @@ def read_folder(folder: Path, space: str, limit: int | None = None) -> list[Reco
             found[table.graph.operator.name].append(table)
     if not found:
         raise ValueError(
-            f"{folder} holds no complete recorded table of space {space} (*.parquet, written by experiments.record) "
+            f"{folder} holds no complete recorded table of space {space} (*.parquet, written by gensor record) "
             f"and no {STAGES} of make gpu with one"
         )
     return [table for name in sorted(found) for table in found[name][:limit]]

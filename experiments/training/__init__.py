@@ -1,1 +1,1 @@
-"""Training of policies: `experiments.train`, its learning curves, validation and checkpoints; trainings in recorded spaces."""
+"""Training of policies: `gensor train`, its learning curves, validation and checkpoints; trainings in recorded spaces."""

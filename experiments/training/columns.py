@@ -1,4 +1,4 @@
-"""Training of a policy that writes programs column by column (`agent=columns`); called by `experiments.train`.
+"""Training of a policy that writes programs column by column (`agent=columns`); called by `gensor train`.
 
 It is no learner of stable-baselines3: it takes whole episodes of `gensor_gym/Write-v0`, and a step that is counted is a
 program written, which is one evaluation of the model. Curves, validation, checkpoints and cards are those of every training.

@@ -1,4 +1,4 @@
-"""Learning curves of training runs (experiments.train): runs that differ in their seed alone are one line with an interval."""
+"""Learning curves of training runs (gensor train): runs that differ in their seed alone are one line with an interval."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Run:
 
 
 def read_run(folder: Path) -> Run:
-    """The run in a folder; ValueError names one whose card.json or curve.jsonl is not as experiments.train writes it."""
+    """The run in a folder; ValueError names one whose card.json or curve.jsonl is not as gensor train writes it."""
     try:
         card = read_json(folder / CARD, finite=False)
         points = read_objects(folder / "curve.jsonl", finite=False)
         steps, returns = (np.array([p[name] for p in points], dtype=np.float64) for name in ("steps", "mean_return"))
     except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{folder}: card.json or curve.jsonl is not as experiments.train writes it ({error!r})") from error
+        raise ValueError(f"{folder}: card.json or curve.jsonl is not as gensor train writes it ({error!r})") from error
     if not len(steps):
         raise ValueError(f"{folder}/curve.jsonl: expected at least one point of a learning curve")
     return Run(folder, card, steps, returns)

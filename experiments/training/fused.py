@@ -1,4 +1,4 @@
-"""Training of a policy of `Gir-v0`; called by `experiments.train`. It walks, and is trained, as every policy that does."""
+"""Training of a policy of `Gir-v0`; called by `gensor train`. It walks, and is trained, as every policy that does."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Learn what measurements say of the model: `python -m experiments.learn_correction measured=FILE output=FOLDER`.
+"""Learn what measurements say of the model: `python -m experiments learn_correction measured=FILE output=FOLDER`.
 
-FILE is measured.jsonl of `experiments.fine_tune`: kernels of the train part on one machine. The card says how well the correction
+FILE is measured.jsonl of `gensor fine_tune`: kernels of the train part on one machine. The card says how well the correction
 ranks kernels of operators that it was not fitted to (groups of operators left out in turn), beside the model alone.
 """
 

@@ -1,6 +1,6 @@
 """What came of a sweep of trainings: one line for every setting, means over its seeds.
 
-`python -m experiments.sweep_table outputs/sweeps/agents`; a sweep of `conf/sweep` ends with it.
+`python -m experiments sweep_table outputs/sweeps/agents`; a sweep of `conf/sweep` ends with it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Train a policy.
 
-`python -m experiments.train agent=ppo env.hardware=cascade_lake output=agents/data/policies/ppo_cpu`
+`python -m experiments train agent=ppo env.hardware=cascade_lake output=agents/data/policies/ppo_cpu`
 
 On the analytic tier the same seed and configuration give the same learning curve, number for number, whether the run was
 stopped and resumed or not.

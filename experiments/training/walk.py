@@ -1,4 +1,4 @@
-"""Training of a policy that walks on the construction graph, by a learner of stable-baselines3; called by `experiments.train`."""
+"""Training of a policy that walks on the construction graph, by a learner of stable-baselines3; called by `gensor train`."""
 
 from __future__ import annotations
 

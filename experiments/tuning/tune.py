@@ -1,6 +1,6 @@
 """Choose the values of a traverser: successive halving over random settings, on train, decided on validation.
 
-`python -m experiments.tune tune=markov` draws settings from the choices in `conf/tune/`, keeps the better part of them
+`python -m experiments tune tune=markov` draws settings from the choices in `conf/tune/`, keeps the better part of them
 rung by rung on ever more operators of the train part, and takes from the last ones the best on the validation part. Only
 the analytic model is asked, so the result is the same on every machine. Operators of the test part are refused.
 

@@ -1,6 +1,6 @@
 """Choose the values of a search for what it may spend: random settings, halved on train, decided on validation.
 
-`python -m experiments.tune_budgets choices=markov` (conf/tune_budgets.yaml) writes outputs/tune/markov_budgets.json;
+`python -m experiments tune_budgets choices=markov` (conf/tune_budgets.yaml) writes outputs/tune/markov_budgets.json;
 conf/choices has other strategies. Evaluations and processor seconds are chosen for apart. A setting is one search
 (`experiments.common.anytime`), begun again until they are spent; its curve says what it is worth at every number asked for, and
 for each of them the best is taken. The score is the mean regret

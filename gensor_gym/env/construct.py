@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from gensor_gym.env.columns.tasks import ColumnTasks
+from gensor_gym.env import process
 from gensor_gym.env.episodes.single import EpisodeEnv
 from gensor_gym.env.measured import FinalReward
 from gensor_gym.env.settings import DEFAULT_OPERATOR, Settings, check_moves, groups_of
 from gensor_gym.env.tasks import OperatorSpec, TaskSet
 from gensor_gym.env.views import ObservationView
+from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend
 
 
 class ConstructEnv(EpisodeEnv):
-    """Construct a tensor program, primitive by primitive, or column by column.
+    """Construct a tensor program, primitive by primitive.
 
     ## Description
     A state is an operator with its partial schedule; levels not opened yet copy the one below, so every state is a
     complete program. The process is finite-horizon: see `docs/design.md`.
 
     ## Action Space
-    `moves="primitives"`: `Discrete(73)`: stop; tile and inverse_tile on eight axis slots; cache and inverse_cache; set_vthread
-    and inverse_vthread on eight slots; raise and lower of every knob. `moves="columns"`: stop, and one action for every value of
-    every column: the whole chain of tiles of an axis with its virtual threads, or a knob (`env/columns/places.py`); all levels
-    are always opened. `info["action_mask"]` (int8) and `action_masks()` (bool) say what is legal: what changes the program into
-    one that fits. An illegal action changes nothing and costs its step. `stop` is always legal. `meaning(action)` says what an
-    action does.
+    `Discrete(73)`: stop; tile and inverse_tile on eight axis slots; cache and inverse_cache; set_vthread and inverse_vthread on
+    eight slots; raise and lower of every knob. `info["action_mask"]` (int8) and `action_masks()` (bool) say what is legal: what
+    changes the program into one that fits. An illegal action changes nothing and costs its step. `stop` is always legal.
+    `meaning(action)` says what an action does.
 
     ## Observation Space
-    `flat`: Box of float32, `dict`: its groups, `successors`: Box [actions, features] (see `env/views.py`; of primitives alone),
+    `flat`: Box of float32, `dict`: its groups, `successors`: Box [actions, features] (see `env/views.py`),
     `graph`: `spaces.Graph` (see `env/graph_view.py`).
 
     ## Rewards
@@ -48,12 +47,11 @@ class ConstructEnv(EpisodeEnv):
 
     ## Episode End
     Terminated by `stop`, or at the horizon, where whatever is chosen counts as `stop`; with `reward="best_so_far"` at the horizon
-    alone. With `moves="columns"` the horizon is 8 steps, and 4 for every column with a choice. Never truncated.
+    alone. Never truncated.
 
     ## Arguments
     operator (Operator, text, id, split or list of these: one is drawn at each reset), hardware, backend, space,
-    observation, observation_groups, discount, step_cost, shaping, timing, render_mode, moves, reward. Space `tree` has no
-    columns: its tiles only grow.
+    observation, observation_groups, discount, step_cost, shaping, timing, render_mode, moves (`"primitives"` alone), reward.
 
     ## Version History
     v0: first version.
@@ -77,10 +75,10 @@ class ConstructEnv(EpisodeEnv):
     ) -> None:
         """Check the arguments and build the tasks; ValueError names a bad value."""
         check_moves(moves)
-        tasks = (ColumnTasks if moves == "columns" else TaskSet)(operator, hardware, space)
+        tasks = TaskSet(operator, hardware, space)
         final = FinalReward(backend, tasks.hardware, timing)
         groups = groups_of(observation_groups)
-        settings = Settings(final.name, observation, groups, discount, step_cost, shaping, timing, moves, reward)
+        settings = Settings(final.name, observation, groups, discount, step_cost, shaping, timing, reward)
         super().__init__(tasks, final, settings, ObservationView(settings), render_mode)
         self.tasks: TaskSet = tasks
         self._room = tasks.room()
@@ -88,23 +86,22 @@ class ConstructEnv(EpisodeEnv):
     def _begin(self) -> None:
         """See `process.begin`."""
         tasks = self.tasks
-        tasks.process.begin_one(
-            *tasks.own, self._task, self._row, self._scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static, tasks.initial,
+        process.begin_one(
+            self._task, self._row, self._scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static, tasks.initial,
             tasks.starts, self._room, self._mask, self._obs,
         )  # fmt: skip
 
     def _advance(self, action: int) -> tuple[float, bool]:
         """See `process.advance`."""
         tasks = self.tasks
-        done: tuple[float, bool] = tasks.process.step_one(
-            *tasks.own, self._task, self._row, self._scalars, action, tasks.ints, tasks.floats, tasks.sizes, self._vector,
+        done: tuple[float, bool] = process.step_one(
+            self._task, self._row, self._scalars, action, tasks.ints, tasks.floats, tasks.sizes, self._vector,
             self._room, self._mask, self._obs,
         )  # fmt: skip
         return done
 
     def meaning(self, action: int) -> str:
-        """What an action does to the current program, as text: `tile[4]`, or `axis 4 to 8x64x64x64 vthread 2`.
-
-        ValueError where it is none.
-        """
-        return self.tasks.meaning(self._task, action)
+        """What an action does to the current program, as text: `tile[4]`; ValueError where it is none."""
+        if not 0 <= action < NUM_ACTIONS:
+            raise ValueError(f"action {action!r} is none; they are 0 to {NUM_ACTIONS - 1}")
+        return str(ACTIONS[action])

@@ -23,8 +23,6 @@ from gensor_gym.operators.types import Operator
 DEFAULT_OPERATOR = "gemm(m=512, n=512, k=512)"
 OBSERVATIONS = ("flat", "dict", "successors", "graph")
 TIMINGS = ("pooled", "fresh")
-MOVES = ("primitives", "columns")
-"""What an action does: one primitive of the graph, or a whole column of the program (`env/columns`)."""
 REWARDS = ("final", "best_so_far")
 """What pays: the program that an episode ends with, or whatever program on the way is faster than those paid for before."""
 
@@ -40,7 +38,6 @@ class Settings:
     step_cost: float
     shaping: bool
     timing: str
-    moves: str = "primitives"
     reward: str = "final"
 
     def __post_init__(self) -> None:
@@ -49,14 +46,8 @@ class Settings:
             raise ValueError(f"no observation {self.observation!r}; it is one of {OBSERVATIONS}")
         if self.timing not in TIMINGS:
             raise ValueError(f"no timing {self.timing!r}; it is one of {TIMINGS}")
-        check_moves(self.moves)
         if self.reward not in REWARDS:
             raise ValueError(f"no reward {self.reward!r}; it is one of {REWARDS}")
-        if self.moves == "columns" and self.observation == "successors":
-            others = tuple(name for name in OBSERVATIONS if name != "successors")
-            raise ValueError(
-                f"observation {self.observation!r} has a row for every primitive; with moves='columns' it is one of {others}"
-            )
         if self.shaping not in (True, False):
             raise ValueError(f"shaping {self.shaping!r}: expected True or False")
         check_process(self.discount, self.step_cost)
@@ -73,9 +64,11 @@ class Settings:
 
 
 def check_moves(moves: str) -> None:
-    """ValueError names the kinds of moves there are."""
-    if moves not in MOVES:
-        raise ValueError(f"no moves {moves!r}; it is one of {MOVES}")
+    """ValueError for all but "primitives"; whole columns are chosen in `gensor_gym/Write-v0`."""
+    if moves != "primitives":
+        raise ValueError(
+            f"no moves {moves!r}: expected 'primitives'; gensor_gym/Write-v0 with choices='columns' sets whole columns"
+        )
 
 
 def groups_of(given: Collection[str] | None) -> tuple[str, ...] | None:

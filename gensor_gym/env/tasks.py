@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import ModuleType
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.env import process
 from gensor_gym.env.observation import NUM_FEATURES, static_features
-from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS
+from gensor_gym.graph.actions import NUM_ACTIONS
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
@@ -57,9 +55,6 @@ class TaskSet:
     initial int32 [K, ROW], starts float64 [K]: the model's latency of the unscheduled program, 0 until an episode begins there.
     """
 
-    process: ClassVar[ModuleType] = process
-    """The compiled process of `Construct-v0` on these tasks, whose functions take `own` first."""
-
     def __init__(self, operator: OperatorSpec, hardware: Hardware | str, space: str) -> None:
         """Resolve names (see `operators.resolve`); ValueError names what is not known."""
         self.hardware = machines.get(hardware)
@@ -102,17 +97,6 @@ class TaskSet:
         self.static = np.stack([static_features(g.operator, g.hardware) for g in self.graphs])
         self.initial = np.stack([g.initial().row for g in self.graphs])
         self.starts = np.zeros(len(tables))
-
-    @property
-    def own(self) -> tuple[Any, ...]:
-        """What the process asks for beside what all of them do."""
-        return ()
-
-    def meaning(self, task: int, action: int) -> str:
-        """What an action does to the programs of a task, as text; ValueError where it is none."""
-        if not 0 <= action < self.num_actions:
-            raise ValueError(f"action {action!r} is none; they are 0 to {self.num_actions - 1}")
-        return str(ACTIONS[action])
 
     def room(self) -> np.ndarray:
         """What the compiled process needs to work in, one for each thread (`cost.model.room`)."""

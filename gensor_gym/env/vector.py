@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gensor_gym.env import process
 from gensor_gym.env.construct import ConstructEnv
 from gensor_gym.env.episodes.several import EpisodesVectorEnv
 from gensor_gym.env.tasks import TaskSet
@@ -18,15 +19,15 @@ class ConstructVectorEnv(EpisodesVectorEnv):
     def _begin_part(self, chosen: np.ndarray) -> None:
         """See `process.begin`."""
         tasks = self.tasks
-        tasks.process.begin_range(
-            *tasks.own, chosen, self._task, self._rows, self._scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static,
+        process.begin_range(
+            chosen, self._task, self._rows, self._scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static,
             tasks.initial, tasks.starts, tasks.room(), self._masks, self._obs,
         )  # fmt: skip
 
     def _step_part(self, low: int, high: int, actions: np.ndarray, skip: np.ndarray) -> None:
         """See `process.advance`."""
         tasks = self.tasks
-        tasks.process.step_range(
-            *tasks.own, low, high, self._task, self._rows, self._scalars, actions, skip, tasks.ints, tasks.floats, tasks.sizes,
+        process.step_range(
+            low, high, self._task, self._rows, self._scalars, actions, skip, tasks.ints, tasks.floats, tasks.sizes,
             self._vector, tasks.room(), self._masks, self._obs, self._rewards, self._ended,
         )  # fmt: skip

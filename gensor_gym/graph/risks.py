@@ -55,12 +55,6 @@ def knob_risks(row, knob, upwards, ints):  # noqa: ANN001, ANN201
 
 
 @lean
-def setting_risks(row, place, value):  # noqa: ANN001, ANN201
-    """Limits that any other value of the knob at a place may break, several values away too; 0 is none."""
-    return _OF_RAISING[place - KNOB] if value > row[place] else _OF_LOWERING[place - KNOB]
-
-
-@lean
 def growth_risks(row, axis, ints):  # noqa: ANN001, ANN201
     """Limits that the next size of a tile may break.
 

@@ -25,7 +25,7 @@ def load_space(path: str | os.PathLike[str], format: str = "auto", unit: str | N
     """Read a Kernel Tuner cache or a T4 result file, `.gz` or not; the same unchanged file is read once per process.
 
     Args:
-        path: The file; also a table that `experiments.record` wrote (`.parquet`), which becomes a T4 document. A cache that
+        path: The file; also a table that `gensor record` wrote (`.parquet`), which becomes a T4 document. A cache that
             lacks its closing brackets, as a running or killed tuner leaves it, is read as well; of an entry that is cut off a
             warning tells.
         format: `kernel_tuner`, `t4`, or `auto` to tell by the keys.

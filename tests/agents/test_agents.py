@@ -186,7 +186,7 @@ def test_what_is_no_strategy_seed_or_number_is_named(wrong: dict[str, Any], mess
 
 
 def test_a_missing_policy_is_named() -> None:
-    with pytest.raises(FileNotFoundError, match="experiments.train"):
+    with pytest.raises(FileNotFoundError, match="experiments train"):
         optimize(OPERATORS[0], "h200", "ppo", trials=1, backend="analytic", checkpoint="/nowhere/at/all")
 
 

@@ -229,7 +229,7 @@ def test_what_cannot_be_is_named(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match="temperature=0"):
         get_strategy("columns", temperature=0)
-    with pytest.raises(FileNotFoundError, match="experiments.train"):
+    with pytest.raises(FileNotFoundError, match="experiments train"):
         Columns(checkpoint=str(tmp_path / "none")).construct(graph, rng)
     with pytest.raises(ValueError, match="observes what version 1 of agent columns does, this is version"):
         Columns(checkpoint=checkpoint(tmp_path / "old", sees=1)).construct(graph, rng)

@@ -239,7 +239,7 @@ def test_a_clone_goes_the_teachers_ways(tmp_path: Path, monkeypatch: pytest.Monk
     """Every way shown ends at the certified optimum, returns add up, and the loss falls until actions are the teacher's."""
     monkeypatch.setenv("GENSOR_GYM_CERTIFICATES", str(tmp_path))
     learner, tasks, rng = get_learner("ppo_successors"), TaskSet(SMALL[:1], "h200", "gensor"), np.random.default_rng(0)
-    with pytest.raises(ValueError, match="experiments.certify"):
+    with pytest.raises(ValueError, match="experiments certify"):
         examples(learner, tasks, "optimum", 2, 0.001, rng)
     with pytest.raises(ValueError, match="'nobody'"):
         examples(learner, tasks, "nobody", 2, 0.001, rng)

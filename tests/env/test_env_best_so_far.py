@@ -17,10 +17,8 @@ from gensor_gym.exact.shipped import certificate_of
 from gensor_gym.graph.actions import STOP
 from gensor_gym.graph.schedule import Schedule
 from tests.support.env_backends import MadeUpBackend
-from tests.support.thorough import thorough_but
 
 GEMM, CERTIFIED = "gemm(m=64, n=48, k=40)", "gemm(m=512, n=512, k=512)"
-MOVES = ("primitives", "columns")
 COST = 0.01
 
 
@@ -52,15 +50,14 @@ def played(env: ConstructEnv, seed: int, stop: float = 0.3) -> list[tuple[float,
     return steps
 
 
-@pytest.mark.parametrize("moves", MOVES)
 @pytest.mark.parametrize("backend", ["analytic", "made up"])
 @pytest.mark.parametrize("shaping", [True, False])
-def test_the_return_is_that_of_the_best_program(moves: str, backend: str, shaping: bool) -> None:
+def test_the_return_is_that_of_the_best_program(backend: str, shaping: bool) -> None:
     """Less the steps; without shaping every payment is what is more than the best before it, in every tier."""
     improved = 0
     for seed in range(6):
         operator, tier = (CERTIFIED, backend) if backend == "analytic" else (GEMM, Fast())
-        env = ConstructEnv(operator, "h200", tier, moves=moves, reward="best_so_far", step_cost=COST, shaping=shaping)
+        env = ConstructEnv(operator, "h200", tier, reward="best_so_far", step_cost=COST, shaping=shaping)
         steps, best, asked = played(env, seed), math.inf, 0
         for at, (reward, info, program) in enumerate(steps):
             cost, before = COST if at + 1 < len(steps) else 0.0, best
@@ -118,10 +115,9 @@ def test_timing_says_whether_a_program_is_timed_again(timing: str, measured: int
     assert len(backend.measured) == measured
 
 
-@pytest.mark.parametrize("moves", MOVES)
-def test_regret_is_that_of_the_best(moves: str) -> None:
+def test_regret_is_that_of_the_best() -> None:
     """By the certificate of the task, at the end of an episode."""
-    env = ConstructEnv(CERTIFIED, "h200", moves=moves, reward="best_so_far")
+    env = ConstructEnv(CERTIFIED, "h200", reward="best_so_far")
     certificate = certificate_of(env.graph)
     assert certificate is not None
     env.reset(options={"schedule": certificate.best})
@@ -144,9 +140,8 @@ def test_a_new_episode_knows_nothing_of_the_last() -> None:
         assert env.step(STOP)[1] == 0.0
 
 
-@pytest.mark.parametrize("moves", thorough_but(MOVES, "primitives"))
 @pytest.mark.parametrize("reward", ["final", "best_so_far"])
-def test_regret_comes_through_the_adapter(moves: str, reward: str) -> None:
+def test_regret_comes_through_the_adapter(reward: str) -> None:
     """MaskablePPO trains, is evaluated, and its monitor keeps regrets, nan where no optimum is known; nothing warns."""
     contrib = pytest.importorskip("sb3_contrib")
     from sb3_contrib.common.maskable.evaluation import evaluate_policy
@@ -154,7 +149,7 @@ def test_regret_comes_through_the_adapter(moves: str, reward: str) -> None:
 
     from gensor_gym.env.sb3 import make_sb3
 
-    env = make_sb3(4, operator=[CERTIFIED, GEMM], hardware="h200", moves=moves, reward=reward)
+    env = make_sb3(4, operator=[CERTIFIED, GEMM], hardware="h200", reward=reward)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = contrib.MaskablePPO(

@@ -1,4 +1,4 @@
-"""`python -m experiments.store`: listing, moving and deleting trials."""
+"""`python -m experiments store`: listing, moving and deleting trials."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_prune_deletes_only_when_told_to(path: Path, capsys: pytest.CaptureFixtu
 
 @pytest.mark.thorough
 def test_help_names_every_command() -> None:
-    command = [sys.executable, "-m", "experiments.store"]
+    command = [sys.executable, "-m", "experiments", "store"]
     text = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True).stdout
     assert all(word in text for word in ("list", "export", "import", "merge", "prune", "newer"))
     assert "--apply" in subprocess.run([*command, "prune", "--help"], capture_output=True, text=True, check=True).stdout

@@ -229,7 +229,7 @@ def test_every_command_says_how_to_go_on() -> None:
     for name in COMMANDS:
         assert how_to_go_on(name, ["a=b c"]).endswith(f": gensor {name} 'a=b c'")
     assert how_to_go_on("train", ["resume=false", "seed=1"]) == "This goes on from there: gensor train seed=1"
-    assert how_to_go_on("verify", []) == "This begins anew: gensor verify"
+    assert how_to_go_on("explain", []) == "This begins anew: gensor explain"
 
 
 @pytest.mark.thorough

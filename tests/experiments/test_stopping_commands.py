@@ -41,7 +41,6 @@ COMMANDS = {
     "reproduce": ["reproduce", "table=gensor_operators", "output={here}/out"],
     "bench": ["bench", "suite=env", "output={here}/out"],
     "submit": ["submit", "markov", "--output", "{here}/out"],
-    "simulate": ["simulate"],
 }  # fmt: skip
 
 

@@ -12,7 +12,6 @@ from gensor_gym.cost import model
 from gensor_gym.cost.column_descent import TRACED, _descend
 from gensor_gym.cost.terms import NUM_TERMS
 from gensor_gym.env import process
-from gensor_gym.env.columns import process as columns
 from gensor_gym.env.construct import ConstructEnv
 from gensor_gym.env.views import NUM_SUCCESSOR_FEATURES, _fill_successors
 from gensor_gym.graph import enumeration, near_limits, rules
@@ -69,26 +68,6 @@ def test_episodes_are_the_same(operator: str, machine: str) -> None:
         out = np.zeros((NUM_ACTIONS, NUM_SUCCESSOR_FEATURES), np.float32)
         mask = env.graph.action_mask(env.schedule).astype(np.int8)
         both(_fill_successors, env._row, mask, tasks.ints[0], tasks.floats[0], tasks.sizes[0], env._room, out)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("reward", ["final", "best_so_far"])
-@pytest.mark.parametrize("machine", thorough_but(MACHINES, *SOME))
-def test_episodes_of_columns_are_the_same(machine: str, reward: str) -> None:
-    """Every state of a random episode whose actions set whole columns, `stop` now and then."""
-    env = ConstructEnv(WINDOWS, machine, space="extended", moves="columns", reward=reward)
-    tasks, rng = env.tasks, np.random.default_rng(0)
-    state = (env._row, env._scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static, tasks.initial, tasks.starts)
-    both(columns.begin_one, *tasks.own, 0, *state, env._room, env._mask, env._obs)
-    with waiting():
-        _, info = env.reset(seed=0)
-        ended = False
-        while not ended:
-            legal = np.flatnonzero(info["action_mask"])
-            action = 0 if len(legal) == 1 or (env.settings.goes_on and rng.random() < 0.2) else int(rng.choice(legal[1:]))
-            settings = (tasks.ints, tasks.floats, tasks.sizes, env._vector, env._room, env._mask, env._obs)
-            both(columns.step_one, *tasks.own, 0, env._row, env._scalars, action, *settings)
-            _, _, ended, _, info = env.step(action)
 
 
 @pytest.mark.thorough

@@ -1,4 +1,4 @@
-"""Files that ship: goldens, recorded tables and spaces, certificates and replays by their bytes; policies by their numbers.
+"""Files that ship: goldens, recorded tables and spaces, certificates by their bytes; policies by their numbers.
 
 Files are found by their own name and their folder's, wherever in the project that folder is: they may move.
 """
@@ -41,11 +41,6 @@ def tables() -> dict[str, str]:
 def certificates() -> dict[str, str]:
     """Files of certificates."""
     return {name: of_bytes(path.read_bytes()) for name, path in found("certificates/*.jsonl")}
-
-
-def replays() -> dict[str, str]:
-    """Replay files of the leaderboard, by strategy and task."""
-    return {name: of_bytes(path.read_bytes()) for name, path in found("leaderboard/*/*.jsonl")}
 
 
 def goldens() -> dict[str, str]:

@@ -24,7 +24,6 @@ QUICK: dict[str, Section] = {
     "goldens": files.goldens,
     "tables": files.tables,
     "certificates": files.certificates,
-    "replays": files.replays,
     "policies": files.policies,
     "kernels": kernels.kernels,
     "episodes": episodes.episodes,

@@ -132,14 +132,6 @@ def test_frozen_split_equals_the_rule() -> None:
     assert splits.build("v1") == {part: list(operators.split(part)) for part in splits.PARTS}
 
 
-def test_split_in_the_configuration_equals_the_data() -> None:
-    """conf/split/*.yaml are mirrors."""
-    yaml = pytest.importorskip("yaml")
-    for version in splits.VERSIONS:
-        mirror = yaml.safe_load((ROOT / "conf" / "split" / f"{version}.yaml").read_text())
-        assert mirror == {"name": version} | {part: list(operators.split(part, version)) for part in splits.PARTS}
-
-
 def test_no_group_straddles_and_the_held_out_class_stays_out() -> None:
     """Over all named shapes, duplicates included."""
     parts: dict[str, set[str]] = {}

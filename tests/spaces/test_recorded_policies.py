@@ -131,7 +131,7 @@ def test_searches_with_a_policy_name_what_is_wrong(tmp_path: Path) -> None:
     for folder in (tmp_path / "bare", CONF.parent / "agents" / "data" / "policies" / "ppo_gpu"):  # no card; of constructions
         with pytest.raises(FileNotFoundError, match="no policy of recorded spaces"):
             tune(near, "policy", checkpoint=str(folder))
-    with pytest.raises(FileNotFoundError, match="experiments.train_recorded"):
+    with pytest.raises(FileNotFoundError, match="experiments train_recorded"):
         tune(near, "policy", checkpoint=str(tmp_path))
     for bad in ({"checkpoint": ""}, {"temperature": 0.0}, {"starts": "here"}):
         with pytest.raises(ValueError, match="expected a folder"):

@@ -103,13 +103,12 @@ COMPARE = [
     "compare", f"operator={GEMM}", "strategy=random_walk", "backend=analytic", "hardware=h200", "wandb.mode=disabled",
     "output={here}/out",
 ]  # fmt: skip
-CHECK, VERIFY = ["check_certificates", "{here}/a.jsonl"], ["verify", "{here}/a.jsonl"]
+CHECK, ENTRIES = ["check_certificates", "{here}/a.jsonl"], ["leaderboard", "--folder", "{here}"]
 LEARN = ["train_recorded", "output={here}/out"]
 IMPORT = ["store", "import", "{here}/s.sqlite"]
 SPACE, ZIPPED = "spaces=[{here}/a.json]", "spaces=[{here}/a.json.gz]"
 CORRECT = ["learn_correction", "measured={here}/m.jsonl", "output={here}/out"]
 STORE = ["store", "list", "{here}/a.sqlite"]
-SUITE = ["submit", "markov", "--suite", "{here}/suite.yaml", "--output", "{here}/out"]
 FROZEN = ["submit", "--frozen", "v1", "--track", "few_trials_no_model", "--output", "{here}/out"]
 PPO_CARD = {**CARD, "agent": "ppo", "config": {"agent": {"net_arch": [8], "learning_rate": 1e-3}, "env": CARD["config"]["env"]}}
 
@@ -154,8 +153,6 @@ CASES: dict[str, tuple[list[str], Files]] = {
     "settings of a study's strategy that are a number": (["generalise", "strategies.markov=3", "output={here}/out"], {}),
     "settings of a suite that are a number": (["bench", "suite=env", "env=3", "output={here}/out"], {}),
     "figures that may be": ([*COMPARE, "figures=maybe"], {}),
-    "a search of nothing planted": (["planted", "--seconds", "nan", "--output", "{here}"], {}),
-    "a simulation of no seconds": (["simulate", "budget_s=nan"], {}),
     "a study of no parts": (["fused_study", "parts=[]", "output={here}/out"], {}),
     "a study of no seeds": (["fused_study", "seeds=[]", "output={here}/out"], {}),
     "a study of no agents": (["stock", "seeds=[]", "output={here}/out"], {}),
@@ -192,15 +189,11 @@ CASES: dict[str, tuple[list[str], Files]] = {
     "an entry of no seeds": ([*FROZEN, "random", "--seeds", "0"], {}),
     "an entry of more seeds than there are": ([*FROZEN, "random", "--seeds", "11"], {}),
     "an entry of a strategy that is none": ([*FROZEN, "nobody"], {}),
+    "an entry: brackets": (ENTRIES, {"v1/me/few_trials.jsonl": BRACKETS}),
+    "an entry: a header that is a list": (ENTRIES, {"v1/me/few_trials.jsonl": b"[]"}),
+    "an entry: no UTF-8": (ENTRIES, {"v1/me/few_trials.jsonl": b"\xff\xfe{}"}),
+    "an entry: a key twice": (ENTRIES, {"v1/me/few_trials.jsonl": b'{"id": 1, "id": 2}'}),
     "a store that is cut off": (STORE, {"a.sqlite": b"SQLite format 3\0" + b"\x10\0" * 60}),
-    # replay files and suites
-    "a replay: brackets": (VERIFY, {"a.jsonl": BRACKETS}),
-    "a replay: a header that is a list": (VERIFY, {"a.jsonl": b"[]"}),
-    "a replay: no UTF-8": (VERIFY, {"a.jsonl": b"\xff\xfe{}"}),
-    "a replay: a key twice": (VERIFY, {"a.jsonl": b'{"id": 1, "id": 2}'}),
-    "a suite with aliases": (SUITE, {"suite.yaml": b"a: &a [1]\nb: [*a, *a]\n"}),
-    "a suite of brackets": (SUITE, {"suite.yaml": BRACKETS}),
-    "a suite that is a list": (SUITE, {"suite.yaml": b"- 1\n"}),
     # recorded spaces
     "a space: brackets": ([*LEARN, SPACE], {"a.json": BRACKETS}),
     "a space: gzip cut off": ([*LEARN, ZIPPED], {"a.json.gz": gzip.compress(b'{"cache": {}}')[:-4]}),

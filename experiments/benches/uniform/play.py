@@ -1,4 +1,4 @@
-"""What uniform play comes to in every form of `Construct-v0`: an action drawn evenly from the legal ones, `stop` among them.
+"""What uniform play comes to in `Construct-v0` with every reward: an action drawn evenly from the legal ones, `stop` among them.
 
 How many steps an episode lasts and how many programs it pays for say what a policy meets that has learned nothing; its regret, of
 one episode and of the best of several, is what learning has to beat. The model's tier, tasks with a certified optimum.
@@ -18,15 +18,14 @@ from gensor_gym.env import CONSTRUCT
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """One line for every operator and form; then all as a table. ValueError where an optimum is not known."""
+    """One line for every operator and reward; then all as a table. ValueError where an optimum is not known."""
     settings = config.uniform
     emit(kind="machine", **machine())
     for operator in settings.operators:
-        for moves in settings.moves:
-            for reward in settings.rewards:
-                arguments = {"operator": operator, "hardware": settings.hardware, "space": settings.space}
-                found = played(arguments | {"moves": moves, "reward": reward}, settings.episodes, config.seed)
-                emit(kind="uniform", **arguments, moves=moves, reward=reward, **summary(found, settings.tries))
+        for reward in settings.rewards:
+            arguments = {"operator": operator, "hardware": settings.hardware, "space": settings.space, "reward": reward}
+            found = played(arguments, settings.episodes, config.seed)
+            emit(kind="uniform", **arguments, **summary(found, settings.tries))
     sys.stdout.write(table(emit.rows))
 
 
@@ -65,15 +64,15 @@ def summary(found: dict[str, np.ndarray], tries: int) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Of every form the means over operators, in Markdown; regrets as percent more than the optimum, medians over operators."""
+    """Of every reward the means over operators, in Markdown; regrets as percent more than the optimum, medians over operators."""
     own = [row for row in rows if row["kind"] == "uniform"]
-    forms = list(dict.fromkeys((row["moves"], row["reward"]) for row in own))
+    rewards = list(dict.fromkeys(row["reward"] for row in own))
     tries = own[0]["tries"] if own else 0
-    head = ("moves", "reward", "steps of an episode", "programs paid for", "regret of one", f"of the best of {tries}")
+    head = ("reward", "steps of an episode", "programs paid for", "regret of one", f"of the best of {tries}")
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    for moves, reward in forms:
-        these = [row for row in own if (row["moves"], row["reward"]) == (moves, reward)]
+    for reward in rewards:
+        these = [row for row in own if row["reward"] == reward]
         steps, paid = (np.mean([row[name] for row in these]) for name in ("steps_of_an_episode", "programs_paid_for"))
         one, best = (100 * np.expm1(np.median([row[name] for row in these])) for name in ("regret", "regret_of_best"))
-        lines.append(f"| {moves} | {reward} | {steps:.1f} | {paid:.1f} | {one:,.0f} % | {best:,.0f} % |")
+        lines.append(f"| {reward} | {steps:.1f} | {paid:.1f} | {one:,.0f} % | {best:,.0f} % |")
     return "\n".join(lines) + "\n"

@@ -1,6 +1,6 @@
 """Kernels are compiled by many while one at a time is timed: whatever is ready is timed next, and nobody waits for a straggler.
 
-The clock and those who compile are a `Crew`, so that the same pipeline runs on a device and in virtual time (`simulate`).
+The clock and those who compile are a `Crew`, so that the same pipeline runs on a device and, in tests, in virtual time.
 """
 
 from __future__ import annotations

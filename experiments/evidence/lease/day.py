@@ -18,7 +18,7 @@ from experiments.device.conclusions import conclusions
 from experiments.device.stages import adaptive
 from experiments.device.stages.standings import standings
 from experiments.device.table import read_experiment
-from experiments.evidence.libraries import statuses
+from experiments.evidence.units import statuses
 from experiments.statistics.statistics import geometric_mean
 from experiments.studies.search.report import table
 

@@ -12,7 +12,6 @@ import numpy as np
 from experiments.benches.fitting.fit import OfOperator, Sample
 from experiments.common.journal import read_rows
 from experiments.evidence.facts import RAW
-from experiments.evidence.libraries import FILE as LIBRARIES
 from experiments.evidence.tables import RECORDED
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
@@ -20,6 +19,7 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.measurement import Status
 
 TENSOR, TEST = "recorded_tensor.jsonl.gz", "recorded_test.jsonl.gz"
+LIBRARIES = "libraries_after_mends.jsonl.gz"
 FITTED = ("train", "validation")
 """Parts of the split whose programs a fit may read."""
 EVERY = (*FITTED, "test")

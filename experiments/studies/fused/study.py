@@ -1,4 +1,4 @@
-"""Searches of fused operators by the model: `python -m experiments.fused_study` (conf/fused_study.yaml).
+"""Searches of fused operators by the model: `python -m experiments fused_study` (conf/fused_study.yaml).
 
 A policy that ships beside strategies, on shapes of operators it has seen and on a class that it has not. A search goes on until
 its processor time and the most evaluations asked about are both spent, so that neither cuts the other. The optimum of each

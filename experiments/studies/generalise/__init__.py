@@ -1,1 +1,1 @@
-"""`experiments.generalise`: trained policies on operators that nothing was trained on."""
+"""`gensor generalise`: trained policies on operators that nothing was trained on."""

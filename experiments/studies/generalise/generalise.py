@@ -1,6 +1,6 @@
 """Zero-shot: trained policies beside search by the model on operators that nothing was trained on, the optimum known.
 
-`python -m experiments.generalise` (conf/generalise.yaml, docs/generalisation.md). Nothing is timed but the searches themselves.
+`python -m experiments generalise` (conf/generalise.yaml, docs/generalisation.md). Nothing is timed but the searches themselves.
 Every search is a line of lines.jsonl, kept as soon as it is there: a command that was stopped goes on where it was. A line stays
 valid as long as fingerprint, hyperparameters and policy are the same; delete the file to have all of them made anew.
 """

@@ -27,7 +27,7 @@ BUDGET = "@"
 EVALUATIONS, SECONDS = "evaluations", "seconds"
 """Units of what a search may spend."""
 TUNED = {EVALUATIONS: "values", SECONDS: "values_within"}
-"""Where a file of tuned values (`experiments.tune_budgets`) has those for amounts of a unit."""
+"""Where a file of tuned values (`gensor tune_budgets`) has those for amounts of a unit."""
 Variants = dict[str, dict[float, tuple[str, dict[str, Any]]]]
 """Unit -> amount of it that values are for (0: any) -> registered name, values."""
 SAMPLED = " best of "
@@ -194,7 +194,7 @@ def _variants(name: str, given: dict[str, Any]) -> Variants:
         return dict.fromkeys(TUNED, {0.0: (of, parameters)})
     path = located(tuned)
     if not path.exists():
-        raise ValueError(f"strategies.{name}.tuned {tuned!r}: no such file; python -m experiments.tune_budgets makes it")
+        raise ValueError(f"strategies.{name}.tuned {tuned!r}: no such file; python -m experiments tune_budgets makes it")
     found = read_json(path, finite=False)
     with meant(path, "file of tuned values"):
         if found["strategy"] != of:

@@ -1,6 +1,6 @@
-"""Policies of a study: those whose folder has none are trained, a subprocess of `experiments.train` each, side by side.
+"""Policies of a study: those whose folder has none are trained, a subprocess of `gensor train` each, side by side.
 
-`experiments.train` goes on from its last checkpoint, so a training that was stopped is not lost.
+`gensor train` goes on from its last checkpoint, so a training that was stopped is not lost.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def folder_of(pattern: str, seed: int, hardware: str) -> Path:
 def train_missing(
     pattern: str, seeds: Sequence[int], hardware: str, space: str, overrides: Mapping[str, Any], processes: int, split: str = "v1"
 ) -> list[Trained]:
-    """The policies of all seeds, trained where the folder has none; `overrides` go to `experiments.train`.
+    """The policies of all seeds, trained where the folder has none; `overrides` go to `gensor train`.
 
     They learn on the train part of a version of the split.
 
@@ -77,7 +77,7 @@ def train_missing(
 def command_of(folder: Path, seed: int, hardware: str, space: str, overrides: Mapping[str, Any]) -> list[str]:
     """The command that trains one policy, on one thread."""
     fixed = {"seed": seed, "output": folder, "env.hardware": hardware, "env.space": space, "torch_threads": 1}
-    return [sys.executable, "-m", "experiments.train", *(f"{name}={value}" for name, value in {**overrides, **fixed}.items())]
+    return [sys.executable, "-m", "experiments", "train", *(f"{name}={value}" for name, value in {**overrides, **fixed}.items())]
 
 
 def _run(command: list[str], running: list[subprocess.Popen[bytes]]) -> None:
@@ -114,7 +114,7 @@ def _checked(folder: Path, seed: int, hardware: str, space: str, overrides: Mapp
 
 
 def _setting(card: Mapping[str, Any], name: str) -> Any:
-    """A setting of `experiments.train` as a card has it, None where it has none."""
+    """A setting of `gensor train` as a card has it, None where it has none."""
     if name == "agent":
         return card["agent"]
     found: Any = card["config"]

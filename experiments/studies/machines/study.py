@@ -1,4 +1,4 @@
-"""Policies that see the machine, on machines held out: `python -m experiments.machines` (conf/machines.yaml).
+"""Policies that see the machine, on machines held out: `python -m experiments machines` (conf/machines.yaml).
 
 They are trained on machines drawn near known ones (`gensor_gym.hardware.drawn`), every operator on one of its own, and tested on
 real ones that nothing was trained near, beside searches at equal processor time. By the model alone: nothing is timed.

@@ -1,1 +1,1 @@
-"""`experiments.study`: many strategies on recorded tasks."""
+"""`gensor study`: many strategies on recorded tasks."""

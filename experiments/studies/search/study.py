@@ -1,4 +1,4 @@
-"""Many strategies, recorded tasks and seeds in one run: `python -m experiments.study experiment=recorded`.
+"""Many strategies, recorded tasks and seeds in one run: `python -m experiments study experiment=recorded`.
 
 The budget is the session's, model evaluations are counted by the graph, every strategy starts from the same task and knows
 nothing else, and each search has one thread. Everything is answered from tables whose best kernel is known, or by the model

@@ -1,27 +1,22 @@
-"""The environments that stock learners learn in and are tried in: one list of operators, three kinds of actions."""
+"""The environments that stock learners learn in and are tried in: one list of operators, two kinds of actions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.env.columns.places import Places
 from gensor_gym.exact.shipped import certificates_of
 
 if TYPE_CHECKING:
     from gensor_gym.env.sb3 import ConstructVecEnv
 
-GROUNDS: dict[str, tuple[str, dict[str, Any]]] = {
-    "primitives": ("make_sb3", {}),
-    "columns": ("make_sb3", {"moves": "columns"}),
-    "writing": ("make_writing_sb3", {}),
-}
-"""Name -> (what of `gensor_gym.env.sb3` makes such environments, its arguments)."""
+GROUNDS = {"primitives": "make_sb3", "writing": "make_writing_sb3"}
+"""Name -> what of `gensor_gym.env.sb3` makes such environments."""
 
 
 @cache
@@ -38,9 +33,11 @@ def operators_of(
     graphs = [graph for graph in graphs if max(len(c.values) for c in graph.coordinates.movable()) <= most_values]
     if not graphs:
         raise ValueError(f"operators {trained!r}: none has columns of at most {most_values} values")
-    places, tried, left = Places(graphs), list[str](), list[str]()
+    most, tried, left = _most_values(*graphs), list[str](), list[str]()
     for op in operators.resolve(tested):
-        (tried if str(op) in known and _fits(places, ConstructionGraph(op, hardware, space)) else left).append(str(op))
+        own = _most_values(ConstructionGraph(op, hardware, space))
+        fits = all(count <= most.get(column, 0) for column, count in own.items())
+        (tried if str(op) in known and fits else left).append(str(op))
     if not tried:
         raise ValueError(f"tested {tested!r}: none has a certified optimum on {hardware} in {space!r}, and columns that fit")
     count = len(tried) if most_tested is None else most_tested
@@ -48,21 +45,19 @@ def operators_of(
     return tuple(str(graph.operator) for graph in graphs), tuple(tried[i] for i in chosen), tuple(left)
 
 
-def _fits(places: Places, graph: ConstructionGraph) -> bool:
-    """Whether there is an action for every value of every column."""
-    try:
-        places.check(graph)
-    except ValueError:
-        return False
-    return True
+def _most_values(*graphs: ConstructionGraph) -> dict[int, int]:
+    """First place of a column in a row -> the most values of it that one of the graphs has."""
+    most: dict[int, int] = {}
+    for graph in graphs:
+        for column in graph.coordinates.movable():
+            most[column.first] = max(most.get(column.first, 0), len(column.values))
+    return most
 
 
 def make(ground: str, count: int, ops: Sequence[str], hardware: str, space: str) -> ConstructVecEnv:
     """`count` environments on one thread; an episode is about any of the operators."""
     from gensor_gym.env import sb3
 
-    maker, arguments = GROUNDS[ground]
-    made: ConstructVecEnv = getattr(sb3, maker)(
-        count, operator=list(ops), hardware=hardware, space=space, threads=1, **arguments
-    )
+    maker = getattr(sb3, GROUNDS[ground])
+    made: ConstructVecEnv = maker(count, operator=list(ops), hardware=hardware, space=space, threads=1)
     return made

@@ -1,4 +1,4 @@
-"""Stock learners in the environments under one protocol: `python -m experiments.stock` (conf/stock.yaml).
+"""Stock learners in the environments under one protocol: `python -m experiments stock` (conf/stock.yaml).
 
 Every agent learns on the same operators for so many processor seconds of one thread, and is then tried on the same others, whose
 optima are certified. Learning under a limit of time is not repeated number for number: a quicker processor takes more steps.

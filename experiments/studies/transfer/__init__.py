@@ -1,1 +1,1 @@
-"""`experiments.transfer`: policies trained on the model of one GPU, tested on those of others."""
+"""`gensor transfer`: policies trained on the model of one GPU, tested on those of others."""

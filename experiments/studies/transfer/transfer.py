@@ -1,4 +1,4 @@
-"""Policies trained on the model of one GPU, tested on those of others: `python -m experiments.transfer` (conf/transfer.yaml).
+"""Policies trained on the model of one GPU, tested on those of others: `python -m experiments transfer` (conf/transfer.yaml).
 
 A policy runs on any of them: the hardware's figures are part of the observation, or hidden from it. Every cell of the matrix is
 the mean regret of its best of so many episodes to the optimum certified for the tested hardware, beside the policy trained there.

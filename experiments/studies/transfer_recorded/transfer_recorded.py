@@ -1,4 +1,4 @@
-"""Policies trained on recordings of one real GPU, tested on others: `python -m experiments.transfer_recorded`.
+"""Policies trained on recordings of one real GPU, tested on others: `python -m experiments transfer_recorded`.
 
 conf/transfer_recorded.yaml, docs/generalisation.md. The recordings are complete spaces of a kernel, measured on several GPUs:
 regret is to the best configuration of the tested one. Beside a policy trained on another GPU stand one trained on the tested

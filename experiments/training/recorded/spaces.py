@@ -70,7 +70,7 @@ class RecordedTraining:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Its settings as text and numbers, files by name: what `experiments.report` distinguishes curves by."""
+        """Its settings as text and numbers, files by name: what `gensor report` distinguishes curves by."""
         names = ", ".join(Path(path).name.partition(".")[0] for path in self.spaces)
         return {
             "spaces": names, "agent": dict(self.agent), "env": dict(self.env), "timing": self.timing, "steps": self.steps,

@@ -1,6 +1,6 @@
 """Train a policy in recorded tuning spaces of one kernel, of one device or of several at once.
 
-`python -m experiments.train_recorded 'spaces=[FILE, FILE]' output=FOLDER`; then
+`python -m experiments train_recorded 'spaces=[FILE, FILE]' output=FOLDER`; then
 `agents.tune(OTHER_FILE, "policy", checkpoint=FOLDER)`.
 """
 

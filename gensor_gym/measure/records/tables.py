@@ -29,7 +29,7 @@ _TYPES: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Table:
-    """Records of a file. `about` is empty but for Parquet; its keys are those that `experiments.record` writes."""
+    """Records of a file. `about` is empty but for Parquet; its keys are those that `gensor record` writes."""
 
     records: list[Record]
     about: Mapping[str, Any] = field(default_factory=dict)

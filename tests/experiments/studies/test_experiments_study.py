@@ -95,7 +95,7 @@ def test_what_is_done_is_not_done_again(done: tuple[Plan, dict], monkeypatch: py
 def test_killed_in_the_middle_then_given_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No process is left behind, and the second run does what the first did not."""
     words = [f"output={tmp_path}", "figures=false", "seed=[0,1,2,3]"]
-    command = [sys.executable, "-m", "experiments.study", *SMALL, *words]
+    command = [sys.executable, "-m", "experiments", "study", *SMALL, *words]
     process = subprocess.Popen(command, cwd=CONF.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 100
     while len(list((tmp_path / "jobs").glob("*.json"))) < 2 and time.monotonic() < deadline:
@@ -138,7 +138,7 @@ def test_a_strategy_that_cannot_run_is_left_out_and_said(tmp_path: Path, monkeyp
     more = ("strategy=[random_walk,ppo]", "strategies.ppo.checkpoint=/nowhere", "figures=false")
     summary = _run(_plan(tmp_path, *more))
     assert list(summary["strategies"]) == ["random_walk"]
-    assert "experiments.train" in summary["broken"]["ppo"]
+    assert "experiments train" in summary["broken"]["ppo"]
 
 
 @pytest.mark.parametrize(

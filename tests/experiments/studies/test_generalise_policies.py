@@ -26,7 +26,7 @@ def test_a_policy_of_something_else_is_refused(tmp_path: Path) -> None:
 
 def test_training_is_told_what_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = policies.command_of(tmp_path, 3, "a100", "gensor", {"agent": "ppo", "steps": 100})
-    assert command[1:3] == ["-m", "experiments.train"]
+    assert command[1:4] == ["-m", "experiments", "train"]
     assert {"agent=ppo", "steps=100", "seed=3", f"output={tmp_path}", "env.hardware=a100", "env.space=gensor"} <= set(command)
     fails = [sys.executable, "-c", "raise SystemExit('it is so')"]
     monkeypatch.setattr(policies, "command_of", lambda folder, *_: [*fails, f"output={folder}"])

@@ -214,7 +214,7 @@ def test_a_run_leaves_policy_card_curves_and_tensorboard(agent: str, tmp_path: P
     strategy: Any = get_strategy(agent, checkpoint=str(tmp_path), space="gensor", episodes=4)
     found = strategy.construct(graph, np.random.default_rng(0))
     assert all(graph.is_legal(schedule) for schedule in found.schedules) and found.latencies[0] == min(found.latencies)
-    with pytest.raises(FileNotFoundError, match="experiments.train"):
+    with pytest.raises(FileNotFoundError, match="experiments train"):
         get_strategy(agent, checkpoint=str(tmp_path / "nowhere")).construct(graph, np.random.default_rng(0))
 
 

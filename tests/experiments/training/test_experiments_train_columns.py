@@ -201,7 +201,7 @@ def test_a_teacher_is_refused(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_training_on_another_part_is_said(tmp_path: Path) -> None:
     words = [*TINY, "steps=64", "eval_every=0", f"output={tmp_path}", 'eval_operators="gemm(m=64, n=48, k=40)"']
-    command = [sys.executable, "-m", "experiments.train", *words, 'operators="gemm(m=128, n=3072, k=768)"']
+    command = [sys.executable, "-m", "experiments", "train", *words, 'operators="gemm(m=128, n=3072, k=768)"']
     done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "operators of the part test: to this policy that part is not unseen" in done.stdout.replace("\n", " ")

@@ -1,0 +1,39 @@
+"""Where two texts of JSON lines differ first."""
+
+from __future__ import annotations
+
+from gensor_gym.foreign import parse_json
+
+
+class Difference(ValueError):
+    """An entry says something else than the environment; the message names line, field, expected and found."""
+
+
+def compare_texts(expected: str, found: str) -> None:
+    """Two whole files; Difference names the first byte that differs."""
+    lines, others = expected.split("\n"), found.split("\n")
+    for at, (want, have) in enumerate(zip(lines, others, strict=False)):
+        if want != have:
+            before = sum(len(line.encode()) + 1 for line in others[:at])
+            byte = before + _same_bytes(want.encode(), have.encode())
+            raise Difference(f"line {at + 1}{_field(want, have)} (byte {byte})")
+    if len(others) != len(lines):
+        raise Difference(f"expected {len(lines)} lines, found {len(others)}")
+
+
+def _field(expected: str, found: str) -> str:
+    """The first field whose values differ, with both."""
+    try:
+        want, have = parse_json(expected), parse_json(found)
+    except ValueError:
+        return f": expected {expected!r}, found {found!r}"
+    same_fields = isinstance(want, dict) and isinstance(have, dict) and set(want) == set(have)
+    for field in want if same_fields else ():
+        if want[field] != have[field]:
+            return f", {field}: expected {want[field]!r}, found {have[field]!r}"
+    return f": expected {expected!r}, found {found!r}"
+
+
+def _same_bytes(one: bytes, other: bytes) -> int:
+    """How many bytes are equal from the beginning."""
+    return next((i for i, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), min(len(one), len(other)))
