@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gensor_gym.dataflow.expressions import Expression
 from gensor_gym.dataflow.nodes import Slice
 from gensor_gym.frontends.aten.choices import cast, no_number, truth, unequal
 from gensor_gym.frontends.aten.maps import power
@@ -45,9 +46,9 @@ def _sum(b: Builder, x: str, axes: list[int]) -> str:
 
 
 @_reduces("prod.default", "prod.dim_int")
-def _prod(b: Builder, x: str, axes: list[int]) -> str:
+def product(b: Builder, x: str, axes: list[int]) -> str:
     """Both halves of an axis multiplied, again and again; of an odd number the last one stays for the end."""
-    for axis in axes:
+    for axis in (one % len(b.shapes[x]) for one in axes):
         single = list[str]()
         while (extent := b.shapes[x][axis]) > 1:
             half = extent // 2
@@ -136,7 +137,20 @@ def _cumprod(b: Builder, x: str, axis: int, dtype: Any = None) -> str:
     return _scan(b, cast(b, x, dtype), axis, "multiply")
 
 
-def _scan(b: Builder, x: str, axis: int, function: str) -> str:
+@_covers("logcumsumexp.default")
+def _logcumsumexp(b: Builder, x: str, axis: int) -> str:
+    return _scan(b, x, axis, _log_of_both)
+
+
+def _log_of_both(one: str, other: str) -> Expression:
+    """log(exp(x) + exp(y)): the larger one, and what the other adds to it; of equal infinities that."""
+    least, most = of("minimum", one, other), of("maximum", one, other)
+    apart = of("less", of("absolute", of("subtract", least, most)), math.inf)  # of two equal infinities it is no number
+    alike = of("where", apart, of("add", most, of("log1p", of("exp", of("subtract", least, most)))), most)
+    return of("where", of("at_most", least, most), alike, of("add", one, other))  # which is no number where one is none
+
+
+def _scan(b: Builder, x: str, axis: int, function: str | Callable[[str, str], Expression]) -> str:
     """Each element with what stands 1, 2, 4, .. places before it (Hillis and Steele, Data parallel algorithms, 1986)."""
     if not b.shapes[x]:
         return x
@@ -145,7 +159,8 @@ def _scan(b: Builder, x: str, axis: int, function: str) -> str:
     while shift < len(places):
         before = take(b, rows, [0], np.maximum(places - shift, 0))
         first = b.constant("first", (places < shift).reshape(-1, 1))
-        rows, shift = b.map(of("where", first, rows, of(function, rows, before)), "scan"), 2 * shift
+        both = of(function, rows, before) if isinstance(function, str) else function(rows, before)
+        rows, shift = b.map(of("where", first, rows, both), "scan"), 2 * shift
     return back(rows)
 
 

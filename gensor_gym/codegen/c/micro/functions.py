@@ -112,6 +112,19 @@ static inline vec{w} where_{w}(vec{w} condition, vec{w} a, vec{w} b) {
 }
 """
 
+_BITS_AND = """/* Of whole numbers, in two's complement. */
+static inline vec{w} bits_and_{w}(vec{w} a, vec{w} b) {
+    typedef int32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
+    return __builtin_convertvector(__builtin_convertvector(a, bits) & __builtin_convertvector(b, bits), vec{w});
+}
+"""
+
+_FMOD = """static inline vec{w} fmod_{w}(vec{w} a, vec{w} b) {
+    for (int lane = 0; lane < {w}; lane++) a[lane] = fmodf(a[lane], b[lane]);
+    return a;
+}
+"""
+
 _ABSOLUTE = """static inline vec{w} absolute_{w}(vec{w} x) {
     typedef int32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
     return (vec{w})((bits)x & INT32_MAX);
@@ -167,5 +180,11 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "where": (_WHERE, "static inline float where_1(float c, float a, float b) { return c != 0.0f ? a : b; }\n"),
     "absolute": (_ABSOLUTE, "static inline float absolute_1(float x) { return __builtin_fabsf(x); }\n"),
     "log1p": (_LOG1P, "static inline float log1p_1(float x) { return log1pf(x); }\n"),
+    "erfc": _by_lane("erfc", "erfcf({})"),
+    "lgamma": _by_lane("lgamma", "lgammaf({})"),
+    "fmod": (_FMOD, "static inline float fmod_1(float a, float b) { return fmodf(a, b); }\n"),
+    "bits_and": (
+        _BITS_AND, "static inline float bits_and_1(float a, float b) { return (float)((int32_t)a & (int32_t)b); }\n",
+    ),
 }
 """Name -> (vector template, scalar template); `{w}` is the width, `{bytes}` that of the vector."""
