@@ -49,11 +49,12 @@ def _divide(b: Builder, x: Any, by: Any, rounding_mode: str | None = "floor") ->
     if rounding_mode == "trunc" and not _is_whole(b, x, by):
         return b.map(cut(of("divide", x, divisor)), "quotient")
     left = _left(b, x, by)
-    quotient = of("divide", of("subtract", x, left), divisor)
+    quotient, size = of("divide", of("subtract", x, left), divisor), of("absolute", x)
+    if _is_whole(b, x, by):  # of bounds that the numbers keep: 1 is the least divisor
+        quotient = of("maximum", of("minimum", quotient, size), of("negative", size))
     if rounding_mode == "floor":
         quotient = of("subtract", quotient, _is_unlike(left, by))
     if _is_whole(b, x, by):
-        size = of("add", of("absolute", x), 1.0)
-        return b.map(of("maximum", of("minimum", quotient, size), of("negative", size)), "quotient")
+        return b.map(quotient, "quotient")
     whole = of("where", of("less", 0.0, of("absolute", by)), of("round", quotient), of("divide", x, by))
     return b.map(whole, "quotient")

@@ -127,6 +127,21 @@ def _norm(b: Builder, x: str, order: float = 2.0, axes: Axes = None, keepdim: bo
     return kept(b, made, chosen, keepdim)
 
 
+@_covers("_cdist_forward.default")
+def _distances(b: Builder, x: str, y: str, order: float, _: Any = None) -> str:
+    """Norms of the differences of each row of x [.., p, m] and each of y [.., r, m]."""
+    one, other = (b.reshape(each, (*b.shapes[each][:-2], *rows, b.shapes[each][-1]))
+                  for each, rows in ((x, (b.shapes[x][-2], 1)), (y, (1, b.shapes[y][-2]))))
+    return _norm(b, b.dense(b.call("subtract", one, other)), order, -1)
+
+
+@_covers("_pdist_forward.default")
+def _distances_within(b: Builder, x: str, order: float = 2.0) -> str:
+    """Of each row and those behind it."""
+    pairs = np.triu_indices(b.shapes[x][0], 1)
+    return _norm(b, b.call("subtract", *(take(b, x, [0], rows) for rows in pairs)), order, -1)
+
+
 @_covers("cumsum.default")
 def _cumsum(b: Builder, x: str, axis: int, dtype: Any = None) -> str:
     return _scan(b, cast(b, x, dtype), axis, "add")
