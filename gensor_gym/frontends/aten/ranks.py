@@ -104,11 +104,17 @@ TABLE["aten.median.dim"], TABLE["aten.median.default"] = _medians(ignoring=False
 TABLE["aten.nanmedian.dim"], TABLE["aten.nanmedian.default"] = _medians(ignoring=True)
 
 
+_MOST_STABLE = 16
+"""Elements that `std::sort` of libstdc++, with which torch counts, leaves in their order where they are equal."""
+
+
 @_covers("mode.default")
 @of_one
-def _mode(b: Builder, x: str, axis: int = -1, keepdim: bool = False) -> tuple[str, str]:
-    """The least of those that are there most often, and the last place of it."""
+def _mode(b: Builder, x: str, axis: int = -1, keepdim: bool = False) -> tuple[str, ...]:
+    """The least of those that are there most often, and the last place of it; among more than torch sorts in place no place."""
     axis %= len(b.shapes[x])
+    if b.reads[x] == "float32":
+        raise ValueError("the most frequent of float32, of which NaN leaves no order: expected whole numbers or bools")
     last = [*(other for other in range(len(b.shapes[x])) if other != axis), axis]
     rows = b.transpose(x, last)
     *outer, extent = b.shapes[rows]
@@ -120,8 +126,8 @@ def _mode(b: Builder, x: str, axis: int = -1, keepdim: bool = False) -> tuple[st
     least = b.reduce(b.map(of("where", often, rows, np.inf), "often"), "min", [-1])
     here = equal(rows, b.repeat(least, b.shapes[rows]))
     place = b.reduce(b.map(of("where", here, places_along(b, rows, len(outer)), -1.0), "places"), "max", [-1])
-    order = np.argsort(last).tolist()
-    return tuple(kept(b, b.transpose(made, order), [axis], keepdim) for made in (least, place))  # type: ignore[return-value]
+    found = (least, place) if extent <= _MOST_STABLE else (least,)
+    return tuple(kept(b, b.transpose(made, np.argsort(last).tolist()), [axis], keepdim) for made in found)
 
 
 MOST_LIMITS = 4096

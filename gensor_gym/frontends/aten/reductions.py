@@ -129,17 +129,29 @@ def _norm(b: Builder, x: str, order: float = 2.0, axes: Axes = None, keepdim: bo
 
 @_covers("_cdist_forward.default")
 def _distances(b: Builder, x: str, y: str, order: float, _: Any = None) -> str:
-    """Norms of the differences of each row of x [.., p, m] and each of y [.., r, m]."""
-    one, other = (b.reshape(each, (*b.shapes[each][:-2], *rows, b.shapes[each][-1]))
-                  for each, rows in ((x, (b.shapes[x][-2], 1)), (y, (1, b.shapes[y][-2]))))
-    return _norm(b, b.dense(b.call("subtract", one, other)), order, -1)
+    """Norms of the differences of each row of x [.., p, m] and each of y [.., r, m]; of order infinity NaN is passed over."""
+    outer, width = np.broadcast_shapes(b.shapes[x][:-2], b.shapes[y][:-2]), b.shapes[x][-1]
+    p, r = b.shapes[x][-2], b.shapes[y][-2]
+    one, other = b.reshape(x, (*b.shapes[x][:-1], 1, width)), b.reshape(y, (*b.shapes[y][:-2], 1, r, width))
+    apart = b.call("subtract", *(b.repeat(each, (*outer, p, r, width)) for each in (one, other)))
+    if math.isinf(order):
+        apart = b.map(of("where", no_number(apart), 0.0, apart), "apart")
+    return _distance(b, apart, order)
 
 
 @_covers("_pdist_forward.default")
 def _distances_within(b: Builder, x: str, order: float = 2.0) -> str:
     """Of each row and those behind it."""
     pairs = np.triu_indices(b.shapes[x][0], 1)
-    return _norm(b, b.call("subtract", *(take(b, x, [0], rows) for rows in pairs)), order, -1)
+    return _distance(b, b.call("subtract", *(take(b, x, [0], rows) for rows in pairs)), order)
+
+
+def _distance(b: Builder, apart: str, order: float) -> str:
+    """A norm along the last axis, whose number of differences hands on NaN."""
+    if order == 0:
+        counted = of("where", no_number(apart), apart, unequal(apart, 0.0))
+        return kept(b, b.reduce(b.map(counted, "unlike"), "sum", [-1]), [len(b.shapes[apart]) - 1], False)
+    return _norm(b, apart, order, -1)
 
 
 @_covers("cumsum.default")
