@@ -284,12 +284,11 @@ class _Reader:
                 raise ValueError(f"makes a tensor of {one.dtype}: expected {', '.join(DTYPES)}")
         for read in node.all_input_nodes:
             if read.name in self.casts and node.name not in self.casts:
-                raise ValueError(f"reads what is cast to {', '.join(self.casts[read.name])}: expected an output, or {', '.join(DTYPES)}")
+                kinds = ", ".join(self.casts[read.name])
+                raise ValueError(f"reads what is cast to {kinds}: expected an output, or {', '.join(DTYPES)}")
         self.builder.origin = f"{place}#{node.name}"
         types = {one.name: _tensors_of(one.meta.get("val")) for one in node.all_input_nodes}
-        self.builder.reads = {
-            str(self._named(name)): name_of(given[0].dtype) for name, given in types.items() if len(given) == 1
-        }
+        self.builder.reads = {str(self._named(name)): name_of(given[0].dtype) for name, given in types.items() if len(given) == 1}
         makes = {name_of(one.dtype) for one in _tensors_of(node.meta.get("val"))}
         computes = bool({"int32", "int64"} & {*makes, *self.builder.reads.values()}) and "float32" not in makes
         self.builder.is_whole = computes and set(self.builder.reads.values()) != {"float32"}

@@ -184,7 +184,8 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "lgamma": _by_lane("lgamma", "lgammaf({})"),
     "fmod": (_FMOD, "static inline float fmod_1(float a, float b) { return fmodf(a, b); }\n"),
     "bits_and": (
-        _BITS_AND, "static inline float bits_and_1(float a, float b) { return (float)((int32_t)a & (int32_t)b); }\n",
+        _BITS_AND,
+        "static inline float bits_and_1(float a, float b) { return (float)((int32_t)a & (int32_t)b); }\n",
     ),
 }
 """Name -> (vector template, scalar template); `{w}` is the width, `{bytes}` that of the vector."""

@@ -39,4 +39,5 @@ def _erfinv(b: Builder, x: str) -> str:
 def _cosh(b: Builder, x: str) -> str:
     """Of h = exp(|x| / 2): (h h + 1 / (h h)) / 2, the half of it first, which does not overflow before the whole."""
     half = b.call("exp", of("multiply", 0.5, of("absolute", x)))
-    return b.map(of("add", of("multiply", of("multiply", 0.5, half), half), of("divide", 0.5, of("multiply", half, half))), "cosh")
+    large, small = of("multiply", of("multiply", 0.5, half), half), of("divide", 0.5, of("multiply", half, half))
+    return b.map(of("add", large, small), "cosh")

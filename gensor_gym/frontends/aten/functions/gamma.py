@@ -39,8 +39,8 @@ def _cotangent(b: Builder, x: str) -> str:
     left = b.map(of("subtract", x, of("round", x)), "left")
     size = of("absolute", left)
     near, far = of("multiply", math.pi, size), of("multiply", math.pi, of("subtract", 0.5, size))
-    is_near = of("less", size, 0.25)
-    made = b.map(of("where", is_near, of("divide", of("cos", near), of("sin", near)), of("divide", of("sin", far), of("cos", far))))
+    large, small = of("divide", of("cos", near), of("sin", near)), of("divide", of("sin", far), of("cos", far))
+    made = b.map(of("where", of("less", size, 0.25), large, small), "cotangent")
     return b.map(of("where", of("less", left, 0.0), of("negative", made), made), "cotangent")
 
 
@@ -53,10 +53,10 @@ def _mirrored(b: Builder, x: str) -> str:
 def digamma(b: Builder, x: str) -> str:
     """The logarithmic derivative of the gamma function: below 0 that of 1 - x less pi / tan(pi x)."""
     y = _mirrored(b, x)
-    sums = of("divide", -1.0, y)
+    terms = of("divide", -1.0, y)
     for step in range(1, _STEPS):
-        sums = of("subtract", sums, of("divide", 1.0, of("add", y, float(step))))
-    sums, far = b.map(sums, "sums"), b.call("add", y, float(_STEPS))
+        terms = of("subtract", terms, of("divide", 1.0, of("add", y, float(step))))
+    sums, far = b.map(terms, "sums"), b.call("add", y, float(_STEPS))
     square = b.call("divide", 1.0, of("multiply", far, far))
     series = polynomial(square, [one / (2 * k) for k, one in enumerate(_BERNOULLI, 1)])
     tail = of("subtract", of("subtract", of("log", far), of("divide", 0.5, far)), of("multiply", square, series))
@@ -73,11 +73,11 @@ def _trigamma(b: Builder, x: str) -> str:
     below = of("less", x, 0.5)
     wave = b.call("sin", of("multiply", float(np.float32(math.pi)), x))
     y = b.map(of("where", below, of("subtract", 1.0, x), x), "mirrored")
-    sums = of("divide", 1.0, of("multiply", y, y))
+    terms = of("divide", 1.0, of("multiply", y, y))
     for step in range(1, 6):
         at = of("add", y, float(step))
-        sums = of("add", sums, of("divide", 1.0, of("multiply", at, at)))
-    sums, far = b.map(sums, "sums"), b.call("add", y, 6.0)
+        terms = of("add", terms, of("divide", 1.0, of("multiply", at, at)))
+    sums, far = b.map(terms, "sums"), b.call("add", y, 6.0)
     square = b.call("divide", 1.0, of("multiply", far, far))
     series = of("add", of("add", 1.0, of("divide", 0.5, far)), of("multiply", square, polynomial(square, _BERNOULLI[:3])))
     made = b.map(of("add", sums, of("divide", series, far)), "trigamma")
@@ -106,7 +106,7 @@ def _cotangent_derivative(order: int) -> list[float]:
     made = np.polynomial.Polynomial([0.0, 1.0])
     for _ in range(order):
         made = -np.polynomial.Polynomial([1.0, 0.0, 1.0]) * made.deriv()
-    return [float(one) for one in math.pi ** (order + 1) * made.coef]
+    return [math.pi ** (order + 1) * float(one) for one in made.coef]
 
 
 def _zeta(b: Builder, s: int, x: str) -> str:
