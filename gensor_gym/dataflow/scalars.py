@@ -104,7 +104,7 @@ def _near_erfc(x: Array, e: Array) -> Array:
 
 
 def _log_gamma_of(x: float) -> float:
-    """log |Gamma(x)|, infinite at 0, whole numbers below it and both infinities, and where float64 does not hold it."""
+    """The logarithm of |Gamma(x)|, infinite at 0, whole numbers below it and both infinities, and where float64 does not hold it."""
     try:
         return math.lgamma(x)
     except (ValueError, OverflowError):
@@ -174,7 +174,7 @@ SCALARS = {
     "bits_and": Scalar(2, _bits_and, _unsure, 0, 4),
 }
 """Name -> function. Roundings are what generated code is held to; a quotient may be a product with a refined reciprocal.
-`round` goes to the nearest whole number, of two the even one. `fmod` is what is left of the first, with its sign. `bits_and` is of
-whole numbers that 32 bits hold, in two's complement."""
+`round` goes to the nearest whole number, of two the even one. `fmod` is what is left of the first, with its sign. `bits_and` is
+of whole numbers that 32 bits hold, in two's complement."""
 NEAREST = ("add", "subtract", "multiply")
 """Functions that generated code computes with one operation of IEEE 754, alone or fused: the nearest number to the true one."""

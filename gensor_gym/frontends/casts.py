@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import torch
-from torch.fx import Graph
+from collections.abc import Collection
+from typing import Any
 
 CAST = "aten._to_copy.default"
 """The operation."""
@@ -18,16 +18,16 @@ _MOVES = {
 """Operations that hand numbers on as they are."""
 
 
-def name_of(dtype: torch.dtype) -> str:
-    """Its name in torch."""
+def name_of(dtype: Any) -> str:
+    """The name of a data type of torch."""
     return str(dtype).removeprefix("torch.")
 
 
-def casts_of(graph: Graph, computed: frozenset[torch.dtype]) -> dict[str, tuple[str, ...]]:
-    """Of nodes that are cast to other types than those kernels compute, and of what moves these: the types, in turn.
+def casts_of(graph: Any, computed: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Of nodes of a graph of torch that are cast to other types than those kernels compute, and of what moves these: the types, in turn.
 
-    The first one is that of whole numbers or bools, where the node's numbers were of such a type before. What is cast to float64
-    and back is as it was.
+    The first one is that of whole numbers or bools, where the node's numbers were of such a type before. None of what is cast to
+    float64 and back, which is as it was.
     """
     found: dict[str, tuple[str, ...]] = {}
     for node in graph.nodes:
@@ -36,12 +36,11 @@ def casts_of(graph: Graph, computed: frozenset[torch.dtype]) -> dict[str, tuple[
         (source,) = node.all_input_nodes
         before = found.get(source.name, ())
         if str(node.target) == CAST:
-            was, now = source.meta["val"].dtype, node.meta["val"].dtype
-            if before == ("float64",) and now == torch.float32:
-                continue
-            if before or now not in computed:
-                first = before or (() if was == torch.float32 else (name_of(was),))
-                found[node.name] = (*first, name_of(now))
+            was, now = (name_of(one.meta["val"].dtype) for one in (source, node))
+            if before == ("float64",) and now == "float32":
+                found[node.name] = ()
+            elif before or now not in computed:
+                found[node.name] = (*(before or (() if was == "float32" else (was,))), now)
         elif before and str(node.target) in _MOVES:
             found[node.name] = before
     return found

@@ -143,7 +143,7 @@ class _Reader:
         self.program, self.forward, self.places, self.builder = program, forward, places, Builder()
         self.made: dict[str, Any] = {}
         """Of every node that was read the name of its value, a tensor that is the same at every call, or several of these."""
-        self.casts = casts_of(program.graph, frozenset(_TYPES))
+        self.casts = casts_of(program.graph, DTYPES)
         """Of nodes of other data types than kernels compute those that outputs are cast to."""
         self.constants: dict[str, str] = {}
         """Of nodes whose tensors are the same at every call the names of the constants that they have become."""
@@ -156,7 +156,8 @@ class _Reader:
         self._check_outputs()
         self._parameters()
         for node in self.program.graph.nodes:
-            if node.op == "call_function" and str(node.target) not in _ASSERTIONS:
+            is_read = node.users or node.target is not python.getitem  # torch names all results, also those that nothing reads
+            if node.op == "call_function" and is_read and str(node.target) not in _ASSERTIONS:
                 self.made[node.name] = self._operation(node)
         (results,) = next(node for node in self.program.graph.nodes if node.op == "output").args
         self.builder.origin, self.builder.is_whole = "the outputs", False
@@ -205,7 +206,7 @@ class _Reader:
 
     def _types(self, result: torch.fx.Node) -> tuple[str, ...]:
         """The data types that an output is cast to, in turn."""
-        return self.casts.get(result.name, (name_of(result.meta["val"].dtype),))
+        return self.casts.get(result.name) or (name_of(result.meta["val"].dtype),)
 
     def _output(self, place: int, result: Any) -> str:
         """The name of an output's value; it may be the same at every call."""
@@ -283,7 +284,7 @@ class _Reader:
             if one.dtype not in _TYPES and node.name not in self.casts:
                 raise ValueError(f"makes a tensor of {one.dtype}: expected {', '.join(DTYPES)}")
         for read in node.all_input_nodes:
-            if read.name in self.casts and node.name not in self.casts:
+            if self.casts.get(read.name) and node.name not in self.casts:
                 kinds = ", ".join(self.casts[read.name])
                 raise ValueError(f"reads what is cast to {kinds}: expected an output, or {', '.join(DTYPES)}")
         self.builder.origin = f"{place}#{node.name}"

@@ -22,6 +22,6 @@ from gensor_gym.frontends.aten import (
 )
 
 __all__ = [
-    "choices", "functions", "largest", "maps", "moves", "norms", "places", "products", "quotients", "ranks", "reductions", "resampled",
-    "volumes", "windows", "written",
+    "choices", "functions", "largest", "maps", "moves", "norms", "places", "products", "quotients", "ranks", "reductions",
+    "resampled", "volumes", "windows", "written",
 ]  # fmt: skip

@@ -79,8 +79,11 @@ def _sort(b: Builder, x: str, axis: int = -1, descending: bool = False) -> tuple
     return tuple(b.transpose(b.reshape(part, (*outer, extent)), np.argsort(last).tolist()) for part in made)  # type: ignore[return-value]
 
 
-def _median(b: Builder, x: str, axis: int, keepdim: bool, ignoring: bool) -> tuple[str, str]:
-    """The lower of two in the middle, and its place; what is no number where one is none, unless these are ignored."""
+def _median(b: Builder, x: str, axis: int, keepdim: bool, ignoring: bool) -> tuple[str, ...]:
+    """The lower of two in the middle, and its place; what is no number where one is none, unless these are ignored.
+
+    Then of float32 no place: where there is no number at all torch's follows from how it sorts.
+    """
     axis %= len(b.shapes[x])
     extent = b.shapes[x][axis]
     count = b.reduce(b.map(neither(no_number(x)), "number"), "sum", [axis])
@@ -88,13 +91,14 @@ def _median(b: Builder, x: str, axis: int, keepdim: bool, ignoring: bool) -> tup
     middle = floor(of("multiply", 0.5, of("subtract", count, 1.0)))
     rank = of("maximum", middle, 0.0) if ignoring else of("where", behind, count, middle)
     here = b.map(equal(places_along(b, x, axis), b.map(rank, "middle")), "middle")
-    made = (b.reduce(b.map(of("where", here, one, 0.0), "there"), "sum", [axis]) for one in _sort(b, x, axis))
-    return tuple(kept(b, one, [axis], keepdim) for one in made)  # type: ignore[return-value]
+    made = [b.reduce(b.map(of("where", here, one, 0.0), "there"), "sum", [axis]) for one in _sort(b, x, axis)]
+    known = made[:1] if ignoring and b.reads.get(x) == "float32" else made
+    return tuple(kept(b, one, [axis], keepdim) for one in known)
 
 
-def _medians(ignoring: bool) -> tuple[Callable[..., tuple[str, str]], Callable[..., str]]:
+def _medians(ignoring: bool) -> tuple[Callable[..., tuple[str, ...]], Callable[..., str]]:
     @of_one
-    def along_axis(b: Builder, x: str, axis: int, keepdim: bool = False) -> tuple[str, str]:
+    def along_axis(b: Builder, x: str, axis: int, keepdim: bool = False) -> tuple[str, ...]:
         return _median(b, x, axis, keepdim, ignoring)
 
     return along_axis, lambda b, x: _median(b, b.reshape(x, (-1,)), 0, False, ignoring)[0]

@@ -197,7 +197,9 @@ def of_one(rule: Callable[..., Any]) -> Callable[..., Any]:
     def of_any(b: Builder, x: str, *arguments: Any, **options: Any) -> Any:
         if b.shapes[x]:
             return rule(b, x, *arguments, **options)
-        made = rule(b, b.reshape(x, (1,)), *arguments, **options)
+        line = b.reshape(x, (1,))
+        b.reads = {**b.reads, line: b.reads[x]}
+        made = rule(b, line, *arguments, **options)
         return tuple(b.reshape(one, ()) for one in made) if isinstance(made, tuple) else b.reshape(made, ())
 
     return of_any

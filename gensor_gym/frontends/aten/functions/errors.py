@@ -26,7 +26,7 @@ _TAIL = (
 
 @_covers("erfinv.default", "special_erfinv.default")
 def _erfinv(b: Builder, x: str) -> str:
-    """x P(w) for w = -log(1 - x^2): M. Giles, Approximating the erfinv function, GPU Computing Gems 2, 2011, in float32."""
+    """Of w = -log(1 - x^2) x P(w): M. Giles, Approximating the erfinv function, GPU Computing Gems 2, 2011, in float32."""
     w = b.map(of("negative", of("log", of("multiply", of("subtract", 1.0, x), of("add", 1.0, x)))), "w")
     centre = polynomial(of("subtract", w, 2.5), _CENTRE)
     tail = polynomial(of("subtract", of("sqrt", w), 3.0), _TAIL)

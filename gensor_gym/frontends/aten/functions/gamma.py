@@ -87,7 +87,7 @@ def _trigamma(b: Builder, x: str) -> str:
 
 @_covers("polygamma.default", "special_polygamma.default")
 def _polygamma(b: Builder, order: int, x: str) -> str:
-    """n! zeta(n + 1, x) with the sign of (-1)^(n + 1); below 0 by what 1 - x has, and the derivative of pi / tan(pi x)."""
+    """As n! zeta(n + 1, x) with the sign of (-1)^(n + 1); below 0 by what 1 - x has, and the derivative of pi / tan(pi x)."""
     if order < 2:
         return _trigamma(b, x) if order else digamma(b, x)
     if order > MOST_ORDER:
@@ -102,7 +102,7 @@ def _polygamma(b: Builder, order: int, x: str) -> str:
 
 
 def _cotangent_derivative(order: int) -> list[float]:
-    """Of pi / tan(pi x) so many times, as a polynomial of the cotangent: each is -(1 + c^2) of the one before it, derived by c."""
+    """Of pi / tan(pi x) so many times, by powers of the cotangent c: each is -(1 + c^2) times the derivative of the one before."""
     made = np.polynomial.Polynomial([0.0, 1.0])
     for _ in range(order):
         made = -np.polynomial.Polynomial([1.0, 0.0, 1.0]) * made.deriv()
