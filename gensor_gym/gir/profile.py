@@ -18,7 +18,7 @@ that are a few polynomials (tanh, erf, logarithms); sines, cosines and their lik
 _KIND = {
     "divide": "divide", "sqrt": "root", "rsqrt": "root", "exp": "exp", "tanh": "fraction", "erf": "fraction", "log": "fraction",
     "sin": "log", "cos": "log", "expm1": "exp", "log1p": "fraction", "atan": "log", "erfc": "log",
-    "lgamma": "log", "fmod": "log",
+    "lgamma": "log", "fmod": "fraction",
 }  # fmt: skip
 
 

@@ -119,9 +119,19 @@ static inline vec{w} bits_and_{w}(vec{w} a, vec{w} b) {
 }
 """
 
-_FMOD = """static inline vec{w} fmod_{w}(vec{w} a, vec{w} b) {
-    for (int lane = 0; lane < {w}; lane++) a[lane] = fmodf(a[lane], b[lane]);
-    return a;
+_FMOD = """/* Of sizes x - n y for n = x / y, cut, which is exact in one rounding: below 2^24, where n is one too large at most.
+   What is farther is left to the library. */
+static inline vec{w} fmod_{w}(vec{w} a, vec{w} b) {
+    typedef int32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
+    const vec{w} x = absolute_{w}(a), y = absolute_{w}(b), q = x / y;
+    const bits near = (bits)(q < 16777216.0f) & (bits)(y < INFINITY);
+    const vec{w} n = __builtin_convertvector(__builtin_convertvector((vec{w})(near & (bits)q), bits), vec{w});
+    vec{w} left = x;
+    for (int lane = 0; lane < {w}; lane++) left[lane] = __builtin_fmaf(-n[lane], y[lane], x[lane]);
+    left = (vec{w})((bits)where_{w}(less_{w}(left, (vec{w}){0}), left + y, left) | ((bits)a & INT32_MIN));
+    if (fold_maximum_{w}((vec{w})(~near & 0x3F800000)) > 0.0f)
+        for (int lane = 0; lane < {w}; lane++) left[lane] = near[lane] ? left[lane] : fmodf(a[lane], b[lane]);
+    return left;
 }
 """
 

@@ -50,8 +50,14 @@ def _bitwise_xor(b: Builder, x: Given, y: Given) -> str:
     return b.map(of("subtract", of("add", x, y), of("multiply", 2.0, of("bits_and", x, y))), "bits")
 
 
-@_covers("bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar", "__rshift__.Scalar", "__rshift__.Tensor")
-def _right_shift(b: Builder, x: str, by: Any) -> str:
+def _shift(side: str) -> tuple[str, ...]:
+    """Names of ATen's operations."""
+    kinds = "Tensor", "Tensor_Scalar", "Scalar_Tensor"
+    return (*(f"bitwise_{side}_shift.{kind}" for kind in kinds), *(f"__{side[0]}shift__.{kind}" for kind in ("Scalar", "Tensor")))
+
+
+@_covers(*_shift("right"))
+def _right_shift(b: Builder, x: Given, by: Any) -> str:
     """The next whole number below x / 2^by, which is one of -1 and 0 far down, and of shifts below 0 as torch's."""
     _is_truth(b, x, by)
     shares = 0.5 ** np.arange(_FAR + 1)
@@ -62,8 +68,8 @@ def _right_shift(b: Builder, x: str, by: Any) -> str:
     return b.map(floor(of("multiply", x, share)), "shifted")
 
 
-@_covers("bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar", "__lshift__.Scalar", "__lshift__.Tensor")
-def _left_shift(b: Builder, x: Any, by: Any) -> str:
+@_covers(*_shift("left"))
+def _left_shift(b: Builder, x: Given, by: Any) -> str:
     """By places that are the same at every call."""
     _is_truth(b, x, by)
     known = b.known(by) if isinstance(by, str) else np.asarray(by)
