@@ -104,7 +104,7 @@ def _near_erfc(x: Array, e: Array) -> Array:
 
 
 def _log_gamma_of(x: float) -> float:
-    """The logarithm of |Gamma(x)|, infinite at 0, whole numbers below it and both infinities, and where float64 does not hold it."""
+    """The logarithm of |Gamma(x)|: infinite at whole numbers from 0 down, at infinities, and where float64 does not hold it."""
     try:
         return math.lgamma(x)
     except (ValueError, OverflowError):

@@ -24,7 +24,7 @@ def name_of(dtype: Any) -> str:
 
 
 def casts_of(graph: Any, computed: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Of nodes of a graph of torch that are cast to other types than those kernels compute, and of what moves these: the types, in turn.
+    """Of nodes of torch's graph that are cast to other types than kernels compute, and of what moves these: the types, in turn.
 
     The first one is that of whole numbers or bools, where the node's numbers were of such a type before. None of what is cast to
     float64 and back, which is as it was.

@@ -192,7 +192,7 @@ LARGE = 1 << 40
         (lambda a, b: a == b, (torch.tensor([5, 6]), torch.tensor([5, 7])), 1 << 24),
         (lambda a, b: a - b, (torch.tensor([5, 6]), torch.tensor([5, 7])), 1 << 23),
         (lambda a, b: a & b, (torch.tensor([5, 6]), torch.tensor([5, 7])), (1 << 24) - 1),
-        (lambda a, b: a | b, (torch.tensor([5, 6]), torch.tensor([5, 7])), 1 << 23),
+        (lambda a, b: a | b, (torch.tensor([5, 6]), torch.tensor([5, 7])), 1 << 22),
         (lambda a, b: a // b, (torch.tensor([5, 6]), torch.tensor([5, 7])), 1 << 23),
         (lambda a, b: a * b + 1, (torch.tensor([5, 6]), torch.tensor([5, 7])), 4095),
         (lambda a, b: (a + b).float() / 2, (torch.tensor([5, 6]), torch.tensor([5, 7])), 1 << 23),

@@ -1,7 +1,8 @@
 """Scalar functions of CUDA under the names that `codegen.gir.expressions` writes, of which a kernel's text holds those it calls.
 
-The library's functions err by at most 6 units in the last place (CUDA C++ Programming Guide, mathematical functions), `lgammaf` by
-more near its zeros below 0: within what `dataflow.scalars` allows. Maxima and minima hand on what is no number, as NumPy's and torch's do.
+The library's functions err by at most 6 units in the last place (CUDA C++ Programming Guide, mathematical functions), `lgammaf`
+by more near its zeros below 0: within what `dataflow.scalars` allows. Maxima and minima hand on what is no number, as those of
+NumPy and torch do.
 """
 
 from __future__ import annotations

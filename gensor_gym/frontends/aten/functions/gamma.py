@@ -102,7 +102,7 @@ def _polygamma(b: Builder, order: int, x: str) -> str:
 
 
 def _cotangent_derivative(order: int) -> list[float]:
-    """Of pi / tan(pi x) so many times, by powers of the cotangent c: each is -(1 + c^2) times the derivative of the one before."""
+    """Of pi / tan(pi x) so many times, by powers of the cotangent c: each -(1 + c^2) times the derivative of that before."""
     made = np.polynomial.Polynomial([0.0, 1.0])
     for _ in range(order):
         made = -np.polynomial.Polynomial([1.0, 0.0, 1.0]) * made.deriv()
