@@ -38,7 +38,9 @@ CASES: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-@pytest.mark.parametrize("name", thorough_but(CASES, "strides", "dilation", "largest", "without padding", "a divisor of their own", "adaptive"))
+@pytest.mark.parametrize(
+    "name", thorough_but(CASES, "strides", "dilation", "largest", "without padding", "a divisor of their own", "adaptive")
+)
 def test_against_torch(name: str) -> None:
     torch.manual_seed(0)
     check(CASES[name](), VOLUME)
