@@ -96,7 +96,7 @@ class CompiledNetwork:
     def export(self, folder: str | Path, library: str = "gensor_network") -> Exported:
         """Write it into a folder that needs no Python: a library with the weights in it, header, sources, example, manifest.
 
-        Outputs are floats there, whole numbers and bools too.
+        Outputs are floats there, whatever their data type is here.
 
         ValueError and CompileError as of `networks.export`.
         """
@@ -112,14 +112,15 @@ class CompiledNetwork:
         dicts or lists `out` is a tuple of all; where an input is called `out`, it is that.
 
         Raises:
-            TypeError: for inputs of other names or another form, and for `out` where outputs are whole numbers or bools.
+            TypeError: for inputs of other names or another form, and for `out` where outputs are not all of float32.
             ValueError: for whole numbers above 2**24, and for what is no tensor and not as in the example.
         """
         network = self.plan.network
         if out is not None and "out" in network.takes:  # an input of that name
             named, out = {**named, "out": out}, None
         if out is not None and network.types:
-            raise TypeError(f"{network}: out= is given, expected none where outputs are of {', '.join(network.types.values())}")
+            kinds = ", ".join(names[-1] for names in network.types.values())
+            raise TypeError(f"{network}: out= is given, expected none where outputs are of {kinds}")
         return self._formed(self._typed(self.function(*self._given(inputs, named), out=out), checked=True))
 
     def _formed(self, made: Any) -> Any:
@@ -128,7 +129,7 @@ class CompiledNetwork:
         return made if network.form is None else put_together(network.form, made if len(network.outputs) > 1 else (made,))
 
     def _typed(self, made: Any, checked: bool = False) -> Any:
-        """One output or a tuple of all, whole numbers and bools as such; `checked`: ValueError as of `check_whole`."""
+        """One output or a tuple of all, each of its data type; `checked`: ValueError as of `check_whole`."""
         network = self.plan.network
         if not network.types:
             return made

@@ -166,9 +166,10 @@ def _difference(expected: Tensor, found: Tensor, exact: Tensor | None = None) ->
     """
     if (found.shape, found.dtype) != (expected.shape, expected.dtype):
         return f"{found.dtype} {list(found.shape)}, expected {expected.dtype} {list(expected.shape)}"
-    apart = ~torch.isclose(found.double(), expected.double(), rtol=1e-3, atol=1e-5, equal_nan=True)
+    wide = torch.complex128 if expected.is_complex() else torch.float64
+    apart = ~torch.isclose(found.to(wide), expected.to(wide), rtol=1e-3, atol=1e-5, equal_nan=True)
     if exact is not None and exact.shape == found.shape:
-        apart &= ~((found.double() - exact).abs() <= (expected.double() - exact).abs())
+        apart &= ~((found.to(wide) - exact).abs() <= (expected.to(wide) - exact).abs())
     if not apart.any():
         return ""
     return f"{int(apart.sum())} of {apart.numel()}: {found[apart][:3].tolist()}, expected {expected[apart][:3].tolist()}"

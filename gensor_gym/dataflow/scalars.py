@@ -95,6 +95,55 @@ def _near_erf(x: Array, e: Array) -> Array:
     return np.where(np.isinf(e), np.inf, 2.0 / math.sqrt(math.pi) * np.exp(-least * least) * e)
 
 
+_erfc = np.vectorize(math.erfc, otypes=[np.float64])
+
+
+def _near_erfc(x: Array, e: Array) -> Array:
+    """As that of erf, and no more than the whole value may be at the lower end: what is far from 0 is known well."""
+    return np.minimum(_near_erf(x, e), np.where(np.isinf(e), np.inf, _erfc(x - e)))
+
+
+def _log_gamma_of(x: float) -> float:
+    """The logarithm of |Gamma(x)|: infinite at whole numbers from 0 down, at infinities, and where float64 does not hold it."""
+    try:
+        return math.lgamma(x)
+    except (ValueError, OverflowError):
+        return math.inf
+
+
+_log_gamma = np.vectorize(_log_gamma_of, otypes=[np.float64])
+_LEAST_GAMMA = 1.4616321449683623
+"""Where the gamma function is least above 0: NIST Digital Library of Mathematical Functions, 5.4(iii)."""
+
+
+def _near_log_gamma(x: Array, e: Array) -> Array:
+    """Above 0 it is convex: the farther of both ends, or of its least value where that lies between. Below 0 it has poles.
+
+    Libraries are off by as much as a few units of 1 near its zeros below 0.
+    """
+    inside = x - e > 0
+    low, high = np.where(inside, x - e, 1.0), np.where(inside, x + e, 1.0)
+    here, least = _log_gamma(np.where(inside, x, 1.0)), _log_gamma(np.clip(_LEAST_GAMMA, low, high))
+    far = np.maximum(np.maximum(_log_gamma(low), _log_gamma(high)) - here, here - least)
+    return np.where(inside, far, np.where(e == 0, 64 * 2.0**-24, np.inf))
+
+
+def _near_remainder(a: Array, b: Array, ea: Array, eb: Array) -> Array:
+    """By what has no error as that of a, unless it may reach 0 or the divisor on its way; then anything between its ends."""
+    size = np.abs(np.fmod(a, b))
+    stays = (size > ea) & (size + ea < np.abs(b))
+    return np.where(eb > 0, np.inf, np.where(ea == 0, 0.0, np.where(stays, ea, 2.0 * np.abs(b))))
+
+
+def _bits_and(a: Array, b: Array) -> Array:
+    return (np.nan_to_num(a).astype(np.int64) & np.nan_to_num(b).astype(np.int64)).astype(np.float64)
+
+
+def _unsure(a: Array, b: Array, ea: Array, eb: Array) -> Array:
+    """None of what has no error, else any."""
+    return np.where((ea == 0) & (eb == 0), 0.0, np.inf)
+
+
 SCALARS = {
     "add": Scalar(2, np.add, lambda a, b, ea, eb: ea + eb, 1, 1),
     "subtract": Scalar(2, np.subtract, lambda a, b, ea, eb: ea + eb, 1, 1),
@@ -119,8 +168,13 @@ SCALARS = {
     "less": Scalar(2, lambda a, b: (a < b).astype(np.float64), _compared, 0, 1),
     "at_most": Scalar(2, lambda a, b: (a <= b).astype(np.float64), _compared, 0, 1),
     "where": Scalar(3, _chosen, _where, 0, 1),
+    "erfc": Scalar(1, _erfc, _near_erfc, 8, 24),
+    "lgamma": Scalar(1, _log_gamma, _near_log_gamma, 8, 40),
+    "fmod": Scalar(2, np.fmod, _near_remainder, 0, 20),
+    "bits_and": Scalar(2, _bits_and, _unsure, 0, 4),
 }
 """Name -> function. Roundings are what generated code is held to; a quotient may be a product with a refined reciprocal.
-`round` goes to the nearest whole number, of two the even one."""
+`round` goes to the nearest whole number, of two the even one. `fmod` is what is left of the first, with its sign. `bits_and` is
+of whole numbers that 32 bits hold, in two's complement."""
 NEAREST = ("add", "subtract", "multiply")
 """Functions that generated code computes with one operation of IEEE 754, alone or fused: the nearest number to the true one."""

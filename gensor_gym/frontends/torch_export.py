@@ -20,6 +20,7 @@ from gensor_gym.dataflow.bounds import MOST_WHOLE
 from gensor_gym.dataflow.nodes import DTYPES
 from gensor_gym.frontends import aten  # noqa: F401  (which fills the table)
 from gensor_gym.frontends.builder import Builder
+from gensor_gym.frontends.casts import CAST, casts_of, name_of
 from gensor_gym.frontends.covered import TABLE
 from gensor_gym.frontends.forms import FIXED, arguments_of, ends_of, fixed_or, form_of, names_of
 from gensor_gym.frontends.quick import quick
@@ -33,7 +34,7 @@ MOST_NODES, MOST_BYTES = 16384, 8 << 30
 _ASSERTIONS = {"aten._assert_tensor_metadata.default", "aten._assert_async.msg"}
 """Operations that make nothing: what they ask of shapes and types is so, what of numbers is not asked here."""
 _MORE = [
-    torch.ops.aten.addmv.default, torch.ops.aten.diagonal_scatter.default, torch.ops.aten.dist.default,
+    torch.ops.aten.addmv.default, torch.ops.aten.dist.default,
     torch.ops.aten.grid_sampler_2d.default, torch.ops.aten.ldexp.Tensor,
 ]  # fmt: skip
 """Operations that torch can decompose, and does not unless it is asked to."""
@@ -142,6 +143,8 @@ class _Reader:
         self.program, self.forward, self.places, self.builder = program, forward, places, Builder()
         self.made: dict[str, Any] = {}
         """Of every node that was read the name of its value, a tensor that is the same at every call, or several of these."""
+        self.casts = casts_of(program.graph, DTYPES)
+        """Of nodes of other data types than kernels compute those that outputs are cast to."""
         self.constants: dict[str, str] = {}
         """Of nodes whose tensors are the same at every call the names of the constants that they have become."""
         nodes = list(program.graph.nodes)
@@ -153,14 +156,15 @@ class _Reader:
         self._check_outputs()
         self._parameters()
         for node in self.program.graph.nodes:
-            if node.op == "call_function" and str(node.target) not in _ASSERTIONS:
+            is_read = node.users or node.target is not python.getitem  # torch names all results, also those that nothing reads
+            if node.op == "call_function" and is_read and str(node.target) not in _ASSERTIONS:
                 self.made[node.name] = self._operation(node)
         (results,) = next(node for node in self.program.graph.nodes if node.op == "output").args
         self.builder.origin, self.builder.is_whole = "the outputs", False
         if not (there := [result for result in results if not isinstance(result, FIXED)]):
             raise Unsupported("the module returns no tensor: expected one or more")
         returns = [self._output(place, result) for place, result in enumerate(there)]
-        types = {place: kind for place, result in enumerate(there) if (kind := _TYPES[result.meta["val"].dtype]) != DTYPES[0]}
+        types = {place: kinds for place, result in enumerate(there) if (kinds := self._types(result)) != (DTYPES[0],)}
         try:
             made = self.builder.network(name, returns)
         except ValueError as error:  # a limit of graphs
@@ -200,11 +204,15 @@ class _Reader:
         except ValueError as error:
             raise Unsupported(f"the module {does} {error}") from error
 
+    def _types(self, result: torch.fx.Node) -> tuple[str, ...]:
+        """The data types that an output is cast to, in turn."""
+        return self.casts.get(result.name) or (name_of(result.meta["val"].dtype),)
+
     def _output(self, place: int, result: Any) -> str:
         """The name of an output's value; it may be the same at every call."""
         value = result.meta.get("val") if isinstance(result, torch.fx.Node) else result
-        if not isinstance(value, torch.Tensor) or value.dtype not in _TYPES:
-            raise Unsupported(f"output {place} is {_said(value)}: expected a tensor of {', '.join(DTYPES)}")
+        if not isinstance(value, torch.Tensor):
+            raise Unsupported(f"output {place} is {_said(value)}: expected a tensor")
         made = self._made(result, f"output {place}") if isinstance(result, torch.fx.Node) else result
         if not isinstance(made, str):
             return self.builder.constant(result.name, _constant_output(made, place))
@@ -247,6 +255,7 @@ class _Reader:
             return _item(read[0], node.args[1], place)
         try:
             if not any(_is_of_call(one) for one in read):
+                self.casts.pop(node.name, None)
                 return _computed(node, *map_arg((node.args, node.kwargs), lambda one: self.made[one.name]), MOST_BYTES)
             rule = TABLE.get(str(node.target)) or TABLE.get(str(node.target).replace("_copy.", ".", 1))
             if rule is None and torch.Tag.dynamic_output_shape in getattr(node.target, "tags", ()):
@@ -254,6 +263,8 @@ class _Reader:
             if rule is None:
                 raise ValueError(f"has no kernels here{near(str(node.target), TABLE)}")
             self._begin(node, place)
+            if str(node.target) == CAST and node.name in self.casts:
+                return read[0]
             arguments, options = map_arg((node.args, node.kwargs), lambda one: self._named(one.name))
             return rule(self.builder, *arguments, **{key: one for key, one in options.items() if key not in _LAYOUT})
         except Exception as error:  # what a rule was not written for may end it anywhere
@@ -270,14 +281,16 @@ class _Reader:
     def _begin(self, node: torch.fx.Node, place: str) -> None:
         """Tell the builder what it is asked for; ValueError for results of other data types."""
         for one in _tensors_of(node.meta.get("val")):
-            if one.dtype not in _TYPES:
+            if one.dtype not in _TYPES and node.name not in self.casts:
                 raise ValueError(f"makes a tensor of {one.dtype}: expected {', '.join(DTYPES)}")
+        for read in node.all_input_nodes:
+            if self.casts.get(read.name) and node.name not in self.casts:
+                kinds = ", ".join(self.casts[read.name])
+                raise ValueError(f"reads what is cast to {kinds}: expected an output, or {', '.join(DTYPES)}")
         self.builder.origin = f"{place}#{node.name}"
         types = {one.name: _tensors_of(one.meta.get("val")) for one in node.all_input_nodes}
-        self.builder.reads = {
-            str(self._named(name)): str(given[0].dtype).removeprefix("torch.") for name, given in types.items() if len(given) == 1
-        }
-        makes = {_TYPES[one.dtype] for one in _tensors_of(node.meta.get("val"))}
+        self.builder.reads = {str(self._named(name)): name_of(given[0].dtype) for name, given in types.items() if len(given) == 1}
+        makes = {name_of(one.dtype) for one in _tensors_of(node.meta.get("val"))}
         computes = bool({"int32", "int64"} & {*makes, *self.builder.reads.values()}) and "float32" not in makes
         self.builder.is_whole = computes and set(self.builder.reads.values()) != {"float32"}
 
@@ -340,7 +353,10 @@ def _constant_output(tensor: torch.Tensor, place: int) -> np.ndarray:
         found: np.ndarray = tensor.detach().contiguous().numpy()
         return found
     try:
-        return np.asarray(_as_array(tensor), np.float32)
+        made = np.asarray(_as_array(tensor), np.float32)
+        if not torch.equal(tensor.nan_to_num(), torch.from_numpy(made).to(tensor.dtype).nan_to_num()):
+            raise ValueError(f"a constant of {tensor.dtype}: expected what float32 holds")
+        return made
     except ValueError as error:
         raise Unsupported(f"output {place}: {error}") from error
 

@@ -96,7 +96,7 @@ def _of_expression(expression: Expression, known: Mapping[str, Interval]) -> tup
         return (expression.value, expression.value), 0.0
     parts = [_of_expression(part, known) for part in expression.arguments]
     found = _OF.get(expression.function, lambda *_: _ANY)(*(interval for interval, _ in parts))
-    own = max(map(abs, found)) if expression.function in ("add", "subtract", "multiply") else 0.0
+    own = max(map(abs, found)) if expression.function in ("add", "subtract", "multiply", "bits_and") else 0.0
     return found, max(own, *(size for _, size in parts))
 
 
@@ -121,10 +121,26 @@ def _nearest(one: Interval) -> Interval:
     return tuple(round(end) if math.isfinite(end) else end for end in one)  # type: ignore[return-value]
 
 
+def _left(one: Interval, by: Interval) -> Interval:
+    """No farther from 0 than either, with the sign of the first."""
+    most = min(_size(one)[1], _size(by)[1])
+    return -most if one[0] < 0.0 else 0.0, most if one[1] > 0.0 else 0.0
+
+
+def _bits(one: Interval, other: Interval) -> Interval:
+    """Of the bits of both: what is not below 0 is no larger than one that is not, else the next power of 2 bounds both."""
+    tops = [most for least, most in (one, other) if least >= 0.0]
+    if tops:
+        return 0.0, min(tops)
+    most = max(_size(one)[1], _size(other)[1])
+    return (-(2.0 ** math.ceil(math.log2(most + 1.0))), most) if math.isfinite(most) else _ANY
+
+
 _OF: Mapping[str, Callable[..., Interval]] = {
     "add": lambda a, b: (a[0] + b[0], a[1] + b[1]), "subtract": lambda a, b: (a[0] - b[1], a[1] - b[0]),
     "multiply": _product, "divide": _quotient, "negative": lambda a: (-a[1], -a[0]), "absolute": _size, "round": _nearest,
     "maximum": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])), "minimum": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
     "less": lambda a, b: (0.0, 1.0), "at_most": lambda a, b: (0.0, 1.0), "where": lambda condition, a, b: _hull(a, b),
+    "fmod": _left, "bits_and": _bits,
 }  # fmt: skip
 """Scalar functions of whole numbers; of others nothing is said."""

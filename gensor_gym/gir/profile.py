@@ -17,7 +17,8 @@ KINDS = ("simple", "divide", "root", "exp", "fraction", "log")
 that are a few polynomials (tanh, erf, logarithms); sines, cosines and their like, a lane at a time."""
 _KIND = {
     "divide": "divide", "sqrt": "root", "rsqrt": "root", "exp": "exp", "tanh": "fraction", "erf": "fraction", "log": "fraction",
-    "sin": "log", "cos": "log", "expm1": "exp", "log1p": "fraction", "atan": "log",
+    "sin": "log", "cos": "log", "expm1": "exp", "log1p": "fraction", "atan": "log", "erfc": "log",
+    "lgamma": "log", "fmod": "fraction",
 }  # fmt: skip
 
 

@@ -8,8 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from gensor_gym.dataflow.bounds import MOST_WHOLE
 
+_TORCHS = ("bfloat16", "complex32")
+"""Data types that NumPy does not have."""
 Form = Any
 """A tree of tuples, lists and dicts: numbers of tensors at its ends, or `Fixed`."""
 
@@ -95,18 +99,34 @@ def _take(place: str, form: Form, given: Any, found: dict[int, Any]) -> None:
         found[form] = given
 
 
-def typed(types: Mapping[int, str], outputs: Sequence[Any]) -> tuple[Any, ...]:
-    """Outputs of NumPy or torch as the data types that users get (`Network.types`)."""
-    return tuple(_as_type(made, types[place]) if place in types else made for place, made in enumerate(outputs))
+Types = Mapping[int, tuple[str, ...]]
+"""Of outputs, by their number, the data types that they are cast to, one after another."""
 
 
-def check_whole(called: str, types: Mapping[int, str], outputs: Sequence[Any]) -> None:
+def typed(types: Types, outputs: Sequence[Any]) -> tuple[Any, ...]:
+    """Outputs of NumPy or torch as the data types that users get (`Network.types`).
+
+    ValueError for NumPy arrays of types that NumPy does not have.
+    """
+    return tuple(_as_types(made, types[place]) if place in types else made for place, made in enumerate(outputs))
+
+
+def check_whole(called: str, types: Types, outputs: Sequence[Any]) -> None:
     """ValueError for outputs that are whole numbers to users and are none, or above what float32 counts one by one."""
-    for place, name in types.items():
-        if name != "bool" and not bool((abs(outputs[place]) <= MOST_WHOLE).all()):
+    for place, names in types.items():
+        if names[0] in ("int32", "int64") and not bool((abs(outputs[place]) <= MOST_WHOLE).all()):
             said = f"expected whole numbers up to {MOST_WHOLE:.0f}, which kernels compute exactly"
-            raise ValueError(f"{called}: output {place}, of {name}: {said}")
+            raise ValueError(f"{called}: output {place}, of {names[-1]}: {said}")
 
 
-def _as_type(made: Any, name: str) -> Any:
-    return made.astype(name) if hasattr(made, "astype") else made.to(getattr(sys.modules["torch"], name))
+def _as_types(made: Any, names: Sequence[str]) -> Any:
+    """The output cast to each type in turn."""
+    for name in names:
+        if not hasattr(made, "astype"):
+            made = made.to(getattr(sys.modules["torch"], name))
+        elif name in _TORCHS:
+            raise ValueError(f"an output of {name} as a NumPy array: expected inputs of torch, which has that type")
+        else:
+            with np.errstate(invalid="ignore", over="ignore"):  # as torch, which does not warn
+                made = made.astype(name)
+    return made

@@ -14,7 +14,7 @@ from gensor_gym.dataflow.evaluate import evaluate
 from gensor_gym.dataflow.graph import VIEWS, Dataflow
 from gensor_gym.dataflow.joins import joins
 from gensor_gym.dataflow.nodes import Node, Reshape, Value
-from gensor_gym.networks.forms import Form
+from gensor_gym.networks.forms import Form, Types
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class Network:
     """Inputs of a call that nothing is made of, by their number among all."""
     form: Form = None
     """What users get, of numbers of outputs; None for one output, or a tuple of all."""
-    types: Mapping[int, str] = field(default_factory=dict)
-    """Of outputs that are whole numbers or bools to users, by their number, the data type; kernels make float32 of all."""
+    types: Types = field(default_factory=dict)
+    """Of outputs that are no float32 to users the data types that they are cast to, in turn; kernels make float32 of all."""
     arguments: Mapping[str, Form] | None = None
     """What users give by name, of numbers of inputs; None for one tensor each, by the names of inputs."""
     limits: Mapping[str, int] = field(default_factory=dict)

@@ -43,7 +43,8 @@ _ARGUMENTS = "const void *const *inputs, void *output, void *workspace, const st
 _ALIGNED = f"char *const aligned = (char *)(((uintptr_t)workspace + {LINE - 1}) & ~(uintptr_t){LINE - 1});"
 
 _HEADERS = {
-    "math": r"\b(expf|expm1f|tanhf|erff|logf|log1pf|sinf|cosf|atanf|rintf|INFINITY)\b", "stdint": r"\w+_t\b|\bINT32_M(IN|AX)\b",
+    "math": r"\b(expf|expm1f|tanhf|erff|erfcf|lgammaf|fmodf|logf|log1pf|sinf|cosf|atanf|rintf|INFINITY)\b",
+    "stdint": r"\w+_t\b|\bINT32_M(IN|AX)\b",
     "string": r"\bmemcpy\b",
 }  # fmt: skip
 """Header -> the words that need it: reading one that is not needed costs a tenth of a compilation."""

@@ -5,6 +5,7 @@ What an operation does is said by torch's documentation of it. ValueError names 
 
 from gensor_gym.frontends.aten import (
     choices,
+    functions,
     largest,
     maps,
     moves,
@@ -21,6 +22,6 @@ from gensor_gym.frontends.aten import (
 )
 
 __all__ = [
-    "choices", "largest", "maps", "moves", "norms", "places", "products", "quotients", "ranks", "reductions", "resampled",
-    "volumes", "windows", "written",
+    "choices", "functions", "largest", "maps", "moves", "norms", "places", "products", "quotients", "ranks", "reductions",
+    "resampled", "volumes", "windows", "written",
 ]  # fmt: skip

@@ -80,36 +80,6 @@ def truth(b: Builder, x: Given) -> Expression:
     return unequal(x, 0.0)
 
 
-def _bitwise(b: Builder, *given: Given) -> None:
-    """ValueError where numbers are not 0 or 1, whose bits are not at hand."""
-    for one in given:
-        if b.reads.get(one) != "bool" if isinstance(one, str) else one not in (0, 1):
-            raise ValueError(f"bits of {b.reads.get(one) if isinstance(one, str) else one}: expected bool, or 0 and 1")
-
-
-@_covers("bitwise_not.default")
-def _bitwise_not(b: Builder, x: str) -> str:
-    return b.map(neither(x), "neither") if b.reads[x] == "bool" else b.call("subtract", -1.0, x)
-
-
-@_covers("bitwise_and.Tensor", "__and__.Tensor", "bitwise_and.Scalar", "__and__.Scalar")
-def _bitwise_and(b: Builder, x: str, y: Given) -> str:
-    _bitwise(b, x, y)
-    return b.call("multiply", x, y)
-
-
-@_covers("bitwise_or.Tensor", "__or__.Tensor", "bitwise_or.Scalar", "__or__.Scalar")
-def _bitwise_or(b: Builder, x: str, y: Given) -> str:
-    _bitwise(b, x, y)
-    return b.call("maximum", x, y)
-
-
-@_covers("bitwise_xor.Tensor", "__xor__.Tensor", "bitwise_xor.Scalar", "__xor__.Scalar")
-def _bitwise_xor(b: Builder, x: str, y: Given) -> str:
-    _bitwise(b, x, y)
-    return b.map(unequal(x, y), "unlike")
-
-
 @_covers("logical_not.default")
 def _logical_not(b: Builder, x: str) -> str:
     return b.map(neither(truth(b, x)), "neither")

@@ -11,7 +11,7 @@ import numpy as np
 from gensor_gym.dataflow.joins import is_leading
 from gensor_gym.dataflow.nodes import Concat, Slice
 from gensor_gym.frontends.aten.places import take
-from gensor_gym.frontends.builder import Builder
+from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import covers as _covers
 
 MOST_PARTS = 16
@@ -129,7 +129,7 @@ def joined_parts(b: Builder, parts: Sequence[str], axis: int = 0) -> str:
 
     A kernel goes through such parts together, but through all pairs of places of two others: of these halves of halves.
     """
-    parts = [one for one in parts if b.shapes[one] != (0,)]
+    parts = [one for one in parts if math.prod(b.shapes[one])] or list(parts[:1])
     axis %= len(b.shapes[parts[0]])
     if not is_leading(b.shapes[parts[0]], axis):
         extents = [b.shapes[one][axis] for one in parts]
@@ -182,10 +182,25 @@ def _slice_scatter(
     axis %= len(b.shapes[x])
     first, last, _ = slice(start, stop).indices(b.shapes[x][axis])
     if step != 1:
-        raise ValueError(f"an assignment to every {step} places: expected to places side by side")
+        places = np.full(b.shapes[x][axis], -1)
+        places[first:last:step] = np.arange(b.shapes[part][axis])
+        here = b.constant("here", (places >= 0).reshape(-1, *[1] * (len(b.shapes[x]) - 1 - axis)))
+        return b.map(of("where", here, take(b, part, [axis], np.maximum(places, 0)), x), "assigned")
     edges = ((0, first), (last, b.shapes[x][axis]))
     before, after = ([_slice(b, x, axis, *edge)] if edge[0] < edge[1] else [] for edge in edges)
     return joined_parts(b, [*before, part, *after], axis)
+
+
+@_covers("diagonal_scatter.default")
+def _diagonal_scatter(b: Builder, x: str, part: str, offset: int = 0, one: int = 0, other: int = 1) -> str:
+    """What is assigned to a diagonal of two axes."""
+    axes = [axis % len(b.shapes[x]) for axis in (one, other)]
+    order = [*(axis for axis in range(len(b.shapes[x])) if axis not in axes), *axes]
+    rows, columns = np.indices([b.shapes[x][axis] for axis in axes])
+    here, places = columns - rows == offset, np.minimum(rows, columns)
+    made = take(b, part, [-1], np.where(here, places, 0))
+    made = b.map(of("where", b.constant("here", here), made, b.transpose(x, order)), "assigned")
+    return b.transpose(made, np.argsort(order).tolist())
 
 
 @_covers("select_scatter.default")

@@ -101,8 +101,8 @@ def _attention(
         raise ValueError("attention with dropout: expected evaluation mode")
     if enable_gqa:
         k, v = (_shared(b, one, b.shapes[q][-3]) for one in (k, v))
-    *outer, rows, size = b.shapes[q]
-    last = len(outer) + 1
+    rows, size = b.shapes[q][-2:]
+    last = len(b.shapes[k]) - 1
     turned = b.transpose(k, (*range(last - 1), last, last - 1))
     scores = b.call("multiply", _matmul(b, q, turned), 1.0 / math.sqrt(size) if scale is None else scale)
     if is_causal:

@@ -9,6 +9,7 @@ import numpy as np
 from gensor_gym.dataflow.expressions import Call
 from gensor_gym.dataflow.nodes import Concat, Slice
 from gensor_gym.frontends.aten.choices import Given, equal, neither, no_number
+from gensor_gym.frontends.aten.maps import floor
 from gensor_gym.frontends.aten.places import MOST_PLACES, places_along
 from gensor_gym.frontends.aten.reductions import kept, of_one
 from gensor_gym.frontends.builder import Builder, of
@@ -76,6 +77,61 @@ def _sort(b: Builder, x: str, axis: int = -1, descending: bool = False) -> tuple
     places = b.constant("places", np.arange(extent))
     made = (b.reduce(b.map(of("where", here, value, 0.0), "placed"), "sum", [-1]) for value in (other, places))
     return tuple(b.transpose(b.reshape(part, (*outer, extent)), np.argsort(last).tolist()) for part in made)  # type: ignore[return-value]
+
+
+def _median(b: Builder, x: str, axis: int, keepdim: bool, ignoring: bool) -> tuple[str, ...]:
+    """The lower of two in the middle, and its place; what is no number where one is none, unless these are ignored.
+
+    Then of float32 no place: where there is no number at all torch's follows from how it sorts.
+    """
+    axis %= len(b.shapes[x])
+    extent = b.shapes[x][axis]
+    count = b.reduce(b.map(neither(no_number(x)), "number"), "sum", [axis])
+    behind = b.map(of("subtract", float(extent), count), "none")
+    middle = floor(of("multiply", 0.5, of("subtract", count, 1.0)))
+    rank = of("maximum", middle, 0.0) if ignoring else of("where", behind, count, middle)
+    here = b.map(equal(places_along(b, x, axis), b.map(rank, "middle")), "middle")
+    made = [b.reduce(b.map(of("where", here, one, 0.0), "there"), "sum", [axis]) for one in _sort(b, x, axis)]
+    known = made[:1] if ignoring and b.reads.get(x) == "float32" else made
+    return tuple(kept(b, one, [axis], keepdim) for one in known)
+
+
+def _medians(ignoring: bool) -> tuple[Callable[..., tuple[str, ...]], Callable[..., str]]:
+    @of_one
+    def along_axis(b: Builder, x: str, axis: int, keepdim: bool = False) -> tuple[str, ...]:
+        return _median(b, x, axis, keepdim, ignoring)
+
+    return along_axis, lambda b, x: _median(b, b.reshape(x, (-1,)), 0, False, ignoring)[0]
+
+
+TABLE["aten.median.dim"], TABLE["aten.median.default"] = _medians(ignoring=False)
+TABLE["aten.nanmedian.dim"], TABLE["aten.nanmedian.default"] = _medians(ignoring=True)
+
+
+_MOST_STABLE = 16
+"""Elements that `std::sort` of libstdc++, with which torch counts, leaves in their order where they are equal."""
+
+
+@_covers("mode.default")
+@of_one
+def _mode(b: Builder, x: str, axis: int = -1, keepdim: bool = False) -> tuple[str, ...]:
+    """The least of those that are there most often, and the last place of it; among more than torch sorts in place no place."""
+    axis %= len(b.shapes[x])
+    if b.reads[x] == "float32":
+        raise ValueError("the most frequent of float32, of which NaN leaves no order: expected whole numbers or bools")
+    last = [*(other for other in range(len(b.shapes[x])) if other != axis), axis]
+    rows = b.transpose(x, last)
+    *outer, extent = b.shapes[rows]
+    if extent > MOST_SORTED:
+        raise ValueError(f"{extent} elements counted: expected at most {MOST_SORTED} along the axis")
+    one, other = (b.repeat(b.reshape(rows, (*outer, *pair)), (*outer, extent, extent)) for pair in ((extent, 1), (1, extent)))
+    count = b.reshape(b.reduce(b.map(equal(one, other), "alike"), "sum", [-1]), (*outer, extent))
+    often = equal(count, b.repeat(b.reduce(count, "max", [-1]), b.shapes[count]))
+    least = b.reduce(b.map(of("where", often, rows, np.inf), "often"), "min", [-1])
+    here = equal(rows, b.repeat(least, b.shapes[rows]))
+    place = b.reduce(b.map(of("where", here, places_along(b, rows, len(outer)), -1.0), "places"), "max", [-1])
+    found = (least, place) if extent <= _MOST_STABLE else (least,)
+    return tuple(kept(b, b.transpose(made, np.argsort(last).tolist()), [axis], keepdim) for made in found)
 
 
 MOST_LIMITS = 4096

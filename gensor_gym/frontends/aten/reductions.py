@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gensor_gym.dataflow.expressions import Expression
 from gensor_gym.dataflow.nodes import Slice
 from gensor_gym.frontends.aten.choices import cast, no_number, truth, unequal
 from gensor_gym.frontends.aten.maps import power
@@ -45,9 +46,9 @@ def _sum(b: Builder, x: str, axes: list[int]) -> str:
 
 
 @_reduces("prod.default", "prod.dim_int")
-def _prod(b: Builder, x: str, axes: list[int]) -> str:
+def product(b: Builder, x: str, axes: list[int]) -> str:
     """Both halves of an axis multiplied, again and again; of an odd number the last one stays for the end."""
-    for axis in axes:
+    for axis in (one % len(b.shapes[x]) for one in axes):
         single = list[str]()
         while (extent := b.shapes[x][axis]) > 1:
             half = extent // 2
@@ -126,6 +127,33 @@ def _norm(b: Builder, x: str, order: float = 2.0, axes: Axes = None, keepdim: bo
     return kept(b, made, chosen, keepdim)
 
 
+@_covers("_cdist_forward.default")
+def _distances(b: Builder, x: str, y: str, order: float, _: Any = None) -> str:
+    """Norms of the differences of each row of x [.., p, m] and each of y [.., r, m]; of order infinity NaN is passed over."""
+    outer, width = np.broadcast_shapes(b.shapes[x][:-2], b.shapes[y][:-2]), b.shapes[x][-1]
+    p, r = b.shapes[x][-2], b.shapes[y][-2]
+    one, other = b.reshape(x, (*b.shapes[x][:-1], 1, width)), b.reshape(y, (*b.shapes[y][:-2], 1, r, width))
+    apart = b.call("subtract", *(b.repeat(each, (*outer, p, r, width)) for each in (one, other)))
+    if math.isinf(order):
+        apart = b.map(of("where", no_number(apart), 0.0, apart), "apart")
+    return _distance(b, apart, order)
+
+
+@_covers("_pdist_forward.default")
+def _distances_within(b: Builder, x: str, order: float = 2.0) -> str:
+    """Of each row and those behind it."""
+    pairs = np.triu_indices(b.shapes[x][0], 1)
+    return _distance(b, b.call("subtract", *(take(b, x, [0], rows) for rows in pairs)), order)
+
+
+def _distance(b: Builder, apart: str, order: float) -> str:
+    """A norm along the last axis, whose number of differences hands on NaN."""
+    if order == 0:
+        counted = of("where", no_number(apart), apart, unequal(apart, 0.0))
+        return kept(b, b.reduce(b.map(counted, "unlike"), "sum", [-1]), [len(b.shapes[apart]) - 1], False)
+    return _norm(b, apart, order, -1)
+
+
 @_covers("cumsum.default")
 def _cumsum(b: Builder, x: str, axis: int, dtype: Any = None) -> str:
     return _scan(b, cast(b, x, dtype), axis, "add")
@@ -136,7 +164,20 @@ def _cumprod(b: Builder, x: str, axis: int, dtype: Any = None) -> str:
     return _scan(b, cast(b, x, dtype), axis, "multiply")
 
 
-def _scan(b: Builder, x: str, axis: int, function: str) -> str:
+@_covers("logcumsumexp.default")
+def _logcumsumexp(b: Builder, x: str, axis: int) -> str:
+    return _scan(b, x, axis, _log_of_both)
+
+
+def _log_of_both(one: str, other: str) -> Expression:
+    """log(exp(x) + exp(y)): the larger one, and what the other adds to it; of equal infinities that."""
+    least, most = of("minimum", one, other), of("maximum", one, other)
+    apart = of("less", of("absolute", of("subtract", least, most)), math.inf)  # of two equal infinities it is no number
+    alike = of("where", apart, of("add", most, of("log1p", of("exp", of("subtract", least, most)))), most)
+    return of("where", of("at_most", least, most), alike, of("add", one, other))  # which is no number where one is none
+
+
+def _scan(b: Builder, x: str, axis: int, function: str | Callable[[str, str], Expression]) -> str:
     """Each element with what stands 1, 2, 4, .. places before it (Hillis and Steele, Data parallel algorithms, 1986)."""
     if not b.shapes[x]:
         return x
@@ -145,7 +186,8 @@ def _scan(b: Builder, x: str, axis: int, function: str) -> str:
     while shift < len(places):
         before = take(b, rows, [0], np.maximum(places - shift, 0))
         first = b.constant("first", (places < shift).reshape(-1, 1))
-        rows, shift = b.map(of("where", first, rows, of(function, rows, before)), "scan"), 2 * shift
+        both = of(function, rows, before) if isinstance(function, str) else function(rows, before)
+        rows, shift = b.map(of("where", first, rows, both), "scan"), 2 * shift
     return back(rows)
 
 
@@ -155,7 +197,9 @@ def of_one(rule: Callable[..., Any]) -> Callable[..., Any]:
     def of_any(b: Builder, x: str, *arguments: Any, **options: Any) -> Any:
         if b.shapes[x]:
             return rule(b, x, *arguments, **options)
-        made = rule(b, b.reshape(x, (1,)), *arguments, **options)
+        line = b.reshape(x, (1,))
+        b.reads = {**b.reads, line: b.reads[x]}
+        made = rule(b, line, *arguments, **options)
         return tuple(b.reshape(one, ()) for one in made) if isinstance(made, tuple) else b.reshape(made, ())
 
     return of_any

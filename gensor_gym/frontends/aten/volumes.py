@@ -111,10 +111,9 @@ def _avg_pool3d(
     b: Builder, x: str, size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> str:  # fmt: skip
-    if divisor_override is not None:
-        raise ValueError("means of volumes with a divisor of their own: expected none")
     more = ceil_mode, count_include_pad
-    return _axis_by_axis(b, x, averaged, size, stride, padding, more, more)
+    flat, deep = (more, more) if divisor_override is None else ((*more, 1), (*more, divisor_override))
+    return _axis_by_axis(b, x, averaged, size, stride, padding, flat, deep)
 
 
 @_covers("adaptive_avg_pool3d.default", "_adaptive_avg_pool3d.default")

@@ -12,12 +12,13 @@ from gensor_gym.frontends.aten.choices import equal
 from gensor_gym.frontends.aten.maps import floor
 from gensor_gym.frontends.aten.moves import joined_parts
 from gensor_gym.frontends.aten.places import among
+from gensor_gym.frontends.aten.reductions import product
 from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import covers as _covers
 
 MOST_COMPARED = 1 << 28
 """Comparisons of elements with places."""
-_IDENTITY = {"sum": 0.0, "mean": 0.0, "amax": -math.inf, "amin": math.inf}
+_IDENTITY = {"sum": 0.0, "prod": 1.0, "mean": 0.0, "amax": -math.inf, "amin": math.inf}
 """Ways to join what is written to one place, with what changes nothing."""
 
 
@@ -96,10 +97,10 @@ def _joined(b: Builder, x: str, axis: int, ids: str, source: str | float, how: s
         made = b.map(of("where", last, b.reduce(part, "sum", [-1]), own), "scattered")
     else:
         made = b.map(of("where", here, given, _IDENTITY[how]), "parts")
-        made = b.reduce(made, {"amax": "max", "amin": "min"}.get(how, "sum"), [-1])
+        made = product(b, made, [-1]) if how == "prod" else b.reduce(made, {"amax": "max", "amin": "min"}.get(how, "sum"), [-1])
         count = b.reduce(b.map(here, "here"), "sum", [-1])
         if include_self:
-            made = b.call({"amax": "maximum", "amin": "minimum"}.get(how, "add"), made, own)
+            made = b.call({"amax": "maximum", "amin": "minimum", "prod": "multiply"}.get(how, "add"), made, own)
         if how == "mean":
             mean = of("divide", made, of("maximum", of("add", count, float(include_self)), 1.0))
             made = b.map(floor(mean) if b.is_whole else mean, "mean")

@@ -112,6 +112,29 @@ static inline vec{w} where_{w}(vec{w} condition, vec{w} a, vec{w} b) {
 }
 """
 
+_BITS_AND = """/* Of whole numbers, in two's complement. */
+static inline vec{w} bits_and_{w}(vec{w} a, vec{w} b) {
+    typedef int32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
+    return __builtin_convertvector(__builtin_convertvector(a, bits) & __builtin_convertvector(b, bits), vec{w});
+}
+"""
+
+_FMOD = """/* Of sizes x - n y for n = x / y, cut, which is exact in one rounding: below 2^24, where n is one too large at most.
+   What is farther is left to the library. */
+static inline vec{w} fmod_{w}(vec{w} a, vec{w} b) {
+    typedef int32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
+    const vec{w} x = absolute_{w}(a), y = absolute_{w}(b), q = x / y;
+    const bits near = (bits)(q < 16777216.0f) & (bits)(y < INFINITY);
+    const vec{w} n = __builtin_convertvector(__builtin_convertvector((vec{w})(near & (bits)q), bits), vec{w});
+    vec{w} left = x;
+    for (int lane = 0; lane < {w}; lane++) left[lane] = __builtin_fmaf(-n[lane], y[lane], x[lane]);
+    left = (vec{w})((bits)where_{w}(less_{w}(left, (vec{w}){0}), left + y, left) | ((bits)a & INT32_MIN));
+    if (fold_maximum_{w}((vec{w})(~near & 0x3F800000)) > 0.0f)
+        for (int lane = 0; lane < {w}; lane++) left[lane] = near[lane] ? left[lane] : fmodf(a[lane], b[lane]);
+    return left;
+}
+"""
+
 _ABSOLUTE = """static inline vec{w} absolute_{w}(vec{w} x) {
     typedef int32_t bits __attribute__((vector_size({bytes}), aligned(4), may_alias));
     return (vec{w})((bits)x & INT32_MAX);
@@ -167,5 +190,12 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "where": (_WHERE, "static inline float where_1(float c, float a, float b) { return c != 0.0f ? a : b; }\n"),
     "absolute": (_ABSOLUTE, "static inline float absolute_1(float x) { return __builtin_fabsf(x); }\n"),
     "log1p": (_LOG1P, "static inline float log1p_1(float x) { return log1pf(x); }\n"),
+    "erfc": _by_lane("erfc", "erfcf({})"),
+    "lgamma": _by_lane("lgamma", "lgammaf({})"),
+    "fmod": (_FMOD, "static inline float fmod_1(float a, float b) { return fmodf(a, b); }\n"),
+    "bits_and": (
+        _BITS_AND,
+        "static inline float bits_and_1(float a, float b) { return (float)((int32_t)a & (int32_t)b); }\n",
+    ),
 }
 """Name -> (vector template, scalar template); `{w}` is the width, `{bytes}` that of the vector."""

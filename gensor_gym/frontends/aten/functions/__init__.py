@@ -1,0 +1,5 @@
+"""Functions of ATen that are written with many others: of errors, gamma and Bessel functions, bits."""
+
+from gensor_gym.frontends.aten.functions import bessel, bits, errors, gamma
+
+__all__ = ["bessel", "bits", "errors", "gamma"]
