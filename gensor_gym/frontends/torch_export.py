@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 import operator as python
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from gensor_gym.frontends import aten  # noqa: F401  (which fills the table)
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.covered import TABLE
 from gensor_gym.frontends.forms import FIXED, arguments_of, ends_of, fixed_or, form_of, names_of
+from gensor_gym.frontends.objects import maker_of, with_opened_results
 from gensor_gym.frontends.quick import quick
 from gensor_gym.frontends.unsupported import Unsupported
 from gensor_gym.networks.forms import Form, changed
@@ -52,7 +53,7 @@ def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Exampl
     Inputs are float32 tensors, ids and masks of int64, int32 or bool, in tuples, lists and dicts (`Network.arguments`); beside
     them numbers, texts and None, which are the same at every call. What the module computes of whole numbers at each call
     is exact up to 2**24; what it asserts of numbers is not asked. Outputs are of the same types (`Network.types`), in tuples,
-    lists and dicts (`Network.form`), with numbers and None beside them. Of an exported program extents that it leaves open
+    lists, dicts and objects of other classes (`Network.form`), with numbers and None beside them. Of an exported program extents that it leaves open
     are those of the examples.
 
     `example_inputs` by name are keyword arguments, and inputs of the network in their order. Calls name them, or have them in the
@@ -100,7 +101,7 @@ def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProg
     examples = changed(given, own)
     places, keywords = ((), examples) if isinstance(examples, dict) else (examples, {})
     try:
-        with torch.no_grad(), quick():
+        with torch.no_grad(), quick(), with_opened_results(module):
             program = torch.export.export(module, places, keywords)
             if _is_covered(program):
                 return program  # decomposing takes longer than all before it
@@ -171,7 +172,10 @@ class _Reader:
         """See `Network.arguments`."""
         count, given = itertools.count(), [spec.arg for spec in self._inputs()]
         ends = (fixed_or(count, getattr(one, "value", None), not isinstance(one, TensorArgument)) for one in given)
-        places, keywords = self._formed("takes", self.program.call_spec.in_spec, ends)
+        try:
+            places, keywords = form_of(self.program.call_spec.in_spec, ends)
+        except ValueError as error:
+            raise Unsupported(f"the module takes {error}") from error
         names = names_of(self.forward, self.places)
         return arguments_of(self.forward, {**dict(zip(names, places, strict=True)), **keywords})
 
@@ -190,15 +194,9 @@ class _Reader:
         count, spec = itertools.count(), self.program.call_spec.out_spec
         if spec is None or spec.is_leaf():
             return None
-        form = self._formed("returns", spec, (fixed_or(count, result, isinstance(result, FIXED)) for result in results))
+        ends = (fixed_or(count, result, isinstance(result, FIXED)) for result in results)
+        form = form_of(spec, ends, maker_of)
         return None if len(results) > 1 and type(form) is tuple and form == tuple(range(len(results))) else form
-
-    def _formed(self, does: str, spec: Any, ends: Iterator[Form]) -> Form:
-        """Unsupported for other classes than torch and Python have."""
-        try:
-            return form_of(spec, ends)
-        except ValueError as error:
-            raise Unsupported(f"the module {does} {error}") from error
 
     def _output(self, place: int, result: Any) -> str:
         """The name of an output's value; it may be the same at every call."""
