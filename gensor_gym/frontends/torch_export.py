@@ -29,7 +29,7 @@ from gensor_gym.networks.forms import Form, changed
 from gensor_gym.networks.network import Network
 from gensor_gym.registry import near
 
-MOST_NODES, MOST_BYTES = 4096, 8 << 30
+MOST_NODES, MOST_BYTES = 1 << 14, 8 << 30
 """Limits on what is taken: operations of a program, bytes of its weights."""
 _ASSERTIONS = {"aten._assert_tensor_metadata.default", "aten._assert_async.msg"}
 """Operations that make nothing: what they ask of shapes and types is so, what of numbers is not asked here."""
@@ -244,6 +244,10 @@ class _Reader:
         if node.target is python.getitem:
             return _item(read[0], node.args[1], place)
         try:
+            made = _tensors_of(node.meta.get("val"))
+            if made and not any(one.numel() for one in made):  # the same at every call
+                found = [torch.empty(one.shape, dtype=one.dtype) for one in made]
+                return found if isinstance(node.meta["val"], list | tuple) else found[0]
             if not any(_is_of_call(one) for one in read):
                 return _computed(node, *map_arg((node.args, node.kwargs), lambda one: self.made[one.name]), MOST_BYTES)
             rule = TABLE.get(str(node.target)) or TABLE.get(str(node.target).replace("_copy.", ".", 1))
@@ -316,14 +320,22 @@ def _place(node: torch.fx.Node) -> str:
 def _computed(node: torch.fx.Node, arguments: Sequence[Any], options: Mapping[str, Any], most: int) -> Any:
     """What an operation makes of tensors that are there; ValueError for random numbers, and for more than `most` bytes."""
     assert not isinstance(node.target, str)
-    is_random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-    dropout = options.get("dropout_p", arguments[4] if len(arguments) > 4 else 0.0)
-    if is_random and (node.target is not torch.ops.aten.scaled_dot_product_attention.default or dropout):
+    if _is_random(node.target, arguments, options):
         raise ValueError("random numbers: expected what is the same at every call")
     if (size := sum(one.nbytes for one in _tensors_of(node.meta.get("val")))) > most:
         raise ValueError(f"a constant of {size} bytes: expected at most {most}")
     with torch.no_grad():
         return node.target(*arguments, **options)
+
+
+def _is_random(target: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> bool:
+    """Whether an operation draws numbers; what may drop some out draws none where it is asked to drop none."""
+    if torch.Tag.nondeterministic_seeded not in getattr(target, "tags", ()):
+        return False
+    named = {**dict(zip((one.name for one in target._schema.arguments), arguments, strict=False)), **options}
+    if target is torch.ops.aten.scaled_dot_product_attention.default:
+        return bool(named.get("dropout_p"))
+    return bool(target is not torch.ops.aten.dropout.default or (named["train"] and named["p"]))
 
 
 def _tensors_of(value: Any) -> list[torch.Tensor]:
