@@ -29,7 +29,7 @@ from gensor_gym.networks.forms import Form, changed
 from gensor_gym.networks.network import Network
 from gensor_gym.registry import near
 
-MOST_NODES, MOST_BYTES = 1 << 14, 8 << 30
+MOST_NODES, MOST_BYTES = 1 << 15, 8 << 30
 """Limits on what is taken: operations of a program, bytes of its weights."""
 _ASSERTIONS = {"aten._assert_tensor_metadata.default", "aten._assert_async.msg"}
 """Operations that make nothing: what they ask of shapes and types is so, what of numbers is not asked here."""
@@ -38,6 +38,8 @@ _MORE = [
     torch.ops.aten.grid_sampler_2d.default, torch.ops.aten.ldexp.Tensor,
 ]  # fmt: skip
 """Operations that torch can decompose, and does not unless it is asked to."""
+_EMPTY = ("aten.empty", "aten.new_empty")
+"""Beginnings of names of operations whose numbers are whatever there was in memory."""
 _LAYOUT = ("memory_format", "pin_memory", "layout", "device")
 """Options that say where tensors lie."""
 _TYPES = {getattr(torch, name): name for name in DTYPES}
@@ -325,7 +327,8 @@ def _computed(node: torch.fx.Node, arguments: Sequence[Any], options: Mapping[st
     if (size := sum(one.nbytes for one in _tensors_of(node.meta.get("val")))) > most:
         raise ValueError(f"a constant of {size} bytes: expected at most {most}")
     with torch.no_grad():
-        return node.target(*arguments, **options)
+        made = node.target(*arguments, **options)
+    return made.zero_() if str(node.target).startswith(_EMPTY) else made  # of which any numbers are left, another time others
 
 
 def _is_random(target: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> bool:
