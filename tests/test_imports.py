@@ -69,6 +69,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     ),
     "torch": (
         "experiments/conformance/cases.py",
+        "experiments/conformance/drawn_models.py",
         "experiments/conformance/kernelbench.py",
         "agents/learners/cloning.py",
         "experiments/studies/stock/learning.py",

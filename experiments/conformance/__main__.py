@@ -13,9 +13,9 @@ from rich.progress import track
 from experiments.commands.parser import Parser
 from experiments.common.journal import Journal
 from experiments.common.results import write_text
+from experiments.conformance.apart import OUTPUT
 from experiments.conformance.cases import SPECIAL, STATUSES, Outcome, cases, tried
 
-OUTPUT = Path(__file__).resolve().parents[2] / "results" / "conformance"
 PAGE = "conformance.md"
 KINDS = {"plain": "as the database draws them", "special": f"with {', '.join(map(str, SPECIAL))} in every third place"}
 

@@ -107,12 +107,17 @@ def _with(tree: Any, left: Iterator[Tensor]) -> Any:
     return type(tree)(_with(part, left) for part in tree) if type(tree) in (list, tuple) else tree
 
 
-def tensors_of(tree: Any) -> list[Tensor]:
-    """Of a tree, in order."""
+def tensors_of(tree: Any, within: tuple[Any, ...] = ()) -> list[Tensor]:
+    """Of a tree, in order; of objects other than of Python's own classes, `within` which it lies, their attributes."""
     if isinstance(tree, Tensor):
         return [tree]
-    parts = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list | tuple) else ()
-    return [one for part in parts for one in tensors_of(part)]
+    if isinstance(tree, dict | list | tuple):
+        parts: Any = tree.values() if isinstance(tree, dict) else tree
+    else:
+        known = isinstance(tree, type | nn.Module) or any(tree is one for one in within)
+        parts = [] if known else getattr(tree, "__dict__", {}).values()
+        within = (*within, tree)
+    return [one for part in parts for one in tensors_of(part, within)]
 
 
 def _with_special(tensor: Tensor) -> Tensor:

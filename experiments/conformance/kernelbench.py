@@ -8,30 +8,19 @@ does. A module has a process of its own.
 from __future__ import annotations
 
 import ast
-import json
 import re
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import track
-
 from experiments.commands.parser import Parser
-from experiments.common.journal import Journal
-from experiments.common.results import write_text
+from experiments.conformance.apart import OUTPUT, arguments_of, counted, each_apart, not_right, printed
 from experiments.conformance.cases import STATUSES, Case, Outcome, tried
 
 LEVELS = ("level1", "level2", "level3")
 LIMITS, BATCH = (64, 128, 256, 1024), 2
-SECONDS = 300.0
-"""Of a module: export, compiling, a call."""
-OUTPUT = Path(__file__).resolve().parents[2] / "results" / "conformance"
-ROWS, PAGE = OUTPUT / "kernelbench.jsonl", OUTPUT / "kernelbench.md"
+ROWS, MODULE = OUTPUT / "kernelbench.jsonl", "experiments.conformance.kernelbench"
 
 
 class _Smaller(ast.NodeTransformer):
@@ -96,18 +85,6 @@ def outcome(file: Path) -> Outcome:
     return Outcome(name_of(file), "refused", said)
 
 
-def apart(file: Path) -> Outcome:
-    """Of a module in a process of its own."""
-    command = [sys.executable, "-m", "experiments.conformance.kernelbench", "--one", str(file)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return Outcome(name_of(file), "error", f"not done after {SECONDS:g} s")
-    if done.returncode:
-        return Outcome(name_of(file), "error", done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "ended")
-    return Outcome(**json.loads(done.stdout.splitlines()[-1]))
-
-
 def page(found: Sequence[Outcome]) -> str:
     """A Markdown page: counts by level, and each module that is not right with the reason."""
     lines = [
@@ -116,36 +93,20 @@ def page(found: Sequence[Outcome]) -> str:
         "`python -m experiments.conformance.kernelbench CLONE/KernelBench`.",
         "", f"| level | {' | '.join(STATUSES)} |", "|---|" + "---:|" * len(STATUSES),
     ]  # fmt: skip
-    for level in LEVELS:
-        counts = Counter(one.status for one in found if one.name.startswith(level))
-        lines.append(f"| {level} | {' | '.join(str(counts[status]) for status in STATUSES)} |")
-    lines += ["", "## Not right", "", "| module | | |", "|---|---|---|"]
-    said = {one.name: one.said.replace("|", "/").replace("\n", " ")[:200] for one in found}
-    lines += [f"| {one.name} | {one.status} | {said[one.name]} |" for one in found if one.status != "right"]
-    return "\n".join(lines) + "\n"
+    lines += [counted(level, Counter(one.status for one in found if one.name.startswith(level))) for level in LEVELS]
+    return "\n".join([*lines, *not_right(found)]) + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status: 1 where a module is wrong or ends in an error of ours."""
-    parser = Parser(prog="python -m experiments.conformance.kernelbench", description="Compare KernelBench's modules with torch.")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--one", action="store_true", help="a single file, whose outcome is printed")
-    parser.add_argument("--rows", type=Path, default=ROWS)
+    parser = arguments_of(Parser(prog=f"python -m {MODULE}", description="Compare KernelBench's modules with torch."), ROWS)
+    parser.add_argument("folder", type=Path, nargs="?", default=Path())
     args = parser.parse_args(arguments)
     if args.one:
-        print(json.dumps(asdict(outcome(args.folder))))
-        return 0
-    console = Console()
+        return printed(outcome(Path(args.one)))
     if not (given := list(files(args.folder))):
         parser.error(f"{args.folder} holds no {', '.join(LEVELS)} with modules: expected the folder KernelBench of a clone")
-    with Journal(args.rows) as journal:
-        for file in track(given, "modules", console=console):
-            if name_of(file) not in journal.rows:
-                journal.add({"key": name_of(file), **asdict(apart(file))})
-        found = [Outcome(row["name"], row["status"], row["said"]) for row in journal]
-    write_text(args.rows.with_suffix(".md"), page(found))
-    console.print(f"The table is in {args.rows.with_suffix('.md')}", soft_wrap=True)
-    return int(any(one.status in ("wrong", "error") for one in found))
+    return each_apart({name_of(file): str(file) for file in given}, MODULE, args.rows, page)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from experiments.networks import attention, convolutional, language
+from experiments.networks import attention, convolutional, joined, language
 from gensor_gym.registry import near
 
 _IMAGE, _TOKENS = ((3, 224, 224),), ((128, 768),)
@@ -53,6 +53,10 @@ SUITE = {
     "mha_2": _heads(128, 768, 12),
     "mha_3": _heads(384, 1024, 8),
     "mha_4": _heads(512, 1024, 16),
+    "patches": Workload(lambda: joined.Merging(96, goes_on=False), ((56, 56, 96),)),
+    "patch_merging": Workload(lambda: joined.Merging(96, goes_on=True), ((56, 56, 96),)),
+    "channels_64_64": Workload(joined.Channels, ((64, 56, 56), (64, 56, 56))),
+    "channels_96_32": Workload(joined.Channels, ((96, 56, 56), (32, 56, 56))),
 }
 """Name -> workload. `bert` and `gpt2` are their blocks alone, those `of_ids` are whole.
 

@@ -7,27 +7,31 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from gensor_gym.networks.forms import Fixed, Form
+from gensor_gym.networks.forms import Fixed, Form, Made
 
 FIXED = (bool, int, float, str, type(None))
 """Classes of what may stand beside tensors: it is the same at every call."""
+DICTS = (dict, OrderedDict, defaultdict)
 
 
-def form_of(spec: Any, ends: Iterator[Form]) -> Form:
+def form_of(spec: Any, ends: Iterator[Form], make: Callable[[Any], Callable[[list[Any]], Any]] | None = None) -> Form:
     """A tree specification of torch with these at its ends.
 
-    ValueError for other classes than torch and Python have.
+    `make` gives what makes an object of a specification's class of its parts; without it ValueError for other classes than torch
+    and Python have.
     """
     if spec.is_leaf():
         return next(ends)
-    parts = [form_of(part, ends) for part in spec.children()]
+    parts = [form_of(part, ends, make) for part in spec.children()]
     if isinstance(spec.context, type) and hasattr(spec.context, "_make"):  # a named tuple
         return spec.context._make(parts)
-    if isinstance(spec.type, type) and issubclass(spec.type, dict):
+    if isinstance(spec.type, type) and issubclass(spec.type, dict) and (make is None or spec.type in DICTS):
         keys = spec.context[1] if spec.type is defaultdict else spec.context
         return (OrderedDict if spec.type is OrderedDict else dict)(zip(keys, parts, strict=True))
     if spec.type in (tuple, list) or spec.type.__module__ == "torch.return_types":
         return spec.type(parts)
+    if make is not None:
+        return Made(make(spec), tuple(parts))
     raise ValueError(f"a {spec.type.__name__}: expected tensors, in tuples, lists and dicts")
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 import operator as python
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,13 +23,14 @@ from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.casts import CAST, casts_of, name_of
 from gensor_gym.frontends.covered import TABLE
 from gensor_gym.frontends.forms import FIXED, arguments_of, ends_of, fixed_or, form_of, names_of
+from gensor_gym.frontends.objects import maker_of, with_opened_results
 from gensor_gym.frontends.quick import quick
 from gensor_gym.frontends.unsupported import Unsupported
 from gensor_gym.networks.forms import Form, changed
 from gensor_gym.networks.network import Network
 from gensor_gym.registry import near
 
-MOST_NODES, MOST_BYTES = 16384, 8 << 30
+MOST_NODES, MOST_BYTES = 1 << 15, 8 << 30
 """Limits on what is taken: operations of a program, bytes of its weights."""
 _ASSERTIONS = {"aten._assert_tensor_metadata.default", "aten._assert_async.msg"}
 """Operations that make nothing: what they ask of shapes and types is so, what of numbers is not asked here."""
@@ -38,6 +39,8 @@ _MORE = [
     torch.ops.aten.grid_sampler_2d.default, torch.ops.aten.ldexp.Tensor,
 ]  # fmt: skip
 """Operations that torch can decompose, and does not unless it is asked to."""
+_EMPTY = ("aten.empty", "aten.new_empty")
+"""Beginnings of names of operations whose numbers are whatever there was in memory."""
 _LAYOUT = ("memory_format", "pin_memory", "layout", "device")
 """Options that say where tensors lie."""
 _TYPES = {getattr(torch, name): name for name in DTYPES}
@@ -53,7 +56,7 @@ def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Exampl
     Inputs are float32 tensors, ids and masks of int64, int32 or bool, in tuples, lists and dicts (`Network.arguments`); beside
     them numbers, texts and None, which are the same at every call. What the module computes of whole numbers at each call
     is exact up to 2**24; what it asserts of numbers is not asked. Outputs are of the same types (`Network.types`), in tuples,
-    lists and dicts (`Network.form`), with numbers and None beside them. Of an exported program extents that it leaves open
+    lists, dicts and objects of other classes (`Network.form`), with numbers and None beside them. Of an exported program extents that it leaves open
     are those of the examples.
 
     `example_inputs` by name are keyword arguments, and inputs of the network in their order. Calls name them, or have them in the
@@ -101,7 +104,7 @@ def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProg
     examples = changed(given, own)
     places, keywords = ((), examples) if isinstance(examples, dict) else (examples, {})
     try:
-        with torch.no_grad(), quick():
+        with torch.no_grad(), quick(), with_opened_results(module):
             program = torch.export.export(module, places, keywords)
             if _is_covered(program):
                 return program  # decomposing takes longer than all before it
@@ -175,7 +178,10 @@ class _Reader:
         """See `Network.arguments`."""
         count, given = itertools.count(), [spec.arg for spec in self._inputs()]
         ends = (fixed_or(count, getattr(one, "value", None), not isinstance(one, TensorArgument)) for one in given)
-        places, keywords = self._formed("takes", self.program.call_spec.in_spec, ends)
+        try:
+            places, keywords = form_of(self.program.call_spec.in_spec, ends)
+        except ValueError as error:
+            raise Unsupported(f"the module takes {error}") from error
         names = names_of(self.forward, self.places)
         return arguments_of(self.forward, {**dict(zip(names, places, strict=True)), **keywords})
 
@@ -194,15 +200,9 @@ class _Reader:
         count, spec = itertools.count(), self.program.call_spec.out_spec
         if spec is None or spec.is_leaf():
             return None
-        form = self._formed("returns", spec, (fixed_or(count, result, isinstance(result, FIXED)) for result in results))
+        ends = (fixed_or(count, result, isinstance(result, FIXED)) for result in results)
+        form = form_of(spec, ends, maker_of)
         return None if len(results) > 1 and type(form) is tuple and form == tuple(range(len(results))) else form
-
-    def _formed(self, does: str, spec: Any, ends: Iterator[Form]) -> Form:
-        """Unsupported for other classes than torch and Python have."""
-        try:
-            return form_of(spec, ends)
-        except ValueError as error:
-            raise Unsupported(f"the module {does} {error}") from error
 
     def _types(self, result: torch.fx.Node) -> tuple[str, ...]:
         """The data types that an output is cast to, in turn."""
@@ -254,6 +254,10 @@ class _Reader:
         if node.target is python.getitem:
             return _item(read[0], node.args[1], place)
         try:
+            made = _tensors_of(node.meta.get("val"))
+            if made and not any(one.numel() for one in made):  # the same at every call
+                found = [torch.empty(one.shape, dtype=one.dtype) for one in made]
+                return found if isinstance(node.meta["val"], list | tuple) else found[0]
             if not any(_is_of_call(one) for one in read):
                 self.casts.pop(node.name, None)
                 return _computed(node, *map_arg((node.args, node.kwargs), lambda one: self.made[one.name]), MOST_BYTES)
@@ -331,14 +335,23 @@ def _place(node: torch.fx.Node) -> str:
 def _computed(node: torch.fx.Node, arguments: Sequence[Any], options: Mapping[str, Any], most: int) -> Any:
     """What an operation makes of tensors that are there; ValueError for random numbers, and for more than `most` bytes."""
     assert not isinstance(node.target, str)
-    is_random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-    dropout = options.get("dropout_p", arguments[4] if len(arguments) > 4 else 0.0)
-    if is_random and (node.target is not torch.ops.aten.scaled_dot_product_attention.default or dropout):
+    if _is_random(node.target, arguments, options):
         raise ValueError("random numbers: expected what is the same at every call")
     if (size := sum(one.nbytes for one in _tensors_of(node.meta.get("val")))) > most:
         raise ValueError(f"a constant of {size} bytes: expected at most {most}")
     with torch.no_grad():
-        return node.target(*arguments, **options)
+        made = node.target(*arguments, **options)
+    return made.zero_() if str(node.target).startswith(_EMPTY) else made  # of which any numbers are left, another time others
+
+
+def _is_random(target: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> bool:
+    """Whether an operation draws numbers; what may drop some out draws none where it is asked to drop none."""
+    if torch.Tag.nondeterministic_seeded not in getattr(target, "tags", ()):
+        return False
+    named = {**dict(zip((one.name for one in target._schema.arguments), arguments, strict=False)), **options}
+    if target is torch.ops.aten.scaled_dot_product_attention.default:
+        return bool(named.get("dropout_p"))
+    return bool(target is not torch.ops.aten.dropout.default or (named["train"] and named["p"]))
 
 
 def _tensors_of(value: Any) -> list[torch.Tensor]:

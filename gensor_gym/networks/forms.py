@@ -15,7 +15,7 @@ from gensor_gym.dataflow.bounds import MOST_WHOLE
 _TORCHS = ("bfloat16", "complex32")
 """Data types that NumPy does not have."""
 Form = Any
-"""A tree of tuples, lists and dicts: numbers of tensors at its ends, or `Fixed`."""
+"""A tree of tuples, lists and dicts, in results of `Made`: numbers of tensors at its ends, or `Fixed`."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,18 @@ class Fixed:
         return type(given) is type(self.value) and bool(given == self.value)
 
 
+@dataclass(frozen=True)
+class Made:
+    """An object of another class than Python's own: what makes it of its parts, and their forms."""
+
+    make: Callable[[list[Any]], Any]
+    parts: tuple[Form, ...]
+
+
 def changed(tree: Any, change: Callable[[Any], Any]) -> Any:
-    """A tree of tuples, lists and dicts, whatever their classes, with something else at its ends."""
+    """A tree of tuples, lists and dicts, whatever their classes, with something else at its ends and objects for `Made`."""
+    if isinstance(tree, Made):
+        return tree.make([changed(part, change) for part in tree.parts])
     if isinstance(tree, dict):
         made = copy.copy(tree)
         made.update((key, changed(part, change)) for key, part in tree.items())

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.conformance import kernelbench
+from experiments.conformance.apart import apart
 from experiments.conformance.cases import Outcome
 
 MODULE = """
@@ -64,7 +65,7 @@ def test_what_ends_a_process_is_an_error_and_a_folder_without_modules_is_refused
 ) -> None:
     file = folder / "level1" / "9_Module.py"
     file.write_text("import os; os._exit(3)")
-    assert kernelbench.apart(file) == Outcome("level1/9_Module", "error", "ended")
+    assert apart(kernelbench.MODULE, "9", str(file)) == Outcome("9", "error", "ended")
     (tmp_path / "empty").mkdir()
     with pytest.raises(SystemExit):
         kernelbench.main([str(tmp_path / "empty")])

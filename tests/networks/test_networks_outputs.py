@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves, tree_structure
+from torch.utils._pytree import register_pytree_node, tree_leaves, tree_structure
 
 from agents.networks import compile_module
 from gensor_gym.frontends.torch_export import Unsupported, from_torch
@@ -59,6 +59,44 @@ def test_outputs_come_in_the_form_of_the_module_and_inputs_by_name() -> None:
     for names in ({"ids": X}, {"ids": X, "masc": Y}):
         with pytest.raises(TypeError, match="inputs ids.*, expected ids, mask"):
             compiled(**names)
+
+
+class Layer:
+    """What torch knows nothing of."""
+
+    def __init__(self, keys: Any, count: int) -> None:
+        self.keys, self.kind, self.count, self.empty = keys, Layer, count, None
+
+
+class Cache:
+    def __init__(self, x: torch.Tensor) -> None:
+        self.layers, self.last = [Layer(x + 1, 1), Layer({"k": x * 2}, 2)], Layer(None, 0)
+        self.last.empty = self  # type: ignore[assignment]
+
+
+def test_objects_come_out_as_such() -> None:
+    module = Of(lambda x: {"made": x.relu(), "cache": Cache(x)}).eval()
+    compiled = compile_module(module, [X], trials=1)
+    found, again = (compiled(one)["cache"] for one in (Y, X))
+    assert isinstance(found, Cache) and [type(one) for one in found.layers] == [Layer, Layer] and found is not again
+    torch.testing.assert_close(found.layers[0].keys, Y + 1)
+    torch.testing.assert_close(found.layers[1].keys["k"], Y * 2)
+    torch.testing.assert_close(again.layers[0].keys, X + 1)
+    assert [(one.count, one.kind, one.empty) for one in found.layers] == [(1, Layer, None), (2, Layer, None)]
+    assert isinstance(module(X)["cache"], Cache) and not module._forward_hooks
+
+
+class Result(dict[str, Any]):
+    """As results of transformers are: what is known to torch is made as it was registered."""
+
+    made = property(lambda self: self["made"])
+
+
+def test_registered_classes_come_out_as_such() -> None:
+    register_pytree_node(Result, lambda d: (list(d.values()), list(d)), lambda parts, keys: Result(zip(keys, parts, strict=True)))
+    found = compile_module(Of(lambda x: Result(made=x * 3)).eval(), [X], trials=1)(Y)
+    assert type(found) is Result
+    torch.testing.assert_close(found.made, Y * 3)
 
 
 def chosen(x: torch.Tensor) -> dict[str, Any]:

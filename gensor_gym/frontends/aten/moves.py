@@ -71,6 +71,8 @@ def _expand(b: Builder, x: str, to: Sequence[int]) -> str:
 def _slice(b: Builder, x: str, axis: int = 0, start: int | None = None, stop: int | None = None, step: int = 1) -> str:
     axis %= len(b.shapes[x])
     first, last, _ = slice(start, stop).indices(b.shapes[x][axis])
+    if first >= last:
+        return b.constant("none", np.empty((*b.shapes[x][:axis], 0, *b.shapes[x][axis + 1 :])))
     if step != 1:
         return _stepped(b, x, axis, first, last, step)
     return x if (first, last) == (0, b.shapes[x][axis]) else b.add(Slice(x, axis, first, last), "slice")

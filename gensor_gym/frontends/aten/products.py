@@ -6,9 +6,11 @@ import math
 
 import numpy as np
 
+from gensor_gym.dataflow.nodes import Gather
 from gensor_gym.frontends.aten.choices import masked
 from gensor_gym.frontends.aten.norms import softmax
 from gensor_gym.frontends.builder import Builder, of
+from gensor_gym.frontends.covered import TABLE
 from gensor_gym.frontends.covered import covers as _covers
 from gensor_gym.operators.kinds.linear import batched_gemm, gemm, gemv
 
@@ -90,6 +92,26 @@ def _matmul(b: Builder, x: str, y: str) -> str:
     outer = np.broadcast_shapes(tuple(left), tuple(right))
     one, other = b.repeat(x, (*outer, m, k)), b.repeat(y, (*outer, k, n))
     return b.reshape(_bmm(b, b.reshape(one, (-1, m, k)), b.reshape(other, (-1, k, n))), (*outer, m, n))
+
+
+MOST_OF_GROUPS = 1 << 28
+"""Elements of the matrices of all rows."""
+
+
+def _grouped(b: Builder, x: str, w: str, ends: str) -> str:
+    """Rows that are in groups one after another, which end at `ends`, times the matrix of their group; 0 behind the last."""
+    (rows, k), (groups, _, n) = b.shapes[x], b.shapes[w]
+    if rows * k * n > MOST_OF_GROUPS:
+        raise ValueError(f"matrices of {rows} rows with {rows * k * n} elements: expected at most {MOST_OF_GROUPS}")
+    before = of("at_most", b.reshape(ends, (1, groups)), b.constant("row", np.arange(rows).reshape(rows, 1)))
+    group = b.reduce(b.map(before, "before"), "sum", [1])
+    own = b.map(of("minimum", b.reshape(group, (rows,)), groups - 1.0), "group")
+    matrices = b.reshape(b.add(Gather(b.reshape(b.dense(w), (groups, k * n)), own), "matrices"), (rows, k, n))
+    made = b.reshape(_bmm(b, b.reshape(x, (rows, 1, k)), matrices), (rows, n))
+    return b.map(of("where", of("less", group, float(groups)), made, 0.0), "grouped")
+
+
+TABLE["transformers.grouped_mm_fallback.default"] = _grouped  # experts; torch's own takes bfloat16 alone
 
 
 @_covers("scaled_dot_product_attention.default")

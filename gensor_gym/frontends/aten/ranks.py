@@ -158,6 +158,18 @@ def _searchsorted(
     return _bucketize(b, x, limits, right=right or side == "right")
 
 
+@_covers("histc.default")
+def _histc(b: Builder, x: str, bins: int = 100, least: float = 0, most: float = 0) -> str:
+    """How many numbers are in each of bins of one width; those outside of all are in none."""
+    if not least < most or bins > MOST_LIMITS:
+        raise ValueError(f"{bins} bins from {least} to {most}: expected at most {MOST_LIMITS}, and ends that are known ahead")
+    row = b.reshape(x, (1, -1))
+    place = floor(of("divide", of("multiply", of("subtract", row, least), bins), most - least))
+    own = of("where", of("at_most", row, most), of("minimum", place, bins - 1.0), -1.0)  # the last bin has its end, too
+    here = equal(b.map(own, "bin"), b.constant("bins", np.arange(bins).reshape(bins, 1)))
+    return b.reshape(b.reduce(b.map(here, "here"), "sum", [1]), (bins,))
+
+
 @_covers("sort.stable")
 def _sort_stable(b: Builder, x: str, *, stable: bool = True, dim: int = -1, descending: bool = False) -> tuple[str, str]:
     return _sort(b, x, dim, descending)

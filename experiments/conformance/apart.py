@@ -1,0 +1,74 @@
+"""Cases that have a process of their own each, for what may end it or take too long, with what became of them in rows."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import track
+
+from experiments.commands.parser import Parser
+from experiments.common.journal import Journal
+from experiments.common.results import write_text
+from experiments.conformance.cases import STATUSES, Outcome
+
+SECONDS = 300.0
+"""Of a case: export, compiling, a call."""
+OUTPUT = Path(__file__).resolve().parents[2] / "results" / "conformance"
+
+
+def arguments_of(parser: Parser, rows: Path) -> Parser:
+    """With the options that `--one` and rows need."""
+    parser.add_argument("--one", metavar="CASE", help="a single case, whose outcome is printed")
+    parser.add_argument("--rows", type=Path, default=rows)
+    return parser
+
+
+def apart(module: str, name: str, case: str, seconds: float = SECONDS) -> Outcome:
+    """Of a case in a process of its own, which `python -m MODULE --one CASE` is."""
+    command = [sys.executable, "-m", module, "--one", case]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        return Outcome(name, "error", f"not done after {seconds:g} s")
+    if done.returncode:
+        return Outcome(name, "error", done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "ended")
+    return Outcome(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def printed(outcome: Outcome) -> int:
+    """What `apart` reads; returns the exit status."""
+    print(json.dumps(asdict(outcome)))
+    return 0
+
+
+def each_apart(
+    cases: Mapping[str, str], module: str, rows: Path, page: Callable[[Sequence[Outcome]], str], seconds: float = SECONDS
+) -> int:
+    """Try what is not in the rows yet, by name, and write the page beside them; 1 where one is wrong or ends in an error of ours."""
+    console = Console()
+    with Journal(rows) as journal:
+        for name, case in track(cases.items(), "modules", console=console, total=len(cases)):
+            if name not in journal.rows:
+                journal.add({"key": name, **asdict(apart(module, name, case, seconds))})
+        found = [Outcome(row["name"], row["status"], row["said"]) for row in journal if row["key"] in cases]
+    write_text(rows.with_suffix(".md"), page(found))
+    console.print(f"The table is in {rows.with_suffix('.md')}", soft_wrap=True)
+    return int(any(one.status in ("wrong", "error") for one in found))
+
+
+def not_right(found: Sequence[Outcome]) -> list[str]:
+    """Lines of a table of what is not right, with the reason."""
+    said = {one.name: one.said.replace("|", "/").replace("\n", " ")[:200] for one in found}
+    lines = [f"| {one.name} | {one.status} | {said[one.name]} |" for one in found if one.status != "right"]
+    return ["", "## Not right", "", "| module | | |", "|---|---|---|", *lines]
+
+
+def counted(name: str, counts: Mapping[str, int]) -> str:
+    """A line of a table of counts by status."""
+    return f"| {name} | {' | '.join(str(counts.get(status, 0)) for status in STATUSES)} |"

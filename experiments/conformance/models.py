@@ -1,0 +1,53 @@
+"""Try models by name: `python -m experiments.conformance.models`, where torchvision, timm and transformers are.
+
+Of torchvision and timm variants of every family, which is a module there; of transformers architectures of three tasks, made small.
+Who is drawn follows from `SEED`; weights are random, and nothing is downloaded. A model has a process of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from experiments.commands.parser import Parser
+from experiments.conformance.apart import OUTPUT, arguments_of, counted, each_apart, not_right, printed
+from experiments.conformance.cases import STATUSES, Outcome
+
+ROWS = OUTPUT / "models.jsonl"
+MODULE = "experiments.conformance.models"
+SECONDS = 900.0
+
+
+def page(found: Sequence[Outcome]) -> str:
+    """A Markdown page: counts by library, and each model that is not right with the reason."""
+    lines = [
+        "# Models by name", "",
+        "Variants of every family of torchvision and timm, and architectures of transformers made small, with random weights; one",
+        "trial, compared with torch: `python -m experiments.conformance.models`. *Not tried* are those that torch does not run so.",
+        "", f"| library | {' | '.join(STATUSES)} | not tried |", "|---|" + "---:|" * (len(STATUSES) + 1),
+    ]  # fmt: skip
+    for library in ("torchvision", "timm", "transformers"):
+        own = [one for one in found if one.name.startswith(library)]
+        tried = Counter(one.status for one in own if not is_left_out(one))
+        lines.append(f"{counted(library, tried)} {sum(map(is_left_out, own))} |")
+    return "\n".join([*lines, *not_right(found)]) + "\n"
+
+
+def is_left_out(one: Outcome) -> bool:
+    """Whether a model was not tried."""
+    return one.status == "refused" and one.said.startswith("not tried: ")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; returns the exit status: 1 where a model is wrong or ends in an error of ours."""
+    from experiments.conformance import drawn_models  # which imports the libraries
+
+    args = arguments_of(Parser(prog=f"python -m {MODULE}", description="Compare models by name with torch."), ROWS)
+    given = args.parse_args(arguments)
+    if given.one:
+        return printed(drawn_models.outcome(given.one))
+    return each_apart({key: key for key in drawn_models.keys()}, MODULE, given.rows, page, SECONDS)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

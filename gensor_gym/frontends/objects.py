@@ -1,0 +1,89 @@
+"""Results that are objects with tensors in them, such as caches of keys and values: opened for torch's export, made again of each call.
+
+A class that is registered with torch's pytree is left to what it registered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from gensor_gym.frontends.forms import FIXED
+
+
+class Opened:
+    """An object as torch's export sees it: the attributes that hold tensors, and a copy of it without them."""
+
+    def __init__(self, empty: Any, attributes: dict[str, Any]) -> None:
+        """`attributes` are trees, opened themselves."""
+        self.empty, self.attributes = empty, attributes
+
+
+def _flat(given: Opened) -> tuple[list[Any], tuple[Any, tuple[str, ...]]]:
+    return list(given.attributes.values()), (given.empty, tuple(given.attributes))
+
+
+def _same(parts: Iterable[Any], context: tuple[Any, tuple[str, ...]]) -> Opened:
+    empty, names = context
+    return Opened(empty, dict(zip(names, parts, strict=True)))
+
+
+pytree.register_pytree_node(Opened, _flat, _same)
+
+
+def maker_of(spec: pytree.TreeSpec) -> Callable[[list[Any]], Any]:
+    """What makes an object of its parts, as its class is registered; of an opened one it closes it."""
+
+    def make(parts: list[Any]) -> Any:
+        found = pytree.SUPPORTED_NODES[spec.type].unflatten_fn(parts, spec.context)
+        if not isinstance(found, Opened):
+            return found
+        made = copy.copy(found.empty)
+        vars(made).update(found.attributes)
+        return made
+
+    return make
+
+
+@contextlib.contextmanager
+def with_opened_results(module: torch.nn.Module) -> Iterator[None]:
+    """Within it the module returns `Opened` where it returns objects of classes that torch does not know."""
+    handle = module.register_forward_hook(lambda *called: opened(called[-1]))
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def opened(tree: Any) -> Any:
+    """A tree with `Opened` in the places of objects of classes that torch does not know."""
+    return pytree.tree_map(_opened, tree)
+
+
+def _opened(end: Any) -> Any:
+    if isinstance(end, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool, *FIXED)) or not hasattr(end, "__dict__"):
+        return end
+    empty, attributes = copy.copy(end), {}
+    for name, value in vars(end).items():
+        if _holds_tensors(value, {id(end)}):
+            attributes[name] = opened(value)
+            vars(empty)[name] = None  # in its place
+    return Opened(empty, attributes)
+
+
+def _holds_tensors(tree: Any, seen: set[int]) -> bool:
+    """Whether there is a tensor in a tree, or in objects of it that were not looked at before."""
+    for end in pytree.tree_leaves(tree):
+        if isinstance(end, torch.Tensor):
+            return True
+        if id(end) in seen or not hasattr(end, "__dict__") or isinstance(end, type | torch.nn.Module):
+            continue
+        seen.add(id(end))
+        if any(_holds_tensors(value, seen) for value in vars(end).values()):
+            return True
+    return False
