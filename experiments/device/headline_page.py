@@ -28,6 +28,7 @@ from experiments.device.stages.standings import TORCH, standings
 from experiments.device.work.fine_tuning_folder import summary
 from gensor_gym import operators
 from gensor_gym.foreign import read_json
+from gensor_gym.measure.stats.intervals import LEVEL
 
 PAGE, FIGURE = "headline.md", "headline.png"
 BEFORE = "columns"
@@ -86,7 +87,7 @@ def page(
     lines += [
         f"Operators of the part {' and '.join(parts)}, at most {trials} kernels for each search, {seeds} seeds of the search and "
         "one of the training. Winners were timed together in interleaved rounds, with torch. Ratios are geometric means over "
-        "operators, with 95 % intervals of a bootstrap over operators: they say nothing about another training seed. A "
+        f"operators, with {LEVEL} intervals of a bootstrap over operators: they say nothing about another training seed. A "
         "difference counts as found where the interval leaves out 1 and the sign-flip test over operators, after Holm, has p of "
         "at most 0.05.", "",
     ]  # fmt: skip
@@ -147,7 +148,7 @@ def _figure(ratios: Ratios, over_first: Mapping[str, Any], first: str) -> Figure
             axes.errorbar([line["ratio"]], [len(tasks) + shift], xerr=sides, fmt=marker, color=colour, ms=6, capsize=3)
     axes.axvline(1.0, color="#555555", lw=0.8)
     axes.set_xscale("log", base=2)
-    axes.set_yticks(range(len(tasks) + 1), [*map(plain, tasks), "geometric mean, 95 %"])
+    axes.set_yticks(range(len(tasks) + 1), [*map(plain, tasks), f"geometric mean, {LEVEL}"])
     axes.set_ylim(len(tasks) + 0.6, -0.6)
     low, high = axes.get_xlim()
     axes.set_xticks([tick for tick in (TICKS if high <= 10.0 * low else COARSE) if low <= tick <= high])
