@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from experiments.board.suite_scores import CAP, WITHIN, Standing, interval, iqm, learned
 from experiments.common import style
 from experiments.statistics import statistics
+from gensor_gym.measure.stats.intervals import LEVEL
 from gensor_gym.suites.session import WINDOWS
 
 LEAST = 1e-3
@@ -59,7 +60,7 @@ def _tiers(axes: Axes, standing: Standing) -> None:
         own = standing.scores[agent]
         low, high = (_drawn(value) for value in interval(own))
         axes.plot([low, high], [y, y], color=looks[agent][0], linewidth=2)
-        axes.plot(_drawn(iqm(own)), y, looks[agent][1], color=looks[agent][0], markersize=6)
+        axes.plot(_drawn(float(iqm(own))), y, looks[agent][1], color=looks[agent][0], markersize=6)
     begin = 0
     for number, names in enumerate(standing.tiers):
         if number % 2:
@@ -68,7 +69,7 @@ def _tiers(axes: Axes, standing: Standing) -> None:
     axes.set_yticks(range(len(agents)), agents)
     axes.set_ylim(len(agents) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
-    axes.set_title("Interquartile mean, 95 %, by tiers")
+    axes.set_title(f"Interquartile mean, {LEVEL}, by tiers")
     _regrets(axes)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from experiments.statistics import statistics
+from experiments.statistics.statistics import interquartile_mean as iqm
 from gensor_gym.suites import Suite, Track
 
 CAP = float(np.log(100))
@@ -50,14 +51,9 @@ def _after(row: Mapping[str, Any], spent: str, most: float) -> float:
     return min(CAP, known[-1]) if known else CAP
 
 
-def iqm(scores: np.ndarray) -> float:
-    """Interquartile mean over tasks and seeds."""
-    return float(statistics.interquartile_mean(scores))
-
-
 def interval(scores: np.ndarray) -> tuple[float, float]:
-    """Of the interquartile mean, 95 %."""
-    low, high = statistics.bootstrap(statistics.interquartile_mean, scores, resamples=RESAMPLES)
+    """Of the interquartile mean."""
+    low, high = statistics.bootstrap(iqm, scores, resamples=RESAMPLES)
     return float(low), float(high)
 
 
@@ -81,7 +77,7 @@ def _apart(worse: np.ndarray, better: np.ndarray) -> bool:
     """See `tiers`."""
 
     def difference(one: np.ndarray, other: np.ndarray) -> float:
-        return iqm(one) - iqm(other)
+        return float(iqm(one) - iqm(other))
 
     seeds = min(worse.shape[1], better.shape[1])
     low, _ = statistics.bootstrap(difference, worse[:, :seeds], better[:, :seeds], resamples=RESAMPLES)

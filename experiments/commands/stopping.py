@@ -3,9 +3,9 @@
 Either way the exit code is 130; after the first a line says how to go on.
 
 Almost any point is safe, since what is found is written as it is found: the main thread gets a KeyboardInterrupt. Two are not:
-code that says so (`at_safe_points`: a training asks `asked` where it can save), and callbacks of LLVM and finalizers, which
-would swallow the exception; there it comes a moment later. Where other code swallowed it all the same (some of Numba's does, at
-times), it comes again: a stop that nobody handles any more, and that has not ended the command, was lost.
+code that says so (`at_safe_points`: a training asks `asked` where it can save), and what Python calls without a caller that could
+take an exception, such as finalizers and callbacks of LLVM. An exception is lost there, as in some code of Numba's that catches
+everything: a stop that nobody handles any more, and that has not ended the command, comes again.
 
 Signals are taken by a thread of its own, as the main thread may be in compiled code for seconds. SIGINT is blocked everywhere
 else, so that the processes that a command starts are deaf to the terminal's Ctrl-C from their first instruction: they end when
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import os
+import select
 import signal
 import sys
 import threading
@@ -23,7 +24,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
+from typing import Any
 
 CODE = 130
 """Exit code of a command that was stopped."""
@@ -32,15 +33,11 @@ _POKE = signal.SIGUSR2
 _EVERY = 0.05
 """Seconds between two of them."""
 _LOST = 1.0
-"""Seconds after which a stop that nobody is handling is taken for swallowed: code that catches one may end in its own way."""
-_LLVM, _WEAKREF = f"{os.sep}llvmlite{os.sep}", f"{os.sep}weakref.py"
-_FINALIZERS = ("__call__", "remove", "_exitfunc")
-"""Functions of weakref.py that Python calls for what goes. Its others run all the time where many functions are compiled."""
+"""Seconds after which a stop that nobody is handling is taken for lost: code that catches one may end in its own way."""
 
 _asked = threading.Event()
-_over = threading.Event()
-_raised_at = -math.inf
-"""When the main thread raised last, by the monotonic clock."""
+_raised_at = math.inf
+"""When the main thread raised last, by the monotonic clock; infinite where it must not."""
 _held = 0
 
 
@@ -102,8 +99,6 @@ def _listening() -> Iterator[None]:
     """Handlers and the thread that listens; afterwards all is as before."""
     global _raised_at
     _asked.clear()
-    _over.clear()
-    _raised_at = -math.inf
     # One that began in the background with SIGINT ignored goes on to ignore it.
     numbers = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) is not signal.SIG_IGN]
     read, write = os.pipe()
@@ -111,12 +106,16 @@ def _listening() -> Iterator[None]:
     woken = signal.set_wakeup_fd(write, warn_on_full_buffer=False)  # before the handlers, or a signal between is lost
     before = {number: signal.signal(number, lambda *_: None) for number in numbers}
     before[_POKE] = signal.signal(_POKE, _in_main)
+    printed, sys.unraisablehook = sys.unraisablehook, lambda lost: of_a_stop(lost.exc_value) or printed(lost)
     thread = threading.Thread(target=_listen, args=(read, numbers), name="stopping", daemon=True)
     thread.start()  # before the mask, which it would inherit
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    _raised_at = -math.inf
     try:
         yield
     finally:
+        _raised_at = math.inf
+        sys.unraisablehook = printed
         signal.set_wakeup_fd(woken)
         os.close(write)  # the thread reads the end, and ends
         thread.join()
@@ -126,49 +125,30 @@ def _listening() -> Iterator[None]:
 
 
 def _listen(read: int, numbers: list[signal.Signals]) -> None:
-    """Count signals until the pipe is closed."""
-    poking: threading.Thread | None = None
-    while came := os.read(read, 16):
+    """Count signals until the pipe is closed; from the first one on wake the main thread now and then."""
+    main = threading.main_thread().ident or 0
+    while True:
+        heard, _, _ = select.select([read], [], [], _EVERY if asked() else None)
+        came = os.read(read, 16) if heard else b""
+        if heard and not came:
+            os.close(read)
+            return
         for _ in (number for number in came if number in numbers):
             if asked():
                 _say("Stopped at once.")
                 os._exit(CODE)
             _asked.set()
             _say("Stopping at the next safe point; a second signal (Ctrl-C) stops at once.")
-            poking = threading.Thread(target=_poke, daemon=True)
-            poking.start()
-    _over.set()
-    if poking is not None:
-        poking.join()
-    os.close(read)
+        if not heard or set(came) != {_POKE}:  # a poke is heard as well
+            signal.pthread_kill(main, _POKE)
 
 
-def _poke() -> None:
-    """Wake the main thread until the command is over."""
-    main = threading.main_thread().ident or 0
-    while not _over.is_set():
-        signal.pthread_kill(main, _POKE)
-        _over.wait(_EVERY)
-
-
-def _in_main(_number: int, frame: FrameType | None) -> None:
-    """Raise, where that is seen; again where it was not."""
+def _in_main(*_: Any) -> None:
+    """Raise; again where it was lost."""
     global _raised_at
-    lost = time.monotonic() - _raised_at > _LOST and not of_a_stop(sys.exc_info()[1])
-    if asked() and lost and not _over.is_set() and not _held and not _swallowed(frame):
+    if asked() and not _held and time.monotonic() - _raised_at > _LOST and not of_a_stop(sys.exc_info()[1]):
         _raised_at = time.monotonic()
         raise Stopped
-
-
-def _swallowed(frame: FrameType | None) -> bool:
-    """Whether an exception raised here would be printed and forgotten: in calls from C, in finalizers."""
-    while frame is not None:
-        code = frame.f_code
-        finalizes = code.co_name in _FINALIZERS and code.co_filename.endswith(_WEAKREF)
-        if finalizes or _LLVM in code.co_filename or code.co_name == "__del__":
-            return True
-        frame = frame.f_back
-    return False
 
 
 def _say(line: str) -> None:

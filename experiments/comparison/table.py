@@ -10,6 +10,7 @@ from rich.console import Console
 from experiments.common.texts import page, seconds_text, table
 from experiments.sheets.cells import NOTHING, Cell, Given, count, factor, percent, seconds, spread
 from experiments.sheets.sheet import Sheet
+from gensor_gym.measure.stats.intervals import LEVEL
 from gensor_gym.measure.stats.verdict import TOLERANCE
 
 COLUMNS = ("strategy", "time", "over torch", "gap to best", "construction", "model calls", "trials", "training")
@@ -76,7 +77,7 @@ def markdown(summary: dict, figures: list[str]) -> str:
         "# Comparison of strategies", "",
         f"Hardware {summary['hardware']} ({summary['device']}), backend {summary['backend']}: {nature}. "
         f"Fingerprint {summary['fingerprint']}. {summary['date']}.", "",
-        "Times are medians of interleaved rounds of all winners together, with 95 % intervals by order statistics; "
+        f"Times are medians of interleaved rounds of all winners together, with {LEVEL} intervals by order statistics; "
         "ratios are medians of paired ratios, with intervals by block bootstrap. Where several processes timed, each begun "
         "anew, a number is the median of theirs, and its interval the hull of theirs. A kernel is the SAME as torch's when the "
         f"whole interval is within {100 * TOLERANCE:g} %, FASTER or SLOWER when it does not hold 1, else AMBIGUOUS. Torch ran "
@@ -102,7 +103,7 @@ def _beside(paired: dict | None) -> list[str]:
         rows.append((name, f"{mean} [{low}, {high}]", f"{line['p_holm']:.2g}", f"{line['improves']:.0%}"))
     return [
         "", f"Winners timed again, paired by task and seed ({paired['tasks']} tasks, {paired['seeds']} seeds): geometric mean of "
-        "the ratios, 95 % interval of a bootstrap over tasks and seeds; p of a sign-flip test on tasks, adjusted by Holm (at "
+        f"the ratios, {LEVEL} interval of a bootstrap over tasks and seeds; p of a sign-flip test on tasks, adjusted by Holm (at "
         f"least {next(iter(paired['strategies'].values()))['p_least']:.2g} with so few tasks and so many strategies); the "
         "probability that a search of this strategy is ahead.", "", *table(head, rows),
     ]  # fmt: skip

@@ -12,6 +12,7 @@ from typing import Any
 from experiments.common.results import write_text
 from experiments.device.context import Context
 from experiments.device.runner import Outcome, Stage
+from gensor_gym.measure.stats.intervals import LEVEL
 
 
 def write_summary(
@@ -62,8 +63,8 @@ def markdown(summary: dict) -> str:
         "",
         f"Driver {gpu.get('driver_version', '?')}, SM clock at the start {gpu.get('clocks.sm', '?')} of "
         f"{gpu.get('clocks.max.sm', '?')}, {machine.get('cores', '?')} cores, Python {machine.get('python', '?')}.",
-        "Times: CUDA events around graphs of many calls, caches warm, TF32 for operators of that type only; medians with 95 % "
-        "intervals of order statistics; ratios from interleaved rounds.",
+        "Times: CUDA events around graphs of many calls, caches warm, TF32 for operators of that type only; medians with "
+        f"{LEVEL} intervals of order statistics; ratios from interleaved rounds.",
         "",
         "| stage | status | seconds | attempts | compiled on the clock |",
         "|---|---|---:|---:|---:|",

@@ -14,7 +14,7 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.backend import measure
 from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.measure.runners import runner_of
-from gensor_gym.measure.stats.intervals import median_interval
+from gensor_gym.measure.stats.intervals import LEVEL, median_interval
 from gensor_gym.operators.types import ITEM_BYTES
 
 MOST_BYTES = 2 * 1024**3
@@ -102,6 +102,6 @@ def in_words(position: Position, found: Measurement) -> Timed:
     rate = f"{flops / seconds / 1e9:.4g} GFLOP/s, " if flops else ""
     return Timed(
         "OK", in_seconds(seconds),
-        f"median of {len(found.samples)} samples, 95 % interval {in_seconds(low)} to {in_seconds(high)}",
+        f"median of {len(found.samples)} samples, {LEVEL} interval {in_seconds(low)} to {in_seconds(high)}",
         f"{rate}{100 * floor / seconds:.2g} % of the roofline; {seconds / model:.2f} times what the model says",
     )  # fmt: skip

@@ -30,7 +30,7 @@ from gensor_gym.codegen.export import check_folder
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.dataflow.resolve import resolve_computation
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.measure.stats.intervals import median_interval
+from gensor_gym.measure.stats.intervals import LEVEL, median_interval
 from gensor_gym.operators.types import Operator
 
 NAME = 9
@@ -74,7 +74,7 @@ def _times(samples: Sequence[float]) -> str:
     if len(samples) == 1:
         return seconds_text(samples[0])
     low, high = map(seconds_text, median_interval(list(samples)))
-    return f"{seconds_text(float(np.median(samples)))}, 95 % interval {low} to {high}, {len(samples)} samples"
+    return f"{seconds_text(float(np.median(samples)))}, {LEVEL} interval {low} to {high}, {len(samples)} samples"
 
 
 def taken(result: Result, config: DictConfig) -> Iterator[tuple[str, str]]:

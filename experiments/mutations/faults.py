@@ -155,7 +155,7 @@ STATISTICS = (
     Mutation("tasks are not drawn", "statistics", "the bootstrap draws seeds alone, as if there were no other tasks",
              "task = rng.integers(0, tasks, size=(tasks, 1))", "task = np.arange(tasks)[:, None]", ("test_statistics",)),
     Mutation("a test of one side", "statistics", "Welch's test calls a kernel faster at twice the level it was given",
-             "t_quantile(1 - level / 2, freedom)", "t_quantile(1 - level, freedom)",
+             "stdtrit(freedom, 1 - level / 2)", "stdtrit(freedom, 1 - level)",
              ("test_agents_significance", "test_agents_plain::test_a_faster_kernel_is_told_from_noise")),
 )  # fmt: skip
 

@@ -16,6 +16,7 @@ from experiments.peers.runs import Run
 from experiments.sheets.cells import NOTHING, Cell, Given, spread
 from experiments.sheets.sheet import Sheet
 from experiments.statistics.statistics import bootstrap, geometric_mean
+from gensor_gym.measure.stats.intervals import LEVEL
 from gensor_gym.measure.stats.verdict import Verdict, verdict
 from gensor_gym.operators import part_of, resolve_one
 
@@ -108,8 +109,9 @@ def markdown(about: dict[str, Any], summary: dict[str, Any], wrong: Sequence[str
         f"apache-tvm {versions['apache-tvm']} (LLVM target of this processor, evolutionary search, XGBoost "
         f"{versions['xgboost']}), `{about['strategy']}` named beforehand. Float32, NCHW and OIHW on both sides, outputs checked "
         f"against float64. Winners of one operator timed in one worker in {about['rounds']} interleaved rounds. Ratios are ours "
-        "over TVM's: below 1 ours is faster. Medians with 95 % intervals. Tuning is wall time of the search with building and "
-        "measuring; TVM's waits for the machine's timing lock are left out, ours are not; start-up is apart, in brackets.", "",
+        f"over TVM's: below 1 ours is faster. Medians with {LEVEL} intervals. Tuning is wall time of the search with building "
+        "and measuring; TVM's waits for the machine's timing lock are left out, ours are not; start-up is apart, in "
+        "brackets.", "",
         "## Geometric means", "",
         *means(summary).markdown(), "",
         f"Aim: kernels at least as fast (ratio at most {FASTEST:g}) in at most {SHARE:g} of the tuning time.",

@@ -23,6 +23,7 @@ from gensor_gym.measure.records.backend import passes_of
 from gensor_gym.measure.records.optimum import find_optimum
 from gensor_gym.measure.records.store import Record
 from gensor_gym.measure.records.tables import file_name, write_table
+from gensor_gym.measure.stats.intervals import LEVEL
 from gensor_gym.measure.stats.timing import PROTOCOL
 
 LICENCE = "Apache-2.0"
@@ -196,7 +197,7 @@ def _best_and_noise(best: dict[str, Any], noise: dict[str, Any], drift: str) -> 
         "## Best and noise",
         "",
         f"Fastest: {best['best_s'] * 1e6:.2f} us (median of all samples), slowest {best['slowest_s'] * 1e6:.0f} us. "
-        f"**{best['tied']} {_cannot(best['tied'])} be told from the fastest** (95 % block bootstrap of the ratio of medians); "
+        f"**{best['tied']} {_cannot(best['tied'])} be told from the fastest** ({LEVEL} block bootstrap of the ratio of medians); "
         f"regret is zero for all of them. Noise floor of a regret: {best['floor']:.2%}.",
         "",
         f"`{best['schedule']}`",

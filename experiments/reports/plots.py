@@ -14,6 +14,7 @@ from experiments.common import style
 from experiments.sheets.screen import words
 from experiments.statistics import statistics
 from experiments.training import curves
+from gensor_gym.measure.stats.intervals import LEVEL
 
 Item = tuple[str, list[Any]]
 """What a legend names, and what draws it."""
@@ -40,7 +41,7 @@ def learning(groups: Mapping[str, Sequence[curves.Run]]) -> figure:
             plot.varea("steps", "low", "high", source=line.data_source, fill_color=colour, fill_alpha=0.15)
         items.append((label, [line]))
     rows = [
-        ("", "@label"), ("steps", "@steps{0,0}"), ("mean return", "@mean{0.000}"), ("95 %", "@low{0.000} to @high{0.000}"),
+        ("", "@label"), ("steps", "@steps{0,0}"), ("mean return", "@mean{0.000}"), (LEVEL, "@low{0.000} to @high{0.000}"),
         ("seeds", "@seeds"),
     ]  # fmt: skip
     plot.add_tools(HoverTool(tooltips=rows, renderers=[line for _, lines in items for line in lines]))
@@ -64,7 +65,7 @@ def regrets(strategies: Mapping[str, Sequence[Mapping[str, float]]], counts: Seq
         line = plot.line("count", "mean", source=source, color=looks[name][0], line_width=2)
         points = plot.scatter("count", "mean", source=source, color=looks[name][0], size=7)
         items.append((name, [line, points]))
-    rows = [("", "@name"), (what, "@count{0,0}"), ("regret", "@mean{0.0} %"), ("95 %", "@low{0.0} to @high{0.0} %")]
+    rows = [("", "@name"), (what, "@count{0,0}"), ("regret", "@mean{0.0} %"), (LEVEL, "@low{0.0} to @high{0.0} %")]
     plot.add_tools(HoverTool(tooltips=rows, renderers=[parts[1] for _, parts in items]))
     return _with_legend(plot, items)
 

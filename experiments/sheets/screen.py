@@ -8,6 +8,7 @@ one line, unless $COLUMNS says how wide.
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
@@ -53,7 +54,7 @@ def show_cells(
         ((line, "bold") for line in words(title, width)),
         _headings(chosen),
         *(_row(chosen, number, style, width) for number, style in zip(range(len(rows)), chain(styles, repeat("")), strict=False)),
-        *(_indented(words(note, _less(width, 2)), 2) for note in notes),
+        *([(line, "dim") for line in words(note, width, 2)] for note in notes),
         [("", "")],
     )
     for text, style in lines:
@@ -135,31 +136,15 @@ def _row(chosen: Layout, number: int, style: str, width: int | None) -> Iterator
     if name or others:
         yield _joined(chosen, [name, *others]), style
     said = [(column.name, column.texts[number].strip()) for column in chosen.under]
-    items = [f"{name}: {text}" for name, text in said if text not in ("", "-")]
-    for line in wrapped(items, " · ", _less(width, INDENT)):
-        yield from _indented(words(line, _less(width, INDENT)), INDENT)
+    items = [f"{name}: {text}".replace(" ", "\xa0") for name, text in said if text not in ("", "-")]
+    for line in words(" · ".join(items), width and width - INDENT):  # an item is broken only where it is longer than a line
+        yield from ((part, "dim") for part in words(line.replace("\xa0", " "), width, INDENT))
 
 
-def _indented(lines: Sequence[str], by: int) -> Iterator[Line]:
-    """Lines that stand back."""
-    yield from ((" " * by + line, "dim") for line in lines)
-
-
-def _less(width: int | None, by: int) -> int | None:
-    return None if width is None else width - by
-
-
-def words(text: str, width: int | None) -> list[str]:
-    """A text in lines of whole words."""
-    return wrapped(text.split(" "), " ", width)
-
-
-def wrapped(pieces: Sequence[str], between: str, width: int | None) -> list[str]:
-    """Pieces joined into lines of at most `width` places; a piece that is longer has a line of its own."""
-    lines: list[str] = []
-    for piece in pieces:
-        if lines and (width is None or cell_len(lines[-1]) + len(between) + cell_len(piece) <= width):
-            lines[-1] += between + piece
-        else:
-            lines.append(piece)
-    return lines
+def words(text: str, width: int | None, indent: int = 0) -> list[str]:
+    """A text in lines of whole words, a longer word on a line of its own; None is no screen."""
+    step = " " * indent
+    return textwrap.wrap(
+        text, width or indent + len(text) + 1, initial_indent=step, subsequent_indent=step, break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip

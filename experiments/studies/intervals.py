@@ -7,11 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from experiments.statistics import statistics
-
-
-def iqm(values: np.ndarray) -> np.ndarray:
-    """Interquartile mean over tasks and seeds."""
-    return statistics.interquartile_mean(values, axis=(0, 1))
+from experiments.statistics.statistics import interquartile_mean as iqm
 
 
 def mean(values: np.ndarray) -> np.ndarray:

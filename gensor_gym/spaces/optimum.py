@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from gensor_gym.measure.stats.intervals import block_resamples
+from gensor_gym.measure.stats.intervals import CONFIDENCE, block_resamples
 
 FEWEST = 6
 """Samples below which no interval of 95 percent exists without assumptions (see `intervals.median_interval`)."""
@@ -16,7 +16,7 @@ RESAMPLES = 2000
 
 
 def tied_with_best(
-    samples: Sequence[np.ndarray], seconds: np.ndarray, timing: str, confidence: float = 0.95, seed: int = 0
+    samples: Sequence[np.ndarray], seconds: np.ndarray, timing: str, confidence: float = CONFIDENCE, seed: int = 0
 ) -> np.ndarray:
     """Which configurations are tied with the best, bool [N].
 

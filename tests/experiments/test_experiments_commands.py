@@ -43,12 +43,3 @@ def test_the_last_line_names_seconds_and_folder() -> None:
     said = io.StringIO()
     say_where(Console(file=said, width=20), time.perf_counter() - 7.2, Path("outputs/a/long/name/of/a/[bold]/[/folder]"))
     assert said.getvalue() == "7 s. Results are in outputs/a/long/name/of/a/[bold]/[/folder]\n"
-
-
-def test_an_operator_that_cannot_be_read_is_said_in_a_sentence(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["command", "operator=gemm(m=4"])
-    with pytest.raises(SystemExit) as ended:
-        command_line(lambda: pytest.fail("it ran"))
-    assert ended.value.code == 2 and "a bracket is not closed" in capsys.readouterr().err

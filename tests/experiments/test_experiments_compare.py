@@ -273,19 +273,6 @@ def test_killed_in_the_middle_then_given_again(tmp_path: Path, monkeypatch: pyte
     assert {name: len(values) for name, values in samples.items()} == {"random_walk": 3, "torch": 3}
 
 
-def test_a_sweep_over_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    more = [f"output={tmp_path}/${{seed}}", f"hydra.sweep.dir={tmp_path}/sweep", "figures=false"]
-    given(monkeypatch, "--multirun", *TINY, "seed=0,1", *more)
-    assert len(_rows(tmp_path / "0")) == len(_rows(tmp_path / "1")) == 10
-
-
-def test_a_bad_argument_ends_with_a_message(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "experiments.compare", "operator=nothing/X", "strategy=random_walk"]
-    done = subprocess.run(command, cwd=CONF.parent, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 2
-    assert "nothing/X" in done.stderr and len(done.stderr.splitlines()) == 1
-
-
 def test_a_comparison_without_any_search_does_not_succeed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
-from experiments import entry
 from experiments.benches.bench import bench
 from experiments.commands.arguments import compose
 from experiments.common.folders import make_folder
 from experiments.common.jobs import Jobs
 from experiments.device import gpu
 from experiments.tables.reproduce import reproduce
-from gensor_gym.graph.compiling.notice import QUIET
 from gensor_gym.measure.analytic import AnalyticBackend
 from gensor_gym.measure.native import cpu_backend
 
@@ -47,20 +44,3 @@ def test_every_program_names_the_folder(tmp_path: Path, nowhere: Path) -> None:
     ):
         with pytest.raises(ValueError, match=f"folder {nowhere} cannot be written"):
             call()
-
-
-COMPARE = ["compare", "strategy=random_walk", "operator=smoke/gemm", "hardware=h200", "backend=analytic"]
-OTHERS = [["reproduce"], ["bench", "suite=env"], ["train"], ["tune"]]
-
-
-@pytest.mark.parametrize("words", [COMPARE, *OTHERS], ids=lambda words: words[0])
-def test_the_command_line_says_so_in_one_line(
-    words: list[str], nowhere: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["gensor", *words, f"output={nowhere}"])
-    monkeypatch.setenv(QUIET, "1")  # nothing but the refusal, also where functions are compiled first
-    with pytest.raises(SystemExit) as ended:
-        entry.main()
-    said = capfd.readouterr()
-    assert ended.value.code in (1, 2)
-    assert (said.out + said.err).splitlines() == [f"folder {nowhere} cannot be written: Not a directory; name another one"]

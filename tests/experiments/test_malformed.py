@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from experiments.common.settings import ROOT  # noqa: E402
 from gensor_gym.graph.compiling.notice import QUIET  # noqa: E402
 from gensor_gym.hardware.compiler import find_compiler  # noqa: E402
 from tests.support import malformed  # noqa: E402
-from tests.support.forked import Forks, forks  # noqa: E402
 from tests.support.thorough import thorough_but  # noqa: E402
 
 ONE_OF_EACH = list({words[0]: name for name, (words, _) in malformed.CASES.items()}.values())
@@ -51,11 +49,6 @@ def test_what_is_no_good_is_one_line(
     assert not [path for path in left if path.suffix == ".tmp" or path.stat().st_size == 0 and path.suffix in (".json", ".md")]
 
 
-def test_there_are_forty_cases_over_all_commands_that_read_files() -> None:
-    assert len(malformed.CASES) >= 40
-    assert len({words[0] for words, _ in malformed.CASES.values()}) >= 12
-
-
 def process(words: list[str], before: str = "", **more: object) -> tuple[int, str, int]:
     """(exit code, standard error, most memory in bytes) of a command in a process of its own.
 
@@ -72,24 +65,6 @@ def process(words: list[str], before: str = "", **more: object) -> tuple[int, st
     said = started.stderr.read()
     *lines, peak_kib = said.splitlines(keepends=True)
     return started.wait(), "".join(lines), int(peak_kib) * 1024
-
-
-@pytest.fixture(scope="module")
-def forking() -> Iterator[Forks]:
-    """A process that has imported the commands that the cases give."""
-    with forks(sorted({words[0] for words, _ in malformed.CASES.values()})) as process:
-        yield process
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", malformed.CASES)
-def test_what_is_no_good_takes_less_than_500_megabytes(name: str, tmp_path: Path, forking: Forks) -> None:
-    """More than what a process takes that has only imported the commands, torch among it."""
-    words, files = malformed.CASES[name]
-    malformed.put(tmp_path, files)
-    ended = forking.run([word.replace("{here}", str(tmp_path)) for word in words])
-    assert ended.code == 2 and ended.said.strip() and "Traceback" not in ended.said, ended.said
-    assert 0 < ended.grown < 500 * 10**6, f"{ended.grown / 1e6:.0f} MB"
 
 
 BOMBS = {

@@ -41,7 +41,7 @@ def test_interquartile_mean_drops_a_quarter_at_each_end() -> None:
     assert statistics.interquartile_mean(values) == pytest.approx((2 + 3 + 4 + 5) / 4)
     assert statistics.interquartile_mean(values, axis=1).tolist() == [2.5, 4.5]
     assert statistics.interquartile_mean(np.array([[1.0, 2.0, 6.0]])) == 3.0  # too few to drop any
-    curves = np.stack([values, values + 1])
+    curves = np.stack([values, values + 1], axis=-1)
     assert statistics.interquartile_mean(curves).tolist() == pytest.approx([3.5, 4.5])
 
 

@@ -19,7 +19,6 @@ SCRIPT = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler
 """A test run in the background inherits the signal ignored."""
 GEMM = "gemm(m=64, n=64, k=64)"
 MODEL = ["backend=analytic", "hardware=h200"]
-SPACE = "spaces=[gensor_gym/data/spaces/benchmark_hub/gemm/RTX_3090.json.gz]"
 TUNED = ["fine_tune", "env.hardware=cascade_lake", "env.backend=analytic", "output={here}/out", "store={here}/s.sqlite"]
 COMMANDS = {
     "optimize": ["optimize", GEMM, *MODEL, "trials=100000", "strategy=random_walk"],
@@ -30,17 +29,7 @@ COMMANDS = {
     ],
     "study": ["study", "experiment=recorded", "output={here}/out", "study.workers=1"],
     "train": ["train", "agent=ppo", "env.hardware=h200", "output={here}/out", "wandb.mode=disabled"],
-    "train columns": ["train", "agent=columns", "env.hardware=h200", "output={here}/out", "wandb.mode=disabled"],
-    "train_recorded": ["train_recorded", SPACE, "output={here}/out"],
     "fine_tune": [*TUNED, "checkpoint=agents/data/policies/ppo_cpu"],
-    "fine_tune columns": [*TUNED, "checkpoint=agents/data/policies/columns_cpu"],
-    "generalise": ["generalise", "evaluations=4096", "output={here}/out"],
-    "transfer": ["transfer", "env.hardware=[h200,a100]", "output={here}/out"],
-    "tune": ["tune", "tune=markov", "output={here}/out"],
-    "record": ["record", f"operator={GEMM}", "space=compact", "machine=mine", "output={here}/out"],
-    "reproduce": ["reproduce", "table=gensor_operators", "output={here}/out"],
-    "bench": ["bench", "suite=env", "output={here}/out"],
-    "submit": ["submit", "markov", "--output", "{here}/out"],
 }  # fmt: skip
 
 

@@ -1,14 +1,11 @@
-"""A multirun is one comparison: the same table as one command with all the lists, whatever the launcher, killed or not."""
+"""A multirun is one comparison: the same table as one command with all the lists."""
 
 from __future__ import annotations
 
 import json
 import math
 import runpy
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -112,24 +109,3 @@ def test_optuna_makes_it_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(sys, "argv", ["tune_with_optuna.py", str(tmp_path), "3"])
     runpy.run_path(str(ROOT / "docs" / "examples" / "tune_with_optuna.py"), run_name="__main__")
     assert "best of 3 trials: batch=" in capsys.readouterr().out
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("launcher", ["basic", "joblib"])
-def test_killed_in_the_middle_and_given_again(launcher: str, single: Path, tmp_path: Path) -> None:
-    words = [*COMMON, *SWEPT, f"output={tmp_path / 'out'}", f"hydra.sweep.dir={tmp_path / 'sweep'}", f"hydra/launcher={launcher}"]
-    more = [] if launcher == "basic" else ["hydra.launcher.n_jobs=2"]
-    given = [sys.executable, "-m", "experiments.compare", "-m", *words, *more]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(given, cwd=ROOT, **quiet)
-    deadline = time.monotonic() + 100
-    while not any((tmp_path / "out" / "tasks").glob("*/summary.json")) and time.monotonic() < deadline:
-        assert process.poll() is None, "it ended before it could be killed"
-        time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    time.sleep(1.5 if launcher == "joblib" else 0)  # in which its tasks end
-    assert not (tmp_path / "out" / "summary.json").exists()
-    subprocess.run(given, cwd=ROOT, check=True, timeout=150, stdout=subprocess.DEVNULL)
-    assert without_timings(summary_of(tmp_path / "out")) == without_timings(summary_of(single))
-    assert rows_of(tmp_path / "out") == rows_of(single)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from agents.core.significance import is_faster, t_quantile
+from agents.core.significance import is_faster
 from experiments.statistics import statistics
 from gensor_gym.measure.stats.intervals import half_width, median_interval, quiet_ratio_interval, ratio_interval
 from gensor_gym.measure.stats.verdict import verdict, verdict_apart
@@ -33,7 +33,6 @@ def formulas() -> dict[str, str]:
         "holm": statistics.holm(p_values),
         "performance_profile": statistics.performance_profile(scores, np.linspace(0, 1, 11)),
         "probability_of_improvement": statistics.probability_of_improvement(scores, others),
-        "t_quantile": [t_quantile(p, freedom) for p in (0.9, 0.975) for freedom in (4, 9.5, 100)],
         "is_faster": [float(is_faster(a[:n].tolist(), b[:n].tolist(), level)) for n in (1, 3, 20) for level in (0.05, 0.001)],
     }
     digests = {name: of([six(number) for number in _flat(value)]) for name, value in values.items()}

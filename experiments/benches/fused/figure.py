@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from experiments.benches.fused import ratios
 from experiments.common import style
 from experiments.comparison.figures import ratio_axis
+from gensor_gym.measure.stats.intervals import LEVEL
 
 NAMES = {"eager": "torch eager", "inductor": "torch.compile", "onnxruntime": "ONNX Runtime"}
 
@@ -31,7 +32,7 @@ def draw(rows: list[dict[str, Any]], threads: int, path: Path) -> str:
             axes.grid(visible=False, axis="y")
         ends = [row[name][end] for row in rows for name in (ratios.HEADLINE, ratios.HEADLINE_INNER) for end in ("low", "high")]
         left.set_xlim(min(ends), 2 * max(ends))  # with room for the words beside the dots
-        ratio_axis(left, "over the fastest peer as called (dot, 95 % interval), or its code alone (ring)")
+        ratio_axis(left, f"over the fastest peer as called (dot, {LEVEL} interval), or its code alone (ring)")
         right.set_xlabel(f"GB/s, {threads} thread{'s' * (threads > 1)}: ours (bar), fastest peer (tick)")
         left.set_ylim(-0.7, len(rows) - 0.3)
         return style.save(figure, path)

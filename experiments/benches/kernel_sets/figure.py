@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 
 from experiments.common import style
 from experiments.comparison.figures import ratio_axis
+from gensor_gym.measure.stats.intervals import LEVEL
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> str:
@@ -39,7 +40,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> str:
         left.grid(visible=False, axis="y")
         right.grid(visible=False, axis="y")
         right.tick_params(axis="y", length=0)
-        ratio_axis(left, "over torch: called (dot, 95 % interval), isolated (ring)")
+        ratio_axis(left, f"over torch: called (dot, {LEVEL} interval), isolated (ring)")
         right.set_xlabel("percent of the roofline (bar), torch (tick)")
         right.set_xlim(0, max(100.0, right.get_xlim()[1]))
         left.set_ylim(-0.7, len(rows) - 0.3)

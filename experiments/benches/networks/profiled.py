@@ -17,7 +17,6 @@ from agents.networks import CompiledNetwork
 from experiments.comparison.summary import interval
 from gensor_gym.cost.roofline import bandwidth_of, peak_rate
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.networks.drawing.picture import nodes_of
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan
 from gensor_gym.networks.stamped import StampedNetwork
@@ -62,7 +61,8 @@ def rows_of(plan: Plan, hw: Hardware, passes: np.ndarray, alone: Sequence[float]
     shares = np.median(passes / passes.sum(axis=1, keepdims=True), axis=0)
     return [
         {
-            "step": number, "piece": name_of(plan.network, nodes_of(plan, number)), "computation": str(step.computation).strip(),
+            "step": number, "piece": name_of(plan.network, plan.pieces[number].nodes),
+            "computation": str(step.computation).strip(),
             "in_context_s": interval([float(one) for one in passes[:, number]]), "isolated_s": alone[number],
             **floors(plan.network, step, hw), "share": float(shares[number]),
         }

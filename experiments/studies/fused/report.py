@@ -7,6 +7,7 @@ from typing import Any
 from experiments.common.texts import interval_text, page, seconds_text, table
 from experiments.sheets.cells import percent_interval
 from experiments.sheets.sheet import Sheet
+from gensor_gym.measure.stats.intervals import LEVEL
 
 
 def markdown(summary: dict[str, Any], figures: list[str]) -> str:
@@ -15,9 +16,9 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
     lines = [
         "# Searches of fused operators by the model", "",
         f"Space `{summary['space']}` on the model of {summary['hardware']}: no kernel was timed. Mean of log(T / T*) over tasks "
-        f"and {len(summary['seeds'])} seeds, in brackets 95 % intervals of a bootstrap over tasks and seeds. T* is certain: each "
-        f"space was gone through as a whole, which takes {least} to {most} of processor time here. Seconds are processor time of "
-        f"one thread of {summary['processor']}, the environment's table among them; by the clock a search took "
+        f"and {len(summary['seeds'])} seeds, in brackets {LEVEL} intervals of a bootstrap over tasks and seeds. T* is certain: "
+        f"each space was gone through as a whole, which takes {least} to {most} of processor time here. Seconds are processor "
+        f"time of one thread of {summary['processor']}, the environment's table among them; by the clock a search took "
         f"{summary['wall_over_processor']:.2f} times as long, in the median. Neither seconds nor evaluations cut the other. "
         f"Fingerprint {summary['fingerprint']}. {summary['date']}.", "",
     ]  # fmt: skip

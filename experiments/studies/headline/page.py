@@ -14,6 +14,7 @@ from experiments.studies.headline.chosen import read_near_variants
 from experiments.studies.headline.scores import FIRST, LEARNED, RANKS, REFERENCE, Timed, read
 from experiments.studies.search.report import table
 from gensor_gym import operators
+from gensor_gym.measure.stats.intervals import LEVEL
 
 MARGIN = 1.10
 """Ratio below which the policy is not inferior."""
@@ -92,7 +93,7 @@ def lines_of(folder: Path, figures: str) -> list[str]:
     timed, alone = read(folder), read(folder, by_trials_alone=True)
     first, whole, near = primary(timed), timed.whole, set(read_near_variants())
     seeds = len(timed.arms[LEARNED])
-    head = ("", "operators", "time over the other's", "95 % interval", "p", "p (Holm)")
+    head = ("", "operators", "time over the other's", f"{LEVEL} interval", "p", "p (Holm)")
     others = [
         compared("by trials alone", alone, alone.whole, FIRST),
         compared("without operators on which one of the two has no time", timed, whole, FIRST, filled=False),

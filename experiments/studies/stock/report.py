@@ -7,6 +7,7 @@ from typing import Any
 from experiments.common.texts import interval_text, page, table
 from experiments.sheets.cells import percent_interval
 from experiments.sheets.sheet import Sheet
+from gensor_gym.measure.stats.intervals import LEVEL
 
 HEAD = ("agent", "environment", "learned", "steps", "episodes", "steps of an episode", "illegal", "most probable", "best of {}",
         "within 5 %")  # fmt: skip
@@ -20,7 +21,7 @@ def markdown(summary: dict[str, Any], figures: list[str]) -> str:
         f"Model of {summary['hardware']}, space {summary['space']}: nothing was timed. Learned on {len(trained)} operators of "
         f"the train part of split v1 (with at most {summary['most_values']:,} values of a column), tried on {len(tested)} of the "
         f"test part, {len(summary['seeds'])} seed. Regret is log(T / T*), T* the certified optimum; interquartile means over "
-        "operators, in brackets 95 % intervals of a bootstrap over operators (and seeds). "
+        f"operators, in brackets {LEVEL} intervals of a bootstrap over operators (and seeds). "
         f"Processor seconds of one thread of {summary['processor']}, beside other work. Learning under a limit of time takes "
         f"other steps on another processor. Fingerprint {summary['fingerprint']}. {summary['date']}.", "",
         f"Classes of stable-baselines3 and sb3-contrib over {summary['num_envs']} environments, `MlpPolicy`, their defaults but "

@@ -78,11 +78,8 @@ def _trial(name: str, agent: dict[str, Any], seed: int, plain: dict[str, Any]) -
         raise ValueError(f"agents.{name}: seconds {seconds!r}; of what learns expected more than 0, of the others none")
     asked = plain["operators"], plain["tested"], plain["most_values"], plain["most_tested"]
     where = machines.get(plain["env"]["hardware"]).name, plain["env"]["space"]
-    folder = str(Path(plain["output"]) / "checkpoints")
     settings = agent.get("settings") or {}
-    return Trial(
-        name, learner, ground, seconds, settings, *asked, *where, plain["num_envs"], plain["programs"], seed, folder
-    )
+    return Trial(name, learner, ground, seconds, settings, *asked, *where, plain["num_envs"], plain["programs"], seed)
 
 
 class Stock(Study[Plan, Found]):

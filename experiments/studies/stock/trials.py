@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,7 +42,6 @@ class Trial:
     num_envs: int
     programs: int
     seed: int
-    folder: str
 
     @property
     def lists(self) -> tuple[tuple[str, ...], ...]:
@@ -53,7 +51,7 @@ class Trial:
     @property
     def config(self) -> dict[str, Any]:
         """All that the outcome depends on."""
-        plain = {name: value for name, value in asdict(self).items() if name not in ("agent", "folder")}
+        plain = {name: value for name, value in asdict(self).items() if name != "agent"}
         marks = fingerprints([operators.parse(text) for text in self.lists[1]], self.hardware, self.space)
         return {**plain, "fingerprint": common(marks.values())}
 
@@ -79,7 +77,7 @@ def run_trial(trial: Trial) -> dict[str, Any]:
         return {**found, "regrets": regrets, "lengths": lengths}
     envs = grounds.make(trial.environment, trial.num_envs, trial.lists[0], trial.hardware, trial.space)
     _play(envs, None, random, 8)  # what compiles compiles before the clock runs
-    limit = learning.Limit(trial.seconds, Path(trial.folder) / f"{trial.agent}_{trial.seed}.zip", {"key": trial.key})
+    limit = learning.Limit(trial.seconds)
     model = learning.learned(trial.learner, trial.settings, envs, trial.seed, limit)
     regrets, lengths = _tried(trial, *(_of(model, trial.learner, deterministic) for deterministic in (False, True)))
     found |= {"curve": limit.curve, "steps": model.num_timesteps, "episodes": limit.episodes}

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-CONFIDENCE = 0.95
+from gensor_gym.measure.stats.intervals import CONFIDENCE
+
 RESAMPLES = 1000
 REACH = 4.0
 """Standard deviations of drift beyond which programs are distinguished in any case."""

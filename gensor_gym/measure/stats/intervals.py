@@ -8,8 +8,13 @@ import statistics
 
 import numpy as np
 
+CONFIDENCE = 0.95
+"""Of every interval here and in reports, where nothing else is asked for."""
+LEVEL = f"{100 * CONFIDENCE:g} %"
+"""The same as reports print it."""
 
-def median_interval(samples: np.ndarray | list[float] | tuple[float, ...], confidence: float = 0.95) -> tuple[float, float]:
+
+def median_interval(samples: np.ndarray | list[float] | tuple[float, ...], confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Interval of the median from order statistics (binomial), at least `confidence` where the count allows it.
 
     Fewer than six samples cannot reach 95 percent; then the whole range is returned. ValueError for no samples.
@@ -48,7 +53,7 @@ def half_width(samples: list[float]) -> float:
 def ratio_interval(
     a: np.ndarray | list[float],
     b: np.ndarray | list[float],
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     resamples: int = 2000,
     seed: int = 0,
 ) -> tuple[float, float, float]:
@@ -74,7 +79,7 @@ QUIET = 0.05
 def quiet_ratio_interval(
     a: np.ndarray | list[float],
     b: np.ndarray | list[float],
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     resamples: int = 2000,
     seed: int = 0,
 ) -> tuple[float, float, float]:

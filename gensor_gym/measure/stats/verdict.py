@@ -6,7 +6,7 @@ import enum
 
 import numpy as np
 
-from gensor_gym.measure.stats.intervals import quiet_ratio_interval, ratio_interval
+from gensor_gym.measure.stats.intervals import CONFIDENCE, quiet_ratio_interval, ratio_interval
 
 TOLERANCE = 0.025
 """Half of the five percent that have to be distinguished: two kernels whose times are closer are the same here."""
@@ -25,7 +25,7 @@ def verdict(
     a: np.ndarray | list[float] | tuple[float, ...],
     b: np.ndarray | list[float] | tuple[float, ...],
     tolerance: float = TOLERANCE,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
 ) -> Verdict:
     """How kernel `a` stands to `b`, by seconds per call whose pair i comes from the same round; see `verdict_of`.
 
@@ -39,7 +39,7 @@ def verdict_apart(
     a: np.ndarray | list[float] | tuple[float, ...],
     b: np.ndarray | list[float] | tuple[float, ...],
     tolerance: float = TOLERANCE,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
 ) -> Verdict:
     """How kernel `a` stands to `b` by seconds per call from two separate runs; see `quiet_ratio_interval`."""
     _, low, high = quiet_ratio_interval(list(a), list(b), confidence)

@@ -55,7 +55,7 @@ def boxes_of(plan: Plan) -> tuple[list[Box], list[Link]]:
     links: list[Link] = []
     for number, step in enumerate(plan.steps):
         constants = [name for name in step.reads if name in network.constants]
-        lines = [said(network, name) for name in nodes_of(plan, number)] + [f"constant {name}" for name in constants]
+        lines = [said(network, name) for name in plan.pieces[number].nodes] + [f"constant {name}" for name in constants]
         read = dict.fromkeys(one for name in step.reads for one in network.made_by(name))
         links += [Link(one, len(boxes)) for one in dict.fromkeys(maker[name] for name in read if name in maker)]
         maker |= dict.fromkeys(step.writes, len(boxes))
@@ -67,16 +67,12 @@ def boxes_of(plan: Plan) -> tuple[list[Box], list[Link]]:
     return boxes, links
 
 
-def nodes_of(plan: Plan, number: int) -> Sequence[str]:
-    """Names of the nodes of a piece."""
-    return plan.pieces[number].nodes
-
-
 def said(network: Network, name: str) -> str:
     """A node as one line; what it reads goes by the names of the values behind views."""
     node = network.nodes[name]
     behind = {one: network.source_of(one) for one in node.inputs}
-    return _cut(f"{name} = {_made(node, behind)}")
+    text = f"{name} = {_made(node, behind)}"
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 2]}.."
 
 
 def _made(node: Node, names: dict[str, str]) -> str:
@@ -89,10 +85,6 @@ def _made(node: Node, names: dict[str, str]) -> str:
     if isinstance(node, Transpose):
         return f"transpose({names[node.source]}, {list(node.order)})"
     return f"{type(node).__name__.lower()}({', '.join(names.values())})"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 2]}.."
 
 
 def _box(lines: list[str], made: Sequence[str], values: Any, returns: Sequence[str]) -> Box:

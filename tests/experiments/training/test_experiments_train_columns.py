@@ -17,7 +17,6 @@ import pytest
 
 pytest.importorskip("sb3_contrib")
 
-import torch  # noqa: E402
 from hydra import compose, initialize_config_dir  # noqa: E402
 from rich.console import Console  # noqa: E402
 
@@ -26,7 +25,6 @@ from agents.columns.learner import ColumnLearner  # noqa: E402
 from experiments.commands.parent import PARENT  # noqa: E402
 from experiments.commands.stopping import stoppable  # noqa: E402
 from experiments.common import jobs
-from experiments.common.journal import read_rows  # noqa: E402
 from experiments.training import columns as train_columns
 from experiments.training import (
     train,
@@ -60,33 +58,6 @@ def curves(folder: Path) -> tuple[str, str]:
     return (folder / "curve.jsonl").read_text(), (folder / "validation.jsonl").read_text()
 
 
-@pytest.mark.thorough
-def test_a_run_is_repeated_number_for_number_stopped_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = configuration()
-    for name in ("whole", "part"):
-        (tmp_path / name).mkdir()
-    whole, _, resumed = train_columns.learn(config, tmp_path / "whole", QUIET)
-    assert not resumed and [row["steps"] for row in read_rows(tmp_path / "whole" / "validation.jsonl")] == [320, 640]
-    advance = ColumnLearner.advance
-
-    def stop(self: ColumnLearner) -> float:
-        if self.num_timesteps >= 256:
-            raise KeyboardInterrupt
-        return advance(self)
-
-    monkeypatch.setattr(ColumnLearner, "advance", stop)
-    with pytest.raises(KeyboardInterrupt):
-        train_columns.learn(config, tmp_path / "part", QUIET)
-    assert read_rows(tmp_path / "part" / "curve.jsonl")[-1]["steps"] > 160, "written after the last checkpoint"
-    monkeypatch.setattr(ColumnLearner, "advance", advance)
-    other, _, resumed = train_columns.learn(config, tmp_path / "part", QUIET)
-    assert resumed and curves(tmp_path / "part") == curves(tmp_path / "whole")
-    for mine, theirs in zip(whole.network.parameters(), other.network.parameters(), strict=True):
-        assert torch.equal(mine, theirs)
-    with pytest.raises(ValueError, match="another seed"):
-        train_columns.learn(configuration("seed=1"), tmp_path / "part", QUIET)
-
-
 def test_a_signal_saves_in_the_middle_of_a_line_of_the_curve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, advance = configuration("checkpoint_every=0"), ColumnLearner.advance
     for name in ("whole", "part"):
@@ -109,6 +80,8 @@ def test_a_signal_saves_in_the_middle_of_a_line_of_the_curve(tmp_path: Path, mon
     for number, handler in handlers.items():
         signal.signal(number, handler)
     assert resumed and curves(tmp_path / "part") == curves(tmp_path / "whole")
+    with pytest.raises(ValueError, match="another seed"):
+        train_columns.learn(config | {"seed": 1}, tmp_path / "part", QUIET)
 
 
 def test_a_run_leaves_policy_card_and_curve(tmp_path: Path) -> None:
