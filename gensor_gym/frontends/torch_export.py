@@ -55,9 +55,9 @@ def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Exampl
 
     Inputs are float32 tensors, ids and masks of int64, int32 or bool, in tuples, lists and dicts (`Network.arguments`); beside
     them numbers, texts and None, which are the same at every call. What the module computes of whole numbers at each call
-    is exact up to 2**24; what it asserts of numbers is not asked. Outputs are of the same types (`Network.types`), in tuples,
-    lists, dicts and objects of other classes (`Network.form`), with numbers and None beside them. Of an exported program
-    extents that it leaves open are those of the examples.
+    is exact up to 2**24; what it asserts of numbers is not asked. Outputs are of the same types, or cast at the end to others
+    (`Network.types`), in tuples, lists, dicts and objects of other classes (`Network.form`), with numbers and None beside them.
+    Of an exported program extents that it leaves open are those of the examples.
 
     `example_inputs` by name are keyword arguments, and inputs of the network in their order. Calls name them, or have them in the
     order of the module's; what has a plain default may be left out.
@@ -255,7 +255,8 @@ class _Reader:
             return _item(read[0], node.args[1], place)
         try:
             made = _tensors_of(node.meta.get("val"))
-            if made and not any(one.numel() for one in made):  # the same at every call
+            if made and all(0 in [extent for extent in one.shape if isinstance(extent, int)] for one in made):
+                # Without elements, the same at every call; extents that numbers decide are no int.
                 found = [torch.empty(one.shape, dtype=one.dtype) for one in made]
                 return found if isinstance(node.meta["val"], list | tuple) else found[0]
             if not any(_is_of_call(one) for one in read):

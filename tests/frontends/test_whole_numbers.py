@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -90,7 +89,6 @@ def test_a_row_of_a_mask_that_sees_nothing() -> None:
         (lambda x: x.topk(9, 1)[0], (X.repeat(1, 3, 1),), "the 9 largest: expected 1 to 8"),
         (lambda ids: functional.embedding_bag(ids.view(-1), TABLE, torch.tensor([0, 3])), (IDS,), "bags of several lengths"),
         (lambda x: x + 1 if x.sum() > 0 else x, (X,), "Of: torch.export: .*[Dd]ata-dependent"),
-        (lambda x: deque([x + 1, x]), (X,), "returns a deque: expected tensors, in tuples"),
         (lambda x: x.add_(1), (X.clone(),), "the module changes"),
     ],
 )
