@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand, operands, renamed
-from gensor_gym.dataflow.graph import MOST_NODES, Dataflow
+from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.keywords import check_options, is_number
 from gensor_gym.dataflow.nodes import (
     DTYPES,
@@ -75,8 +75,6 @@ def parse(text: str) -> Dataflow:
         raise ValueError(f"dataflow text: expected expressions nested at most {MOST_NESTED} deep")
     if len(module.body) != 1 or not isinstance(function := module.body[0], ast.FunctionDef):
         raise ValueError("dataflow text: expected one function, such as `def f(x: float32[4, 4]): ..`")
-    if len(function.body) > MOST_NODES + 1:
-        raise ValueError(f"{function.name}: {len(function.body)} lines, expected at most {MOST_NODES + 1}")
     return _Reader(function).graph()
 
 

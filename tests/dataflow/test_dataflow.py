@@ -174,7 +174,7 @@ BAD: dict[str, str] = {
     "def f(x: float32[2]):\n    y = " + "(" * 5000 + "x" + ")" * 5000 + "\n    return y": "does not parse",
     "def f(x: float32[100000, 1000000]):\n    y = x + 1\n    return y": "elements",
     "def f(" + "x" * 200_000 + ": float32[2]):\n    y = x\n    return y": "characters",
-    "def f(x: float32[2]):\n" + "    y = x + 1\n" * 40000 + "    return y": "lines",
+    "def f(x: float32[2]):\n" + "    y = x + 1\n" * 40000 + "    return y": "characters",
     **{f"def f(x: float32[4, 4]):\n    y = {line}\n    return y": word for line, word in {
         "-" * 500 + "x": "nested at most", "x + " * 1000 + "x": "nested at most", "-" * 50_000 + "x": "nested too deeply",
         "reduce_sum(x, axes=" + "-" * 900 + "inf)": "nested at most", "reduce_sum(x, axes=[1.0])": "axes=[1.0]: expected a list",

@@ -6,7 +6,7 @@ What an operation does is said by torch's documentation of it. ValueError names 
 from gensor_gym.frontends.aten import (
     choices,
     functions,
-    largest,
+    images,
     maps,
     moves,
     norms,
@@ -15,13 +15,10 @@ from gensor_gym.frontends.aten import (
     quotients,
     ranks,
     reductions,
-    resampled,
-    volumes,
-    windows,
     written,
 )
 
 __all__ = [
-    "choices", "functions", "largest", "maps", "moves", "norms", "places", "products", "quotients", "ranks", "reductions",
-    "resampled", "volumes", "windows", "written",
+    "choices", "functions", "images", "maps", "moves", "norms", "places", "products", "quotients", "ranks", "reductions",
+    "written",
 ]  # fmt: skip

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from gensor_gym.frontends.aten.largest import largest, largest_to, places_of, spaced
+from gensor_gym.frontends.aten.images.largest import largest, largest_to, places_of, spaced
+from gensor_gym.frontends.aten.images.transposed import transposed
+from gensor_gym.frontends.aten.images.windows import as_batch, averaged, convolved, means_to
 from gensor_gym.frontends.aten.moves import padded
 from gensor_gym.frontends.aten.places import take
-from gensor_gym.frontends.aten.transposed import transposed
-from gensor_gym.frontends.aten.windows import as_batch, averaged, convolved, means_to
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.covered import covers as _covers
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from gensor_gym.frontends.aten.images.transposed import transposed
 from gensor_gym.frontends.aten.moves import padded
 from gensor_gym.frontends.aten.places import take
-from gensor_gym.frontends.aten.transposed import transposed
 from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import TABLE
 from gensor_gym.frontends.covered import covers as _covers

@@ -10,9 +10,9 @@ import numpy as np
 
 from gensor_gym.dataflow.bounds import MOST_WHOLE
 from gensor_gym.frontends.aten.choices import no_number
+from gensor_gym.frontends.aten.images.windows import all_padded, as_image, ends, pair, windows_along, windows_of
 from gensor_gym.frontends.aten.moves import padded
 from gensor_gym.frontends.aten.places import take
-from gensor_gym.frontends.aten.windows import all_padded, as_image, ends, pair, windows_along, windows_of
 from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import covers as _covers
 from gensor_gym.operators.kinds.pooling import max_pool2d
