@@ -18,8 +18,12 @@ from experiments.commands.command import command
 from experiments.common.folders import make_folder
 from experiments.common.results import write_text
 from experiments.common.settings import code_digest
+from experiments.tables import marks
 from experiments.tables.table import MAKERS, Table, modules
 from gensor_gym.registry import check_known
+
+MODELS = "model_"
+"""Begins the folders of searches by the model of a machine (`gensor.searches`)."""
 
 
 def known() -> list[str]:
@@ -37,10 +41,12 @@ def reproduce(config: DictConfig) -> list[Table]:
     make_folder(folder)
     make = MAKERS[name] if name in MAKERS else import_module(modules()[name]).make
     tables = make(config, folder)
+    models = sorted(path.name.removeprefix(MODELS) for path in folder.glob(f"{MODELS}*"))
     value = {"code": code_digest(), "tables": [dataclasses.asdict(table) for table in tables]}
     write_text(folder / f"{name}.json", json.dumps(value, indent=1))
     text = "\n".join(table.markdown() for table in tables)
-    write_text(folder / f"{name}.md", f"# {name}\n\nMade by the code `{code_digest()}`.\n\n{text}")
+    said = " ".join([f"Made by the code `{code_digest()}`.", *marks.lines(models)])
+    write_text(folder / f"{name}.md", f"# {name}\n\n{said}\n\n{text}")
     for number, table in enumerate(tables, 1):
         table.sheet().write_csv(folder / (f"{name}.csv" if len(tables) == 1 else f"{name}_{number}.csv"))
     return tables
