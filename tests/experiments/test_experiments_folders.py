@@ -11,7 +11,7 @@ from experiments.benches.bench import bench
 from experiments.commands.arguments import compose
 from experiments.common.folders import make_folder
 from experiments.common.jobs import Jobs
-from experiments.device import gpu
+from experiments.device import lease
 from experiments.tables.reproduce import reproduce
 from gensor_gym.measure.analytic import AnalyticBackend
 from gensor_gym.measure.native import cpu_backend
@@ -34,13 +34,12 @@ def test_folders_are_made(tmp_path: Path, nowhere: Path) -> None:
 
 def test_every_program_names_the_folder(tmp_path: Path, nowhere: Path) -> None:
     store = tmp_path / "trials.sqlite"
-    settings = gpu.read_arguments([f"out={nowhere}"])
     for call in (
         lambda: Jobs(AnalyticBackend(), store, nowhere),
         lambda: Jobs(cpu_backend(), nowhere / "trials.sqlite", tmp_path / "out"),
         lambda: reproduce(OmegaConf.create({"table": "gensor_operators", "output": str(nowhere)})),
         lambda: bench(compose(["suite=env", f"output={nowhere}"], "bench")),
-        lambda: gpu.start_afresh(settings, nowhere),
+        lambda: lease.run(nowhere, 1.0, "h200", 0),
     ):
         with pytest.raises(ValueError, match=f"folder {nowhere} cannot be written"):
             call()
