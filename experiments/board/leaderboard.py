@@ -33,7 +33,7 @@ from gensor_gym.measure.session import Budget
 PAGE = ROOT / "docs" / "leaderboard.md"
 BEGIN, END = "<!-- built by experiments.leaderboard -->", "<!-- end of what is built -->"
 
-FROZEN = "build docs/suite.md from the entries of a frozen suite, such as v1; with --folder print where those in it stand"
+FROZEN = "build results/suite/README.md from the entries of a frozen suite, such as v1; with --folder print where those in it are"
 COLUMNS = (
     "agent", "tasks", "times the fastest entry", "times the optimum, where known", "mean return", "steps", "trials",
     "model evaluations", "seed",
