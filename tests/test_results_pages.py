@@ -109,6 +109,14 @@ def test_what_is_said_of_generalisation_follows_from_its_values() -> None:
         assert len(said) >= 4 and all(line in page for line in said), name
 
 
+def test_the_standing_in_suite_v1_is_that_of_its_page() -> None:
+    """docs/suite.md: tier, agent, regret and interval as the page that `gensor leaderboard` builds has them."""
+    page = (ROOT / "results/suite/README.md").read_text(encoding="utf-8")
+    tracks = {part.splitlines()[0]: part for part in page.split("\n### ")[1:]}
+    said = re.findall(r"^\| (\w+) (\| \d .*\]) \|$", (ROOT / "docs/suite.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert {track for track, _ in said} == set(tracks) and all(f"\n{row} |" in tracks[track] for track, row in said)
+
+
 def test_page_of_recorded_transfer_is_made_from_its_values() -> None:
     values, page, figures = _summary("transfer_recorded")
     assert transfer_recorded_report.markdown(values, figures) == page

@@ -4,7 +4,7 @@ A sketch here is a set of programs of our space: for every axis the chains of ti
 The rules are those of the paper's table 1 and section 4.3, their conditions those of the authors' code. Our programs are
 always tiled, with the epilogue fused and accumulators in registers, and staged reads always in shared memory: Always
 Inline, Fusion, Add Cache Stage and Skip are decided thereby. What stays open is the number of tile levels, how a reduction
-is factored and, as the paper's user rules, algorithms that Ansor has no rule for. `docs/related.md` has the whole mapping.
+is factored and, as the paper's user rules, algorithms that Ansor has no rule for. `docs/related.md` says where `ansor` departs.
 """
 
 from __future__ import annotations

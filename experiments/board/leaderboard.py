@@ -1,4 +1,4 @@
-"""Build the tables of docs/suite.md from the entries of a frozen suite: `python -m experiments leaderboard`.
+"""Build the tables of results/suite/README.md from the entries of a frozen suite: `python -m experiments leaderboard`.
 
 Every entry is computed again first; one that is not true ends the command. With `--folder` nothing is written: it prints where
 the entries in it stand among those that ship.
@@ -17,7 +17,7 @@ from experiments.commands.refusal import exit_code
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status: 2 where an entry is not true, or the page is not what `--check` expects."""
-    parser = Parser(prog="python -m experiments leaderboard", description="Verify entries, and build docs/suite.md.")
+    parser = Parser(prog="python -m experiments leaderboard", description="Verify entries, and build results/suite/README.md.")
     parser.add_argument("--frozen", default="v1", metavar="VERSION", help="of the suite")
     parser.add_argument("--folder", type=Path, help="of entries of your own: verify them and print where they stand")
     parser.add_argument("--check", action="store_true", help="write nothing; say whether the page is what would be built")

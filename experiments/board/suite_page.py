@@ -27,7 +27,7 @@ from experiments.statistics import statistics
 from gensor_gym.suites import get
 from gensor_gym.suites.session import WINDOWS
 
-PAGE = ROOT / "docs" / "suite.md"
+PAGE = ROOT / "results" / "suite" / "README.md"
 BEGIN, END = "<!-- built by gensor leaderboard --frozen v1 -->", "<!-- end of what is built -->"
 MODEL = ("greedy", "descents", "model_descent")
 """Searches of the model without anything learned: where they are as good as the best, learning has nothing to earn."""
@@ -150,7 +150,7 @@ def build(version: str, folder: Path, page: Path, check: bool = False) -> None:
     if not begin or not end:
         raise ValueError(f"{page} has no lines {BEGIN!r} and {END!r}")
     found = standings(get(version), verified(version, folder))
-    built = "\n".join([before + BEGIN, "", *lines(found, f"../results/suite/{version}"), END + after])
+    built = "\n".join([before + BEGIN, "", *lines(found, version), END + after])
     if check and built != text:
         raise ValueError(f"{page} is not what its entries say: python -m experiments leaderboard --frozen {version} builds it")
     if not check:

@@ -3,7 +3,7 @@
 What is chosen are the register tile and the block tile of all spatial axes, and perhaps the block tile of the reduction;
 what is free are the rest of the reduction's tiles and the virtual threads. Every quantity of `cost/gpu/` is replaced by
 one that is never larger (of blocks that reside on a multiprocessor and bytes under way: never smaller), and the model is
-monotone in each of these; `docs/exact.md` has the inequalities. `row` has virtual threads 1, and where the reduction's
+monotone in each of these; `docs/exact.md` has the main inequalities. `row` has virtual threads 1, and where the reduction's
 block tile is free its tiles are 1 too.
 """
 
