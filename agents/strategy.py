@@ -94,15 +94,11 @@ STRATEGIES: dict[str, Entry] = {
     "roller": Entry("agents.baselines.roller:Roller"),
     "ansor": Entry("agents.ansor.ansor:Ansor"),
     "ansor_small": Entry("agents.ansor.ansor:AnsorSmall"),
-    "random_walk": Entry(
-        "agents.baselines.random_walk:RandomWalk", {CONSTRUCTIONS: {}, RECORDED: {}, FUSED: {"space": "gir"}}
-    ),
+    "random_walk": Entry("agents.baselines.random_walk:RandomWalk", {CONSTRUCTIONS: {}, RECORDED: {}, FUSED: {"space": "gir"}}),
     "local_search": Entry(
         "agents.baselines.local_search:LocalSearch", {CONSTRUCTIONS: {}, RECORDED: {}, FUSED: {"space": "gir"}}
     ),
-    "exhaustive": Entry(
-        "agents.baselines.exhaustive:Exhaustive", {CONSTRUCTIONS: {}, RECORDED: {}, FUSED: {"space": "gir"}}
-    ),
+    "exhaustive": Entry("agents.baselines.exhaustive:Exhaustive", {CONSTRUCTIONS: {}, RECORDED: {}, FUSED: {"space": "gir"}}),
     "ppo": Entry("agents.policies.ppo:Ppo"),
     "a2c": Entry("agents.policies.ppo:A2c"),
     "dqn": Entry("agents.policies.ppo:Dqn"),

@@ -166,9 +166,7 @@ class ConstructionGraph(RowGraph[Schedule]):
         model.fill_terms(row[None], self.tables.ints, self.tables.floats, self.room(), found)
         return dict(zip(TERMS, found[0, 1:].tolist(), strict=True))
 
-    def random_schedule(
-        self, rng: np.random.Generator, steps: int | None = None, start: Schedule | None = None
-    ) -> Schedule:
+    def random_schedule(self, rng: np.random.Generator, steps: int | None = None, start: Schedule | None = None) -> Schedule:
         """A complete legal schedule: a walk of random length over legal actions, growing twice as often as shrinking.
 
         It begins at the unscheduled program, or at `start`, which must be legal. Every legal schedule of the space can be

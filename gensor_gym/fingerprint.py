@@ -145,9 +145,7 @@ def _facts(graph: ConstructionGraph) -> list[object]:
 def _walked(graph: ConstructionGraph, begins: np.ndarray) -> Iterator[bytes]:
     """Names of the actions that are legal anywhere along the walks, which are legal where, and the programs they end at."""
     draws = _numbers((len(begins), WALKS, STEPS))
-    ways = np.array(
-        [[graph.walk(begin, walk, CHANCES) for walk in walks] for begin, walks in zip(begins, draws, strict=True)]
-    )
+    ways = np.array([[graph.walk(begin, walk, CHANCES) for walk in walks] for begin, walks in zip(begins, draws, strict=True)])
     masks = graph.action_masks(ways.reshape(-1, ROW))
     legal = np.flatnonzero(masks.any(axis=0))
     yield json.dumps([str(ACTIONS[action]) for action in legal]).encode()

@@ -29,7 +29,9 @@ LAZY = {
 HOMES: dict[str, tuple[str, ...]] = {
     "cuda": ("gensor_gym/codegen/cuda/nvrtc.py", "gensor_gym/codegen/cuda/tensor_map.py"),
     "cupy": (
-        "gensor_gym/codegen/runtime/cuda.py", "gensor_gym/measure/devices/cuda.py", "experiments/device/lease/sanitize.py",
+        "gensor_gym/codegen/runtime/cuda.py",
+        "gensor_gym/measure/devices/cuda.py",
+        "experiments/device/lease/sanitize.py",
         "experiments/device/lease/stages/environment.py",
     ),
     "hydra": (
@@ -41,10 +43,13 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/training/sweep_table.py",
     ),
     "sb3_contrib": (
-        "agents/learners/masked/a2c.py", "agents/learners/masked/policy.py", "agents/learners/masked/ppo.py",
+        "agents/learners/masked/a2c.py",
+        "agents/learners/masked/policy.py",
+        "agents/learners/masked/ppo.py",
         "agents/learners/masked/q.py",
         "agents/scratch/sb3.py",
-        "experiments/benches/environment/learning.py", "experiments/studies/stock/learning.py",
+        "experiments/benches/environment/learning.py",
+        "experiments/studies/stock/learning.py",
         "experiments/device/lease/stages/environment.py",
     ),  # fmt: skip
     "stable_baselines3": (

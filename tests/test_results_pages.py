@@ -195,9 +195,7 @@ def _ratios(page: str, strategy: str, reference: str) -> dict[str, float]:
     for section in page.split("\n## ")[1:]:
         lines = re.findall(r"^\| (\w+)/(\d) \| ([\d.e+]+) (s|ms|µs)", section, re.MULTILINE)
         found[section.splitlines()[0]] = {(name, seed): float(value) * UNITS[unit] for name, seed, value, unit in lines}
-    return {
-        op: mean(math.log(times[strategy, seed] / times[reference, seed]) for seed in "012") for op, times in found.items()
-    }
+    return {op: mean(math.log(times[strategy, seed] / times[reference, seed]) for seed in "012") for op, times in found.items()}
 
 
 def test_what_is_said_of_the_live_comparison_follows_from_its_page() -> None:

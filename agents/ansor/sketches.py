@@ -58,9 +58,7 @@ class Sketch(Coordinates):
 
 def has_data_reuse(op: Operator) -> bool:
     """Whether elements of a read are used by several outputs: Ansor then tiles on several levels."""
-    missing = sum(
-        any(op.extents[a] > 1 and access.axis_strides()[a] == 0 for a in op.spatial) for access in op.reads
-    )
+    missing = sum(any(op.extents[a] > 1 and access.axis_strides()[a] == 0 for a in op.spatial) for access in op.reads)
     return missing >= 2 or (missing >= 1 and bool(op.reduce))
 
 

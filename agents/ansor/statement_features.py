@@ -176,9 +176,7 @@ def _buffers(p: Programs, nest: Nest, touched: np.ndarray, inner: np.ndarray) ->
     return columns
 
 
-def _buffer(
-    p: Programs, nest: Nest, number: int, touched: np.ndarray, inner: np.ndarray, moved: np.ndarray
-) -> list[np.ndarray]:
+def _buffer(p: Programs, nest: Nest, number: int, touched: np.ndarray, inner: np.ndarray, moved: np.ndarray) -> list[np.ndarray]:
     """Bytes, lines, reuse and stride of one access, each [B]."""
     tensor = nest.accesses[number][0]
     item = float(p.ints[ITEM + tensor])

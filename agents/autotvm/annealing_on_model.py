@@ -57,9 +57,7 @@ class AnnealingOnModel:
         found = np.array([np.frombuffer(key, dtype=np.int64) for key in order], dtype=np.int64)
         return found.reshape(len(order), points.shape[1]), np.array([heap[key] for key in order])
 
-    def _keep(
-        self, heap: dict[bytes, float], points: np.ndarray, scores: np.ndarray, count: int, tried: set[bytes]
-    ) -> bool:
+    def _keep(self, heap: dict[bytes, float], points: np.ndarray, scores: np.ndarray, count: int, tried: set[bytes]) -> bool:
         """Hold the `count` best configurations visited that were not tried; whether these changed."""
         worst = min(heap.values()) if len(heap) >= count else -np.inf
         close = np.flatnonzero(scores > worst)

@@ -63,9 +63,7 @@ def _records(path: Path) -> Iterable[Record]:
     return read_table(path).records
 
 
-def _tasks(
-    records: Iterable[Record], graph: ConstructionGraph
-) -> list[tuple[ConstructionGraph, np.ndarray, np.ndarray]]:
+def _tasks(records: Iterable[Record], graph: ConstructionGraph) -> list[tuple[ConstructionGraph, np.ndarray, np.ndarray]]:
     """(graph, rows [N, ROW], seconds [N], infinite where it failed) of every other operator in the records."""
     by_operator: dict[str, list[Record]] = {}
     for record in records:

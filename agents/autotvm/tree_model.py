@@ -53,9 +53,7 @@ class TreeModel:
         """See the class."""
         check_known("objective", self.objective, OBJECTIVES)
 
-    def fit(
-        self, features: np.ndarray, labels: np.ndarray, margin: np.ndarray | None = None, groups: Sequence[int] = ()
-    ) -> None:
+    def fit(self, features: np.ndarray, labels: np.ndarray, margin: np.ndarray | None = None, groups: Sequence[int] = ()) -> None:
         """Learn; see `CostModel`. `groups` are the sizes of tasks one after the other, within which pairs are compared."""
         import xgboost
 

@@ -100,9 +100,7 @@ class Annealing:
             seconds = [found.seconds for found in known.measure(drawn)]
             self._chain(graph, known, drawn[int(np.argmin(seconds))], min(seconds), rng)
 
-    def _chain(
-        self, graph: SearchGraph[Node], known: Trials[Node], node: Node, seconds: float, rng: np.random.Generator
-    ) -> None:
+    def _chain(self, graph: SearchGraph[Node], known: Trials[Node], node: Node, seconds: float, rng: np.random.Generator) -> None:
         """One chain from a node that was measured."""
         begin, idle = known.trials, 0
         while (used := known.trials - begin) < self.steps and idle < self.patience:

@@ -139,6 +139,4 @@ class _Exploration:
     def _features(self, vector: np.ndarray) -> np.ndarray:
         """The number in every place, from 0 for the smallest to 1 for the largest, float64 [F]."""
         logs = self.programs.logs
-        return np.array(
-            [(logs[c][vector[c], p] - logs[c][:, p].min()) / np.ptp(logs[c][:, p]) for c, p in self.programs.places]
-        )
+        return np.array([(logs[c][vector[c], p] - logs[c][:, p].min()) / np.ptp(logs[c][:, p]) for c, p in self.programs.places])

@@ -80,9 +80,7 @@ def shrink(row: np.ndarray, graph: ConstructionGraph) -> np.ndarray:
         smaller = row.copy()
         tiles = smaller[TILE : TILE + MAX_LEVELS * MAX_AXES].reshape(MAX_LEVELS, MAX_AXES)
         tiles[:, :SPATIAL_SLOTS] = -(-tiles[:, :SPATIAL_SLOTS] // 2)
-        if np.array_equal(smaller, row) or not (
-            rules.is_well_formed(smaller, ints, sizes) and rules.fits(smaller, ints)
-        ):
+        if np.array_equal(smaller, row) or not (rules.is_well_formed(smaller, ints, sizes) and rules.fits(smaller, ints)):
             break
         row = smaller
     return row
@@ -173,11 +171,7 @@ class _Search:
                 continue
             grown = tile.copy()
             grown[TILE + level * MAX_AXES + axis : TILE + MAX_LEVELS * MAX_AXES : MAX_AXES] = size
-            if (
-                rules.fits(grown, ints)
-                and self._within_caps(grown)
-                and waste(grown, level, ints) <= 1.0 + self._epsilon
-            ):
+            if rules.fits(grown, ints) and self._within_caps(grown) and waste(grown, level, ints) <= 1.0 + self._epsilon:
                 return grown
         return None
 
@@ -205,9 +199,9 @@ class _Search:
         if self.graph.hardware.kind == "cpu":
             return True
         ints = self.graph.tables.ints
-        return resources.registers_of(tile, ints) - 32 <= self.rules.registers * 2 and resources.threads_of(
-            tile, ints
-        ) <= min(1024, ints[THREADS_BLOCK])
+        return resources.registers_of(tile, ints) - 32 <= self.rules.registers * 2 and resources.threads_of(tile, ints) <= min(
+            1024, ints[THREADS_BLOCK]
+        )
 
     def _is_peak(self, tile: np.ndarray) -> bool:
         """Whether the tile fills execution units: full vectors, or a multiple of the warps that a multiprocessor issues."""

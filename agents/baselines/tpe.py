@@ -101,6 +101,4 @@ def _tell(study: optuna.Study, space: dict[str, IntDistribution], numbers: list[
     """A measured program."""
     if numbers is not None:
         parameters = dict(zip(space, numbers, strict=True))
-        study.add_trial(
-            optuna.trial.create_trial(params=parameters, distributions=dict(space), value=float(np.log(seconds)))
-        )
+        study.add_trial(optuna.trial.create_trial(params=parameters, distributions=dict(space), value=float(np.log(seconds))))

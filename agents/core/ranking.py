@@ -140,9 +140,7 @@ def best_of_structures(schedules: tuple[Schedule, ...]) -> list[Schedule]:
     return list(first.values())
 
 
-def ranked(
-    rows: np.ndarray, seconds: np.ndarray, graph: ConstructionGraph
-) -> tuple[tuple[Schedule, ...], tuple[float, ...]]:
+def ranked(rows: np.ndarray, seconds: np.ndarray, graph: ConstructionGraph) -> tuple[tuple[Schedule, ...], tuple[float, ...]]:
     """Distinct programs by model latency, every level marked as opened (which changes no program)."""
     rows = opened(rows, graph.tables.ints) if isinstance(graph, ConstructionGraph) else rows
     _, first = np.unique(rows, axis=0, return_index=True)

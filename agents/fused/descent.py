@@ -71,5 +71,3 @@ def _along(graph: GirGraph, row: np.ndarray, place: int) -> np.ndarray:
     others = np.repeat(row[None], len(values) - 1, axis=0)
     others[:, place] = values[values != row[place]]
     return others[graph.fits(others)]
-
-

@@ -96,9 +96,7 @@ class Markov(Constructing):
         visited = sum(part[2] for part in parts)
         return Construction(schedules, latencies, visited, graph.evaluations - before, time.perf_counter() - begin)
 
-    def _part(
-        self, graph: ConstructionGraph, kind: np.ndarray, rng: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray, int]:
+    def _part(self, graph: ConstructionGraph, kind: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
         """(programs [P, ROW], their seconds [P], states visited) of walks from the rows of a kind [S, ROW]."""
         starts = np.resize(kind, (self.walkers, ROW))
         rows, seconds, visited = self._walk(graph, starts, self.steps, self.start_temperature, rng)
@@ -112,9 +110,7 @@ class Markov(Constructing):
             rows, seconds = self._descend_columns(graph, rows, seconds)
         return rows, seconds, visited
 
-    def _descend_columns(
-        self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _descend_columns(self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """As `descended`, by whole columns (`agents.core.programs`), from the best program of each structure, which stays."""
         programs = Programs(graph, STRUCTURE)
         ends = [programs.descend(row) for row in best_of_each(STRUCTURE, rows, seconds)[: self.columns]]

@@ -45,9 +45,7 @@ def annealed(
         begun.points = np.resize(np.array(kept), (chains, len(kept[0])))
     more = anneal(graph, begun, rng).construction()
     of_more = np.array([schedule.row for schedule in more.schedules], dtype=np.int32).reshape(-1, ROW)
-    schedules, latencies = ranked(
-        np.concatenate([rows, of_more]), np.concatenate([found.latencies, more.latencies]), graph
-    )
+    schedules, latencies = ranked(np.concatenate([rows, of_more]), np.concatenate([found.latencies, more.latencies]), graph)
     return replace(
         found, schedules=schedules, latencies=latencies, visited=found.visited + more.visited,
         evaluations=found.evaluations + more.evaluations, seconds=found.seconds + time.perf_counter() - begin,

@@ -61,9 +61,7 @@ TEACHERS: Mapping[str, Callable[[ConstructionGraph, np.random.Generator], Schedu
 """Name -> the program that a teacher builds for a task, or None."""
 
 
-def examples(
-    learner: Learner, tasks: TaskSet, teacher: str, ways: int, step_cost: float, rng: np.random.Generator
-) -> Examples:
+def examples(learner: Learner, tasks: TaskSet, teacher: str, ways: int, step_cost: float, rng: np.random.Generator) -> Examples:
     """States on `ways` ways to the teacher's program of every task; ValueError for no such teacher, or no task taught."""
     if teacher not in TEACHERS:
         raise ValueError(f"no teacher {teacher!r}: expected one of {sorted(TEACHERS)}")

@@ -39,9 +39,7 @@ def checked_card(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{folder / CARD} is no card of a policy: it lacks {', '.join(missing)}")
     described(folder, card)
     if card.get("layout") != LAYOUT_VERSION:
-        raise ValueError(
-            f"policy {path} was trained on layout {card.get('layout')}; this version has layout {LAYOUT_VERSION}"
-        )
+        raise ValueError(f"policy {path} was trained on layout {card.get('layout')}; this version has layout {LAYOUT_VERSION}")
     if changed := changed_tasks(card):
         warnings.warn(
             f"policy {path} was trained on tasks of other rules or another model (fingerprints differ: {', '.join(changed)}): "

@@ -46,9 +46,7 @@ class PolicyMcts(LearnedWalk):
 class GuidedSearch(Search):
     """A tree whose children and values come from a policy. A node is asked about once, when it becomes a child."""
 
-    def __init__(
-        self, settings: Mcts, graph: ConstructionGraph, rng: np.random.Generator, guide: Guide, critic: float
-    ) -> None:
+    def __init__(self, settings: Mcts, graph: ConstructionGraph, rng: np.random.Generator, guide: Guide, critic: float) -> None:
         """A root, asked about."""
         self.guide, self.critic = guide, critic
         self.chances: dict[bytes, np.ndarray] = {}

@@ -112,9 +112,7 @@ def _overall(rows: list[dict[str, Any]], settings: DictConfig, strategies: dict[
     line: dict[str, object] = {
         "shapes": len(rows),
         "certified": sum(row["certified"] for row in rows),
-        f"{ours}_slower_than_{theirs}": sum(
-            row[ours]["latency_s"] > row[theirs]["latency_s"] * (1 + 1e-9) for row in rows
-        ),
+        f"{ours}_slower_than_{theirs}": sum(row[ours]["latency_s"] > row[theirs]["latency_s"] * (1 + 1e-9) for row in rows),
         f"{theirs}_over_{ours}": geometric_mean(row[theirs]["latency_s"] / row[ours]["latency_s"] for row in rows),
     }
     for name in strategies:

@@ -121,9 +121,6 @@ def _learning(standing: Standing) -> list[str]:
     return table(("IQM over searches, by steps", *times), rows)
 
 
-
-
-
 def percent(regret: float | np.ndarray) -> str:
     """A regret as percent more than the best; none of what is worse than a hundred times it, or no program."""
     return f"{100 * np.expm1(float(regret)):.1f} %" if regret < CAP else "none"

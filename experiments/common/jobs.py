@@ -112,9 +112,7 @@ class Jobs:
         return self.folder / f"{job.key}.json"
 
 
-def attempt(
-    job: Job, backend: Backend, store: Store | None, on_trial: Callable[[TraceRow], None]
-) -> tuple[Outcome, str]:
+def attempt(job: Job, backend: Backend, store: Store | None, on_trial: Callable[[TraceRow], None]) -> tuple[Outcome, str]:
     """The search of a job, and the trace of an error that was not expected; the empty text where there was none."""
     trials = 0
 

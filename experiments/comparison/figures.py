@@ -61,9 +61,7 @@ def _panel(axes: Axes, facts: dict, trials: Rows, looks: dict[str, tuple[str, st
         colour, marker = looks[strategy]
         axes.step(x[shown], best[shown], where="post", color=colour, linewidth=1.7, alpha=0.9, solid_joinstyle="round")
         better = shown & (seconds <= best)
-        axes.plot(
-            x[better], best[better], marker, color=colour, markersize=4.2, markeredgecolor="white", markeredgewidth=0.5
-        )
+        axes.plot(x[better], best[better], marker, color=colour, markersize=4.2, markeredgecolor="white", markeredgewidth=0.5)
     if facts["torch"]:
         axes.axhline(facts["torch"]["median"], color=style.INK, linestyle=(0, (4, 3)), linewidth=1.1)
     axes.margins(x=0.03, y=0.12)
@@ -116,9 +114,7 @@ def _ratios(summary: dict, path: Path) -> str:
     axes.grid(visible=False, axis="y")
     axes.set_ylim(offset - 1.0, -0.9)
     ratio_axis(axes, "speed-up over torch" if over_torch else "speed relative to the best of this run")
-    figure.legend(
-        handles=[h for h in _handles(summary, looks) if h.get_label() != "torch"], loc="outside upper center", ncols=6
-    )
+    figure.legend(handles=[h for h in _handles(summary, looks) if h.get_label() != "torch"], loc="outside upper center", ncols=6)
     return style.save(figure, path)
 
 
@@ -142,9 +138,7 @@ def _dot(axes: Axes, row: dict, over_torch: bool, y: float, looks: dict[str, tup
 
 def _inverse(value: dict[str, float] | None) -> dict[str, float] | None:
     """An interval of the inverse ratio."""
-    return (
-        None if value is None else {"median": 1 / value["median"], "low": 1 / value["high"], "high": 1 / value["low"]}
-    )
+    return None if value is None else {"median": 1 / value["median"], "low": 1 / value["high"], "high": 1 / value["low"]}
 
 
 def ratio_axis(axes: Axes, label: str) -> None:

@@ -50,7 +50,7 @@ def printed(outcome: Outcome) -> int:
 def each_apart(
     cases: Mapping[str, str], module: str, rows: Path, page: Callable[[Sequence[Outcome]], str], seconds: float = SECONDS
 ) -> int:
-    """Try what is not in the rows yet, by name, and write the page beside them; 1 where one is wrong or ends in an error of ours."""
+    """Try what is not in the rows yet and write the page next to them; 1 where one is wrong or ends in an error of ours."""
     console = Console()
     with Journal(rows) as journal:
         for name, case in track(cases.items(), "modules", console=console, total=len(cases)):

@@ -1,7 +1,7 @@
 """Try models by name: `python -m experiments.conformance.models`, where torchvision, timm and transformers are.
 
-Of torchvision and timm variants of every family, which is a module there; of transformers architectures of three tasks, made small.
-Who is drawn follows from `SEED`; weights are random, and nothing is downloaded. A model has a process of its own.
+Of torchvision and timm variants of every family, which is a module there; of transformers architectures of three tasks, made
+small. Who is drawn follows from `SEED`; weights are random, and nothing is downloaded. A model has a process of its own.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from experiments.commands.parser import Parser
+from experiments.conformance import drawn_models
 from experiments.conformance.apart import OUTPUT, arguments_of, counted, each_apart, not_right, printed
 from experiments.conformance.cases import STATUSES, Outcome
+from experiments.conformance.drawn_models import MARGIN
 
 ROWS = OUTPUT / "models.jsonl"
 MODULE = "experiments.conformance.models"
@@ -22,8 +24,9 @@ def page(found: Sequence[Outcome]) -> str:
     """A Markdown page: counts by library, and each model that is not right with the reason."""
     lines = [
         "# Models by name", "",
-        "Variants of every family of torchvision and timm, and architectures of transformers made small, with random weights; one",
-        "trial, compared with torch: `python -m experiments.conformance.models`. *Not tried* are those that torch does not run so.",
+        "Variants of every family of torchvision and timm, and architectures of transformers made small, with random weights;",
+        "one trial, compared with torch: `python -m experiments.conformance.models`. Where numbers differ, they may be as far",
+        f"from float64 as {MARGIN:g} times torch's. *Not tried* are those that torch does not run so.",
         "", f"| library | {' | '.join(STATUSES)} | not tried |", "|---|" + "---:|" * (len(STATUSES) + 1),
     ]  # fmt: skip
     for library in ("torchvision", "timm", "transformers"):
@@ -40,8 +43,6 @@ def is_left_out(one: Outcome) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status: 1 where a model is wrong or ends in an error of ours."""
-    from experiments.conformance import drawn_models  # which imports the libraries
-
     args = arguments_of(Parser(prog=f"python -m {MODULE}", description="Compare models by name with torch."), ROWS)
     given = args.parse_args(arguments)
     if given.one:

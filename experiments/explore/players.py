@@ -120,9 +120,7 @@ def _steps_at_level(position: Position) -> int:
 
 def policies_for(graph: ConstructionGraph) -> list[str]:
     """Shipped policies that walk on graphs of this kind of machine and this space."""
-    return [
-        name for name, kind, space in _shipped(POLICIES) if kind == graph.hardware.kind and space == graph.space
-    ]
+    return [name for name, kind, space in _shipped(POLICIES) if kind == graph.hardware.kind and space == graph.space]
 
 
 @lru_cache(maxsize=1)

@@ -16,6 +16,7 @@ from gensor_gym import hardware
 PATIENCE = 0.3
 """Seconds that an answer waits for; what takes longer says what it does."""
 
+
 def _first_mask(address: Address) -> object:
     graph = graph_of(*address.task)
     return graph.action_mask(graph.initial())

@@ -98,9 +98,7 @@ def circles(found: Iterable[Arrow], kinds: Iterable[str]) -> list[list[str]]:
         if arrow.kind in wanted:
             after.setdefault(arrow.source, set()).add(arrow.target)
     reach = {name: _reached(name, after) for name in after}
-    together = {
-        tuple(sorted({name, *(other for other in reach[name] if name in reach.get(other, set()))})) for name in reach
-    }
+    together = {tuple(sorted({name, *(other for other in reach[name] if name in reach.get(other, set()))})) for name in reach}
     return sorted(list(names) for names in together if len(names) > 1)
 
 

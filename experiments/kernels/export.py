@@ -62,8 +62,7 @@ def check_known(ops: Sequence[Operator], search: Search) -> None:
 def show(results: Sequence[Result], console: Console) -> None:
     """A line for each kernel."""
     rows = [
-        (str(one.task.operator), seconds(one.seconds), f"{len(one.trace)} trials" if one.trace else "before")
-        for one in results
+        (str(one.task.operator), seconds(one.seconds), f"{len(one.trace)} trials" if one.trace else "before") for one in results
     ]
     Sheet.of("kernels", ("operator", "time", "found"), rows).show(console)
 

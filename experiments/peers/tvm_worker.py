@@ -111,9 +111,7 @@ def search(request: dict[str, Any]) -> dict[str, Any]:
     folder = Path(request["folder"])
     waited: list[float] = []
     function, target = workload(request["name"], request["arguments"]), target_of(request["threads"])
-    builder = ms.builder.LocalBuilder(
-        max_workers=request["cores"], timeout_sec=BUILD_SECONDS, initializer=few_intrinsics
-    )
+    builder = ms.builder.LocalBuilder(max_workers=request["cores"], timeout_sec=BUILD_SECONDS, initializer=few_intrinsics)
     runner = locked_runner(request["lock"], waited)
     startup = time.perf_counter() - BEGIN
     with ms.Profiler() as profiler:

@@ -41,10 +41,18 @@ BEHAVIOUR: tuple[Change, ...] = (
     _change("fewer threads than the limit", _LIMITS, "threads > ints[THREADS_BLOCK] or", "threads >= ints[THREADS_BLOCK] or"),
     _change("ladder without divisors", "graph/ladder.py", "found = set(divisors(extent))", "found = {1, extent}"),
     _change("multiples of 8 up to 128", "graph/ladder.py", "min(256, padded) + 1", "min(128, padded) + 1"),
-    _change("virtual threads of powers of two", "graph/coordinates.py", "divisors(size) if virtual",
-            "[v for v in divisors(size) if v & (v - 1) == 0] if virtual"),
-    _change("default vector of 2", "graph/defaults.py", '{"vector": 4, "shared_layout": 1, "unroll": 4}',
-            '{"vector": 2, "shared_layout": 1, "unroll": 4}'),
+    _change(
+        "virtual threads of powers of two",
+        "graph/coordinates.py",
+        "divisors(size) if virtual",
+        "[v for v in divisors(size) if v & (v - 1) == 0] if virtual",
+    ),
+    _change(
+        "default vector of 2",
+        "graph/defaults.py",
+        '{"vector": 4, "shared_layout": 1, "unroll": 4}',
+        '{"vector": 2, "shared_layout": 1, "unroll": 4}',
+    ),
     _change("default unroll of 8", "graph/defaults.py", '"shared_layout": 1, "unroll": 4}', '"shared_layout": 1, "unroll": 8}'),
     _change("windows are not staged", _STRUCTURE, "return broadcast or window", "return broadcast"),
     _change("vectors of two at most", _STRUCTURE, "for w in (1, 2, 4) if w == 1 or", "for w in (1, 2) if w == 1 or"),
@@ -56,8 +64,9 @@ BEHAVIOUR: tuple[Change, ...] = (
     _change("a loop's instructions", _SIMT, "LOOP = 30.0", "LOOP = 30.1"),
     _change("latency of an FFMA", _SIMT, "FMA_LATENCY = 4.0", "FMA_LATENCY = 4.5"),
     _change("sectors of 64 bytes", _DIRECT, "SECTOR = 32", "SECTOR = 64"),
-    _change("clock of an H200", _NVIDIA, '"h200",\n    "sm_90",\n    132,\n    1.98e9',
-            '"h200",\n    "sm_90",\n    132,\n    1.97e9'),
+    _change(
+        "clock of an H200", _NVIDIA, '"h200",\n    "sm_90",\n    132,\n    1.98e9', '"h200",\n    "sm_90",\n    132,\n    1.97e9'
+    ),
 )
 """In rules (registers, limits, ladders, default knobs, staging) and model; all in space `gensor` or `extended` on an H200."""
 
@@ -74,26 +83,52 @@ NOTHING: tuple[Change, ...] = (
     _change("a comment on a machine", _NVIDIA, "KIB = 1024\n", "KIB = 1024  # a comment\n"),
     _change("a docstring of the rules", "graph/rules.py", '"""Write the successor into', '"""Write down the successor into'),
     _change("an annotation", _STRUCTURE, "LEVELS = {", "LEVELS: dict[str, int] = {"),
-    Change("a renamed variable of the model", (
-        (_SIMT, "    each = max(1.0, warps", "    share = max(1.0, warps"),
-        (_SIMT, "return (each + STALL * (1.0 if register_buffer > 0 else 1.5)) / each",
-         "return (share + STALL * (1.0 if register_buffer > 0 else 1.5)) / share"),
-    )),
-    Change("a renamed constant of the model", (
-        (_SIMT, "STALL = 0.39", "LOST = 0.39"), (_SIMT, "each + STALL *", "each + LOST *"),
-    )),
+    Change(
+        "a renamed variable of the model",
+        (
+            (_SIMT, "    each = max(1.0, warps", "    share = max(1.0, warps"),
+            (
+                _SIMT,
+                "return (each + STALL * (1.0 if register_buffer > 0 else 1.5)) / each",
+                "return (share + STALL * (1.0 if register_buffer > 0 else 1.5)) / share",
+            ),
+        ),
+    ),
+    Change(
+        "a renamed constant of the model",
+        (
+            (_SIMT, "STALL = 0.39", "LOST = 0.39"),
+            (_SIMT, "each + STALL *", "each + LOST *"),
+        ),
+    ),
     _change("a sum the other way round", _RESOURCES, "total = 32 + tile if", "total = tile + 32 if"),
-    _change("a new GPU", _NVIDIA, "GPUS = (H200,",
-            'import dataclasses\n\nH20 = dataclasses.replace(H200, name="h20", units=78)\nGPUS = (H20, H200,'),
+    _change(
+        "a new GPU",
+        _NVIDIA,
+        "GPUS = (H200,",
+        'import dataclasses\n\nH20 = dataclasses.replace(H200, name="h20", units=78)\nGPUS = (H20, H200,',
+    ),
     _change("another machine's figures", _NVIDIA, '"t4",\n    "sm_75",\n    40,', '"t4",\n    "sm_75",\n    41,'),
     _change("a new operator", _LINEAR, _SUM, _OPERATOR),
     _change("words of an error", _TEXT, "does not parse:", "cannot be read:"),
-    _change("a new space", "graph/actions.py", '    "medium": frozenset(',
-            '    "small": frozenset(_GROWING),\n    "medium": frozenset('),
-    _change("one integer more in the tables", "graph/tables/filling.py", "NUM_INTS = ALLOWED + NUM_ACTIONS",
-            "NUM_INTS = ALLOWED + NUM_ACTIONS + 1"),
+    _change(
+        "a new space",
+        "graph/actions.py",
+        '    "medium": frozenset(',
+        '    "small": frozenset(_GROWING),\n    "medium": frozenset(',
+    ),
+    _change(
+        "one integer more in the tables",
+        "graph/tables/filling.py",
+        "NUM_INTS = ALLOWED + NUM_ACTIONS",
+        "NUM_INTS = ALLOWED + NUM_ACTIONS + 1",
+    ),
     _change("a constant of the CPU model", "cost/cpu_constants.json", '"call_cycles": 0.4446', '"call_cycles": 0.5'),
-    _change("a bound on what is held of a cache", "graph/ladder.py", "@lru_cache(maxsize=4096)\ndef sizes(",
-            "@lru_cache(maxsize=2048)\ndef sizes("),
+    _change(
+        "a bound on what is held of a cache",
+        "graph/ladder.py",
+        "@lru_cache(maxsize=4096)\ndef sizes(",
+        "@lru_cache(maxsize=2048)\ndef sizes(",
+    ),
 )
 """Comments, annotations, names, machines, operators and spaces beside those of the tasks that are looked at."""

@@ -115,9 +115,7 @@ def _words(added: Added) -> str:
 
 def _parser() -> Parser:
     """The command line."""
-    parser = Parser(
-        prog="python -m experiments.store", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog="python -m experiments.store", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     chosen, whose = _options(), Parser(add_help=False)
     whose.add_argument("--own", action="store_true", help="this machine measured them, for you: searches may answer from them")

@@ -50,8 +50,7 @@ class Page:
         name = html.escape(self.title)
         links = "".join(f'<a href="#s{i}">{html.escape(title)}</a>' for i, (title, _) in enumerate(self._sections))
         parts = "".join(
-            f'<section id="s{i}"><h2>{html.escape(title)}</h2>{body}</section>'
-            for i, (title, body) in enumerate(self._sections)
+            f'<section id="s{i}"><h2>{html.escape(title)}</h2>{body}</section>' for i, (title, body) in enumerate(self._sections)
         )
         scripts = [*self._plotting(), _static("sorting.js")]
         head = f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_policy(scripts)}">'

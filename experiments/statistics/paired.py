@@ -13,9 +13,7 @@ Line = dict[str, float]
 p_holm cannot come with so few tasks and so many names. improves, with interval."""
 
 
-def against(
-    scores: Mapping[str, np.ndarray], other: np.ndarray, resamples: int, crossed: bool = False
-) -> dict[str, list[Line]]:
+def against(scores: Mapping[str, np.ndarray], other: np.ndarray, resamples: int, crossed: bool = False) -> dict[str, list[Line]]:
     """Every score [tasks, seeds, K], smaller being better, beside `other` of that shape: K lines for each name.
 
     `crossed`: seeds are the same thing on every task (see `statistics.bootstrap`).

@@ -164,9 +164,7 @@ def _conditions(searches: Searches, found: list[Contender], seeds: list[int]) ->
     )
 
 
-def _draw(
-    searches: Searches, spent: dict[str, np.ndarray], run: dict[str, np.ndarray], calls: int, folder: Path
-) -> str:
+def _draw(searches: Searches, spent: dict[str, np.ndarray], run: dict[str, np.ndarray], calls: int, folder: Path) -> str:
     """Total seconds over the calls of every shape."""
     from experiments.tables.gensor.figures import draw_curves
 

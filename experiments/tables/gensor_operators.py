@@ -88,9 +88,7 @@ CLASS_COLUMNS = (
 )  # fmt: skip
 
 
-def _class_rows(
-    speeds: Speeds, classes: list[str], paper: dict[str, tuple[float, float, float]]
-) -> list[tuple[Cell, ...]]:
+def _class_rows(speeds: Speeds, classes: list[str], paper: dict[str, tuple[float, float, float]]) -> list[tuple[Cell, ...]]:
     """Means over the operators of a class, ours and the paper's."""
     rows: list[tuple[Cell, ...]] = []
     for name in (*classes, None):
@@ -142,9 +140,7 @@ def conditions(searches: Searches, found: list[Contender], seeds: list[int], rou
     )
 
 
-def disagreements(
-    speeds: Speeds, classes: list[str], paper: dict[str, tuple[float, float, float]]
-) -> tuple[str, ...]:
+def disagreements(speeds: Speeds, classes: list[str], paper: dict[str, tuple[float, float, float]]) -> tuple[str, ...]:
     """A sentence for every class whose ratios disagree, and what differs that may be why."""
     said = []
     for name in classes:

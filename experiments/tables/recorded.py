@@ -101,9 +101,7 @@ def tables_of(file: Path, machine: str, drift: float = 0.0) -> Iterator[Recorded
             yield _recorded(machine, graph, legal, len({r.schedule for r in legal}) == whole, drift)
 
 
-def _recorded(
-    machine: str, graph: ConstructionGraph, records: list[Record], complete: bool, drift: float = 0.0
-) -> Recorded:
+def _recorded(machine: str, graph: ConstructionGraph, records: list[Record], complete: bool, drift: float = 0.0) -> Recorded:
     """The different kernels of a table, each once; `drift` as in `optimum.find_optimum`."""
     kernels = {r.measurement.digest: r for r in reversed(records)}
     good = [r for r in kernels.values() if r.measurement.status is Status.OK]

@@ -83,7 +83,11 @@ T = TypeVar("T", bound=Titled)
 
 
 def panels(
-    recorded: Sequence[T], panel: Callable[[Axes, T], None], marks: list, labels: tuple[str, str], path: Path,
+    recorded: Sequence[T],
+    panel: Callable[[Axes, T], None],
+    marks: list,
+    labels: tuple[str, str],
+    path: Path,
     columns: int = COLUMNS,
 ) -> str:
     """A grid of panels with one legend; returns the file's name."""

@@ -78,9 +78,7 @@ def _graphs(ops: Any, config: dict[str, Any]) -> list[ConstructionGraph]:
     return [ConstructionGraph(op, config["env"]["hardware"], config["env"]["space"]) for op in ops]
 
 
-def _train(
-    learner: ColumnLearner, config: dict[str, Any], folder: Path, spent: float, show: Callable[[int], None]
-) -> float:
+def _train(learner: ColumnLearner, config: dict[str, Any], folder: Path, spent: float, show: Callable[[int], None]) -> float:
     """Train to the end; processor seconds of training, in which curve, validation and checkpoints do not count."""
     due = {name: Every(config[name]) for name in ("curve_every", "eval_every", "checkpoint_every")}
     for every in due.values():

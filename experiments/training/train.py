@@ -51,9 +51,7 @@ EVALUATION = ("eval_operators", "eval_episodes")
 """Settings that scores depend on and the policy does not."""
 
 
-def write_card(
-    config: dict[str, Any], folder: Path, seconds: float, steps: int, resumed: bool = False, **more: object
-) -> None:
+def write_card(config: dict[str, Any], folder: Path, seconds: float, steps: int, resumed: bool = False, **more: object) -> None:
     """Configuration, data, cost and evaluation beside the policy."""
     parts = parts_of(config)
     card = {

@@ -45,9 +45,7 @@ class FinalReward:
         self._certified: dict[int, tuple[Graph, float | None]] = {}
         """By identity of a graph, which stands beside what is known of it so that no other takes its place."""
 
-    def of(
-        self, graphs: list[Graph], rows: list[np.ndarray], latencies: list[float]
-    ) -> list[tuple[float, dict[str, Any]]]:
+    def of(self, graphs: list[Graph], rows: list[np.ndarray], latencies: list[float]) -> list[tuple[float, dict[str, Any]]]:
         """(R to add, facts) of finished programs; with the model's tier R was paid by the compiled process already.
 
         `latencies` by the model in seconds, infinite for programs that are not legal.

@@ -164,9 +164,7 @@ def step_one(task, row, scalars, action, ints, floats, sizes, settings, room, ma
 
 
 @compiled
-def step_range(
-    low, high, tasks, rows, scalars, actions, skip, ints, floats, sizes, settings, room, masks, obs, rewards, ended
-):  # noqa: ANN001, ANN201
+def step_range(low, high, tasks, rows, scalars, actions, skip, ints, floats, sizes, settings, room, masks, obs, rewards, ended):  # noqa: ANN001, ANN201
     """`advance` of environments low..high-1; those with skip set are left alone with reward 0."""
     scratch = np.empty(ROW, dtype=np.int32)
     terms = np.empty(NUM_TERMS, dtype=np.float64)
@@ -197,6 +195,18 @@ def begin_range(chosen, tasks, rows, scalars, ints, floats, sizes, static, initi
     terms = np.empty(NUM_TERMS, dtype=np.float64)
     for b in chosen:
         begin(
-            tasks[b], rows[b], scalars[b], ints, floats, sizes, static, initial, starts, scratch, room,
-            terms, masks[b], obs[b],
+            tasks[b],
+            rows[b],
+            scalars[b],
+            ints,
+            floats,
+            sizes,
+            static,
+            initial,
+            starts,
+            scratch,
+            room,
+            terms,
+            masks[b],
+            obs[b],
         )

@@ -32,9 +32,7 @@ class ConstructVecEnv(VecEnv):
     def __init__(self, envs: EpisodesVectorEnv) -> None:
         """ValueError unless `envs` resets within the step."""
         if envs.autoreset_mode is not AutoresetMode.SAME_STEP:
-            raise ValueError(
-                f"autoreset_mode is {envs.autoreset_mode}; stable-baselines3 needs {AutoresetMode.SAME_STEP}"
-            )
+            raise ValueError(f"autoreset_mode is {envs.autoreset_mode}; stable-baselines3 needs {AutoresetMode.SAME_STEP}")
         self.envs = envs
         self._actions = np.zeros(envs.num_envs, dtype=np.int64)
         self._returns = np.zeros(envs.num_envs)
@@ -121,14 +119,10 @@ class ConstructVecEnv(VecEnv):
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
         """Set an attribute that all environments share; ValueError for a part of them."""
         if set(self._chosen(indices)) != set(range(self.num_envs)):
-            raise ValueError(
-                f"attribute {attr_name!r} is shared by all {self.num_envs} environments; indices must be None"
-            )
+            raise ValueError(f"attribute {attr_name!r} is shared by all {self.num_envs} environments; indices must be None")
         setattr(self.envs, attr_name, value)
 
-    def env_method(
-        self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
-    ) -> list[Any]:
+    def env_method(self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any) -> list[Any]:
         """`action_masks` (bool [N] each) or `render` of every environment asked for; AttributeError names these two."""
         if method_name not in ("action_masks", "render"):
             raise AttributeError(f"no method {method_name!r} per environment; there are 'action_masks' and 'render'")

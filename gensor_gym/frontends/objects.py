@@ -1,4 +1,4 @@
-"""Results that are objects with tensors in them, such as caches of keys and values: opened for torch's export, made again of each call.
+"""Results that are objects with tensors in them, such as caches of keys and values: opened for export, made again at each call.
 
 A class that is registered with torch's pytree is left to what it registered.
 """

@@ -55,8 +55,8 @@ def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Exampl
     Inputs are float32 tensors, ids and masks of int64, int32 or bool, in tuples, lists and dicts (`Network.arguments`); beside
     them numbers, texts and None, which are the same at every call. What the module computes of whole numbers at each call
     is exact up to 2**24; what it asserts of numbers is not asked. Outputs are of the same types (`Network.types`), in tuples,
-    lists, dicts and objects of other classes (`Network.form`), with numbers and None beside them. Of an exported program extents that it leaves open
-    are those of the examples.
+    lists, dicts and objects of other classes (`Network.form`), with numbers and None beside them. Of an exported program
+    extents that it leaves open are those of the examples.
 
     `example_inputs` by name are keyword arguments, and inputs of the network in their order. Calls name them, or have them in the
     order of the module's; what has a plain default may be left out.

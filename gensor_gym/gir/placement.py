@@ -90,9 +90,7 @@ def passes_of(nest: RowNest, placement: Sequence[Level]) -> Passes:
     return Passes(nest, tuple(makes), tuple(map(tuple, fetches)), keeps, cuts, fault)
 
 
-def _pass(
-    nest: RowNest, number: int, level: dict[str, Level], made: dict[str, int]
-) -> tuple[tuple[str, ...], tuple[Fetch, ...]]:
+def _pass(nest: RowNest, number: int, level: dict[str, Level], made: dict[str, int]) -> tuple[tuple[str, ...], tuple[Fetch, ...]]:
     """What one pass makes and what it reads of the passes before."""
     makes: dict[str, None] = {}
     fetches: dict[str, Fetch] = {}

@@ -159,9 +159,7 @@ def opened(rows: np.ndarray, ints: np.ndarray) -> np.ndarray:
 def _values_of(ints: np.ndarray, sizes: np.ndarray, axis: int) -> np.ndarray:
     """The values of an axis's column, int32 [choices, CHAIN]."""
     ladder = sizes[ints[SIZE_START + axis] : ints[SIZE_START + axis + 1]]
-    virtual = (
-        ints[IS_CPU] == 0 and axis < SPATIAL_SLOTS and ints[ALLOWED + VTHREAD_UP + axis] and ints[EXTENT + axis] > 1
-    )
+    virtual = ints[IS_CPU] == 0 and axis < SPATIAL_SLOTS and ints[ALLOWED + VTHREAD_UP + axis] and ints[EXTENT + axis] > 1
     return _chains(tuple(ladder.tolist()), int(ints[NUM_LEVELS]), bool(virtual))
 
 

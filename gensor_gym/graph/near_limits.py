@@ -71,5 +71,3 @@ def _drawn(draw, below, most, axis, ints, sizes):  # noqa: ANN001, ANN202
                 return sizes[i]
             chosen -= 1
     return np.int64(below)
-
-

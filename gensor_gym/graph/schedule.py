@@ -64,15 +64,11 @@ class Schedule(RowSchedule):
         """Read `str(schedule)`; ValueError says what did not read."""
         match = re.fullmatch(r"tile\[([\dx ]+)\] vthread\[([\dx]+)\] level=(\d+)((?: \w+=-?\d+)*)", text.strip())
         if match is None:
-            raise ValueError(
-                f"not a schedule: {text!r}; expected 'tile[1x..x1 .. 1x..x1] vthread[1x..x1] level=0 knob=value ..'"
-            )
+            raise ValueError(f"not a schedule: {text!r}; expected 'tile[1x..x1 .. 1x..x1] vthread[1x..x1] level=0 knob=value ..'")
         tiles = [[int(n) for n in level.split("x")] for level in match[1].split()]
         vthread = [int(n) for n in match[2].split("x")]
         if [len(t) for t in tiles] != [MAX_AXES] * MAX_LEVELS or len(vthread) != MAX_AXES:
-            raise ValueError(
-                f"a schedule has {MAX_LEVELS} levels of {MAX_AXES} tile sizes and {MAX_AXES} vthreads: {text!r}"
-            )
+            raise ValueError(f"a schedule has {MAX_LEVELS} levels of {MAX_AXES} tile sizes and {MAX_AXES} vthreads: {text!r}")
         knobs = dict(word.split("=") for word in match[4].split())
         return cls(make_row(tiles, vthread, int(match[3]), {name: int(value) for name, value in knobs.items()}))
 

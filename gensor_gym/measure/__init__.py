@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Measurement", "Status", "measure"]
 
 
-def measure(
-    op: Operator | str, schedule: Schedule, hw: Hardware | str = "host", backend: str | Backend = "auto"
-) -> Measurement:
+def measure(op: Operator | str, schedule: Schedule, hw: Hardware | str = "host", backend: str | Backend = "auto") -> Measurement:
     """Verify and time one schedule; see `gensor_gym.measure.backend.measure`."""
     from gensor_gym.measure.backend import measure as measure_once
 

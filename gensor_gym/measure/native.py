@@ -130,9 +130,7 @@ class NativeBackend:
             raise ValueError(f"the name {taken[0]!r} is taken by the baseline; give the kernel another name")
         threads = target_of(hw).threads(hw)
         theirs = (torch_threads or threads) if torch else None
-        return self.pool.compare(
-            Comparison(tuple(kernels.items()), threads, rounds, seed, theirs, torch_compile, self.rules)
-        )
+        return self.pool.compare(Comparison(tuple(kernels.items()), threads, rounds, seed, theirs, torch_compile, self.rules))
 
     def close(self) -> None:
         """End the processes of the pool, and those here."""
@@ -169,9 +167,7 @@ def make_kernel(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: H
         return Measurement(Status.COMPILE_ERROR, error=f"no code can be generated: {error}", digest=digest)
 
 
-def cpu_backend(
-    rules: TimingRules | None = None, worker: WorkerProcess | None = None, pool: Pool | None = None
-) -> NativeBackend:
+def cpu_backend(rules: TimingRules | None = None, worker: WorkerProcess | None = None, pool: Pool | None = None) -> NativeBackend:
     """The `cpu` backend: C kernels on the processor this runs on, or those of the pool."""
     from gensor_gym.measure.devices.cpu import processor_name
 

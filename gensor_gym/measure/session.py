@@ -259,9 +259,7 @@ class SearchSession(Generic[Node]):
     def _record(self, digest: str, schedule: Node, measurement: Measurement) -> None:
         """Into the trace."""
         self._seen[digest] = measurement
-        row = TraceRow(
-            self.trials, self.elapsed, str(schedule), measurement.seconds, measurement.status.value, self.evaluations
-        )
+        row = TraceRow(self.trials, self.elapsed, str(schedule), measurement.seconds, measurement.status.value, self.evaluations)
         self.trace.append(row)
         if self._on_trial is not None:
             self._on_trial(row)

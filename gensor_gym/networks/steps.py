@@ -104,4 +104,3 @@ def readers_of(network: Network, name: str) -> tuple[str, ...]:
         network.known[key] = tuple(dict.fromkeys(one for one in found if not isinstance(network.nodes[one], VIEWS)))
     readers: tuple[str, ...] = network.known[key]
     return readers
-

@@ -17,9 +17,7 @@ def axes(spatial: Mapping[str, int], reduce: Mapping[str, int] | None = None) ->
     return outer + tuple(Axis(name, extent, "reduce") for name, extent in (reduce or {}).items())
 
 
-def access(
-    tensor: Tensor, loops: tuple[Axis, ...], *index: Index | str, view: tuple[int, ...] | None = None
-) -> Access:
+def access(tensor: Tensor, loops: tuple[Axis, ...], *index: Index | str, view: tuple[int, ...] | None = None) -> Access:
     """Access to `tensor`, one index for each dimension: an axis name, or coefficients by axis name."""
     rows = [{item: 1} if isinstance(item, str) else item for item in index]
     coefficients = tuple(tuple(row.get(axis.name, 0) for axis in loops) for row in rows)

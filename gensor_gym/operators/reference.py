@@ -119,5 +119,3 @@ UNARY: dict[str, Callable[[Array], Array]] = {
     "relu6": lambda x: np.clip(x, 0.0, 6.0),
 }
 BINARY: dict[str, Callable[[Array, Array], Array]] = {"add": np.add, "mul": np.multiply}
-
-

@@ -113,7 +113,7 @@ def test_settings_out_of_range_are_named(field: str) -> None:
 
 def test_few_chains_begin_at_every_stratum_by_turns() -> None:
     """Two chains on CUDA cores, mma.sync and wgmma: after some rounds each stratum has been begun at."""
-    graph = ConstructionGraph("gemm(m=1024, n=1024, k=1024, dtype=\"float16\")", "h200", "extended")
+    graph = ConstructionGraph('gemm(m=1024, n=1024, k=1024, dtype="float16")', "h200", "extended")
     search, begun = get_strategy("model_annealing", chains=2, steps=1), set()
     rounds = search.rounds(graph, np.random.default_rng(0))  # type: ignore[attr-defined]
     for _ in range(12):

@@ -21,7 +21,13 @@ SMALLER = {
     "welder": {"limit": 20},
     "droplet": {"starts": 1},
     "markov_annealing": {
-        "walkers": 2, "steps": 4, "refiners": 1, "refine_steps": 3, "descents": 1, "chains": 2, "chain_steps": 3,
+        "walkers": 2,
+        "steps": 4,
+        "refiners": 1,
+        "refine_steps": 3,
+        "descents": 1,
+        "chains": 2,
+        "chain_steps": 3,
     },  # fmt: skip
     "corrected": {"proposer": "greedy"},
 }

@@ -147,7 +147,7 @@ def test_exchanging_axes_exchanges_their_logits(successors: bool) -> None:
             twin = dataclasses.replace(action, axis=7 - action.axis)
             swap[n] = ACTIONS.index(twin)
     if successors:
-        seen[:, NUM_FEATURES :: NUM_LOOKAHEAD_FEATURES] = 1.0  # all legal
+        seen[:, NUM_FEATURES::NUM_LOOKAHEAD_FEATURES] = 1.0  # all legal
         shown = seen[:, NUM_FEATURES:].view(5, len(actions), -1)
         other[:, NUM_FEATURES:] = shown[:, [actions.index(swap[n]) for n in actions]].flatten(1)
     with torch.no_grad():

@@ -175,15 +175,25 @@ BAD: dict[str, str] = {
     "def f(x: float32[100000, 1000000]):\n    y = x + 1\n    return y": "elements",
     "def f(" + "x" * 200_000 + ": float32[2]):\n    y = x\n    return y": "characters",
     "def f(x: float32[2]):\n" + "    y = x + 1\n" * 5000 + "    return y": "lines",
-    **{f"def f(x: float32[4, 4]):\n    y = {line}\n    return y": word for line, word in {
-        "-" * 500 + "x": "nested at most", "x + " * 1000 + "x": "nested at most", "-" * 50_000 + "x": "nested too deeply",
-        "reduce_sum(x, axes=" + "-" * 900 + "inf)": "nested at most", "reduce_sum(x, axes=[1.0])": "axes=[1.0]: expected a list",
-        "slice(x, axis=0, start=0.5, stop=2.5)": "start=0.5: expected a whole number", "x * " + "9" * 400: "names, numbers",
-        "pad(x, axis=0, before=1, after=1, value='nan')": "value='nan': expected a number", "concat(axis=0)": "of no values",
-        "broadcast(x, to=['a', 4, 4])": "to=['a', 4, 4]: expected", "slice(x, axis=True, start=0, stop=2)": "axis=True",
-        "pad(x, axis=0, before=" + "9" * 400 + ", after=0)": "whole number up to", "contract(x, x, operator=5)": "operator=5",
-        f"broadcast(x, to={[1] * 5000})": "at most 8",
-    }.items()},
+    **{
+        f"def f(x: float32[4, 4]):\n    y = {line}\n    return y": word
+        for line, word in {
+            "-" * 500 + "x": "nested at most",
+            "x + " * 1000 + "x": "nested at most",
+            "-" * 50_000 + "x": "nested too deeply",
+            "reduce_sum(x, axes=" + "-" * 900 + "inf)": "nested at most",
+            "reduce_sum(x, axes=[1.0])": "axes=[1.0]: expected a list",
+            "slice(x, axis=0, start=0.5, stop=2.5)": "start=0.5: expected a whole number",
+            "x * " + "9" * 400: "names, numbers",
+            "pad(x, axis=0, before=1, after=1, value='nan')": "value='nan': expected a number",
+            "concat(axis=0)": "of no values",
+            "broadcast(x, to=['a', 4, 4])": "to=['a', 4, 4]: expected",
+            "slice(x, axis=True, start=0, stop=2)": "axis=True",
+            "pad(x, axis=0, before=" + "9" * 400 + ", after=0)": "whole number up to",
+            "contract(x, x, operator=5)": "operator=5",
+            f"broadcast(x, to={[1] * 5000})": "at most 8",
+        }.items()
+    },
 }
 
 

@@ -251,9 +251,7 @@ def test_drawing_needs_no_display_and_leaves_pyplot_alone() -> None:
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
     root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", text], cwd=root, env={"PYTHONPATH": str(root)}, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", text], cwd=root, env={"PYTHONPATH": str(root)}, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.startswith("("), done.stderr
 
 

@@ -58,9 +58,7 @@ def test_attributes_and_methods_of_single_environments() -> None:
     assert env.num_envs == 3 and env.discount == 0.9
     assert env.has_attr("action_masks") and not env.has_attr("nothing_of_that_name")
     assert env.get_attr("discount") == [0.9] * 3
-    assert [s == g.initial() for s, g in zip(env.get_attr("schedule"), env.get_attr("graph"), strict=True)] == [
-        True
-    ] * 3
+    assert [s == g.initial() for s, g in zip(env.get_attr("schedule"), env.get_attr("graph"), strict=True)] == [True] * 3
     assert env.get_attr("remaining", indices=[2]) == [env.get_attr("graph")[2].horizon]
     assert len(env.env_method("action_masks", indices=1)) == 1
     assert env.env_is_wrapped(Monitor) == [True] * 3 and env.env_is_wrapped(VecNormalize) == [False] * 3
@@ -92,9 +90,7 @@ def test_only_same_step_is_accepted() -> None:
 
 def test_wrappers_and_rendering() -> None:
     pytest.importorskip("matplotlib")
-    env = VecNormalize(
-        VecCheckNan(make_sb3(2, operator=GEMM, hardware="h200", render_mode="rgb_array"), raise_exception=True)
-    )
+    env = VecNormalize(VecCheckNan(make_sb3(2, operator=GEMM, hardware="h200", render_mode="rgb_array"), raise_exception=True))
     env.reset()
     env.action_space.seed(0)
     for _ in range(30):

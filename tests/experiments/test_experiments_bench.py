@@ -29,10 +29,18 @@ from tests.support.thorough import thorough_but
 pytestmark = COARSE_FIGURES
 TINY = {
     "env": [
-        "env.repeats=2", "env.single_steps=100", "env.vector_steps=20", "env.num_envs=8", "env.spaces=[extended]",
-        "env.fused.operators=[softmax(m=4, n=16)]", "env.hardware=[h200]",
-        "env.learning.operator=gemm(m=64, n=48, k=40)", "env.learning.num_envs=8",
-        "env.learning.steps=32", "env.learning.batch_size=16", "env.learning.rounds=2",
+        "env.repeats=2",
+        "env.single_steps=100",
+        "env.vector_steps=20",
+        "env.num_envs=8",
+        "env.spaces=[extended]",
+        "env.fused.operators=[softmax(m=4, n=16)]",
+        "env.hardware=[h200]",
+        "env.learning.operator=gemm(m=64, n=48, k=40)",
+        "env.learning.num_envs=8",
+        "env.learning.steps=32",
+        "env.learning.batch_size=16",
+        "env.learning.rounds=2",
     ],  # fmt: skip
     "construct": ["construct.operators=[gemv(m=64, k=48),reduce_sum(m=32, k=24)]", "construct.repeats=2"],
     "kernels": ["kernels.shapes=gemm(m=32, n=24, k=16)", "kernels.trials=2", "kernels.rounds=3"],
@@ -40,25 +48,37 @@ TINY = {
     "fused": ["fused.shapes=[softmax(m=4, n=16)]", "fused.peers=[eager]", "fused.trials=1", "fused.rounds=2"],
     "fused_model": ["fused_model.operators=[softmax(m=4, n=16)]", "fused_model.programs=4", "fused_model.first=2"],
     "networks": [
-        "networks.names=[mlp_1]", "networks.peers=[eager]", "networks.trials=1", "networks.rounds=2", "networks.threads=1",
+        "networks.names=[mlp_1]",
+        "networks.peers=[eager]",
+        "networks.trials=1",
+        "networks.rounds=2",
+        "networks.threads=1",
     ],  # fmt: skip
     "profile": ["profile.names=[mlp_1]", "profile.trials=1", "profile.calls=3", "profile.threads=1"],
     "tuning": ["tuning.names=[mlp_1]", "tuning.seconds=1", "tuning.most_trials=2", "tuning.rounds=2", "tuning.moments=3"],
     "measure": [
-        "measure.operator=gemm(m=32, n=24, k=16)", "measure.trials=4", "measure.compile.schedules=2",
-        "measure.isolation.kernels=2", "measure.isolation.rounds=2",
+        "measure.operator=gemm(m=32, n=24, k=16)",
+        "measure.trials=4",
+        "measure.compile.schedules=2",
+        "measure.isolation.kernels=2",
+        "measure.isolation.rounds=2",
         "measure.compile.operators=[gemv(m=64, k=48)]",
     ],  # fmt: skip
     "repeatability": [
-        "repeatability.kernels=3", "repeatability.tries=2", "repeatability.rounds=5",
+        "repeatability.kernels=3",
+        "repeatability.tries=2",
+        "repeatability.rounds=5",
         "repeatability.operator=gemm(m=16, n=24, k=20)",
     ],  # fmt: skip
     "replay": ["replay.trials=3", "replay.strategies=[random_walk]", "replay.operators=[gemv(m=512, k=512)]"],
     "static": [],
     "uniform": ["uniform.operators=[gemm(m=512, n=512, k=512)]", "uniform.episodes=8", "uniform.tries=4"],
     "model": [
-        "model.operators=gemm(m=72, n=56, k=40)", "model.held_out=gemv(m=60, k=50)", "model.schedules=3",
-        "model.constructed=2", "fit=coefficients",
+        "model.operators=gemm(m=72, n=56, k=40)",
+        "model.held_out=gemv(m=60, k=50)",
+        "model.schedules=3",
+        "model.constructed=2",
+        "fit=coefficients",
     ],  # fmt: skip
     "start": ["start.environments=[h200]", "start.cold=false", "start.of.h200.operator=gemm(m=24, n=16, k=40)"],
 }

@@ -133,9 +133,7 @@ def test_operators_as_values(value: str, count: int | None) -> None:
 
 def test_sweeps_over_operators_stay_sweeps() -> None:
     assert readable(["operator=default,smoke"]) == ["operator=default,smoke"]
-    assert readable(["operator=gemm(m=1, n=2, k=3),gemv(m=1, k=2)"]) == [
-        "operators='gemm(m=1, n=2, k=3)','gemv(m=1, k=2)'"
-    ]
+    assert readable(["operator=gemm(m=1, n=2, k=3),gemv(m=1, k=2)"]) == ["operators='gemm(m=1, n=2, k=3)','gemv(m=1, k=2)'"]
     assert quoted("[roller/C0,gemv(m=1, k=2)+relu]") == "[roller/C0,'gemv(m=1, k=2)+relu']"
     for mark in "'\"":  # the text of an operator may hold quotes
         text = f"gemm(m=1, n=2, k=3, dtype={mark}int8{mark})+bias"

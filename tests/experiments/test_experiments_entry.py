@@ -71,9 +71,7 @@ def test_both_ways_lead_to_the_command(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("words", [["--help"], []])
-def test_help_lists_every_command(
-    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_help_lists_every_command(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["experiments", *words])
     runpy.run_module("experiments", run_name="__main__")
     said = capsys.readouterr().out

@@ -113,9 +113,7 @@ def test_the_table_is_a_true_environment_of_its_machine(tmp_path: Path) -> None:
         assert kept.status is known.status and kept.digest == digest[:16] and passes_of(kept) == passes_of(known)
         assert np.allclose(kept.samples, known.samples, rtol=1e-7)
     backend = RecordedBackend(tmp_path / "gemv_m8_k16.parquet")
-    assert [m.status for m in backend.measure(PLAN.operator, one.schedules, HW)] == [
-        one.known[d].status for d in one.digests
-    ]
+    assert [m.status for m in backend.measure(PLAN.operator, one.schedules, HW)] == [one.known[d].status for d in one.digests]
     text = (tmp_path / "gemv_m8_k16.md").read_text()
     for words in ("complete: every schedule", "Apache-2.0", f"**{about['optimum']['tied']} schedules", "Noise floor", "made up"):
         assert words in text

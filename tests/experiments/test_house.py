@@ -67,7 +67,7 @@ def test_no_room_file_or_function_is_too_large() -> None:
 
 
 def test_what_is_too_large_is_found(tmp_path: Path) -> None:
-    way = 'from experiments.entry import run_as_main\n\nrun_as_main(__name__, __spec__)\n'
+    way = "from experiments.entry import run_as_main\n\nrun_as_main(__name__, __spec__)\n"
     for number in range(MOST_MODULES + 1):
         (tmp_path / f"m{number}.py").write_text(way if number == 0 else "def f():\n" + "    f()\n" * (38 + number))
     paths = sorted(tmp_path.iterdir())

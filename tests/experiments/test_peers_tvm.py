@@ -255,9 +255,7 @@ def test_a_module_that_does_not_load_is_the_trials_fault(tmp_path: Path) -> None
 @pytest.mark.slow
 @pytest.mark.skipif(ENVIRONMENT is None, reason="TVM's environment was not made (python -m experiments.peers.tvm)")
 @pytest.mark.skipif(shutil.which("g++") is None, reason="TVM links with g++")
-@pytest.mark.parametrize(
-    "text", ["gemm(m=24, n=40, k=16)", "conv2d(n=2, c=3, h=9, w=8, k=4, r=3, s=3, stride=2, padding=1)"]
-)
+@pytest.mark.parametrize("text", ["gemm(m=24, n=40, k=16)", "conv2d(n=2, c=3, h=9, w=8, k=4, r=3, s=3, stride=2, padding=1)"])
 def test_tvm_tunes_and_its_kernel_is_right(tmp_path: Path, text: str) -> None:
     assert ENVIRONMENT is not None
     study = _study(tmp_path, f"peers.tasks=[{text}]")

@@ -128,9 +128,7 @@ def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.M
     wandb.teardown()
 
 
-def test_without_a_key_nothing_is_begun(
-    nobody: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_key_nothing_is_begun(nobody: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     nobody.setattr(sys, "argv", ["compare", *TINY, "wandb.mode=online", f"output={tmp_path / 'out'}"])
     with pytest.raises(SystemExit) as ended:
         command.main()

@@ -15,7 +15,8 @@ STEP = 96
 KNOWN = (
     "nn_functional_conv_transpose",  # infinite weights meet the zeros between elements
     "grid_sampler_2d",  # places that are no numbers
-    "nn_functional_multi_margin_loss", "nn_functional_multilabel_margin_loss",  # masks by products
+    "nn_functional_multi_margin_loss",
+    "nn_functional_multilabel_margin_loss",  # masks by products
     "native_group_norm",  # a variance of 0 that torch finds below 0
 )
 """What special numbers are still wrong of."""

@@ -22,6 +22,7 @@ from tests.support.thorough import thorough_but
 Made = Callable[..., Any]
 IMAGE, SIGNAL, ROWS = (2, 4, 7, 9), (2, 4, 10), (2, 5, 8)
 
+
 def _assigned(x: torch.Tensor) -> torch.Tensor:
     """In place, to a slice of a copy and to one place: numbers and values."""
     y = x.clone()

@@ -41,6 +41,31 @@ def _assigned(x: Tensor) -> Tensor:
     return y + 1
 
 
+@torch.library.custom_op("transformers::grouped_mm_fallback", mutates_args=())
+def _grouped(x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
+    """As transformers has it: rows in groups, each times the matrix of its group; 0 behind the last."""
+    made = x.new_zeros(x.shape[0], w.shape[2])
+    for first, (last, matrix) in zip([0, *ends.tolist()], zip(ends.tolist(), w, strict=True), strict=False):
+        made[first:last] = x[first:last] @ matrix
+    return made
+
+
+@_grouped.register_fake
+def _(x: Tensor, w: Tensor, _: Tensor) -> Tensor:
+    return x.new_empty(x.shape[0], w.shape[2])
+
+
+def _by_experts(x: Tensor, ids: Tensor) -> Tensor:
+    """Each row by the expert that it is sent to, those of one expert together, and back in order."""
+    sent, order = ids.view(-1).sort()
+    ends = torch.histc(sent.float(), 6, 0, 5).cumsum(0, dtype=torch.int32)
+    made = _grouped(x.view(8, 6)[order], (X[0, 0] + Y[:, :1, :6].repeat(2, 6, 1)[:6]).contiguous(), ends)
+    back = torch.empty_like(order)
+    back[order] = torch.arange(8)
+    return made[back]
+
+
+BINS = torch.tensor([-1.0, 4, 0, 5, -3, 3, 2, 3])
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "rounded": (lambda x: (x * 5).round() + torch.floor(x * 3) * 2 + torch.ceil(x * 7) - torch.trunc(x * 3) + x.frac(), (X,)),
     "halves": (lambda x: x.round() + torch.floor(x) + x.long(), (torch.arange(-6.0, 6.0) / 2,)),
@@ -74,6 +99,13 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "assigned by masks": (_assigned, (X,)),
     "products": (lambda ids, x: ids.prod(1) + (ids + 1).cumprod(1).sum(1) * 0.5 + (x > 0).prod(1)[:, 0], (IDS, X)),
     "sums of what is cut": (lambda x: x.sum(1, dtype=torch.int64) * 1.0, (X * 5,)),
+    "experts": (_by_experts, (X, IDS)),
+    "groups that end early": (
+        lambda x, ids: _grouped(x.view(8, 6), Y[:4, :1].repeat(1, 6, 1), ids[0].cumsum(0).clamp(max=7)), (X, IDS)),
+    "bins": (lambda x: torch.histc(x, 5, -1, 4), (BINS,)),
+    "parts without elements": (
+        lambda x: torch.cat((x[:, :4] * 2, x[:, 4:].exp()), 1) + torch.cat(x.split([0, 6], 2)[::-1], 2), (X,)),
+    "nothing dropped": (lambda x: x + functional.dropout(torch.ones(6), 0.5, training=False), (X,)),
     "any and all": (lambda x: x * (x > 1).any(-1, keepdim=True) + (x > -2).all(1, keepdim=True) + x.bool().any(), (X,)),
 }  # fmt: skip
 

@@ -64,9 +64,7 @@ GPU_ONLY = ("warp", "thread", "block", "register", "shared", "tensor", "mma")
 def test_every_figure_has_a_source(name: str) -> None:
     hw = hardware.get(name)
     gpu_only = {f.name for f in fields(hw) if f.name.startswith(GPU_ONLY)}
-    skipped = {"name", "kind", "memory", "source"} | (
-        (gpu_only | {"banks", "compilable"}) if hw.kind == "cpu" else set()
-    )
+    skipped = {"name", "kind", "memory", "source"} | ((gpu_only | {"banks", "compilable"}) if hw.kind == "cpu" else set())
     wanted = {f.name for f in fields(hw)} - skipped
     wanted |= {f"memory.{m.name}.{f.name}" for m in hw.memory for f in fields(m) if f.name != "name"}
     wanted -= {f"memory.{m.name}.{how}" for m in hw.memory for how in ("copied", "streamed") if not getattr(m, how)}
@@ -90,7 +88,13 @@ def test_memory_runs_outwards(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "teraflops"),
     [
-        ("h200", 66.9), ("h100", 66.9), ("a100", 19.5), ("rtx4090", 82.6), ("rtx3090", 35.6), ("v100", 15.7), ("t4", 8.1),
+        ("h200", 66.9),
+        ("h100", 66.9),
+        ("a100", 19.5),
+        ("rtx4090", 82.6),
+        ("rtx3090", 35.6),
+        ("v100", 15.7),
+        ("t4", 8.1),
         ("mi300x", 163.4),
     ],  # fmt: skip
 )
@@ -152,6 +156,4 @@ def test_occupancy_compiles_to_the_same_numbers() -> None:
     for threads in (32, 96, 256, 1024):
         for registers in (24, 96, 128, 255):
             for shared in (0, 5000, 60000):
-                assert compiled(threads, registers, shared, *limits) == blocks_per_unit(
-                    threads, registers, shared, *limits
-                )
+                assert compiled(threads, registers, shared, *limits) == blocks_per_unit(threads, registers, shared, *limits)

@@ -162,9 +162,7 @@ def test_an_impossible_figure_is_measured_again(counted: list[int], value: objec
     assert len(counted) == 2
 
 
-def test_without_a_compiler_the_figures_are_marked_as_estimates(
-    monkeypatch: pytest.MonkeyPatch, own_cache: Path
-) -> None:
+def test_without_a_compiler_the_figures_are_marked_as_estimates(monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> None:
     def none() -> compiler.Compiler:
         raise RuntimeError("no C compiler found")
 
@@ -251,9 +249,7 @@ def dram(reading: probe.Reading | None) -> float:
     return reading.figures["dram"] / FIGURES["dram"]
 
 
-def test_figures_under_load_serve_for_a_while_and_are_measured_again(
-    counted: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_figures_under_load_serve_for_a_while_and_are_measured_again(counted: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     info, now = cpuinfo.cpu_info(), [1e9]
     monkeypatch.setattr(probe.time, "time", lambda: now[0])
     busy = Loaded(0.4, 0.6, 0.5)
@@ -309,9 +305,7 @@ def test_the_program_notices_that_it_does_not_have_the_cores(monkeypatch: pytest
 
 
 @pytest.mark.thorough
-def test_a_correct_kernel_below_the_floor_makes_the_figures_doubtful(
-    counted: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_correct_kernel_below_the_floor_makes_the_figures_doubtful(counted: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     info = cpuinfo.cpu_info()
     hw = hardware.get("host")
     slow = replace(hw, peak=tuple((name, rate * 1e-6) for name, rate in hw.peak))

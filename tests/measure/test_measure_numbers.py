@@ -31,9 +31,7 @@ def test_median_interval_agrees_with_tables(count: int, low: int) -> None:
 
 def test_median_interval_covers() -> None:
     rng = np.random.default_rng(0)
-    hits = sum(
-        low <= 1.0 <= high for low, high in (median_interval(rng.exponential(1 / np.log(2), 25)) for _ in range(2000))
-    )
+    hits = sum(low <= 1.0 <= high for low, high in (median_interval(rng.exponential(1 / np.log(2), 25)) for _ in range(2000)))
     assert 0.945 < hits / 2000 < 0.985
     low, high = median_interval(rng.normal(size=5000))
     assert -0.06 < low < 0 < high < 0.06

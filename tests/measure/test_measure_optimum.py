@@ -51,9 +51,7 @@ def test_regret_is_zero_within_the_set_and_relative_outside() -> None:
 
 def test_the_noise_floor_follows_the_noise() -> None:
     rng = np.random.default_rng(2)
-    floors = [
-        np.mean([find_optimum([drawn(rng, 1.0, noise)], [PASSES]).floor for _ in range(20)]) for noise in (0.0, 0.01, 0.1)
-    ]
+    floors = [np.mean([find_optimum([drawn(rng, 1.0, noise)], [PASSES]).floor for _ in range(20)]) for noise in (0.0, 0.01, 0.1)]
     assert floors[0] == 0.0 and 0.003 < floors[1] < 0.03 and 5 < floors[2] / floors[1] < 20
 
 

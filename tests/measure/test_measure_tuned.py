@@ -157,13 +157,17 @@ op = gensor_gym.operators.resolve_one(sys.argv[1])
 a, b = gensor_gym.operators.random_inputs(op, np.random.default_rng(0))
 assert np.allclose(found.kernel(a, b), a @ b, atol=1e-4)
 """
-FIRST = """
+FIRST = (
+    """
 import sys
 import gensor_gym
 from agents import optimize
 found = optimize(sys.argv[1], strategy="random_walk", trials=1, reuse=True)
-""" + CALL
-SECOND = """
+"""
+    + CALL
+)
+SECOND = (
+    """
 import subprocess, sys, time
 import gensor_gym
 from agents import optimize
@@ -181,7 +185,9 @@ first, begin = time.process_time() - begin, time.process_time()
 kernel = gensor_gym.tuned(sys.argv[1])
 print(first, time.process_time() - begin)
 assert found.trace == () and kernel.digest == found.kernel.digest
-""" + CALL
+"""
+    + CALL
+)
 
 
 def test_a_new_process_compiles_starts_and_measures_nothing() -> None:

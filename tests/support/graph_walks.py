@@ -84,9 +84,7 @@ def tensor_start(graph: ConstructionGraph) -> Schedule:
     return climbed(graph, schedule, "raise[tensor_core]", lambda s: s.knob("tensor_core") == 1)
 
 
-def walk(
-    graph: ConstructionGraph, rng: np.random.Generator, steps: int, schedule: Schedule | None = None
-) -> Iterator[Schedule]:
+def walk(graph: ConstructionGraph, rng: np.random.Generator, steps: int, schedule: Schedule | None = None) -> Iterator[Schedule]:
     """Schedules along one random walk (from the start); growing moves and `cache` twice as likely as the others."""
     schedule = schedule or graph.initial()
     for _ in range(steps):

@@ -166,9 +166,7 @@ class Oracle(Gpu):
         flat = []
         for x in (0, 1):
             place = 0
-            for size, i in zip(
-                access.view, self.index(access, [x if a == axis else 0 for a in self.axes]), strict=True
-            ):
+            for size, i in zip(access.view, self.index(access, [x if a == axis else 0 for a in self.axes]), strict=True):
                 place = place * size + i
             flat.append(place)
         return flat[1] - flat[0]
@@ -291,8 +289,7 @@ class Oracle(Gpu):
         found = [s for s in self.ladders[axis] if s % base == 0 and (s > current if up else s < current)]
         size = (min(found) if up else max(found)) if found else current
         rows = [
-            tuple(size if level_ >= level and a == axis else row[a] for a in self.axes)
-            for level_, row in enumerate(state.tiles)
+            tuple(size if level_ >= level and a == axis else row[a] for a in self.axes) for level_, row in enumerate(state.tiles)
         ]
         return replace(state, tiles=tuple(rows))
 
@@ -345,11 +342,7 @@ class Oracle(Gpu):
     def _is_chain(self, state: State, axis: int) -> bool:
         tiles = [row[axis] for row in state.tiles]
         chain = [state.vthread[axis], *tiles]
-        if (
-            any(t not in self.ladders[axis] for t in tiles)
-            or chain[0] < 1
-            or any(b % a for a, b in itertools.pairwise(chain))
-        ):
+        if any(t not in self.ladders[axis] for t in tiles) or chain[0] < 1 or any(b % a for a, b in itertools.pairwise(chain)):
             return False
         closed = all(t == tiles[state.level] for t in tiles[state.level :])
         return closed and (chain[0] == 1 or (self.gpu and axis in self.spatial))

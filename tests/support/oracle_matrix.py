@@ -215,9 +215,7 @@ def accepts(oracle: Oracle, state: State) -> bool:
         return False
     if least_rows(oracle.op) < 64 and state.tiles[1][m] != state.tiles[0][m]:
         return False
-    alone = all(
-        state.tiles[1][axis] == 1 for axis in oracle.axes if axis not in (m, n, k) and not pixels(oracle, state, axis)
-    )
+    alone = all(state.tiles[1][axis] == 1 for axis in oracle.axes if axis not in (m, n, k) and not pixels(oracle, state, axis))
     columns = math.prod(state.tiles[0][axis] for axis in oracle.spatial if axis != m)
     if columns % across(oracle.op):
         return False

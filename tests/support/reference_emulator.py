@@ -49,9 +49,7 @@ class Dim3(ctypes.Structure):
 
 def run(entry: str, grid: tuple, block: tuple, arguments: tuple, shared: int) -> None:
     """A launch. Arguments are arrays, which a kernel gets the address of, and NumPy's scalars."""
-    held = [
-        np.array([a.ctypes.data], np.uint64) if isinstance(a, np.ndarray) else np.array([a], a.dtype) for a in arguments
-    ]
+    held = [np.array([a.ctypes.data], np.uint64) if isinstance(a, np.ndarray) else np.array([a], a.dtype) for a in arguments]
     pointers = (ctypes.c_void_p * len(held))(*(h.ctypes.data for h in held))
     shapes = [Dim3(*shape, *(1,) * (3 - len(shape))) for shape in (grid, block)]
     assert shared <= SHARED

@@ -36,9 +36,7 @@ class MaskedPolicy(MaskableActorCriticPolicy):
         values, logs = self._values_and_logs(obs, action_masks)
         return values, logs.gather(1, actions[:, None]).squeeze(1), -(logs.exp() * logs).sum(dim=1)
 
-    def _values_and_logs(
-        self, obs: torch.Tensor, masks: np.ndarray | torch.Tensor | None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def _values_and_logs(self, obs: torch.Tensor, masks: np.ndarray | torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
         """Values [B, 1] and log probabilities of all actions [B, N]."""
         features: Any = self.extract_features(obs)
         latent_pi, latent_vf = self.mlp_extractor(features)

@@ -20,12 +20,8 @@ def draw(rows: list[dict[str, Any]], path: Path) -> str:
         )
         for y, row in enumerate(rows):
             value = row["called"]["over_torch"]
-            colour = (
-                style.PALETTE[2] if value["low"] > 1 else style.PALETTE[1] if value["high"] < 1 else style.PALETTE[7]
-            )
-            left.plot(
-                [value["low"], value["high"]], [y, y], color=colour, linewidth=2.4, alpha=0.5, solid_capstyle="round"
-            )
+            colour = style.PALETTE[2] if value["low"] > 1 else style.PALETTE[1] if value["high"] < 1 else style.PALETTE[7]
+            left.plot([value["low"], value["high"]], [y, y], color=colour, linewidth=2.4, alpha=0.5, solid_capstyle="round")
             left.plot(value["median"], y, "o", color=colour, markersize=6, markeredgecolor="white", markeredgewidth=0.6)
             left.plot(row["over_torch"]["median"], y, "o", markersize=5, markerfacecolor="none", markeredgecolor=style.INK)
             left.annotate(

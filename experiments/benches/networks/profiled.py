@@ -50,7 +50,8 @@ def profile(found: CompiledNetwork, inputs: Sequence[np.ndarray], calls: int) ->
     rows = rows_of(found.plan, found.hardware, np.array(passes), [float(np.median(one)) for one in alone])
     rows = [{**row, "schedule": str(result.schedule)} for row, result in zip(rows, found.results, strict=True)]
     whole = {
-        "in_context_s": interval([float(one.sum()) for one in passes]), "plain_s": interval(plain),
+        "in_context_s": interval([float(one.sum()) for one in passes]),
+        "plain_s": interval(plain),
         "sum_of_isolated_s": sum(row["isolated_s"] for row in rows),
         "sum_of_floors_s": sum(max(row["flops_floor_s"], row["bytes_floor_s"]) for row in rows),
     }

@@ -58,9 +58,7 @@ def key_of(graph: ConstructionGraph) -> str:
     return f"{graph.operator} on {graph.hardware.name} in {graph.space}"
 
 
-def search(
-    graph: ConstructionGraph, enumerate_up_to: int, restarts: int, rng: np.random.Generator
-) -> tuple[Schedule, bool]:
+def search(graph: ConstructionGraph, enumerate_up_to: int, restarts: int, rng: np.random.Generator) -> tuple[Schedule, bool]:
     """(best program found, whether it is certified to be the optimum)."""
     if count_schedules(graph.tables.ints, graph.tables.sizes) <= enumerate_up_to:
         return enumerated(graph), True

@@ -155,9 +155,7 @@ def study_jobs(study: Study) -> Iterator[tuple[str, Arm, int]]:
             yield operator, arm, study.wanted(place)
 
 
-def build(
-    folder: Path = FOLDER, size: int | None = None, groups: tuple[str, ...] = GROUPS, compile_them: bool = True
-) -> None:
+def build(folder: Path = FOLDER, size: int | None = None, groups: tuple[str, ...] = GROUPS, compile_them: bool = True) -> None:
     """Draw and compile what is missing, then pack. An arm whose checkpoint is not there yet is left for the next call.
 
     Without `compile_them` what is drawn travels as text and is compiled where it is timed.

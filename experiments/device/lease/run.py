@@ -105,9 +105,7 @@ def _prepare(log: Path, model: str) -> subprocess.Popen[bytes]:
 
     command = [sys.executable, "-m", "experiments.device.prepare", "lease", model]
     with log.open("wb") as words:
-        return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, preexec_fn=step_back
-        )
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, preexec_fn=step_back)
 
 
 class Packer:

@@ -73,9 +73,7 @@ def over_first(together: Mapping[str, Samples], searches: Sequence[dict], strate
     }  # fmt: skip
 
 
-def _pairs(
-    op: str, samples: Samples, usable: Mapping[tuple[str, str], Mapping], names: Sequence[str]
-) -> list[dict[str, float]]:
+def _pairs(op: str, samples: Samples, usable: Mapping[tuple[str, str], Mapping], names: Sequence[str]) -> list[dict[str, float]]:
     """For every seed with a winner of each strategy, their relative log seconds by strategy."""
     found: dict[int, dict[str, float]] = {}
     for label, log in _relative(samples).items():

@@ -24,6 +24,7 @@ FIRST = 10
 DRAWN = 64
 """Programs that a policy writes for them, ranked by the model: as many as in a round of its search."""
 
+
 @lru_cache(maxsize=len(DTYPES))
 def validation(dtype: str) -> list[ConstructionGraph]:
     """The tasks of a data type: all that have a choice in float32, those that tensor cores take in the others."""
@@ -31,14 +32,17 @@ def validation(dtype: str) -> list[ConstructionGraph]:
     graphs = [ConstructionGraph(op, HARDWARE, SPACE) for op in (given if dtype == "float32" else halves(given, dtype))]
     return [graph for graph in graphs if (takes_tensor_cores(graph) if dtype != "float32" else is_joint(graph))]
 
+
 def takes_tensor_cores(graph: ConstructionGraph) -> bool:
     """Whether a task has programs on tensor cores."""
     return len(usable_values(graph.tables.ints, TENSOR_CORE - KNOB)) > 1
+
 
 def of_policy(folder: str, graph: ConstructionGraph, drawn: int = DRAWN, seed: int = 0) -> tuple[list[Schedule], float]:
     """(the first of so many programs that a policy writes, fastest by the model first; seconds of the fastest)."""
     found = Columns(space=SPACE, checkpoint=folder, episodes=drawn).construct(graph, np.random.default_rng(seed))
     return list(found.schedules[:FIRST]), found.latencies[0] if found.latencies else graph.latency(graph.initial())
+
 
 @lru_cache(maxsize=1024)
 def of_traverser(graph: ConstructionGraph, count: int = FIRST, seed: int = 0) -> tuple[list[Schedule], float]:

@@ -108,9 +108,7 @@ def stamp_of(backend: Backend) -> Stamp:
     return Stamp.REPLICATED if isinstance(backend, RecordedBackend) else Stamp.PREDICTED
 
 
-def _truths(
-    settings: Settings, tasks: Sequence[Operator], spaces: list[str], done: list[Job], results: Results
-) -> Truths:
+def _truths(settings: Settings, tasks: Sequence[Operator], spaces: list[str], done: list[Job], results: Results) -> Truths:
     """Of every task; nothing where no search was done."""
     if not done:
         return []
@@ -121,9 +119,7 @@ def _truths(
     return [Truth(op, settings.jobs[0].hardware, spaces[0], settings.backend) for op in tasks]
 
 
-def _curves(
-    jobs: list[Job], truths: Truths, seeds: int, length: int, outcomes: dict[str, Outcome], results: Results
-) -> Curves:
+def _curves(jobs: list[Job], truths: Truths, seeds: int, length: int, outcomes: dict[str, Outcome], results: Results) -> Curves:
     """Curves of one strategy, whose jobs come by task, then by seed."""
     regret, seconds, elapsed = [], [], []
     for i, job in enumerate(jobs):

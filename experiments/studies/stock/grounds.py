@@ -62,7 +62,5 @@ def make(ground: str, count: int, ops: Sequence[str], hardware: str, space: str)
     from gensor_gym.env import sb3
 
     maker, arguments = GROUNDS[ground]
-    made: ConstructVecEnv = getattr(sb3, maker)(
-        count, operator=list(ops), hardware=hardware, space=space, threads=1, **arguments
-    )
+    made: ConstructVecEnv = getattr(sb3, maker)(count, operator=list(ops), hardware=hardware, space=space, threads=1, **arguments)
     return made

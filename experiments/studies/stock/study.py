@@ -80,9 +80,7 @@ def _trial(name: str, agent: dict[str, Any], seed: int, plain: dict[str, Any]) -
     where = machines.get(plain["env"]["hardware"]).name, plain["env"]["space"]
     folder = str(Path(plain["output"]) / "checkpoints")
     settings = agent.get("settings") or {}
-    return Trial(
-        name, learner, ground, seconds, settings, *asked, *where, plain["num_envs"], plain["programs"], seed, folder
-    )
+    return Trial(name, learner, ground, seconds, settings, *asked, *where, plain["num_envs"], plain["programs"], seed, folder)
 
 
 class Stock(Study[Plan, Found]):

@@ -113,4 +113,3 @@ def _over(scores: Scores, tasks: Sequence[Task], other: str) -> dict[str, list[d
 def _cells(scores: Scores, task: Task) -> dict[str, list[float]]:
     """Mean regrets over seeds of every search of a task."""
     return {name: scores.of(task, name).mean(axis=0).tolist() for name in scores.names(task)}
-

@@ -27,9 +27,7 @@ def draw_operators(
     """Speed over Ansor, operator by operator: ours above, the paper's figure below; returns the file's name."""
     names = [name for name in speeds.logs if name != reference]
     ours = {name: np.exp(np.nanmean(speeds.logs[name], axis=1)) for name in names}
-    theirs = {
-        label: np.array([row[i] for row in paper.values()]) for i, label in enumerate((LIBRARY, "Roller", "Gensor"))
-    }
+    theirs = {label: np.array([row[i] for row in paper.values()]) for i, label in enumerate((LIBRARY, "Roller", "Gensor"))}
     looks = _looks(names)
     with plt.rc_context(style.RC):
         canvas, (above, below) = plt.subplots(2, 1, figsize=(9.2, 6.4), layout="constrained")
@@ -84,9 +82,7 @@ def _scale(axes: Axes, axis: str, kind: str) -> None:
         within.set_minor_formatter(NullFormatter())
 
 
-def _dots(
-    axes: Axes, labels: Sequence[str], values: Mapping[str, np.ndarray], looks: Mapping[str, tuple[str, str]]
-) -> None:
+def _dots(axes: Axes, labels: Sequence[str], values: Mapping[str, np.ndarray], looks: Mapping[str, tuple[str, str]]) -> None:
     """A column of marks for every operator."""
     width = 0.6 / max(1, len(values))
     for place, (name, rates) in enumerate(values.items()):

@@ -80,9 +80,7 @@ class Searches:
         self, operators: Iterable[Operator], contenders: Sequence[Contender], seeds: Iterable[int]
     ) -> dict[tuple[Operator, str, int], Found]:
         """What every contender found on every operator from every seed; searches done before are not made again."""
-        jobs = {
-            (op, one.name, seed): self._job(op, one, seed) for op in operators for seed in seeds for one in contenders
-        }
+        jobs = {(op, one.name, seed): self._job(op, one, seed) for op in operators for seed in seeds for one in contenders}
         todo = [job for job in jobs.values() if self._jobs.finished(job) is None]
         ended: dict[str, Outcome] = {}
         if self._workers > 1 and len(todo) > 1:

@@ -39,7 +39,10 @@ LABELS = {
     "no_fine_tuning": "No fine-tuning",
 }  # fmt: skip
 PUBLISHED = {
-    "full": "best", "no_task_scheduler": "below full", "limited_space": "worst at the end", "no_fine_tuning": "below AutoTVM",
+    "full": "best",
+    "no_task_scheduler": "below full",
+    "limited_space": "worst at the end",
+    "no_fine_tuning": "below AutoTVM",
 }
 NOTES = (
     "Published (figure 10): MobileNet-V2 and ResNet-50 together on an Intel CPU, measured; geometric mean of both networks' "

@@ -27,9 +27,7 @@ def draw(panels: Panels, path: Path, x: Sequence[float] | None = None, label: st
         columns = min(COLUMNS, len(panels))
         rows = -(-len(panels) // columns)
         size = (max(5.2, 3.7 * columns), 3.0 * rows)
-        figure, grid = plt.subplots(
-            rows, columns, figsize=size, squeeze=False, sharex=True, sharey=True, layout="constrained"
-        )
+        figure, grid = plt.subplots(rows, columns, figsize=size, squeeze=False, sharex=True, sharey=True, layout="constrained")
         for axes, (title, curves) in zip(grid.flat, panels.items(), strict=False):
             _panel(axes, title, curves, x)
         for axes in grid.flat[len(panels) :]:

@@ -322,9 +322,7 @@ def _shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, n
     return Operand(name, access, C_TYPES[access.tensor.dtype], tuple(strides), 1, (), packing, tuple(tables))
 
 
-def _packed(
-    program: Program, tiles: tuple[tuple[int, ...], ...], vector: int, group: int, access: Access, name: str
-) -> Operand:
+def _packed(program: Program, tiles: tuple[tuple[int, ...], ...], vector: int, group: int, access: Access, name: str) -> Operand:
     """An operand copied for all tasks at once where one copy serves them and is not too large, else by each task."""
     op, task = program.operator, tiles[2]
     if serves_all(op, access, task):

@@ -171,9 +171,7 @@ def _float(value: float) -> str:
 
 def fill_of(plan: BlockPlan, access: Access) -> str | None:
     """What stands for an element outside; None where padding and what no point reduces over differ, and both occur."""
-    kinds = {
-        is_padded_along(plan.op, access, d) for d in range(len(access.view)) if any(reach(plan, access, d))
-    }
+    kinds = {is_padded_along(plan.op, access, d) for d in range(len(access.view)) if any(reach(plan, access, d))}
     values = {_outside(plan, padded) for padded in kinds}
     return next(iter(values)) if len(values) == 1 else None if values else _outside(plan, padded=False)
 

@@ -86,9 +86,7 @@ class Writer:
             for loop in loops:
                 self.line("#pragma unroll" + (f" {loop.unroll}" if loop.unroll else ""))
                 advance = f"++{loop.variable}" if loop.step == 1 else f"{loop.variable} += {loop.step}"
-                stack.enter_context(
-                    self.block(f"for (int {loop.variable} = 0; {loop.variable} < {loop.stop}; {advance})")
-                )
+                stack.enter_context(self.block(f"for (int {loop.variable} = 0; {loop.variable} < {loop.stop}; {advance})"))
             yield
 
     @contextmanager

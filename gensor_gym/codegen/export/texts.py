@@ -175,7 +175,7 @@ API int {one.name}_with({one.parameters}, void *workspace) {{
 }}
 
 API int {one.name}({one.parameters}) {{
-    void *const workspace = workspace_of({one.name.upper()}_WORKSPACE, {int(one.kernel.operator.dtype != 'int8')});
+    void *const workspace = workspace_of({one.name.upper()}_WORKSPACE, {int(one.kernel.operator.dtype != "int8")});
     return workspace == NULL ? ENOMEM : {one.name}_with({one.arguments}, workspace);
 }}
 """

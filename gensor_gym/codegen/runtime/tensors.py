@@ -26,8 +26,7 @@ class _Torch(ctypes.Structure):
     """`struct gg_torch`."""
 
     _fields_ = [
-        (name, ctypes.c_void_p)
-        for name in ("tensor", "parameter", "exchange", "requires_grad", "is_negated", "are_gradients_on")
+        (name, ctypes.c_void_p) for name in ("tensor", "parameter", "exchange", "requires_grad", "is_negated", "are_gradients_on")
     ]
 
 

@@ -108,11 +108,7 @@ def block_bytes(row, tensor, room, ints):  # noqa: ANN001, ANN201
             box /= COMBINED
         full = ints[VIEW + tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1]
         whole_rows = width >= full
-        per_row = (
-            width * ints[ITEM + tensor]
-            if whole_rows
-            else sectors(width, ints[ITEM + tensor], ints[PADDED + tensor] == 0)
-        )
+        per_row = width * ints[ITEM + tensor] if whole_rows else sectors(width, ints[ITEM + tensor], ints[PADDED + tensor] == 0)
         item = ints[ITEM + tensor]
         if row[TENSOR_CORE] < 2 and per_row > width * item:  # what a row's sectors hold beside it, a later step may find in L1
             per_row += (width * item - per_row) * min(1.0, room / (box / width * per_row))

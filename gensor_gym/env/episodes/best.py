@@ -46,9 +46,7 @@ def pay(
     return found
 
 
-def _measured(
-    final: FinalReward, graphs: list[Graph], rows: np.ndarray, latencies: np.ndarray, before: np.ndarray
-) -> Paid:
+def _measured(final: FinalReward, graphs: list[Graph], rows: np.ndarray, latencies: np.ndarray, before: np.ndarray) -> Paid:
     """Times of the reward tier, infinite of programs whose status is not OK."""
     facts = [fact for _, fact in final.of(graphs, list(rows), latencies.tolist())]
     statuses = [fact["status"] for fact in facts]

@@ -129,9 +129,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
 
         `seed` is that of the first, the others have the next ones, or a list of B. ValueError for as many as there are not.
         """
-        seeds = (
-            [None if seed is None else seed + i for i in range(self.num_envs)] if not isinstance(seed, list) else seed
-        )
+        seeds = [None if seed is None else seed + i for i in range(self.num_envs)] if not isinstance(seed, list) else seed
         if len(seeds) != self.num_envs:
             raise ValueError(f"{len(seeds)} seeds for {self.num_envs} environments")
         chosen = self._chosen(options)
@@ -148,15 +146,8 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         if not options or "reset_mask" not in options:
             return np.arange(self.num_envs)
         mask = options["reset_mask"]
-        if (
-            not isinstance(mask, np.ndarray)
-            or mask.dtype != np.bool_
-            or mask.shape != (self.num_envs,)
-            or not mask.any()
-        ):
-            raise ValueError(
-                f"reset_mask must be a bool array of shape ({self.num_envs},) with some True, got {mask!r}"
-            )
+        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (self.num_envs,) or not mask.any():
+            raise ValueError(f"reset_mask must be a bool array of shape ({self.num_envs},) with some True, got {mask!r}")
         return np.flatnonzero(mask)
 
     def _begin(self, chosen: np.ndarray, options: dict[str, Any] | None) -> None:

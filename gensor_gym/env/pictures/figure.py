@@ -199,18 +199,14 @@ def _terms(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
     axes.axvline(floor, color=GOOD, lw=1.4, ls=(0, (4, 2)))
     if math.isfinite(seconds):
         axes.axvline(seconds, color=INK, lw=1.4)
-    _legend(
-        axes, [("largest", ACCENT), (f"latency {_number(seconds)}", INK), (f"roofline floor {_number(floor)}", GOOD)]
-    )
+    _legend(axes, [("largest", ACCENT), (f"latency {_number(seconds)}", INK), (f"roofline floor {_number(floor)}", GOOD)])
 
 
 def _number(value: float) -> str:
     """Three digits, never in powers of ten; what is nearly nothing reads 0."""
     if not math.isfinite(value):
         return "infinite"
-    return (
-        f"{value:.0f}" if value >= 100 or value < 0.0005 else f"{value:.{2 - max(-1, math.floor(math.log10(value)))}f}"
-    )
+    return f"{value:.0f}" if value >= 100 or value < 0.0005 else f"{value:.{2 - max(-1, math.floor(math.log10(value)))}f}"
 
 
 def _resources(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:

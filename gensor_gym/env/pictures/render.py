@@ -78,9 +78,7 @@ def _head(graph: ConstructionGraph, schedule: Schedule, program: Program) -> lis
     table.append(("extent", [str(n) for n in program.operator.extents]))
     widths = [max(len(cells[a]) for _, cells in table) for a in range(len(program.operator.axes))]
     rows = [f"{name:<16}" + "  ".join(c.rjust(w) for c, w in zip(cells, widths, strict=True)) for name, cells in table]
-    knobs = " ".join(
-        f"{knob.name}={program.knob(knob.name)}" for knob in KNOBS if program.knob(knob.name) != knob.default
-    )
+    knobs = " ".join(f"{knob.name}={program.knob(knob.name)}" for knob in KNOBS if program.knob(knob.name) != knob.default)
     return [
         f"{graph.operator} on {graph.hardware.name}",
         f"under construction: the {names[schedule.level]}",

@@ -89,9 +89,7 @@ class WriteEnv(EpisodeEnv):
     def _advance(self, action: int) -> tuple[float, bool]:
         """See `process.advance`."""
         own = self._task, self._row, self._scalars, action
-        done: tuple[float, bool] = process.step_one(
-            self.tasks.written, *own, self._vector, self._room, self._mask, self._obs
-        )
+        done: tuple[float, bool] = process.step_one(self.tasks.written, *own, self._vector, self._room, self._mask, self._obs)
         return done
 
 

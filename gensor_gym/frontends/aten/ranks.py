@@ -9,7 +9,6 @@ import numpy as np
 from gensor_gym.dataflow.expressions import Call
 from gensor_gym.dataflow.nodes import Concat, Slice
 from gensor_gym.frontends.aten.choices import Given, equal, neither, no_number
-from gensor_gym.frontends.aten.maps import floor
 from gensor_gym.frontends.aten.places import MOST_PLACES, places_along
 from gensor_gym.frontends.aten.reductions import kept, of_one
 from gensor_gym.frontends.builder import Builder, of
@@ -108,10 +107,10 @@ def _histc(b: Builder, x: str, bins: int = 100, least: float = 0, most: float = 
     """How many numbers are in each of bins of one width; those outside of all are in none."""
     if not least < most or bins > MOST_LIMITS:
         raise ValueError(f"{bins} bins from {least} to {most}: expected at most {MOST_LIMITS}, and ends that are known ahead")
-    row = b.reshape(x, (1, -1))
-    place = floor(of("divide", of("multiply", of("subtract", row, least), bins), most - least))
-    own = of("where", of("at_most", row, most), of("minimum", place, bins - 1.0), -1.0)  # the last bin has its end, too
-    here = equal(b.map(own, "bin"), b.constant("bins", np.arange(bins).reshape(bins, 1)))
+    row, ends = b.reshape(x, (1, -1)), (most - least) * np.arange(bins + 1).reshape(-1, 1)
+    far = of("multiply", of("subtract", row, least), bins)  # without a quotient, which whole numbers are not exact in
+    behind = of("less", far, b.constant("last", np.append(ends[1:-1], np.inf).reshape(bins, 1)))  # the last bin has its end, too
+    here = of("multiply", of("at_most", b.constant("first", ends[:-1]), far), of("multiply", behind, of("at_most", row, most)))
     return b.reshape(b.reduce(b.map(here, "here"), "sum", [1]), (bins,))
 
 

@@ -21,9 +21,7 @@ CHAIN_FACTS = LADDER + MAX_LEVELS
 
 
 @outlined
-def fill_column_mask(
-    row, count, places, offsets, actions, values, bounds, chains, ints, sizes, scratch, known, mask
-):  # noqa: ANN001, ANN201
+def fill_column_mask(row, count, places, offsets, actions, values, bounds, chains, ints, sizes, scratch, known, mask):  # noqa: ANN001, ANN201
     """Write into `mask` int8 [N] which values of `count` columns are legal; `row` must be so, with all levels opened.
 
     Of columns: `places` int64 [C, CHAIN], `offsets` [C + 1] into `values` int32 [O, CHAIN] (`Coordinates.packed`), `actions` [C]

@@ -74,7 +74,6 @@ MMA_PEAK, WGMMA_PEAK = FUNCTIONS + 1, FUNCTIONS + 2  # operations per second tha
 NUM_FLOATS = FUNCTIONS + 3
 
 
-
 @dataclass(frozen=True, eq=False)
 class Tables:
     """The arrays of one task: ints int64 [NUM_INTS], floats float64 [NUM_FLOATS], sizes int64 [S]."""

@@ -135,9 +135,7 @@ def device_draws(
         if not whole:
             return tuple(_from_host(kernels, op, arrays, spot) for arrays, spot in zip(uploaded, on_host, strict=True))
         plan, dtypes = plan_of(op), [tensor.dtype for tensor in op.inputs]
-        draws = [
-            DeviceDraw(kernels, op, arrays, *kernels.expected(plan, arrays, dtypes, op.output.size)) for arrays in uploaded
-        ]
+        draws = [DeviceDraw(kernels, op, arrays, *kernels.expected(plan, arrays, dtypes, op.output.size)) for arrays in uploaded]
         for number, (draw, spot) in enumerate(zip(draws, on_host, strict=True)):
             check_spots(draw, spot, f"draw {number} of {op}, seed {seed}")
     return tuple(draws)

@@ -73,9 +73,7 @@ class ReferenceKernels:
             made.set(np.ascontiguousarray(array).reshape(-1))
             return made.reshape(array.shape)
 
-    def expected(
-        self, plan: ReferencePlan, inputs: Sequence[Array], dtypes: Sequence[str], size: int
-    ) -> tuple[Array, Array]:
+    def expected(self, plan: ReferencePlan, inputs: Sequence[Array], dtypes: Sequence[str], size: int) -> tuple[Array, Array]:
         """Reference and bound, float64 [size], of an operator's inputs on the device and their data types."""
         reads = plan.read_count
         with self._guarded():

@@ -50,9 +50,7 @@ def find_cxx() -> tuple[str, ...]:
     raise EmulatorError("no C++ compiler: set CXX, or install g++, clang++ or the Python package `ziglang`")
 
 
-def emulate(
-    kernel: Kernel, inputs: Sequence[np.ndarray], seed: int = 0, sanitize: bool = True, timeout: float = 120.0
-) -> Any:
+def emulate(kernel: Kernel, inputs: Sequence[np.ndarray], seed: int = 0, sanitize: bool = True, timeout: float = 120.0) -> Any:
     """Output of a CUDA kernel, a list if there are several, computed by the emulator in a process of its own.
 
     `inputs` are the operator's arrays in order; `seed` chooses the order of threads; `timeout` is in seconds.
@@ -119,9 +117,7 @@ class EmulatedKernels:
             }
             command = [str(self._path / "main"), str(number), str(seed), str(source), str(target)]
             try:
-                done = subprocess.run(
-                    command, capture_output=True, text=True, timeout=timeout, env=settings, check=False
-                )
+                done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=settings, check=False)
             except subprocess.TimeoutExpired as late:
                 raise EmulatorError(f"{op}: not done after {timeout} s") from late
             if done.returncode:

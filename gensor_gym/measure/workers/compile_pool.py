@@ -22,9 +22,7 @@ class CompilePool:
     def __init__(self, size: int | None = None, seconds: float = COMPILE_SECONDS["cuda"]) -> None:
         """`size` workers at most (one per core), `seconds` for one compilation."""
         self._idle: queue.LifoQueue[WorkerProcess] = queue.LifoQueue()
-        self._workers = [
-            WorkerProcess("nvrtc", stage_seconds={"load": seconds}) for _ in range(size or os.cpu_count() or 1)
-        ]
+        self._workers = [WorkerProcess("nvrtc", stage_seconds={"load": seconds}) for _ in range(size or os.cpu_count() or 1)]
         self._ending = threading.Event()
         for worker in self._workers:
             self._idle.put(worker)

@@ -61,9 +61,7 @@ def max_pool2d(
     return _pool("max_pool2d", (n, c, h, w, r, s), stride, padding, data_type(dtype, PLAIN_TYPES), "max")
 
 
-def _pool(
-    name: str, sizes: tuple[int, ...], stride: Pair, padding: Pair, dtype: str, body: str
-) -> Operator:
+def _pool(name: str, sizes: tuple[int, ...], stride: Pair, padding: Pair, dtype: str, body: str) -> Operator:
     """Either pooling; `sizes` are n, c, h, w, r, s."""
     named = {key: integer(key, value) for key, value in zip("nchwrs", sizes, strict=True)}
     n, c, h, w, r, s = named.values()

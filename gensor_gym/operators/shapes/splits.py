@@ -127,8 +127,7 @@ def _loops(op: Operator) -> Operator:
 
     def bare(access: Access) -> Access:
         rows = tuple(
-            tuple(0 if extent == 1 else c for c, extent in zip(row, op.extents, strict=True))
-            for row in access.coefficients
+            tuple(0 if extent == 1 else c for c, extent in zip(row, op.extents, strict=True)) for row in access.coefficients
         )
         return replace(access, tensor=replace(access.tensor, shape=access.view), coefficients=rows)
 

@@ -36,9 +36,7 @@ def test_implicit_products_are_right(stages: int) -> None:
         first = [1] * (len(lead) - 1) + [2]
         for window in ((1, 1), (op.extents[-2], op.extents[-1])):
             knobs = {"stages": stages, "shared_layout": (stages + number) % 3, "register_buffer": 1 + number % 2}
-            schedule = make_schedule(
-                op, [*first, 1, 1, 1], [*lead, 2, *window], vector=4, unroll=4, convolution=3, **knobs
-            )
+            schedule = make_schedule(op, [*first, 1, 1, 1], [*lead, 2, *window], vector=4, unroll=4, convolution=3, **knobs)
             kernels.append(make_kernel(op, schedule))
     check(kernels, np.random.default_rng([1, stages]))
 
@@ -69,9 +67,7 @@ def test_a_direct_convolution_stays_direct() -> None:
     """Where windows share nothing both are one program; depthwise convolutions have no such product."""
     op = operators.conv2d(1, 5, 4, 4, 6, 1, 1)
     tiles = ([1, 2, 1, 1, 1, 1, 1], [1, 4, 4, 4, 5, 1, 1])
-    assert (
-        make_kernel(op, make_schedule(op, *tiles, convolution=3)).digest == make_kernel(op, make_schedule(op, *tiles)).digest
-    )
+    assert make_kernel(op, make_schedule(op, *tiles, convolution=3)).digest == make_kernel(op, make_schedule(op, *tiles)).digest
     depthwise = operators.depthwise_conv2d(1, 3, 9, 8, 3, 3, 2, 1)
     with pytest.raises(ValueError, match=r"knob convolution=3: CUDA code takes \(0,\)"):
         make_kernel(depthwise, make_schedule(depthwise, [1] * 6, [1, 1, 4, 4, 3, 3], convolution=3))

@@ -268,9 +268,7 @@ def test_one_instruction_multiplies_unit_matrices() -> None:
         np.testing.assert_array_equal(program.run(0, [rows, columns]), columns)
 
 
-@pytest.mark.skipif(
-    not (nvrtc.is_available() and sass.is_available()), reason=f"pip install {nvrtc.PACKAGES} {sass.PACKAGE}"
-)
+@pytest.mark.skipif(not (nvrtc.is_available() and sass.is_available()), reason=f"pip install {nvrtc.PACKAGES} {sass.PACKAGE}")
 @pytest.mark.parametrize(("rows", "share"), [(128, 0.49), (256, 0.51)])
 def test_half_of_the_main_loop_multiplies(rows: int, share: float) -> None:
     """On sm_80 addresses stand before the loop: besides HMMA there are loads, copies and little else."""

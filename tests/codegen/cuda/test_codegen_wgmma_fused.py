@@ -98,9 +98,7 @@ def test_fused_axes_reach_the_same_elements() -> None:
     program = lower(op, make_schedule(op, [1, 5, 2, 3, 4, 1, 1], [1, 5, 4, 3, 8, 1, 1]), H200)
     fused = with_fused_columns(program).operator
     assert fused.extents == (2, 5, 24, 8) and with_fused_columns(program).tiles == ((1, 5, 6, 4), (1, 5, 12, 8))
-    accesses, others = (
-        [*o.reads, o.write, *(stage.access for stage in o.epilogue if stage.access)] for o in (op, fused)
-    )
+    accesses, others = ([*o.reads, o.write, *(stage.access for stage in o.epilogue if stage.access)] for o in (op, fused))
     for access, other in zip(accesses, others, strict=True):
         assert access.tensor == other.tensor
         for n, k, p, q, c in np.ndindex(2, 5, 4, 6, 8):

@@ -106,9 +106,18 @@ def test_autotvm(tmp_path: Path, quickly: None) -> None:
     """Three tables; the history of other convolutions is written and learned from."""
     tables = reproduce(
         _config(
-            "autotvm", tmp_path, "operators=['gemv(m=512, k=512)']", "figures=false", "seed=0", "budget.trials=16",
-            "study.checkpoints=[8,16]", "study.resamples=20", "study.workers=1", "strategies.autotvm.batch=8",
-            "strategies.autotvm.warm_up=8", "space=compact",
+            "autotvm",
+            tmp_path,
+            "operators=['gemv(m=512, k=512)']",
+            "figures=false",
+            "seed=0",
+            "budget.trials=16",
+            "study.checkpoints=[8,16]",
+            "study.resamples=20",
+            "study.workers=1",
+            "strategies.autotvm.batch=8",
+            "strategies.autotvm.warm_up=8",
+            "space=compact",
         )  # fmt: skip
     )
     assert [table.stamp for table in tables] == [Stamp.REPLICATED, Stamp.PREDICTED, Stamp.PREDICTED]

@@ -160,7 +160,8 @@ def test_operators_of_other_parts_are_refused() -> None:
 @pytest.mark.parametrize(
     "name, first, policy, least",
     [
-        ("live_policies", "markov_ext", "ppo", 12), ("live_columns", "markov_ext", "columns", 12),
+        ("live_policies", "markov_ext", "ppo", 12),
+        ("live_columns", "markov_ext", "columns", 12),
         ("gpu_policies", "markov", "ppo", 6),
     ],  # fmt: skip
 )

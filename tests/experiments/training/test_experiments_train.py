@@ -74,9 +74,7 @@ class Stopped(Exception):
 
 
 @pytest.mark.parametrize("agent", thorough_but(sorted(SMALL), "ppo"))
-def test_a_run_is_repeated_number_for_number_stopped_or_not(
-    agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_is_repeated_number_for_number_stopped_or_not(agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = configuration(*SMALL[agent])
     whole = learn(config, tmp_path / "whole")
     validated = [row["steps"] for row in read_rows(tmp_path / "whole" / "validation.jsonl")]

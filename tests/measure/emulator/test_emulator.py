@@ -37,9 +37,7 @@ def by_hand(body: str, threads: int = LANES, shared: int = 0) -> Kernel:
         "  float *tile = reinterpret_cast<float *>(shared_memory); (void)tile;\n"
         f"  const int t = threadIdx.x;\n  {body}\n}}\n"
     )
-    return Kernel(
-        COPY, "cuda", "sm_90", text, (Launch("by_hand", block=(threads, 1, 1), shared_bytes=max(shared, 4)),), 0
-    )
+    return Kernel(COPY, "cuda", "sm_90", text, (Launch("by_hand", block=(threads, 1, 1), shared_bytes=max(shared, 4)),), 0)
 
 
 def faults(kernel: Kernel, inputs: list[np.ndarray], expected: np.ndarray, seeds: int = 3) -> list[str]:
@@ -158,10 +156,7 @@ def test_shuffles_move_what_the_documentation_says(value: str, source: object) -
 
 def test_votes_count_the_lanes_of_the_mask() -> None:
     """ballot, any and all over the even lanes."""
-    votes = [
-        f"__{kind}_sync(0x55555555u, {test})"
-        for kind, test in (("ballot", "t < 6"), ("any", "t == 40"), ("all", "t < 31"))
-    ]
+    votes = [f"__{kind}_sync(0x55555555u, {test})" for kind, test in (("ballot", "t < 6"), ("any", "t == 40"), ("all", "t < 31"))]
     text = "{} + 1000 * {} + 5000 * {}".format(*votes)
     out = emulate(by_hand(f"out[t] = 0; if (t % 2 == 0) out[t] = {text};"), [DATA])
     np.testing.assert_array_equal(out[::2], [0b010101 + 5000] * 16 + [1000] * 16)

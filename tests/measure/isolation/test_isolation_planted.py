@@ -44,8 +44,8 @@ HEADERS = """#define _GNU_SOURCE
 """
 ATTACKS = {
     "reads a file in home": 'open(HOME "/secret", O_RDONLY) >= 0',
-    "lists home": 'open(HOME, O_RDONLY | O_DIRECTORY) >= 0',
-    "reads the variables of its parent": "({ char n[64]; sprintf(n, \"/proc/%d/environ\", getppid()); open(n, O_RDONLY) >= 0; })",
+    "lists home": "open(HOME, O_RDONLY | O_DIRECTORY) >= 0",
+    "reads the variables of its parent": '({ char n[64]; sprintf(n, "/proc/%d/environ", getppid()); open(n, O_RDONLY) >= 0; })',
     "reads its parent's memory": "({ char b; struct iovec v = {&b, 1}, w = {(void *)entry, 1};"
     " process_vm_readv(getppid(), &v, 1, &w, 1, 0) >= 0 || errno != EPERM; })",
     "writes to home": 'open(HOME "/planted", O_WRONLY | O_CREAT, 0600) >= 0',
@@ -69,8 +69,8 @@ DEBUGGER = "is another's debugger"
 FILES = ("secret", "mine", "doomed")
 TOKENS = 'getenv("CANARY_TOKEN") != 0 || getenv("GENSOR_GYM_API_KEY") != 0'
 FINE = {
-    "starts a thread": "({ pthread_t t; pthread_create(&t, 0, (void *(*)(void *))strlen, \"\") || pthread_join(t, 0); })",
-    "writes to its folder": "({ char n[999]; sprintf(n, \"%s/own\", getenv(\"TMPDIR\")); int f = open(n, O_RDWR | O_CREAT, 0600);"
+    "starts a thread": '({ pthread_t t; pthread_create(&t, 0, (void *(*)(void *))strlen, "") || pthread_join(t, 0); })',
+    "writes to its folder": '({ char n[999]; sprintf(n, "%s/own", getenv("TMPDIR")); int f = open(n, O_RDWR | O_CREAT, 0600);'
     " f < 0 || close(f) || unlink(n); })",
     "reads the processor's name": 'open("/proc/cpuinfo", O_RDONLY) < 0',
 }

@@ -106,9 +106,7 @@ def test_a_reply_has_its_kind_and_value() -> None:
     os.close(read), os.close(write)
 
 
-FAKE = (
-    "import os, struct, sys, time; body = {!r}; os.write(int(sys.argv[3]), struct.pack('<Q', len(body)) + body); time.sleep(9)"
-)
+FAKE = "import os, struct, sys, time; body = {!r}; os.write(int(sys.argv[3]), struct.pack('<Q', len(body)) + body); time.sleep(9)"
 
 
 @pytest.mark.parametrize(

@@ -241,9 +241,7 @@ def _write_b_gathered(out: Writer, plan: MatrixPlan, index: dict[int, str], buff
         along_k = total([(plan.depth, index[plan.roles.k]), (deep, unit), (1, lane_row)])
         out.line(f"const int row = {_row(plan, tile, index, along_k)};")
         out.line(f"const int column = {total([(1, first), (8 * each, group), (each, 'lane / 4')])};")
-        targets = [
-            subscript("b", [*buffer, *repeat_indices(plan, tile), total([(each, group)], j), unit]) for j in range(each)
-        ]
+        targets = [subscript("b", [*buffer, *repeat_indices(plan, tile), total([(each, group)], j), unit]) for j in range(each)]
         (_write_words if plan.item == 4 else _write_bytes)(out, plan, targets)
 
 

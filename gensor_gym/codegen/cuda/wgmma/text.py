@@ -172,7 +172,7 @@ def multiply_add(dtype: str, columns: int, b_in_rows: bool) -> str:
     elements, shape = columns // 2, _SHAPES[dtype]
     depth, kind = shape.partition(".")[0][1:], "int" if dtype == "int8" else "float"
     rows = [range(first, min(first + 8, elements)) for first in range(0, elements, 8)]
-    registers = ",\\n\"\n      \"".join(", ".join(f"%{i}" for i in row) for row in rows)
+    registers = ',\\n"\n      "'.join(", ".join(f"%{i}" for i in row) for row in rows)
     outputs = ",\n        ".join(", ".join(f'"+{"r" if kind == "int" else "f"}"(sums[{i}])' for i in row) for row in rows)
     rows_of, transposed = ("k", 0) if b_in_rows else ("n", 1)
     shapes = f"sums[64, {columns}] (+)= A[64, {depth}] * B[{depth}, {columns}]"
