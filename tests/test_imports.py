@@ -23,6 +23,7 @@ LAZY = {
     "gensor_gym/measure/devices/cuda.py": {"cupy"},
     "gensor_gym/measure/workers/ray_pool.py": {"ray"},
     "gensor_gym/env/sb3.py": {"stable_baselines3"},
+    "gensor_gym/frontends/objects.py": {"torch"},
     "gensor_gym/frontends/torch_export.py": {"torch"},
 }
 """Files that exist to use a heavy library and import it at their top; no other module imports them at its own top."""
@@ -93,6 +94,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/benches/fused/eager.py",
         "experiments/benches/fused/inductor.py",
         "experiments/benches/networks/process.py",
+        "experiments/networks/joined.py",
         "experiments/networks/again.py",
         "experiments/networks/attention.py",
         "experiments/networks/convolutional.py",
@@ -109,6 +111,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/tracking/tensorboard.py",
         "experiments/training/train.py",
         "gensor_gym/codegen/runtime/torch_operator.py",
+        "gensor_gym/frontends/objects.py",
         "gensor_gym/frontends/torch_export.py",
         "gensor_gym/measure/baselines/torch.py",
         "gensor_gym/measure/devices/cuda.py",

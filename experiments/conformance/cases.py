@@ -30,6 +30,8 @@ SPECIAL = (0.0, -0.0, 1e-40, 1e-8, 16777217.0, float("inf"), float("-inf"), floa
 """Numbers that are put among those of a sample."""
 IN_ORDER = ("bucketize", "searchsorted")
 """What asks for numbers in order, of which special ones would leave none."""
+MARGIN = 4.0
+"""How many times as far from float64 as torch's results a module's may be, where they differ: rounding of many layers adds up."""
 STATUSES = ("right", "refused", "wrong", "error")
 
 

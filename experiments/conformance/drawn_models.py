@@ -12,13 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from experiments.conformance.cases import Case, Outcome, tried
+from experiments.conformance.cases import MARGIN, Case, Outcome, tried
 
 SEED, VARIANTS = 0, {"torchvision": 2, "timm": 1}
 MOST_WEIGHTS = 150_000_000
 """Of a model that is tried."""
-MARGIN = 4.0
-"""How many times as far from float64 as torch's results ours may be, where they differ: rounding of many layers adds up."""
 SIZES = (64, 96)
 """Of images, the first that works; else a model's own."""
 DEFAULT_SIZE, BATCH = 224, 4

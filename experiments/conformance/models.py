@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from experiments.commands.parser import Parser
 from experiments.conformance import drawn_models
 from experiments.conformance.apart import OUTPUT, arguments_of, counted, each_apart, not_right, printed
-from experiments.conformance.cases import STATUSES, Outcome
-from experiments.conformance.drawn_models import MARGIN
+from experiments.conformance.cases import MARGIN, STATUSES, Outcome
 
 ROWS = OUTPUT / "models.jsonl"
 MODULE = "experiments.conformance.models"

@@ -22,7 +22,6 @@ from gensor_gym.frontends import aten  # noqa: F401  (which fills the table)
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.covered import TABLE
 from gensor_gym.frontends.forms import FIXED, arguments_of, ends_of, fixed_or, form_of, names_of
-from gensor_gym.frontends.objects import maker_of, with_opened_results
 from gensor_gym.frontends.quick import quick
 from gensor_gym.frontends.unsupported import Unsupported
 from gensor_gym.networks.forms import Form, changed
@@ -98,6 +97,8 @@ def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProg
         again = id(given) in seen and isinstance(given, torch.Tensor)
         seen.add(id(given))
         return given.clone() if again else given
+
+    from gensor_gym.frontends.objects import with_opened_results  # which registers a class with torch
 
     given = dict(example_inputs) if isinstance(example_inputs, Mapping) else tuple(example_inputs)
     examples = changed(given, own)
@@ -193,6 +194,8 @@ class _Reader:
 
     def _form(self, results: Sequence[Any]) -> Any:
         """See `Network.form`."""
+        from gensor_gym.frontends.objects import maker_of
+
         count, spec = itertools.count(), self.program.call_spec.out_spec
         if spec is None or spec.is_leaf():
             return None

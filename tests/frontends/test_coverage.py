@@ -83,6 +83,7 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], tuple[tuple[int, ...], ...]]] 
     "transposed": (lambda: nn.ConvTranspose2d(4, 3, 3, 2, 1, 1), (IMAGE,)),
     "transposed apart": (lambda: nn.ConvTranspose2d(4, 3, 2, 2), (IMAGE,)),
     "transposed in groups": (lambda: nn.ConvTranspose2d(4, 6, (3, 2), (2, 3), (0, 1), groups=2, dilation=2), (IMAGE,)),
+    "transposed at once": (lambda: nn.ConvTranspose2d(4, 6, 11, 9, (3, 5), 2, groups=2), ((1, 4, 3, 2),)),
     "transposed signal": (lambda: nn.ConvTranspose1d(4, 3, 4, 2, 1), (SIGNAL,)),
     "signal": (lambda: nn.Conv1d(4, 6, 3, 2, 1, groups=2), (SIGNAL,)),
     "same": (lambda: nn.Conv2d(4, 3, (2, 3), padding="same"), (IMAGE,)),
@@ -113,7 +114,8 @@ DEFAULT = (
     "elu", "softplus", "power", "clamp", "all", "var", "var by default", "apart", "normalize", "cumsum", "prod",
     "cumprod", "remainder", "cut quotients", "pad", "reflect", "steps", "assigned",
     "roll", "repeat", "cats", "filled", "nearest", "nearest to", "corners", "ceil max", "without padding", "adaptive",
-    "transposed", "transposed in groups", "signal", "groups", "instances", "weights of norm 1", "vectors", "scaled",
+    "transposed", "transposed in groups", "transposed at once",
+    "signal", "groups", "instances", "weights of norm 1", "vectors", "scaled",
     "shared heads",
 )  # fmt: skip
 """One of each kind; the others are made of the same."""

@@ -315,7 +315,7 @@ def _shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, n
             strides[axis] = step
         else:
             tables.append(axis)
-    padded = tuple(round_up(n, t) if a in op.spatial else n for a, (n, t) in enumerate(zip(op.extents, tiles[0], strict=True)))
+    padded = tuple(round_up(n, t) for n, t in zip(op.extents, task, strict=True))  # the last box is copied whole
     leaves = tuple(access.span(d, padded)[1] >= access.view[d] for d in range(2))
     size = shape[0] * pitch[0] + tiles[0][shift.axis]
     packing = Packing(-1, (*shape, shift.plane), pitch, size, leaves, shift.shared)

@@ -10,7 +10,7 @@ import numpy as np
 from gensor_gym.frontends.aten.largest import largest, largest_to, places_of, spaced
 from gensor_gym.frontends.aten.moves import padded
 from gensor_gym.frontends.aten.places import take
-from gensor_gym.frontends.aten.windows import as_batch, averaged, convolved, means_to, spread_out
+from gensor_gym.frontends.aten.windows import as_batch, averaged, by_phases, convolved, means_to
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.covered import covers as _covers
 
@@ -62,8 +62,7 @@ def _transposed(
     dilation: Any = 1,
 ) -> str:  # fmt: skip
     """Of weights [c, k/groups, t, r, s]."""
-    spread = spread_out(b, x, w, _three(stride), _three(padding), _three(dilation), _three(more), groups)
-    return _conv3d(b, *spread, bias, 1, 0, dilation, groups)
+    return by_phases(b, x, w, bias, _three(stride), _three(padding), _three(dilation), _three(more), groups, _conv3d)
 
 
 def _axis_by_axis(

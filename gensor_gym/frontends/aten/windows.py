@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from gensor_gym.frontends.aten.moves import padded
+from gensor_gym.frontends.aten.moves import joined_parts, padded
 from gensor_gym.frontends.aten.places import take
 from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import TABLE
@@ -74,37 +76,113 @@ def _convolution(
 def _transposed(
     b: Builder, x: str, w: str, bias: str | None, stride: Pair, padding: Pair, dilation: Pair, more: Pair, groups: int
 ) -> str:
-    """Of weights [c, k/groups, r, s]: a product where windows do not overlap, else a convolution of x with zeros between."""
+    """Of weights [c, k/groups, r, s]: a product where windows do not overlap, else convolutions of phases."""
     (n, c, height, width), (_, k, r, s) = b.shapes[x], b.shapes[w]
     if groups == 1 and (r, s) == stride and padding == more == (0, 0) and dilation == (1, 1):
         weights = b.reshape(b.transpose(w, (1, 2, 3, 0)), (k * r * s, c, 1, 1))
         spread = b.reshape(convolved(b, x, weights), (n, k, r, s, height, width))
         made = b.reshape(b.transpose(spread, (0, 1, 4, 2, 5, 3)), (n, k, height * r, width * s))
         return made if bias is None else b.call("add", made, b.reshape(bias, (k, 1, 1)))
-    return convolved(b, *spread_out(b, x, w, stride, padding, dilation, more, groups), bias, 1, 0, dilation, groups)
+    return by_phases(b, x, w, bias, stride, padding, dilation, more, groups, convolved)
 
 
-def spread_out(
-    b: Builder, x: str, w: str, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], more: Sequence[int],
+def by_phases(
+    b: Builder, x: str, w: str, bias: str | None, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
+    more: Sequence[int], groups: int, rule: Callable[..., str],
+) -> str:  # fmt: skip
+    """A transposed convolution, weights [c, k/groups, ..]: of every phase of its stride a convolution by the taps that meet it.
+
+    `rule` makes convolutions; of many phases one makes all, with zeros for taps that a phase does not have. Phases lie one after
+    another first, then between one another.
+    """
+    (n, c, *extents), (_, k, *taps), rank = b.shapes[x], b.shapes[w], len(stride)
+    weights = b.transpose(b.reshape(w, (groups, c // groups, k, *taps)), (0, 2, 1, *range(3, 3 + rank)))
+    weights, k = b.reshape(weights, (groups * k, c // groups, *taps)), groups * k
+    sizes = [(own - 1) * by - 2 * edge + apart * (many - 1) + end + 1
+             for own, by, edge, apart, many, end in zip(extents, stride, padding, dilation, taps, more, strict=True)]  # fmt: skip
+    counts = [-(-size // by) for size, by in zip(sizes, stride, strict=True)]
+    along = [[Phase.of(first, *one) for first in range(one[1])] for one in zip(taps, stride, padding, dilation, strict=True)]
+    if math.prod(stride) > MOST_PHASES:
+        whole = _at_once(b, x, weights, along, counts, groups, rule)
+    else:
+        parts = [_of_phases(b, x, weights, phases, counts, groups, rule) for phases in itertools.product(*along)]
+        whole = joined_parts(b, [b.reshape(one, (1, n, k, *counts)) for one in parts], 0)
+    order = [rank, rank + 1, *(axis for at in range(rank) for axis in (rank + 2 + at, at))]
+    turned = b.transpose(b.reshape(whole, (*stride, n, k, *counts)), order)
+    made = b.reshape(turned, (n, k, *(count * by for count, by in zip(counts, stride, strict=True))))
+    for axis, size in enumerate(sizes, 2):
+        made = padded(b, made, axis, 0, size - b.shapes[made][axis], 0.0)
+    return made if bias is None else b.call("add", made, b.reshape(bias, (k, *[1] * rank)))
+
+
+MOST_PHASES = 64
+"""Of which each has a convolution of its own."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Along an axis the taps that meet every `stride`-th result of a transposed convolution, in the order of what they read."""
+
+    taps: tuple[int, ...]
+    start: int
+    """The element that the first tap reads for the first result; below 0 there is none."""
+    apart: int
+    """Elements from tap to tap."""
+
+    @classmethod
+    def of(cls, first: int, taps: int, stride: int, padding: int, dilation: int) -> Self:
+        """That of the results from `first` on."""
+        found = [tap for tap in reversed(range(taps)) if (first + padding - tap * dilation) % stride == 0]
+        start = (first + padding - found[0] * dilation) // stride if found else 0
+        return cls(tuple(found), start, (found[0] - found[1]) * dilation // stride if len(found) > 1 else 1)
+
+    def edge(self, extent: int, count: int) -> int:
+        """Elements that are read before the first, or behind the last, of so many."""
+        return max(0, -self.start, self.start + count - 1 + self.apart * (len(self.taps) - 1) - (extent - 1))
+
+
+def _of_phases(
+    b: Builder, x: str, weights: str, phases: Sequence[Phase], counts: Sequence[int], groups: int, rule: Callable[..., str]
+) -> str:
+    """The results of one phase along each axis: of a convolution that reads as much before x as behind it what is asked."""
+    (n, _, *extents), (k, _, *taps) = b.shapes[x], b.shapes[weights]
+    if not all(phase.taps for phase in phases):
+        return b.repeat(b.constant("none", np.zeros([1] * (2 + len(phases)))), (n, k, *counts))
+    for axis, (phase, many) in enumerate(zip(phases, taps, strict=True), 2):
+        weights = weights if phase.taps == tuple(range(many)) else take(b, weights, [axis], np.array(phase.taps))
+    edges = [phase.edge(extent, count) for phase, extent, count in zip(phases, extents, counts, strict=True)]
+    made = rule(b, x, weights, None, 1, edges, [phase.apart for phase in phases], groups)
+    for axis, (phase, edge, count) in enumerate(zip(phases, edges, counts, strict=True), 2):
+        first = phase.start + edge
+        made = padded(b, made, axis, -first, first + count - b.shapes[made][axis], 0.0)
+    return made
+
+
+def _at_once(
+    b: Builder,
+    x: str,
+    weights: str,
+    along: Sequence[Sequence[Phase]],
+    counts: Sequence[int],
     groups: int,
-) -> tuple[str, str]:  # fmt: skip
-    """A transposed convolution as one of stride 1: x with zeros between its elements and around, and weights turned about."""
-    c, (_, k, *taps) = b.shapes[x][1], b.shapes[w]
-    for at in reversed(range(len(taps))):
-        before = dilation[at] * (taps[at] - 1) - padding[at]
-        x = padded(b, _with_zeros(b, x, at + 2, stride[at]), at + 2, before, before + more[at] - (stride[at] - 1), 0.0)
-    weights = b.transpose(b.reshape(w, (groups, c // groups, k, *taps)), (0, 2, 1, *range(3, 3 + len(taps))))
-    weights = b.reshape(weights, (groups * k, c // groups, *taps))
-    for axis, extent in enumerate(taps, 2):
-        weights = take(b, weights, [axis], np.arange(extent)[::-1]) if extent > 1 else weights
-    return x, weights
-
-
-def _with_zeros(b: Builder, x: str, axis: int, stride: int) -> str:
-    """`stride` - 1 zeros behind every element of an axis."""
-    shape = b.shapes[x]
-    spread = padded(b, b.reshape(x, (*shape[: axis + 1], 1, *shape[axis + 1 :])), axis + 1, 0, stride - 1, 0.0)
-    return b.reshape(spread, (*shape[:axis], shape[axis] * stride, *shape[axis + 1 :]))
+    rule: Callable[..., str],
+) -> str:
+    """The results of all phases, [.. phases, n, k, .. counts], as channels of one convolution whose windows hold all taps."""
+    n, (k, c, *taps), rank = b.shapes[x][0], b.shapes[weights], len(along)
+    wide = []
+    for at, (phases, many) in enumerate(zip(along, taps, strict=True)):
+        start = min(phase.start for phase in phases if phase.taps)
+        size = 1 + max(phase.start - start + phase.apart * (len(phase.taps) - 1) for phase in phases if phase.taps)
+        places = np.full((len(phases), size), many)  # where there is a 0
+        for row, phase in zip(places, phases, strict=True):
+            row[phase.start - start + phase.apart * np.arange(len(phase.taps))] = phase.taps
+        weights = take(b, padded(b, weights, 2 + 2 * at, 0, 1, 0.0), [2 + 2 * at], places)
+        wide.append(Phase(tuple(range(size)), start, 1))
+    strides = [len(phases) for phases in along]
+    order = (0, *range(2, 2 + 2 * rank, 2), 1, *range(3, 2 + 2 * rank, 2))
+    weights = b.reshape(b.dense(b.transpose(weights, order)), (k * math.prod(strides), c, *(len(one.taps) for one in wide)))
+    made = b.reshape(_of_phases(b, x, weights, wide, counts, groups, rule), (n, k, *strides, *counts))
+    return b.transpose(made, (*range(2, 2 + rank), 0, 1, *range(2 + rank, 2 + 2 * rank)))
 
 
 @dataclass(frozen=True)

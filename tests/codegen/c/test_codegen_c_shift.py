@@ -45,6 +45,17 @@ def test_shifted_products_are_right(text: str, channels: int) -> None:
         assert ("shared_x" in kernel.source) == repeated
 
 
+@pytest.mark.parametrize("images", [1, 2, 3])
+def test_a_copy_ends_with_the_images(images: int) -> None:
+    """The last task's box may be larger than what is left of three images: what lies behind x is not read."""
+    op = operators.parse("conv2d(n=3, c=6, h=4, w=4, k=3, r=2, s=1)")
+    tile = (1, 3, 3, 4, 1, 1, 1)
+    kernel = generate_c(program(op, tile, tile, (images, 3, 3, 4, 6, 2, 1), hw=machine(8), convolution=2, pack_a=1))
+    inputs = inputs_of(op)
+    assert worst_error(op, inputs, load(kernel, 1)(*inputs)) <= 1.0
+    assert ("n_task + i0 < 3 ? call->x" in kernel.source) == (images == 2)
+
+
 def test_a_pointwise_convolution_is_read_where_it_lies() -> None:
     op = operators.parse("conv2d(n=2, c=9, h=7, w=7, k=16, r=1, s=1)+residual")
     tiles = [(1, 4, 2, 16, 1, 1, 1), (1, 4, 2, 16, 9, 1, 1), (1, 16, 2, 16, 9, 1, 1)]
