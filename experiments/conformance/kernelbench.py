@@ -89,8 +89,8 @@ def page(found: Sequence[Outcome]) -> str:
     """A Markdown page: counts by level, and each module that is not right with the reason."""
     lines = [
         "# KernelBench", "",
-        "Levels 1 to 3 with smaller inputs, one trial, compared with torch; where numbers differ, they may be as far from float64",
-        f"as {MARGIN:g} times torch's: `python -m experiments.conformance.kernelbench CLONE/KernelBench`.",
+        "Levels 1 to 3 with smaller inputs, one trial, compared with torch. Where numbers differ, they may be as far from",
+        f"float64 as {MARGIN:g} times torch's: `python -m experiments.conformance.kernelbench CLONE/KernelBench`.",
         "", f"| level | {' | '.join(STATUSES)} |", "|---|" + "---:|" * len(STATUSES),
     ]  # fmt: skip
     lines += [counted(level, Counter(one.status for one in found if one.name.startswith(level))) for level in LEVELS]
