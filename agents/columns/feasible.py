@@ -4,6 +4,9 @@ What tiles take grows with them, so that it is looked at with all that is to com
 (shares of threads, whole fragments of the unit that was chosen) with the sizes that may still come (`env/writing/room.py`). A
 policy that draws column by column is kept to feasible choices, as masks keep a walk to legal actions. It is a bound and no
 promise: of programs that keep room some meet in the end two limits that cannot be kept together.
+
+A policy without the setting `masked` rejects illegal programs whole and comes here only where hardly any draw is legal. Rejection
+keeps the policy's own distribution, replacing a choice does not (best of 32 on a large convolution: 3.8 and 7.8 %, in no file).
 """
 
 from __future__ import annotations

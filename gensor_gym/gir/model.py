@@ -2,7 +2,8 @@
 
 A kernel takes the time of its arithmetic or of its bytes, whichever is more, and a launch. Bytes are exact: those of the slices
 that its instructions move. The form is our reconstruction: neither IntelliGen's model nor PowerFusion's is public. Cycles are of
-Intel's cores with AVX-512 (Agner Fog's tables for Ice Lake); what overlaps was chosen on measured programs (docs/design.md).
+Intel's cores with AVX-512 (Agner Fog's tables for Ice Lake); what overlaps was chosen on measured programs.
+Constants of the host alone were chosen on nine operators on an Intel Xeon and checked on three (`tests/gir/test_gir_ranking.py`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Stage: fused memory-bound operators, the fastest of those that the model ranks first, against torch and a copy.
 
 Several workers do an operator each: the host draws inputs and computes references for seconds, while another's kernels are timed.
-Those of which a call moves most come first, four of them 256 MiB or more, which a copy of as many bytes is the bound of. No such
-kernel has been timed yet: what is known without a device is in docs/design.md.
+Those of which a call moves most come first, four of them 256 MiB or more, which a copy of as many bytes is the bound of. First
+results: `results/h200/2026-11-27.md`.
 """
 
 from __future__ import annotations

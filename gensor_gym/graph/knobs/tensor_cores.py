@@ -1,4 +1,7 @@
-"""Tensor cores: which instruction, and what only programs by wgmma have: blocks that stay, and clusters of blocks."""
+"""Tensor cores: which instruction, and what only programs by wgmma have: blocks that stay, and clusters of blocks.
+
+Clusters of 4 are masked: they fill 16 of the up to 18 multiprocessors of a GPC, and the model does not count those left idle.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 Lane l of a warp holds, of a 16 x 8 tile of sums, rows l / 4 and l / 4 + 8 and columns 2 (l % 4) and the next; of A (rows
 along m) and B (rows along n) 4 bytes of row l / 4 in every 16 bytes along k, at 4 (l % 4). These are the layouts of
 mma.sync in the PTX ISA, the same for all types.
+
+`ldmatrix` does not transpose B's elements of 8 and 32 bits. A lane reads up to four neighbours along n and deals them to as many
+instructions: of four, column c of instruction j is column 4 c + j of 32, so that a lane's sums are eight neighbours of a row.
 """
 
 from __future__ import annotations
