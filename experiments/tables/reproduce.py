@@ -18,7 +18,7 @@ from experiments.commands.command import command
 from experiments.common.folders import make_folder
 from experiments.common.results import write_text
 from experiments.common.settings import code_digest
-from experiments.tables import marks
+from experiments.tables.gensor import marks
 from experiments.tables.table import MAKERS, Table, modules
 from gensor_gym.registry import check_known
 
