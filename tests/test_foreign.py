@@ -42,7 +42,6 @@ OTHERS = {
     "experiments/device/lease.py": "what an earlier call of this checkout packed",
     "experiments/device/sanitize.py": "what its own process wrote",
     "experiments/device/archive": "an archive that this checkout made, and files that ship",
-    "experiments/evidence/lease": "members of an archive that a lease of this checkout made, each as bytes",
     "experiments/studies/headline/chosen.py": "ships with the package",
     "experiments/studies/columns/gate.py": "ships with the package",
     "agents/columns/demonstrations.py": "written by this user's own cache",

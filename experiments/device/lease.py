@@ -100,8 +100,7 @@ def restored(file: Path, work: Path, card: Mapping[str, Any]) -> dict[str, Any]:
     """
     if not file.exists():
         return {}
-    with tarfile.open(file) as tar:
-        found = {member.name: tar.extractfile(member).read() for member in tar.getmembers() if member.isreg()}  # type: ignore[union-attr]
+    found = read_results(file)
     then: dict[str, Any] = json.loads(found.pop(CARD))
     for what, first, now in (
         ("GPU", then["gpu"].get("name"), card["gpu"].get("name")),
@@ -112,7 +111,20 @@ def restored(file: Path, work: Path, card: Mapping[str, Any]) -> dict[str, Any]:
     for name, content in found.items():
         if Path(name).name == name and name != PROPOSALS:
             (work / name).write_bytes(content)
-    return dict(json.loads(found[SUMMARIES[0]]))
+    return dict(json.loads(found.get(SUMMARIES[0], b"{}")))
+
+
+def read_results(file: Path) -> dict[str, bytes]:
+    """Contents of what was packed, by name. ValueError where it does not read, or was not packed by a run."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(file.read_bytes())) as tar:
+            members = [(member.name, tar.extractfile(member)) for member in tar.getmembers()]
+            found = {name: content.read() for name, content in members if content is not None}
+    except (OSError, tarfile.TarError, EOFError) as error:
+        raise ValueError(f"{file} does not read: {error}") from error
+    if CARD not in found:
+        raise ValueError(f"{file} has no {CARD}: expected what a run of `gensor gpu` packed")
+    return found
 
 
 def _about() -> dict[str, Any]:

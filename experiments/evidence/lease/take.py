@@ -6,10 +6,8 @@ machine, of which revision and when they were made; the card names its folder. P
 
 from __future__ import annotations
 
-import io
 import json
 import re
-import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from typing import Any
 from experiments.commands.parser import Parser
 from experiments.commands.refusal import exit_code
 from experiments.common.settings import ROOT
-from experiments.device.lease import RESULTS
+from experiments.device.lease import RESULTS, read_results
 from experiments.evidence.facts import FILE, RAW
 from experiments.evidence.pack import slim, write_rows
 from gensor_gym.foreign import parse_json
@@ -47,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def take(folder: Path, date: str = "", results: Path = ROOT / "results") -> Path:
     """Unpack into the folder of the card and day, which is returned; ValueError where it is there already, or nothing came."""
-    files = _files(folder)
+    files = read_results(folder / RESULTS)
     card: dict[str, Any] = parse_json(files["card.json"].decode())
     home = results / _card(card) / RAW / (date or str(card["date"])[:10])
     if not re.fullmatch(r"\d{4}-\d\d-\d\d.*", home.name):
@@ -58,16 +56,6 @@ def take(folder: Path, date: str = "", results: Path = ROOT / "results") -> Path
     made = [name for name, found in sorted(rows.items()) if found and write_rows(home / f"{name}.jsonl.gz", map(slim, found))]
     (home / FILE).write_text(json.dumps(_conditions(card, made), indent=1) + "\n", encoding="utf-8")
     return home
-
-
-def _files(folder: Path) -> dict[str, bytes]:
-    """Contents by name. ValueError where there is no archive of results, or it is not whole."""
-    try:
-        with tarfile.open(fileobj=io.BytesIO((folder / RESULTS).read_bytes())) as tar:
-            members = [(member.name, tar.extractfile(member)) for member in tar.getmembers()]
-            return {name: file.read() for name, file in members if file is not None}
-    except (OSError, tarfile.TarError, EOFError) as error:
-        raise ValueError(f"{folder / RESULTS} does not read: {error}") from error
 
 
 def _rows(name: str, data: bytes) -> list[dict[str, Any]]:

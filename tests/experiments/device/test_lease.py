@@ -132,6 +132,9 @@ def test_everything_comes_home(carried: Path, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(lease, "machine_card", lambda: {"gpu": {"name": "NVIDIA A100"}, "cores": 2})
     with pytest.raises(ValueError, match="this one is of NVIDIA A100: name another folder"):
         lease.run(tmp_path / "out", 90.0, "h100", 0)
+    (tmp_path / "out" / lease.RESULTS).write_bytes(b"torn")
+    with pytest.raises(ValueError, match="results.tar.gz does not read"):
+        lease.run(tmp_path / "out", 90.0, "h100", 0)
 
 
 @pytest.mark.thorough
