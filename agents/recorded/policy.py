@@ -1,7 +1,7 @@
 """A learned policy as a search of a recorded space: its episodes measure every configuration that they come to.
 
 The policy was learned in `gensor_gym/Recorded-v0` on recordings of the same kernel, of this device or of others
-(`gensor train_recorded`), and sees here what it saw there: places of the values, times so far, what is left.
+(`gensor train_recorded`), and it sees the same observations here: indices of the values, times so far, the remaining budget.
 """
 
 from __future__ import annotations

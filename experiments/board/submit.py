@@ -18,7 +18,7 @@ from gensor_gym.foreign import parse_json
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 2 for what is not as expected."""
+    """Command line; returns the exit status, 2 for a bad argument or file."""
     args = _parser().parse_args(arguments)
     return exit_code(lambda: submit(args.frozen, _entrants(args), make_folder(args.output), args.track or [], args.seeds))
 
