@@ -2,10 +2,10 @@
 
 Either way the exit code is 130; after the first a line says how to go on.
 
-Almost any point is safe, since what is found is written as it is found: the main thread gets a KeyboardInterrupt. Two are not:
-code that says so (`at_safe_points`: a training asks `asked` where it can save), and what Python calls without a caller that could
-take an exception, such as finalizers and callbacks of LLVM. An exception is lost there, as in some code of Numba's that catches
-everything: a stop that nobody handles any more, and that has not ended the command, comes again.
+Almost any point is safe, since what is found is written as it is found: the main thread gets a KeyboardInterrupt. Three are not:
+code that says so (`at_safe_points`: a training asks `asked` where it can save); Numba while it compiles, as LLVM crashes later
+where an exception leaves its objects half made; and what Python calls without a caller that could take an exception, such as
+finalizers. An exception is lost there: a stop that nobody handles any more, and that has not ended the command, comes again.
 
 Signals are taken by a thread of its own, as the main thread may be in compiled code for seconds. SIGINT is blocked everywhere
 else, so that the processes that a command starts are deaf to the terminal's Ctrl-C from their first instruction: they end when
@@ -24,6 +24,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 CODE = 130
@@ -147,8 +148,33 @@ def _in_main(*_: Any) -> None:
     """Raise; again where it was lost."""
     global _raised_at
     if asked() and not _held and time.monotonic() - _raised_at > _LOST and not of_a_stop(sys.exc_info()[1]):
+        if _compiles():
+            _hear_of_its_end()
+            return
         _raised_at = time.monotonic()
         raise Stopped
+
+
+def _compiles() -> bool:
+    """Whether Numba compiles in this thread."""
+    numba = sys.modules.get("numba.core.compiler_lock")
+    return numba is not None and numba.global_compiler_lock.is_locked()
+
+
+@cache
+def _hear_of_its_end() -> None:
+    """Raise as soon as Numba has compiled: where it compiles function after function, no poke would come between two."""
+    from numba.core import event
+
+    class End(event.Listener):
+        def on_start(self, _: event.Event) -> None:
+            """Nothing is to be done."""
+
+        def on_end(self, _: event.Event) -> None:
+            if threading.current_thread() is threading.main_thread():
+                _in_main()
+
+    event.register("numba:compiler_lock", End())
 
 
 def _say(line: str) -> None:
