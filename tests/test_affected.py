@@ -1,4 +1,4 @@
-"""What CI tests after a change: rooms at or above it, in the order of imports."""
+"""What CI tests after a change: rooms at or above it, in the order of imports, and what has begun in time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import runpy
 from pathlib import Path
 
 import pytest
+
+from tests.support.until import Until
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = runpy.run_path(str(ROOT / ".ci" / "affected.py"))
@@ -41,3 +43,9 @@ def test_files_of_no_room_concern_all_tests_and_pages_those_beside_the_folders()
 def test_every_folder_of_tests_is_of_a_room() -> None:
     rooms = set().union(*SCRIPT["rooms"]())
     assert set(FOLDERS) - rooms == {"identical", "support"}
+
+
+def test_what_has_not_begun_in_time_is_skipped() -> None:
+    Until(60).pytest_runtest_setup()
+    with pytest.raises(pytest.skip.Exception, match="not begun within 0 s"):
+        Until(0).pytest_runtest_setup()
