@@ -1,15 +1,16 @@
-"""Values one after another in memory: what joins them is no kernel's work where each is made in its own place of the whole.
+"""Values one after another in memory: no kernel joins what is made in its own place of the whole, or cuts what is read there.
 
-That can be where all axes before the joined one have extent 1, as of channels at batch 1.
+That can be where all axes before the joined or cut one have extent 1, as of channels at batch 1, or of steps of a sequence.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from gensor_gym.dataflow.expressions import Operand
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.dataflow.nodes import Broadcast, Concat, Map, Node, Reshape
+from gensor_gym.dataflow.nodes import Broadcast, Concat, Map, Node, Reshape, Slice
 
 _ELEMENT = 4
 
@@ -38,6 +39,23 @@ def joins(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
             for root in roots:
                 found[root] = name, place
                 place += graph.values[root].size * _ELEMENT
+    return found
+
+
+def cuts(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
+    """Of every slice that is read where it lies in a value: (that, bytes before it).
+
+    Outputs and parts of joins have memory of their own, constants are cut once for all calls, and whole numbers are converted.
+    """
+    nodes, found = dict(graph.nodes), dict[str, tuple[str, int]]()
+    elsewhere = {_root(nodes, name) for name in graph.returns} | joins(graph).keys()
+    for name, node in graph.nodes:
+        if not isinstance(node, Slice) or name in elsewhere:
+            continue
+        source, root = graph.values[node.source], _root(nodes, node.source)
+        is_float = source.dtype == graph.dtype and not source.constant
+        if is_float and is_leading(source.shape, node.axis) and not isinstance(nodes.get(root), Broadcast):
+            found[name] = root, node.start * math.prod(source.shape[node.axis + 1 :]) * _ELEMENT
     return found
 
 

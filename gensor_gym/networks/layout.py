@@ -63,7 +63,7 @@ def layout_of(plan: Plan, kernels: Sequence[Kernel], mode: str) -> Layout:
     values = {value.name: Place(Base.INPUT, number) for number, value in enumerate(network.inputs)}
     values |= {name: Place(Base.OUTPUT, number) for name, number in _returned(network).items()}
     values |= {name: Place(Base.WORKSPACE, offset) for name, offset in made.offsets.items()}
-    for name in network.joins:
+    for name in (*network.joins, *network.cuts):
         holder, before = network.place_of(name)
         values[name] = dataclasses.replace(values[holder], before=before)
     end, read = 0, _read(plan, kernels)

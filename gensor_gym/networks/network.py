@@ -12,7 +12,7 @@ import numpy as np
 from gensor_gym.dataflow.bounds import Bounded
 from gensor_gym.dataflow.evaluate import evaluate
 from gensor_gym.dataflow.graph import VIEWS, Dataflow
-from gensor_gym.dataflow.joins import joins
+from gensor_gym.dataflow.joins import cuts, joins
 from gensor_gym.dataflow.nodes import Node, Reshape, Value
 from gensor_gym.networks.forms import Form, Types
 
@@ -161,27 +161,38 @@ class Network:
         return joins(self.graph)
 
     @cached_property
+    def cuts(self) -> Mapping[str, tuple[str, int]]:
+        """Of every slice that is read where it lies in a value: (that, bytes before it); see `dataflow.joins`."""
+        return cuts(self.graph)
+
+    @cached_property
+    def _within(self) -> Mapping[str, tuple[str, int]]:
+        return {**self.joins, **self.cuts}
+
+    @cached_property
     def _joined(self) -> frozenset[str]:
         return frozenset(whole for whole, _ in self.joins.values())
 
     @cached_property
     def _free(self) -> frozenset[str]:
-        return self._joined | {name for name, node in self.nodes.items() if isinstance(node, VIEWS)}
+        return self._joined | self.cuts.keys() | {name for name, node in self.nodes.items() if isinstance(node, VIEWS)}
 
     def is_free(self, name: str) -> bool:
-        """Whether no kernel is needed for a node: a view, or parts that are made where they belong."""
+        """Whether no kernel is needed for a node: a view, parts that are made where they belong, a part that is read there."""
         return name in self._free
 
     def place_of(self, name: str) -> tuple[str, int]:
         """(the value whose memory holds it and is part of no other, bytes before it there)."""
         root, before = self.root_of(name), 0
-        while root in self.joins:
-            root, more = self.joins[root]
+        while root in self._within:
+            root, more = self._within[root]
             before += more
         return root, before
 
     def made_by(self, name: str) -> list[str]:
-        """The value, or all parts of it where it is made in parts."""
+        """The value, or all parts of it where it is made in parts; what it is cut of where it is read there."""
+        if name in self.cuts:
+            return self.made_by(self.source_of(self.cuts[name][0]))
         if name not in self._joined:
             return [name]
         return [one for part, (whole, _) in self.joins.items() if whole == name for one in self.made_by(part)]

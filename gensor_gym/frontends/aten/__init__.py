@@ -14,11 +14,12 @@ from gensor_gym.frontends.aten import (
     products,
     quotients,
     ranks,
+    recurrences,
     reductions,
     written,
 )
 
 __all__ = [
-    "choices", "functions", "images", "maps", "moves", "norms", "places", "products", "quotients", "ranks", "reductions",
-    "written",
+    "choices", "functions", "images", "maps", "moves", "norms", "places", "products", "quotients", "ranks", "recurrences",
+    "reductions", "written",
 ]  # fmt: skip

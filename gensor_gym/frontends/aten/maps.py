@@ -54,7 +54,7 @@ def _gelu(x: Any, approximate: str = "none") -> Any:
     return of("multiply", of("multiply", 0.5, x), of("add", 1.0, inner))
 
 
-def _sigmoid(x: Any) -> Any:
+def sigmoid(x: Any) -> Any:
     return of("divide", 1.0, of("add", 1.0, of("exp", of("negative", x))))
 
 
@@ -270,7 +270,7 @@ _maps("hardtanh.default", lambda x, least=-1.0, most=1.0: _between(x, least, mos
 _maps("clamp.default", _between)
 _maps("clamp_min.default", _between)
 _maps("gelu.default", _gelu)
-_maps("sigmoid.default", _sigmoid)
+_maps("sigmoid.default", sigmoid)
 _maps("silu.default", lambda x: of("divide", x, of("add", 1.0, of("exp", of("negative", x)))))
 _maps("hardsigmoid.default", _hardsigmoid)
 _maps("hardswish.default", lambda x: of("multiply", x, _hardsigmoid(x)))

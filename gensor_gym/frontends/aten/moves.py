@@ -91,14 +91,14 @@ def _stepped(b: Builder, x: str, axis: int, first: int, last: int, step: int) ->
 
 
 @_covers("select.int")
-def _select(b: Builder, x: str, axis: int, place: int) -> str:
+def select(b: Builder, x: str, axis: int, place: int) -> str:
     axis, shape = axis % len(b.shapes[x]), b.shapes[x]
     place %= shape[axis]
     return b.reshape(_slice(b, x, axis, place, place + 1), (*shape[:axis], *shape[axis + 1 :]))
 
 
 @_covers("split.Tensor")
-def _split(b: Builder, x: str, size: int, axis: int = 0) -> tuple[str, ...]:
+def split(b: Builder, x: str, size: int, axis: int = 0) -> tuple[str, ...]:
     extent = b.shapes[x][axis]
     return tuple(_slice(b, x, axis, start, min(start + size, extent)) for start in range(0, extent, size))
 
@@ -111,7 +111,7 @@ def _split_with_sizes(b: Builder, x: str, sizes: Sequence[int], axis: int = 0) -
 
 @_covers("unbind.int")
 def _unbind(b: Builder, x: str, axis: int = 0) -> tuple[str, ...]:
-    return tuple(_select(b, x, axis, place) for place in range(b.shapes[x][axis]))
+    return tuple(select(b, x, axis, place) for place in range(b.shapes[x][axis]))
 
 
 @_covers("narrow.default")
@@ -122,7 +122,7 @@ def _narrow(b: Builder, x: str, axis: int, start: int, length: int) -> str:
 
 @_covers("chunk.default")
 def _chunk(b: Builder, x: str, chunks: int, axis: int = 0) -> tuple[str, ...]:
-    return _split(b, x, -(-b.shapes[x][axis] // chunks), axis)
+    return split(b, x, -(-b.shapes[x][axis] // chunks), axis)
 
 
 @_covers("cat.default")
@@ -138,7 +138,7 @@ def joined_parts(b: Builder, parts: Sequence[str], axis: int = 0) -> str:
         size = math.gcd(*extents)
         is_slow = len(extents) > 2 or math.prod(extents) > 2 * sum(extents)  # of two parts, all pairs of their places
         if is_slow and min(extents) > 1 and sum(extents) <= MOST_PARTS * size:
-            parts = [part for one in parts for part in _split(b, one, size, axis)]
+            parts = [part for one in parts for part in split(b, one, size, axis)]
         elif len(parts) > 2 and sum(extent > 1 for extent in extents) > 1:
             half = len(parts) // 2
             parts = [joined_parts(b, parts[:half], axis), joined_parts(b, parts[half:], axis)]

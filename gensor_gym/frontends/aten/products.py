@@ -16,7 +16,7 @@ from gensor_gym.operators.kinds.linear import batched_gemm, gemm, gemv
 
 
 @_covers("linear.default")
-def _linear(b: Builder, x: str, w: str, bias: str | None = None) -> str:
+def linear(b: Builder, x: str, w: str, bias: str | None = None) -> str:
     *outer, k = b.shapes[x]
     m, n = math.prod(outer), b.shapes[w][0]
     if m == 1:

@@ -48,7 +48,7 @@ def _moves_before(network: Network, inside: set[str], products: Iterable[str]) -
     found: set[str] = set()
     sources = {source for product in products for source in network.nodes[product].inputs}
     for name, node in reversed(network.graph.nodes):
-        if not isinstance(node, _MOVES):
+        if not isinstance(node, _MOVES) or network.is_free(name):
             continue
         readers = readers_of(network, name)
         if readers and all(reader in found or reader in inside for reader in readers) and _feeds(network, name, sources | found):
