@@ -12,7 +12,7 @@ from typing import ClassVar
 from gensor_gym.dataflow.expressions import operations
 from gensor_gym.dataflow.nodes import DTYPES, Broadcast, Contract, Gather, Map, Node, Reduce, Reshape, Slice, Transpose, Value
 
-MOST_NODES, MOST_AXES, MOST_ELEMENTS = 1 << 15, 8, 1 << 34
+MOST_NODES, MOST_AXES, MOST_ELEMENTS = 1 << 16, 8, 1 << 34
 """Limits on what is accepted: of a graph, of a value, of a value."""
 VIEWS = (Broadcast, Reshape)
 """Nodes that belong to whoever reads them: nothing is computed, and no kernel of their own is needed."""

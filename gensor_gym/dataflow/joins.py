@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from gensor_gym.dataflow.expressions import Operand
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.dataflow.nodes import Broadcast, Concat, Map, Node, Reshape, Slice
+from gensor_gym.dataflow.nodes import Broadcast, Concat, Map, Node, Reshape, Slice, Transpose
 
 _ELEMENT = 4
 
@@ -46,6 +46,7 @@ def cuts(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
     """Of every slice that is read where it lies in a value: (that, bytes before it).
 
     Outputs and parts of joins have memory of their own, constants are cut once for all calls, and whole numbers are converted.
+    What is a cut of something moved lies nowhere: whoever reads it reads that where it was.
     """
     nodes, found = dict(graph.nodes), dict[str, tuple[str, int]]()
     elsewhere = {_root(nodes, name) for name in graph.returns} | joins(graph).keys()
@@ -54,7 +55,8 @@ def cuts(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
             continue
         source, root = graph.values[node.source], _root(nodes, node.source)
         is_float = source.dtype == graph.dtype and not source.constant
-        if is_float and is_leading(source.shape, node.axis) and not isinstance(nodes.get(root), Broadcast):
+        is_there = root in found or not isinstance(nodes.get(root), Broadcast | Slice | Transpose)
+        if is_float and is_there and is_leading(source.shape, node.axis):
             found[name] = root, node.start * math.prod(source.shape[node.axis + 1 :]) * _ELEMENT
     return found
 

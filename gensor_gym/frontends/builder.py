@@ -37,6 +37,7 @@ class Builder:
         self._constants: dict[str, np.ndarray] = {}
         self._origins: dict[str, str] = {}
         self._known: dict[Node, str] = {}
+        self._numbers: dict[str, int] = {}
 
     def input(self, name: str, shape: Sequence[int], dtype: str = "float32") -> str:
         """A tensor that every call is given."""
@@ -176,9 +177,9 @@ class Builder:
         """An identifier near to `name` that is not taken."""
         plain = re.sub(r"\W", "_", name).strip("_") or "v"
         plain = f"v{plain}" if plain[0].isdigit() or iskeyword(plain) or plain == "inf" else plain
-        number, found = 1, plain
+        found = plain
         while found in self.shapes:
-            number += 1
+            number = self._numbers[plain] = self._numbers.get(plain, 1) + 1
             found = f"{plain}_{number}"
         return found
 

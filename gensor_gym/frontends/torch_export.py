@@ -30,7 +30,7 @@ from gensor_gym.networks.forms import Form, changed
 from gensor_gym.networks.network import Network
 from gensor_gym.registry import near
 
-MOST_NODES, MOST_BYTES = 1 << 15, 8 << 30
+MOST_NODES, MOST_BYTES = 1 << 16, 8 << 30
 """Limits on what is taken: operations of a program, bytes of its weights."""
 _ASSERTIONS = {"aten._assert_tensor_metadata.default", "aten._assert_async.msg"}
 """Operations that make nothing: what they ask of shapes and types is so, what of numbers is not asked here."""

@@ -98,7 +98,7 @@ def cut_all(network: Network) -> Plan:
     for name, node in network.graph.nodes:
         if network.is_free(name):
             continue
-        piece = None if isinstance(node, Contract) else _joined(network, name, of, pieces)
+        piece = None if isinstance(node, Contract) else _joined(network, name, of)
         if piece is None:
             pieces.append(piece := [])
         piece.append(name)
@@ -134,13 +134,15 @@ def _slices_read(network: Network, rows: list[str], of: dict[str, list[str]]) ->
     return None
 
 
-def _joined(network: Network, name: str, of: dict[str, list[str]], pieces: list[list[str]]) -> list[str] | None:
+def _joined(network: Network, name: str, of: dict[str, list[str]]) -> list[str] | None:
     """The piece that takes one node more: of the product whose element it is made of, or of the same operation."""
-    sources = [of[root] for one in network.nodes[name].inputs if (root := network.source_of(one)) in of]
-    products = [piece for piece in pieces if piece in sources and isinstance(network.nodes[piece[0]], Contract)]
+    roots = map(network.source_of, network.nodes[name].inputs)
+    sources = {network.places[piece[0]]: piece for root in roots if (piece := of.get(root)) is not None}
+    latest = [sources[place] for place in sorted(sources, reverse=True)]
+    products = [piece for piece in latest if isinstance(network.nodes[piece[0]], Contract)]
     origin = network.origins.get(name)
-    same = [piece for piece in pieces if piece in sources and piece not in products and network.origins.get(piece[-1]) == origin]
-    for piece in [*products[::-1], *same[::-1]]:
+    same = [piece for piece in latest if piece not in products and network.origins.get(piece[-1]) == origin]
+    for piece in [*products, *same]:
         if not _waits(network, piece, name, of) and _can_take(network, piece, name):
             return piece
     return None

@@ -16,11 +16,16 @@ from gensor_gym.networks.plan import Plan
 
 
 def value_at(network: Network, name: str, known: dict[str, np.ndarray]) -> np.ndarray:
-    """A value that was made, or one of parts that were: they lie one behind the other."""
+    """A value that was made, one of parts that were, which lie one behind the other, or a part of one that was."""
     if name in known:
         return known[name]
+    value = network.graph.values[name]
+    if name in network.cuts:
+        whole, before = network.cuts[name]
+        first = before // 4
+        return value_at(network, whole, known).ravel()[first : first + value.size].reshape(value.shape)
     parts = [value_at(network, network.root_of(part), known).ravel() for part in network.nodes[name].inputs]
-    return np.concatenate(parts).reshape(network.graph.values[name].shape)
+    return np.concatenate(parts).reshape(value.shape)
 
 
 def outputs_step_by_step(plan: Plan, kernels: Sequence[Kernel], inputs: Sequence[np.ndarray], threads: int) -> list[np.ndarray]:

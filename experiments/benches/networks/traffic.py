@@ -48,11 +48,11 @@ def _steps(plan: Plan, mode: str) -> list[Streams]:
 
     def stream(kind: str, name: str) -> tuple[str, int, int]:
         nonlocal end
-        holder = name if name in network.constants else network.place_of(name)[0]
+        holder, before = (name, 0) if name in network.constants else network.place_of(name)
         if holder not in places:
             places[holder] = end
             end += ceil_div(values[holder].nbytes, PIECE)
-        return kind, places[holder], ceil_div(values[name].nbytes, PIECE)
+        return kind, places[holder] + before // PIECE, ceil_div(values[name].nbytes, PIECE)
 
     return [
         [stream("constants" if name in network.constants else "read", name) for name in step.reads]

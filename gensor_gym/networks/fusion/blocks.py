@@ -19,15 +19,16 @@ def block_of(network: Network, second: str) -> Piece | None:
     assert isinstance(node, Contract)
     inside = {second}
     waiting = [node.sources[0]]
-    while waiting:
+    products = [second]
+    while waiting and len(products) <= 2:
         name = waiting.pop()
         if name in inside or name not in network.nodes:
             continue
         if not isinstance(network.nodes[name], VIEWS):
             inside.add(name)
+        products += [name] * isinstance(network.nodes[name], Contract)
         if not isinstance(network.nodes[name], Contract):
             waiting += network.nodes[name].inputs
-    products = [name for name in inside if isinstance(network.nodes[name], Contract)]
     if len(products) != 2:
         return None
     inside = _read_inside(network, inside, second)

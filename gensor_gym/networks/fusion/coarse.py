@@ -54,10 +54,10 @@ def rows_together(network: Network, pieces: Sequence[Piece], hw: Hardware) -> li
         count = min(rows_of(step).count for step in steps)
     except ValueError:
         return []
-    sizes = {name: value.nbytes for name, value in network.graph.values.items()}
+    values = network.graph.values
     read = {name for step in steps for name in (*step.reads, *step.writes)}
-    constants = sum(sizes[name] for name in read if name in network.constants)
-    between = sum(sizes[name] for name in read if name not in network.constants) / max(1, count)
+    constants = sum(values[name].nbytes for name in read if name in network.constants)
+    between = sum(values[name].nbytes for name in read if name not in network.constants) / max(1, count)
     of_row = max(1, sum(step.computation.flops for step in steps)) / count / hw.peak_of("float32")
     reading = constants / _bandwidth(network, hw) / of_row  # rows whose arithmetic takes as long, of all threads at once
     rows = round_up(-(-count // hw.units), STEP)

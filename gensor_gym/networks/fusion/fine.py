@@ -6,6 +6,7 @@ none at which fewer threads would find work.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 from gensor_gym.chains.chain import chain_of
@@ -16,7 +17,7 @@ from gensor_gym.networks.fusion.blocks import block_of
 from gensor_gym.networks.fusion.decisions import panel_of_both, with_piece
 from gensor_gym.networks.network import Network
 from gensor_gym.networks.pieces import Piece
-from gensor_gym.networks.plan import Plan, cut_all, ordered
+from gensor_gym.networks.plan import Plan, cut_all, ordered, reads_of
 
 LEAST_TASKS = 8
 """Blocks of `_ROWS` rows that a host must have to be accepted, so that threads find work: a product alone also cuts columns."""
@@ -41,16 +42,28 @@ def fine(network: Network) -> Plan:
 
 def _with_panels(plan: Plan) -> Plan:
     """Each product takes the rows that read it, where these are whole rows of its and there are enough of them for threads."""
+    readers = _readers(plan)
     for name, node in plan.network.graph.nodes:
-        while isinstance(node, Contract) and (taken := _taken(plan, name)) is not None:
-            plan = taken
+        while isinstance(node, Contract) and (taken := _taken(plan, name, readers)) is not None:
+            plan, readers = taken, _readers(taken)
     return plan
 
 
-def _taken(plan: Plan, product: str) -> Plan | None:
-    """The plan where a product has taken rows; None where there are none left."""
-    host = next(piece for piece in plan.pieces if product in piece.nodes)
-    for rows in plan.pieces if host.nodes[0] == product else ():
+def _readers(plan: Plan) -> Mapping[str, list[Piece]]:
+    """Of the first node of every piece the pieces that read what it makes, in order, after the piece itself."""
+    found = {piece.nodes[0]: [piece] for piece in plan.pieces}
+    maker = {name: piece.nodes[0] for piece in plan.pieces for name in piece.nodes}
+    for piece in plan.pieces:
+        for first in {maker[one] for one in reads_of(plan.network, piece) if one in maker}:
+            found[first].append(piece)
+    return found
+
+
+def _taken(plan: Plan, product: str, readers: Mapping[str, list[Piece]]) -> Plan | None:
+    """The plan where a product has taken rows; None where there are none left, or it is in a piece that another begins."""
+    host, *others = readers.get(product, [None])
+    for rows in others:
+        assert host is not None
         panel = panel_of_both(plan.network, host, rows)
         if panel is not None and _has_rows(plan.network, panel):
             joined = ordered(plan.network, [*(piece for piece in plan.pieces if piece not in (host, rows)), panel])

@@ -221,6 +221,8 @@ PLACED: dict[str, tuple[Callable[[], nn.Module], Inputs]] = {
     "queries": (Queries, lambda n: (torch.randn(n, 8, 3, 4),)),
     "lstm": (lambda: nn.LSTM(6, 4, num_layers=2, batch_first=True), lambda n: (torch.randn(n, 5, 6),)),
     "gru": (lambda: nn.GRU(6, 4, bidirectional=True), lambda n: (torch.randn(5, n, 6),)),
+    "projected": (lambda: nn.LSTM(6, 8, bidirectional=True, bias=False, proj_size=3), lambda n: (torch.randn(4, n, 6),)),
+    "elman": (lambda: nn.RNN(6, 4, num_layers=2, nonlinearity="relu"), lambda n: (torch.randn(4, n, 6),)),
     "scanned": (Scanned, lambda n: (torch.randn(n, 7, 6), _ids(7, n) + 1)),
 }
 """Name -> (what builds it, inputs of a batch)."""
