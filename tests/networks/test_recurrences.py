@@ -40,4 +40,4 @@ def test_a_step_of_the_input_is_no_kernels_work() -> None:
     steps = {name: place for name, (_, place) in network.cuts.items()}
     assert sorted(steps.values()) == [4 * 3 * 4 * step for step in range(5)]
     assert all(isinstance(network.nodes[name], Slice) and network.is_free(name) for name in steps)
-    assert len(plan.pieces) == 1 + 1 + 4 * 2, "a product of all steps; of each a product and the function; the first state is known"
+    assert len(plan.pieces) == 1 + 1 + 4 * 2, "of all steps a product, of each a product and the function; one state is known"

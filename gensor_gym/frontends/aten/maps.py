@@ -55,6 +55,7 @@ def _gelu(x: Any, approximate: str = "none") -> Any:
 
 
 def sigmoid(x: Any) -> Any:
+    """The logistic function."""
     return of("divide", 1.0, of("add", 1.0, of("exp", of("negative", x))))
 
 

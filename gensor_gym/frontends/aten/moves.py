@@ -92,6 +92,7 @@ def _stepped(b: Builder, x: str, axis: int, first: int, last: int, step: int) ->
 
 @_covers("select.int")
 def select(b: Builder, x: str, axis: int, place: int) -> str:
+    """One place of an axis, which goes."""
     axis, shape = axis % len(b.shapes[x]), b.shapes[x]
     place %= shape[axis]
     return b.reshape(_slice(b, x, axis, place, place + 1), (*shape[:axis], *shape[axis + 1 :]))
@@ -99,6 +100,7 @@ def select(b: Builder, x: str, axis: int, place: int) -> str:
 
 @_covers("split.Tensor")
 def split(b: Builder, x: str, size: int, axis: int = 0) -> tuple[str, ...]:
+    """Parts of `size` along an axis; the last may be smaller."""
     extent = b.shapes[x][axis]
     return tuple(_slice(b, x, axis, start, min(start + size, extent)) for start in range(0, extent, size))
 

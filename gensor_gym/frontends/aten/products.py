@@ -17,6 +17,7 @@ from gensor_gym.operators.kinds.linear import batched_gemm, gemm, gemv
 
 @_covers("linear.default")
 def linear(b: Builder, x: str, w: str, bias: str | None = None) -> str:
+    """Of x [.., k] and weights [n, k] the product [.., n], plus a bias [n]."""
     *outer, k = b.shapes[x]
     m, n = math.prod(outer), b.shapes[w][0]
     if m == 1:

@@ -42,7 +42,9 @@ def _relu_cell(b: Builder, x: str, h: str, state: State) -> State:
     return (b.map(of("maximum", of("add", x, h), 0.0), "hidden"),)
 
 
-def _one_way(b: Builder, x: str, state: State, weights: Sequence[str], has_biases: bool, cell: Cell, back: bool) -> tuple[str, State]:
+def _one_way(
+    b: Builder, x: str, state: State, weights: Sequence[str], has_biases: bool, cell: Cell, back: bool
+) -> tuple[str, State]:
     """One layer in one direction: (hidden states [steps, batch, hidden], state after the last step).
 
     `x` is [steps, batch, features]. `weights` are that of the input, that of the hidden state, a bias for each where there are
@@ -71,7 +73,7 @@ def _layers(
     b: Builder, cell: Cell, x: str, states: Sequence[str], weights: Sequence[str], has_biases: bool, layers: int, dropout: float,
     train: bool, both_ways: bool, batch_first: bool,
 ) -> list[str]:  # fmt: skip
-    """[hidden states of the last layer, then each state of all layers at the end]; `states` are [layers x ways, batch, hidden]."""
+    """[hidden states of the last layer, then each state of all layers at the end]; states are [layers x ways, batch, hidden]."""
     if train and dropout:
         raise ValueError(f"dropout of {dropout} in training: expected the module in evaluation mode")
     x = b.transpose(x, (1, 0, 2)) if batch_first else x

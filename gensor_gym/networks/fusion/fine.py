@@ -61,9 +61,8 @@ def _readers(plan: Plan) -> Mapping[str, list[Piece]]:
 
 def _taken(plan: Plan, product: str, readers: Mapping[str, list[Piece]]) -> Plan | None:
     """The plan where a product has taken rows; None where there are none left, or it is in a piece that another begins."""
-    host, *others = readers.get(product, [None])
-    for rows in others:
-        assert host is not None
+    for rows in readers.get(product, ())[1:]:
+        host = readers[product][0]
         panel = panel_of_both(plan.network, host, rows)
         if panel is not None and _has_rows(plan.network, panel):
             joined = ordered(plan.network, [*(piece for piece in plan.pieces if piece not in (host, rows)), panel])
