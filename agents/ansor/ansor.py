@@ -58,6 +58,11 @@ class Ansor:
     patience: int = 5
     """Batches in a row without a new trial, after which the space counts as exhausted."""
 
+    @property
+    def unguided(self) -> int:
+        """Trials before those that measurements guide."""
+        return max(self.batch, self.warmup)
+
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Batch after batch."""
         rounds = self.rounds(session, rng, self.model())

@@ -78,6 +78,11 @@ class AutoTvm:
         if self.acquisition and self.history:
             raise ValueError(f"acquisition {self.acquisition!r} is for searches without history")
 
+    @property
+    def unguided(self) -> int:
+        """Trials before those that measurements guide."""
+        return 0 if self.history else max(self.batch, self.warm_up)
+
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Propose, measure, learn, until the budget is spent or no program is new."""
         tuner, idle = Tuner(self, session, rng), 0

@@ -134,6 +134,14 @@ def attempt(
         return outcome, "" if expected else traceback.format_exc()
 
 
+def unguided(job: Job) -> str:
+    """What is to be said of a search whose budget ends before its own measurements guide it; empty of others."""
+    first, trials = getattr(get_strategy(job.of, **job.hyperparameters), "unguided", 0), job.budget.trials
+    if trials is None or trials > first:
+        return ""
+    return f"{job.strategy}: measurements guide it after {first} trials, and budget.trials={trials} ends before"
+
+
 def warm_up(job: Job) -> str | None:
     """Load and compile what a strategy needs, on a tiny task of the model alone: no search is charged for it.
 

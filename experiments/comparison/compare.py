@@ -23,7 +23,7 @@ from experiments.commands.hydra_folder import keep_configuration, task_folder
 from experiments.commands.parent import end_with_launcher
 from experiments.commands.refusal import refusals
 from experiments.commands.tracking import tracking_of
-from experiments.common.jobs import DONE, Jobs, Outcome
+from experiments.common.jobs import DONE, Jobs, Outcome, unguided
 from experiments.common.results import write_text
 from experiments.common.settings import Job, Settings, settings_of, short_hash
 from experiments.comparison import table
@@ -49,6 +49,8 @@ def compare(
         if not brief:
             console.print("Everything was done before; nothing runs.")
         return written
+    for said in [] if brief else filter(None, map(unguided, {job.strategy: job for job in settings.jobs}.values())):
+        console.print(said, style="yellow", highlight=False, soft_wrap=True, markup=False)
     if outcomes and not known and not brief:
         console.print(f"{len(outcomes)} of {len(settings.jobs)} searches were done before.")
     _search(settings, jobs, outcomes, console, brief)

@@ -60,6 +60,10 @@ def show(console: Console, table: Table) -> None:
 @command("reproduce")
 def main(config: DictConfig, console: Console) -> None:
     """Command line."""
+    if config.table is None:
+        raise ValueError(f"expected table=NAME, one of {', '.join((*known(), *MAKERS))}")
+    if not console.is_terminal:
+        console.print(f"making {config.table} in {config.output}", soft_wrap=True, markup=False)
     with console.status(f"making {config.table}"):
         tables = reproduce(config)
     for table in tables:

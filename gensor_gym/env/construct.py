@@ -11,6 +11,7 @@ from gensor_gym.env.views import ObservationView
 from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend
+from gensor_gym.measure.records.backend import warn_of_gap
 
 
 class ConstructEnv(EpisodeEnv):
@@ -77,6 +78,7 @@ class ConstructEnv(EpisodeEnv):
         check_moves(moves)
         tasks = TaskSet(operator, hardware, space)
         final = FinalReward(backend, tasks.hardware, timing)
+        warn_of_gap(final.backend, tasks.operators, tasks.space)
         groups = groups_of(observation_groups)
         settings = Settings(final.name, observation, groups, discount, step_cost, shaping, timing, reward)
         super().__init__(tasks, final, settings, ObservationView(settings), render_mode)

@@ -96,7 +96,7 @@ def _measure(info: CpuInfo, compiler: Compiler, kept: Reading | None) -> Reading
 
 
 def doubt(info: CpuInfo) -> None:
-    """A correct kernel was faster than the kept figures allow: the next process measures again, and keeps the larger."""
+    """A correct kernel was faster than the kept figures allow: who asks next measures again, and keeps the larger."""
     path = cache_path(info)
     with _lock(path):
         kept, _ = _kept(path, info)

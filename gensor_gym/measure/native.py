@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+import numpy as np
 
 from gensor_gym.codegen.build import generate
 from gensor_gym.codegen.kernel import Kernel
@@ -12,7 +15,7 @@ from gensor_gym.codegen.targets import target_of
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
-from gensor_gym.hardware.host import doubt
+from gensor_gym.hardware.host import doubted
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.answers.fused import check_size
 from gensor_gym.measure.legality import is_legal
@@ -80,7 +83,7 @@ class NativeBackend:
         for op, item in made:
             key = op, item.digest
             if key not in done:
-                done[key] = self._noted(next(results), hw)
+                done[key] = self._judged(next(results), op, hw)
             yield done[key]
 
     def compile(self, kernels: Sequence[Kernel]) -> list[Built | Measurement]:
@@ -91,12 +94,13 @@ class NativeBackend:
         """Verify and time one compiled kernel on this machine; the worker's death is the trial's status."""
         if isinstance(built, Measurement):
             return built
-        return self._noted(timed(self.local.workers[0], self._trial(built.kernel, hw), built), hw)
+        return self._judged(timed(self.local.workers[0], self._trial(built.kernel, hw), built), built.kernel.operator, hw)
 
-    def _noted(self, result: Measurement, hw: Hardware) -> Measurement:
-        """A correct kernel below the floor of this machine also speaks against the machine's figures."""
+    def _judged(self, result: Measurement, op: Operator | Dataflow, hw: Hardware) -> Measurement:
+        """A correct kernel below the floor of this machine speaks against its figures: what new ones allow is OK."""
         if result.status is Status.IMPLAUSIBLE and result.samples and hw.name == "host" and self.pool is self.local:
-            doubt()
+            if np.median(result.samples) >= MARGIN * warm_floor(op, doubted()):
+                return dataclasses.replace(result, status=Status.OK, error="")
         return result
 
     def _trial(self, kernel: Kernel, hw: Hardware) -> Trial:

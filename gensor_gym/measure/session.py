@@ -23,6 +23,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.answers.fused import check_size
 from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.records.backend import warn_of_gap
 from gensor_gym.measure.records.store import FINAL, IMPORTED, SEARCHED, Store
 from gensor_gym.measure.search import Node, SearchBackend, SearchGraph, SearchTask
 from gensor_gym.operators.types import Operator
@@ -292,6 +293,8 @@ class Session(SearchSession[Schedule]):
             check_size(task.operator)
         super().__init__(task, task.graph(), backend, budget, store, on_trial)
         self.graph.meter = _weakly(self.charge)
+        if isinstance(task.operator, Operator):
+            warn_of_gap(backend, [task.operator], self.graph.space)
 
     def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
         """As of `SearchSession`; ValueError for what is no list of schedules of such a graph."""

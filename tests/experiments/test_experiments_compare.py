@@ -18,7 +18,7 @@ from rich.console import Console
 
 from agents.baselines.random_walk import RandomWalk
 from experiments.commands.arguments import CONF, compose
-from experiments.common.jobs import Jobs, Outcome
+from experiments.common.jobs import Jobs, Outcome, unguided
 from experiments.common.settings import Settings, settings_of
 from experiments.common.trials import FIELDS, Results
 from experiments.comparison import compare as command
@@ -97,6 +97,13 @@ def test_strategies_are_paired_by_task_and_seed(tmp_path: Path) -> None:
 def test_one_task_or_one_strategy_is_not_paired(tmp_path: Path) -> None:
     one = settings_of(compose([*TINY[1:], "strategy=[random_walk]", f"output={tmp_path}", "figures=false"]))
     assert _compare(one)["paired"] is None
+
+
+def test_a_budget_that_ends_before_anything_is_learned_is_said(tmp_path: Path) -> None:
+    words = ["strategy=[ansor,ansor_small,random_walk]", "budget.trials=16", f"output={tmp_path}"]
+    said = {job.strategy: unguided(job) for job in settings_of(compose([*TINY[1:-2], *words])).jobs}
+    assert said["ansor"] == "ansor: measurements guide it after 100 trials, and budget.trials=16 ends before"
+    assert not said["ansor_small"] and not said["random_walk"]
 
 
 def test_differences_by_hand() -> None:

@@ -309,23 +309,29 @@ def test_the_program_notices_that_it_does_not_have_the_cores(monkeypatch: pytest
 
 
 @pytest.mark.thorough
-def test_a_correct_kernel_below_the_floor_makes_the_figures_doubtful(
+def test_a_correct_kernel_below_the_floor_has_the_figures_measured_again(
     counted: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     info = cpuinfo.cpu_info()
-    hw = hardware.get("host")
-    slow = replace(hw, peak=tuple((name, rate * 1e-6) for name, rate in hw.peak))
+    rates = host.estimates(info)
+    slow, fast = (probe.Reading({name: rate * share for name, rate in rates.items()}, 1.0) for share in (1e-6, 1e3))
+    hw = host.build(info, slow.figures, "")
+    runs = [slow, slow, fast]
+    monkeypatch.setattr(probe, "run", lambda *_: runs.pop(0))
+    assert probe.measured(info) == slow
     op = operators.gemm(64, 64, 64)
     backend = cpu_backend(TimingRules(budget=0.1, warmup=1e-3))
+    schedule = ConstructionGraph(op, hw).random_schedule(np.random.default_rng(0))
     try:
-        schedule = ConstructionGraph(op, slow).random_schedule(np.random.default_rng(0))
-        assert backend.measure(op, [schedule], replace(slow, name="other"))[0].status is Status.IMPLAUSIBLE
-        assert probe.measured(info) == QUIET and len(counted) == 1
-        assert backend.measure(op, [schedule], slow)[0].status is Status.IMPLAUSIBLE
+        assert backend.measure(op, [schedule], replace(hw, name="other"))[0].status is Status.IMPLAUSIBLE
+        assert len(runs) == 2, "figures of other machines do not count"
+        for status in (Status.IMPLAUSIBLE, Status.OK):
+            host.doubted.cache_clear()
+            assert [backend.measure(op, [schedule], hw)[0].status for _ in range(2)] == [status] * 2
     finally:
         backend.close()
-    probe.measured(info)
-    assert len(counted) == 2
+        host.doubted.cache_clear()
+    assert not runs, "once a process"
 
 
 def test_a_program_that_fails_is_reported() -> None:

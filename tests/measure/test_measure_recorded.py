@@ -9,6 +9,7 @@ import os
 import pickle
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -167,6 +168,23 @@ def test_shipped_tables_are_found_by_the_machine(shipped: Path) -> None:
         assert found[0].status is not Status.NOT_RECORDED
     as_object = gymnasium.make(ID, operator=OPERATOR, hardware=hardware.get("zebra"), space="compact", backend="recorded")
     assert json.loads(as_object.spec.to_json())["kwargs"]["hardware"] == "zebra"
+
+
+def test_what_is_not_recorded_is_said_before_it_is_asked_for(shipped: Path) -> None:
+    def said(operator: str, space: str) -> str:
+        with pytest.warns(RuntimeWarning) as heard:
+            gymnasium.make(ID, operator=operator, hardware="zebra", space=space, backend="recorded")
+            Session(Task.of(operator, "zebra", "recorded", space), Budget(trials=1))
+        first, second = map(str, (one.message for one in heard))
+        assert first == second
+        return first
+
+    other = "gemm(m=8, n=8, k=8)"
+    assert f"no table has timings of {other}: expected one of {FILE.stem}" in said(other, "compact")
+    assert "has programs that the table of" in (text := said(OPERATOR, "gensor")) and "expected space='compact'" in text
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gymnasium.make(ID, operator=OPERATOR, hardware="zebra", space="compact", backend="recorded")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from gensor_gym.env.writing.observation import WriteView
 from gensor_gym.env.writing.tasks import WriteTasks
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend
+from gensor_gym.measure.records.backend import warn_of_gap
 
 
 class WriteEnv(EpisodeEnv):
@@ -75,6 +76,7 @@ class WriteEnv(EpisodeEnv):
             raise ValueError(f"masked {masked!r}: expected True or False")
         tasks = WriteTasks(operator, hardware, space, choices)
         final = FinalReward(backend, tasks.hardware, timing)
+        warn_of_gap(final.backend, tasks.operators, tasks.space)
         settings = Settings(final.name, observation, groups_of(observation_groups), discount, 0.0, False, timing)
         super().__init__(tasks, final, settings, WriteView(settings), render_mode)
         self.masked = bool(masked)

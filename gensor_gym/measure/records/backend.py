@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -33,6 +34,9 @@ from gensor_gym.operators.types import Operator
 FEW = 1 << 16
 """Programs of a space that plain Python lists in less time than compiling takes, some 40 us each."""
 
+_WITHIN = {"medium": ("compact",)}
+"""Spaces all of whose programs another has, too."""
+
 Source = str | Path | Store | Iterable[Record]
 
 
@@ -45,6 +49,13 @@ class _Part:
     hardware: Hardware | None
     drift: float
     """See `optimum.find_optimum`."""
+    space: str
+    """The space that the file says it holds; empty where it says none."""
+
+    @cached_property
+    def operators(self) -> frozenset[str]:
+        """Those with timings."""
+        return frozenset(op for op, _ in self.measurements)
 
 
 class RecordedBackend:
@@ -137,6 +148,29 @@ class RecordedBackend:
         assert found is not None
         return known[1].regret(known[0][program_key(schedule)], found.seconds)
 
+    def gap(self, operators: Sequence[Operator], space: str) -> str:
+        """Which programs of these operators in a space are NOT_RECORDED, and what is recorded; empty where all may be there."""
+        missing, spaces = list[str](), dict[str, str]()
+        for op in operators:
+            part = self._part(op)
+            if part is None or str(op) not in part.operators:
+                missing.append(str(op))
+            elif part.space and space not in (part.space, *_WITHIN.get(part.space, ())):
+                spaces.setdefault(part.space, str(op))
+        said = []
+        if missing:
+            more = f" and {len(missing) - 1} more operators" if len(missing) > 1 else ""
+            said.append(f"no table has timings of {missing[0]}{more}: expected one of {self._tables()}")
+        for recorded, op in spaces.items():
+            said.append(f"space={space!r} has programs that the table of {op} lacks: expected space={recorded!r}")
+        return "; ".join(said)
+
+    def _tables(self) -> str:
+        """What there is, by file or by operator."""
+        if self._path is not None and self._path.is_dir():
+            return ", ".join(sorted(path.stem for path in self._path.glob("*.parquet")))
+        return ", ".join(sorted({op for part in self._parts.values() for op in part.operators}))
+
     def restart(self) -> None:
         """Forget how often programs were asked for: the same noise comes again."""
         self._asked.clear()
@@ -215,6 +249,12 @@ class RecordedBackend:
             self._parts[""] = _read(self._path, self._path.stat().st_mtime_ns, self._only)
 
 
+def warn_of_gap(backend: object, operators: Sequence[Operator], space: str) -> None:
+    """RuntimeWarning where a recorded backend lacks programs of these operators in a space."""
+    if isinstance(backend, RecordedBackend) and (said := backend.gap(operators, space)):
+        warnings.warn(f"backend 'recorded': {said}. What is not recorded ends NOT_RECORDED.", RuntimeWarning, stacklevel=4)
+
+
 def open_recorded(text: str, hw: Hardware) -> RecordedBackend:
     """The backend of a text `recorded[:WHAT][?resample=COUNT&seed=NUMBER]`.
 
@@ -272,4 +312,5 @@ def _part(table: Table, name: str, device: str | None) -> _Part:
     found = {(r.operator, program_key(Schedule.parse(r.schedule))): r.measurement for r in records}
     machine = table.about.get("hardware")
     described = None if machine is None else hardware.from_json(machine)
-    return _Part(found, next(iter(devices), "nothing recorded"), described, table.about.get("drift", 0.0))
+    drift, space = table.about.get("drift", 0.0), table.about.get("space", "")
+    return _Part(found, next(iter(devices), "nothing recorded"), described, drift, space)
