@@ -26,6 +26,7 @@ from gensor_gym.measure.workers.builders import build_c
 from gensor_gym.measure.workers.pool import Compile, LocalPool, Pool, timed
 from gensor_gym.measure.workers.process import WorkerProcess
 from gensor_gym.measure.workers.requests import Built, Comparison, Trial
+from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.types import Operator
 
 _REMEMBERED = 4096
@@ -96,7 +97,7 @@ class NativeBackend:
             return built
         return self._judged(timed(self.local.workers[0], self._trial(built.kernel, hw), built), built.kernel.operator, hw)
 
-    def _judged(self, result: Measurement, op: Operator | Dataflow, hw: Hardware) -> Measurement:
+    def _judged(self, result: Measurement, op: Computation, hw: Hardware) -> Measurement:
         """A correct kernel below the floor of this machine speaks against its figures: what new ones allow is OK."""
         if result.status is Status.IMPLAUSIBLE and result.samples and hw.name == "host" and self.pool is self.local:
             if np.median(result.samples) >= MARGIN * warm_floor(op, doubted()):

@@ -161,8 +161,8 @@ class RecordedBackend:
         if missing:
             more = f" and {len(missing) - 1} more operators" if len(missing) > 1 else ""
             said.append(f"no table has timings of {missing[0]}{more}: expected one of {self._tables()}")
-        for recorded, op in spaces.items():
-            said.append(f"space={space!r} has programs that the table of {op} lacks: expected space={recorded!r}")
+        for recorded, table in spaces.items():
+            said.append(f"space={space!r} has programs that the table of {table} lacks: expected space={recorded!r}")
         return "; ".join(said)
 
     def _tables(self) -> str:
