@@ -50,14 +50,18 @@ def printed(outcome: Outcome) -> int:
 def each_apart(
     cases: Mapping[str, str], module: str, rows: Path, page: Callable[[Sequence[Outcome]], str], seconds: float = SECONDS
 ) -> int:
-    """Try what is not in the rows yet and write the page next to them; 1 where one is wrong or ends in an error of ours."""
+    """Try what is not in the rows yet; 1 where one is wrong or ends in an error of ours.
+
+    The page next to the rows is written after each, and says how many are left.
+    """
     console = Console()
     with Journal(rows) as journal:
         for name, case in track(cases.items(), "modules", console=console, total=len(cases)):
             if name not in journal.rows:
                 journal.add({"key": name, **asdict(apart(module, name, case, seconds))})
-        found = [Outcome(row["name"], row["status"], row["said"]) for row in journal if row["key"] in cases]
-    write_text(rows.with_suffix(".md"), page(found))
+            found = [Outcome(row["name"], row["status"], row["said"]) for row in journal if row["key"] in cases]
+            left = len(cases) - len(found)
+            write_text(rows.with_suffix(".md"), page(found) + (f"\n{left} of {len(cases)} are left to try.\n" if left else ""))
     console.print(f"The table is in {rows.with_suffix('.md')}", soft_wrap=True)
     return int(any(one.status in ("wrong", "error") for one in found))
 

@@ -45,8 +45,11 @@ def rounded(size: int) -> int:
 
 def bound(lives: Sequence[Life]) -> int:
     """Bytes that are needed at once in the step that needs most: no arena is smaller."""
-    steps = range(1 + max((life.last for life in lives), default=-1))
-    return max((sum(rounded(life.bytes) for life in lives if life.first <= step <= life.last) for step in steps), default=0)
+    more = np.zeros(2 + max((life.last for life in lives), default=-1), dtype=np.int64)
+    for life in lives:
+        more[life.first] += rounded(life.bytes)
+        more[life.last + 1] -= rounded(life.bytes)
+    return int(more.cumsum().max())
 
 
 def _none(lives: Sequence[Life]) -> Arena:

@@ -77,7 +77,7 @@ def ordered(network: Network, pieces: Sequence[Piece]) -> Plan | None:
 def _can_begin(network: Network, together: Sequence[Piece], made: Set[str]) -> bool:
     """Whether all that pieces of a loop read is made before them, or by them."""
     own = {name for piece in together for name in piece.nodes}
-    return all(reads_of(network, piece) <= made | own for piece in together)
+    return all(reads_of(network, piece) - own <= made for piece in together)
 
 
 def reads_of(network: Network, piece: Piece) -> frozenset[str]:
