@@ -112,7 +112,8 @@ def lives_of(plan: Plan) -> list[Life]:
     for number, step in of_loop:
         places = {network.place_of(name)[0]: number for name in (*step.reads, *step.writes)}
         last |= places
-        first = {network.place_of(name)[0]: number for name in step.writes} | first
+        for name in step.writes:
+            first.setdefault(network.place_of(name)[0], number)
     returned, sizes = _returned(network), network.graph.values
     made = sorted((number, name) for name, number in first.items() if name not in returned)
     return [Life(name, sizes[name].nbytes, number, last[name]) for number, name in made]
