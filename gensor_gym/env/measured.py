@@ -43,7 +43,7 @@ class FinalReward:
         self.pooled = timing == "pooled"
         self._seen: dict[tuple[str, str], Measurement] = {}
         self._certified: dict[int, tuple[Graph, float | None]] = {}
-        """By identity of a graph, which stands beside what is known of it so that no other takes its place."""
+        """Certified optima by id of a graph. The entry keeps the graph alive, so that its id is not reused."""
 
     def of(
         self, graphs: list[Graph], rows: list[np.ndarray], latencies: list[float]
@@ -124,7 +124,7 @@ class FinalReward:
 
 
 def reward(graph: Graph, measurement: Measurement) -> float:
-    """R of what was measured (`env.reward`); 0 when the status is not OK."""
+    """R of a measurement (`env.reward`); 0 if the status is not OK."""
     if measurement.status is not Status.OK or not math.isfinite(measurement.seconds):
         return 0.0
     with at_once():
@@ -132,6 +132,6 @@ def reward(graph: Graph, measurement: Measurement) -> float:
 
 
 def facts(measurement: Measurement, regret: float | None = None) -> dict[str, Any]:
-    """What `info` says of a measurement; `regret` only where a complete table knows the best."""
+    """Entries of `info` for a measurement; `regret` only if the optimum is known."""
     known = {} if regret is None else {"regret": regret}
     return {"runtime_s": measurement.seconds, "status": measurement.status.value, **known}

@@ -67,7 +67,7 @@ OPERAND_KNOBS = frozenset(knob.name for knob in KNOBS if knob.of_operands)
 
 
 def space_actions(space: str) -> tuple[bool, ...]:
-    """For every action, whether the space has it; ValueError names the spaces there are."""
+    """Whether the space has each action; ValueError names the available spaces."""
     if space not in SPACES:
         raise ValueError(f"no space {space!r}; spaces are {sorted(SPACES)}{near(space, SPACES)}")
     moved = OPERAND_KNOBS if space == "medium" else KNOB_INDEX.keys()

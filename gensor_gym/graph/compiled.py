@@ -41,17 +41,17 @@ def compiled(function: F) -> F:
 
 
 def early(function: F) -> F:
-    """As `compiled`, but it answers at once, as plain Python until another process has compiled it (`graph.compiling.early`).
+    """As `compiled`, but a call runs interpreted until another process has compiled the function (`graph.compiling.early`).
 
-    For what is asked for a little at a time: the step of one environment.
+    For functions that are called a few times at once, such as the step of one environment.
     """
     return _compile(function, entry, Early)
 
 
 def outlined(function: F) -> F:
-    """As `lean`, but compiled once and called where it is, in place of a copy in every function above it.
+    """As `lean`, but compiled once and called, instead of copied into every caller.
 
-    See `graph.compiling.units`. For what is long and asked by many: the model, the mask.
+    See `graph.compiling.units`. For long functions with many callers: the model, the mask.
     """
     return _compile(function, unit, _nrt=False, error_model="numpy")
 
@@ -68,9 +68,9 @@ def lean(function: F) -> F:
 
 
 def plain(rows: np.ndarray) -> np.ndarray:
-    """The same rows, as a copy where they may not be written, as those of a `Schedule` may not, or do not lie side by side.
+    """The same rows, copied if they are read-only (as those of a `Schedule`) or not contiguous.
 
-    To Numba they would be of another type, for which it compiles rules and model a second time.
+    Numba gives such arrays another type and would compile rules and model a second time.
     """
     return rows if rows.flags.carray else rows.copy()
 
@@ -119,7 +119,7 @@ def _folder(package: Path) -> Path | None:
 
 
 def _bases() -> Iterator[Path]:
-    """Where cache folders may be, best first: $NUMBA_CACHE_DIR alone, or beside the sources, or the user's cache."""
+    """Candidate cache folders, best first: only $NUMBA_CACHE_DIR if set; else next to the sources, then the user's cache."""
     forced = os.environ.get("NUMBA_CACHE_DIR")
     if forced:
         yield Path(forced)

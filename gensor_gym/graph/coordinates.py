@@ -27,10 +27,10 @@ CHAIN = MAX_LEVELS + 1
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One coordinate: where it stands in a row, and what it may be."""
+    """One coordinate: its indices in a row and its possible values."""
 
     first: int
-    """Its first place: TILE + axis, or KNOB + knob."""
+    """Its first index in the row: TILE + axis, or KNOB + knob."""
     values: np.ndarray
     """int32 [choices, P]: chains of an axis (P = CHAIN), or indices of a knob's values (P = 1)."""
 
@@ -41,7 +41,7 @@ class Column:
 
     @property
     def places(self) -> slice:
-        """Where its P numbers stand in a row."""
+        """Indices of its P numbers in a row."""
         return slice(self.first, self.first + MAX_AXES * self.values.shape[1], MAX_AXES)
 
     @property
@@ -64,7 +64,7 @@ class Coordinates:
     """Some columns of programs; all others stay as they are in `base`, a row [ROW] with all levels opened."""
 
     def __init__(self, base: np.ndarray, columns: Sequence[Column]) -> None:
-        """K columns, in the order in which vectors have them."""
+        """K columns, in the order of the vectors' components."""
         self.base, self.columns = base, tuple(columns)
         self.counts = np.array([len(column.values) for column in self.columns], dtype=np.int64)
         """Choices of every column [K]."""
@@ -76,7 +76,7 @@ class Coordinates:
         return [column for column in self.columns if len(column.values) > 1 and column.first not in fixed]
 
     def moving(self, knobs: Collection[int]) -> Coordinates:
-        """These, but of the knobs only those of some indices."""
+        """The same coordinates with only the given knobs."""
         return Coordinates(self.base, [c for c in self.columns if not c.is_knob or c.first - KNOB in knobs])
 
     def rows(self, vectors: np.ndarray) -> np.ndarray:
@@ -116,7 +116,7 @@ class Coordinates:
     def packed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """For compiled code: (places int64 [K, CHAIN], offsets int64 [K + 1], values int32 [sum of choices, CHAIN]).
 
-        The values of a column are those between its offset and the next. A knob stands CHAIN times at its one place.
+        The values of a column lie between its offset and the next. A knob repeats its one index CHAIN times.
         """
         places = [np.full(CHAIN, c.first) if c.is_knob else np.arange(CHAIN) * MAX_AXES + c.first for c in self.columns]
         values = [np.broadcast_to(column.values, (len(column.values), CHAIN)) for column in self.columns]
@@ -133,7 +133,7 @@ def set_column(row, column, choice, places, values):  # noqa: ANN001, ANN201
 
 
 def columns_of(ints: np.ndarray, sizes: np.ndarray) -> list[Column]:
-    """All columns of a task: every axis slot, then every knob that the space moves, with the values that it can use."""
+    """All columns of a task: every axis slot, then every knob that the space moves, with its usable values."""
     axes = [Column(TILE + axis, _values_of(ints, sizes, axis)) for axis in range(MAX_AXES)]
     knobs = [Column(KNOB + knob, np.array(usable_values(ints, knob), dtype=np.int32)[:, None]) for knob in moved_knobs(ints)]
     return axes + knobs
@@ -167,9 +167,9 @@ def _values_of(ints: np.ndarray, sizes: np.ndarray, axis: int) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _chains(ladder: tuple[int, ...], levels: int, virtual: bool) -> np.ndarray:
-    """Non-decreasing chains of sizes in which each is a multiple of the one before, times virtual threads.
+    """Non-decreasing chains of sizes, each a multiple of the one before, times virtual threads.
 
-    Tens of thousands for a large extent, and most axes of a network's operators have one of a few extents.
+    A large extent has tens of thousands. They are cached, because most axes of a network's operators share a few extents.
     """
     sizes = np.array(ladder, dtype=np.int32)
     chains = sizes[:, None]

@@ -1,4 +1,4 @@
-"""Whether what a program takes of the hardware is within its limits. Compiled, for one row."""
+"""Whether a program's resources are within the hardware's limits. Compiled, for one row."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ from gensor_gym.graph.tables.tables import (
 )
 
 WGMMA_REGISTERS = 240
-"""Registers that a consumer of a wgmma kernel may hold: setmaxnreg gives so many to two warpgroups of three."""
+"""Registers that a consumer of a wgmma kernel may hold: the number that setmaxnreg gives two of three warpgroups."""
 _OTHERS = [[knob.place for knob in KNOBS if core not in knob.cores] for core in (0, 1, 2)]
 _NUM_OTHERS = np.array([len(places) for places in _OTHERS])
 _OF_OTHERS = np.array([np.resize(places, max(_NUM_OTHERS)) for places in _OTHERS])
-"""By value of knob tensor_core, places of the knobs that its programs do not have, and how many these are."""
+"""By value of knob tensor_core: indices of the knobs that its programs lack, and their number."""
 
 
 @lean

@@ -1,4 +1,4 @@
-"""What a program takes of the hardware. Compiled, for one row; whether it is within the limits says `graph/limits.py`.
+"""Resources of a program. Compiled, for one row; `graph/limits.py` compares them with the limits.
 
 GPU: threads, registers, shared memory, code size. CPU: vector registers, cache footprints, code size.
 """
@@ -63,7 +63,7 @@ CODE_LIMIT_CPU = 512
 """Vector multiply-adds in an unrolled micro-kernel: beyond this a C compiler takes seconds."""
 
 WINDOW_POINTS, WINDOW_REGISTERS = 16, 16
-"""Unrolled points of a window from which on loads of later points take so many registers more."""
+"""Number of unrolled points of a window from which loads of later points take extra registers, and their number."""
 MMA_CODE = 8
 """Multiply-adds that one tensor-core instruction counts as in the unrolled body: itself and its share of loads."""
 
@@ -203,7 +203,7 @@ def code_of(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def vectors_of(size, ints):  # noqa: ANN001, ANN201
-    """Vectors of so many lanes: full ones, and one for each power of two in the rest."""
+    """Vectors of a given number of elements: full ones, and one for each power of two in the remainder."""
     count, rest = size // ints[LANES], size % ints[LANES]
     while rest > 0:
         count += rest & 1

@@ -91,9 +91,9 @@ def set_tile(row, axis, size):  # noqa: ANN001, ANN201
 
 @lean
 def tile_base(row, axis, ints):  # noqa: ANN001, ANN201
-    """What the size of the tile under construction is a multiple of.
+    """The divisor of the tile under construction.
 
-    The tile of the level below; at level 0 the virtual threads, on tensor cores the fragment of their instruction.
+    It is the tile of the level below; at level 0, virtual threads, or the fragment of the instruction on tensor cores.
     """
     level = row[LEVEL]
     if level > 0:
@@ -253,7 +253,7 @@ def _mask_levels(row, ints, scratch, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _mask_tiles(row, axis, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
-    """Both moves of the tile along an axis. A smaller size is not looked for where the base is sure to be one."""
+    """Both moves of the tile along an axis. No smaller size is searched where the base must be one."""
     level, base = row[LEVEL], tile_base(row, axis, ints)
     current = row[TILE + level * MAX_AXES + axis]
     start, stop = ints[SIZE_START + axis], ints[SIZE_START + axis + 1]
@@ -277,9 +277,9 @@ def _mask_tiles(row, axis, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _mask_vthreads(row, axis, ints, mask):  # noqa: ANN001, ANN201
-    """Both moves of virtual threads, which take nothing. The register tile and 1 are the outermost of its divisors.
+    """Both moves of virtual threads, which use no resources; tensor cores have none.
 
-    Tensor cores have none.
+    The register tile and 1 are the largest and smallest of its divisors.
     """
     if ints[IS_CPU] == 1 or axis >= SPATIAL_SLOTS or row[TENSOR_CORE] > 0:
         return
@@ -289,7 +289,7 @@ def _mask_vthreads(row, axis, ints, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _mask_knobs(row, ints, scratch, mask):  # noqa: ANN001, ANN201
-    """Both moves of every knob that has several values: whether there is a next one, and whether it fits if that is at risk."""
+    """Both moves of every knob with several values: whether a next value exists, and whether it fits if a limit is at risk."""
     for i in range(FREE_KNOBS + 1, FREE_KNOBS + 1 + ints[FREE_KNOBS]):
         knob = ints[i]
         bits, index = ints[KNOB_BITS + knob], row[KNOB + knob]

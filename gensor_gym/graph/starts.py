@@ -1,8 +1,8 @@
-"""Where walks begin: the unscheduled program, and a small one of every other kind: on a GPU, and of frozen convolutions.
+"""Starts of walks: the unscheduled program and a small program of every other kind (GPUs, frozen convolutions).
 
-A tensor-core program needs whole fragments, which no single move makes of the unscheduled program; a walk that follows
-benefits has no reason to go all the way. Legal moves lead to these programs (a test goes them), so a walk from there is a
-walk on the same graph.
+A tensor-core program needs whole fragments, which no single move makes of the unscheduled program, and a walk that follows
+benefits has no reason to go all the way. Legal moves lead to each of these programs (tested), so a walk from there stays on the
+same graph.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ a walk climbs many rungs of the ladder."""
 def starts(tables: Tables, first: np.ndarray, columns: tuple[int, ...] = WGMMA_COLUMNS) -> np.ndarray:
     """Rows int32 [S, ROW]: the unscheduled program, `first`, then one of each kind that space and operator allow.
 
-    Those by wgmma have about so many `columns` each.
+    Those by wgmma have about `columns` columns each.
     """
     rows = [plain(first)]
     ints = tables.ints
@@ -116,7 +116,10 @@ def _pixels(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
 
 
 def _panels(tables: Tables, columns: int) -> dict[int, int]:
-    """About so many columns, of several images whole panels each; nothing where these are not taken, or are too large for it."""
+    """Tiles with about `columns` columns, in whole panels of several images.
+
+    Empty if the kind lacks panels or they are too large.
+    """
     ints, images = tables.ints, int(tables.ints[IMAGES])
     if images == 0:
         return {}
@@ -128,7 +131,7 @@ def _panels(tables: Tables, columns: int) -> dict[int, int]:
 
 
 def _tensor_row(first: np.ndarray, core: int, tile: dict[int, int]) -> np.ndarray:
-    """One register tile, by axis slot, by mma.sync (1) or wgmma (2), all levels alike; nothing unrolled."""
+    """A program with one register tile (by axis slot) by mma.sync (1) or wgmma (2), the same at all levels and not unrolled."""
     row = _with(_with(first, "tensor_core", core), "unroll", 1)
     for level in range(MAX_LEVELS):
         for axis, length in tile.items():

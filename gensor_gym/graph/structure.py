@@ -1,8 +1,8 @@
-"""Facts about an operator that legality, model and code generation must agree on.
+"""Facts about an operator that legality, model and code generation share.
 
-Each is a rule on the operator alone, written once here: how many tiling levels a kind of hardware has, which reads are
-staged in shared memory, which axis the CPU's vectors run along, how wide a global load may be, and what tensor cores
-make of a product: which axis is the matrices' m, n and k, and which instructions the hardware has for its data type.
+Each rule depends on the operator and is written once: the number of tiling levels of a kind of hardware, the reads that are
+staged in shared memory, the axis of the CPU's vectors, the width of a global load, the matrices' m, n and k, and the tensor-core
+instructions for the data type.
 """
 
 from __future__ import annotations
@@ -112,9 +112,8 @@ def serves_all(op: Operator, read: Access, task: tuple[int, ...]) -> bool:
 def load_width(op: Operator, read: Access) -> int:
     """Widest global load in elements (1, 2 or 4 of 4 bytes) at which a read can be copied aligned.
 
-    A read qualifies for width w when its rows have a multiple of w elements and either its innermost offset is 0 and its
-    innermost dimension moves with exactly one axis longer than 1, by one, or it is a window: rows of its box are copied
-    from up to a load earlier on.
+    Width w needs rows of a multiple of w elements. In addition, either the innermost offset is 0 and the innermost dimension
+    moves by one with exactly one axis longer than 1, or the read is a window: copies of its rows begin up to one load earlier.
     """
     return max(w for w in (1, 2, 4) if w == 1 or is_aligned(op, read, w) or is_aligned_window(op, read, w))
 
@@ -207,7 +206,7 @@ def matrix_axes(op: Operator) -> MatrixAxes | None:
 
 
 FIRST_ASYNC = 80
-"""Compute capability from which on cp.async exists (PTX ISA)."""
+"""First compute capability with cp.async (PTX ISA)."""
 
 
 def has_async_copies(hardware: Hardware) -> bool:

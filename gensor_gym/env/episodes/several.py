@@ -1,4 +1,4 @@
-"""What vector environments of constructions have in common: episodes side by side, resets, infos, random streams, threads."""
+"""Shared parts of the vector environments: parallel episodes, resets, infos, random streams, threads."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
 
     @abstractmethod
     def _step_part(self, low: int, high: int, actions: np.ndarray, skip: np.ndarray) -> None:
-        """One step in place of environments low..high-1, those with `skip` left alone with reward 0."""
+        """One step in place of environments low..high-1; those with `skip` are unchanged and get reward 0."""
 
     def _allocate(self) -> None:
         """State of all episodes as arrays, and their random streams."""
@@ -178,7 +178,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """One action per environment, whole numbers [B]. Rewards are float64 [B]; truncations are always False.
 
-        ResetNeeded before `reset`. ValueError for other shapes and types, and where autoreset is off and an episode has ended.
+        ResetNeeded before `reset`. ValueError for other shapes and types, and if autoreset is off and an episode has ended.
         """
         if self._scalars[0, START_LATENCY] == 0.0:
             raise gymnasium.error.ResetNeeded("no episode is running: call reset() first")
@@ -243,9 +243,9 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self._spread(chosen, {"paid_s": (paid.seconds, 0.0), "paid_status": (paid.statuses, None)})
 
     def _final_facts(self, ended: np.ndarray, told: dict[str, Any]) -> dict[str, Any]:
-        """Add R of measured tiers to the rewards; runtime, status and steps of the episodes that ended.
+        """Add R of measured tiers to the rewards; return runtime, status and steps of ended episodes.
 
-        `told`: what was paid for in this step, where the best so far counts.
+        `told`: evaluations of this step, with `reward="best_so_far"`.
         """
         if len(ended) == 0:
             return {}
@@ -267,7 +267,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return named | ({} if np.isnan(regret).all() else {"regret": regret, "_regret": ~np.isnan(regret)})
 
     def _spread(self, chosen: np.ndarray, columns: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
-        """Info dictionary of facts (values [N, ..], what stands where there is none) of the chosen environments."""
+        """Info dictionary of facts (values [N, ..], filler for the other environments) of the chosen environments."""
         present, found = np.zeros(self.num_envs, dtype=np.bool_), dict[str, Any]()
         present[chosen] = True
         for name, (values, empty) in columns.items():
@@ -315,9 +315,9 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return views if self.settings.observation == "graph" else np.stack(views)
 
     def state(self) -> dict[str, Any]:
-        """A copy of the running episodes and of the random streams: what `restore` goes on from.
+        """A copy of the running episodes and of the random streams, for `restore`.
 
-        Not what a measured tier remembers or how much of a recording's noise was drawn.
+        It lacks a measured tier's cache and the position in a recording's noise.
         """
         return {"streams": self._streams.state()} | {name: getattr(self, name).copy() for name in _EPISODES}
 

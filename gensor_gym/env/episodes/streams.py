@@ -16,7 +16,7 @@ class Streams:
     """A stream for every environment, seeded as Gymnasium seeds one."""
 
     def __init__(self, count: int) -> None:
-        """None is seeded: each is begun from the machine's entropy."""
+        """Unseeded streams: each starts from the machine's entropy."""
         self._streams: list[np.random.Generator | int | None] = [None] * count
         """The stream, or the seed of one that nothing was drawn from."""
 
@@ -34,7 +34,7 @@ class Streams:
         return found
 
     def state(self) -> list[dict[str, Any] | None]:
-        """What `restore` goes on from; None for those that were neither seeded nor drawn from."""
+        """State for `restore`; None for streams that were neither seeded nor used."""
         begun = range(len(self._streams))
         return [None if self._streams[i] is None else dict(self.of(i).bit_generator.state) for i in begun]
 

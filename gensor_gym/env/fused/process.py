@@ -63,7 +63,7 @@ class Episodes:
         return rewards, ended
 
     def _apply(self, chosen: np.ndarray, actions: np.ndarray) -> None:
-        """Legal actions, and what is seen after them."""
+        """Apply legal actions and update the observations."""
         task, spaces = self.task[chosen], self.tasks.spaces
         after = spaces.after(task, spaces.numbers(task, self.rows[chosen]), actions)
         self.rows[chosen] = spaces.rows(task, after)

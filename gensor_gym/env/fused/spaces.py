@@ -14,7 +14,7 @@ class Spaces:
     """Spaces of K tasks. Numbers of schedules count in each from 0; `task` int64 [B] says whose they are."""
 
     def __init__(self, tables: Sequence[GirTable]) -> None:
-        """All of one space's name."""
+        """Tables of all tasks, in the space of one name."""
         self.numbering = Numbering.stacked(table.numbering for table in tables)
         self.first = np.cumsum([0, *(len(table.legal) for table in tables[:-1])])
         self.legal = np.concatenate([table.legal for table in tables])

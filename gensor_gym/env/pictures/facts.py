@@ -1,4 +1,4 @@
-"""What is worth saying of one program: resources against their limits, and what bounds its latency. For rendering."""
+"""Facts of one program for rendering: resources against their limits, and the bottleneck of its latency."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Use:
 
 
 def uses(graph: ConstructionGraph, schedule: Schedule) -> list[Use]:
-    """Resources of the program against what legality allows, or (tiles) against their cache."""
+    """Resources of the program against their legal limits; tiles against their cache."""
     row, ints = schedule.row, graph.tables.ints
     if graph.hardware.kind == "cpu":
         body = reduce_product(row, 0, ints) << int(row[UNROLL])

@@ -10,7 +10,7 @@ from gensor_gym.env.writing.rules import fill_kept, fill_open
 
 
 class Room:
-    """Of one task that is written by columns: its decisions, and what they leave open."""
+    """A task that is written by columns: its decisions, and the options that stay feasible."""
 
     def __init__(self, graph: ConstructionGraph) -> None:
         """List the decisions; ValueError where there is none."""

@@ -65,10 +65,10 @@ def begin(tasks, task, row, scalars, masked, scratch, mask, obs):  # noqa: ANN00
 
 @lean
 def advance(tasks, task, row, scalars, action, settings, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
-    """One decision in place: (reward, terminated). settings = [whether masks keep room, reward tier is the model].
+    """One decision in place: (reward, terminated). settings = [whether the mask checks feasibility, reward tier is the model].
 
-    An option that is not there, or makes no well-formed program, leaves what is decided as small as it can be. One that leaves no
-    room is taken all the same: its program is not legal, and pays nothing.
+    A missing option, or one that makes no well-formed program, leaves the number at its minimum. An infeasible option is taken:
+    its program is illegal and pays nothing.
     """
     ints = tasks.ints[task]
     fact = tasks.facts[task, tasks.counts[task] - int(scalars[REMAINING])]
@@ -90,7 +90,7 @@ def advance(tasks, task, row, scalars, action, settings, scratch, room, terms, m
 
 @lean
 def _fill_end(row, ints, count, mask, obs):  # noqa: ANN001, ANN202
-    """What is seen of a finished program. One action is left, which does nothing: of none at all nobody can draw."""
+    """Observation of a finished program. One action without effect stays legal, because nobody can sample from an empty mask."""
     for i in range(mask.shape[0]):
         mask[i] = i == 0
     fill_schedule(row, ints, obs)

@@ -1,4 +1,4 @@
-"""Which options of a decision there are and which keep room, and what taking one does to a row. Compiled."""
+"""The options of a decision, their feasibility, and their effect on a row. Compiled."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The process beside another that compiles functions for it: `python -m gensor_gym.graph.compiling.apart_process PARENT`.
+"""The compile server: `python -m gensor_gym.graph.compiling.apart_process PARENT`.
 
-Each line of standard input names a function and types of arguments; a byte on standard output says that it is done. It ends when
-nothing was asked for a while, when standard input does, and when its parent has, however that came about.
+Each line of standard input names a function and argument types; a byte on standard output reports it done. The server ends when
+idle for a while, at the end of standard input, and when its parent has ended for any reason.
 """
 
 from __future__ import annotations

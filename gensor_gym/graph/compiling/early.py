@@ -1,7 +1,7 @@
-"""Compiled functions that answer at once: as plain Python, while another process compiles them.
+"""Compiled functions that run interpreted while another process compiles them.
 
-Numba asks `_compile_for_args` for a function only where none was compiled for the types of a call. There the plain one is handed
-out as long as the other process is at work, and Numba's own afterwards; a call that finds a compiled function costs what it did.
+Numba calls `_compile_for_args` only for argument types without a compiled function. This module returns the interpreted function
+there while the server works, and Numba's afterwards. Calls that find a compiled function are as fast as before.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Hurried(Kept):
     """Whether it does so anyway."""
 
     def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
-        """What Numba calls in place of the compiled function: one of these, or a plain one."""
+        """Called by Numba instead of compiling: return a compiled function, or an interpreted one."""
         hurry = _hurry.get()
         if (self.early if hurry is None else hurry) and not any(isinstance(each, OmittedArg) for each in args):
             types = tuple(self.typeof_pyval(each) for each in args)

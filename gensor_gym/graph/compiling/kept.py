@@ -1,4 +1,4 @@
-"""What is kept of compiled functions on disk, and that of several processes one compiles a function while others wait for it."""
+"""The on-disk cache of compiled functions: one process compiles a function while others wait for it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Kept(CPUDispatcher):  # type: ignore[misc]
 
     @property
     def keeps(self) -> bool:
-        """Whether what is compiled is kept on disk at all."""
+        """Whether compiled functions are cached on disk."""
         return isinstance(self._cache, FunctionCache)
 
     def is_kept(self, types: tuple[Any, ...]) -> bool:
@@ -50,7 +50,10 @@ class Kept(CPUDispatcher):  # type: ignore[misc]
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """While no other process compiles it. Who is within waits only for what it calls, so no two wait for each other."""
+        """Hold the lock under which no other process compiles this function.
+
+        The holder waits only for functions that it calls, so no two processes wait for each other.
+        """
         if not self.keeps:
             yield
             return

@@ -1,7 +1,7 @@
-"""One line on standard error when compiling takes long, so that nobody waits without a word.
+"""A line on standard error when compiling takes long.
 
-Compiled code is kept for the next process, so it is said once for each state of the sources; on a terminal how far it is stands
-below. Worker processes say nothing, nor does anyone where $GENSOR_GYM_QUIET is set.
+Compiled code is cached, so the line appears once for each state of the sources; a terminal also shows progress. Worker processes
+print nothing, and $GENSOR_GYM_QUIET silences it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Notice(event.Listener):  # type: ignore[misc]
         self._said = False
 
     def on_start(self, event: event.Event) -> None:
-        """A function, inside of which Numba compiles those that it calls. The clock runs while the outermost does."""
+        """Compilation of a function begins. Numba compiles its callees inside; the clock runs for the outermost."""
         if self._depth > 0 or _is_ours(event):
             if self._depth == 0:
                 self._begin = self._clock()
@@ -84,7 +84,7 @@ def _is_silent() -> bool:
 
 
 NOTICE = Notice(lambda: sys.stderr, time.monotonic, _is_silent)
-"""That of this process."""
+"""The notice of this process."""
 
 
 def watch() -> None:

@@ -1,12 +1,12 @@
-"""Compiled functions that other compiled functions call: typed by themselves, optimised only where they end up.
+"""Compiled functions that are called by other compiled functions: typed on their own, optimised only inside their callers.
 
-Numba optimises and emits every function with all that it calls, so the text of a leaf goes through LLVM once for each function
-above it: two thirds of the time that a first episode took to compile. A part stops before that. Its text is put into the
-function that Python calls, which LLVM optimises as a whole. Called from Python it becomes such a function itself.
+Numba optimises and emits every function with all its callees, so a leaf goes through LLVM once for each function above it. That
+took two thirds of the compile time of a first episode. A part stops before that step. Its text is inserted into the function that
+Python calls, which LLVM optimises as a whole. A part that is called from Python becomes such a function.
 
-This stands on Numba's documented pipelines (numba.core.compiler.CompilerBase) and on what its code libraries and dispatchers do
-inside, which releases may change: with one that was not tried (`TRIED`) every function is compiled as Numba does it. Answers are
-the same, and a first episode waits three times as long.
+This relies on Numba's documented pipelines (numba.core.compiler.CompilerBase) and on internals of its code libraries and
+dispatchers, which releases may change. With an untried release (`TRIED`), Numba compiles every function as usual: answers are the
+same, and a first episode waits three times as long.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TRIED = ("0.68",)
 
 
 class _Text(JITCodeLibrary):  # type: ignore[misc]
-    """The LLVM text of a part, neither optimised nor emitted; what links it gets the text of all that it calls as well."""
+    """LLVM text of a part, neither optimised nor emitted; linking it adds the text of all its callees."""
 
     _with_called: Any = None
 
@@ -41,7 +41,7 @@ class _Text(JITCodeLibrary):  # type: ignore[misc]
         self._finalized = True
 
     def _get_module_for_linking(self) -> Any:
-        """Its own text and that of all it calls, each once."""
+        """Its own text and that of all its callees, each once."""
         if self._with_called is None:
             module = self._own().clone()
             for library in reversed(list(self._called({self}))):  # LLVM leaves out what nothing there calls yet
@@ -50,7 +50,7 @@ class _Text(JITCodeLibrary):  # type: ignore[misc]
         return self._with_called
 
     def _own(self) -> Any:
-        """Its own text, in which every function may be defined again by others."""
+        """Its own text, in which other modules may define every function again."""
         return super()._get_module_for_linking()
 
     def _called(self, met: set[Any]) -> Iterator[Any]:
@@ -88,7 +88,7 @@ def pipeline(lowering: type[NativeLowering]) -> type[CompilerBase]:
         """See Numba's."""
 
         def define_pipelines(self) -> list[Any]:
-            """Its passes, one of them replaced."""
+            """The default passes with one replaced."""
             made = DefaultPassBuilder.define_nopython_pipeline(self.state)
             made.passes = [(lowering if each is NativeLowering else each, why) for each, why in made.passes]
             made._finalized = False
@@ -105,7 +105,7 @@ class Part(CPUDispatcher):  # type: ignore[misc]
     """A function for others to call."""
 
     def add_overload(self, cres: Any) -> None:
-        """Keep what was compiled for callers that are compiled; there is nothing for Python to call."""
+        """Keep a compiled overload for compiled callers; Python cannot call it."""
         self.overloads[tuple(cres.signature.args)] = cres
 
     def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
@@ -119,7 +119,7 @@ class Part(CPUDispatcher):  # type: ignore[misc]
 
     @cached_property
     def _answered(self) -> set[tuple[Any, ...]]:
-        """Types for which a call from Python finds a function by itself."""
+        """Argument types that a call from Python finds without compiling."""
         return set()
 
     @cached_property
@@ -137,11 +137,11 @@ class Entry(Hurried):
         return Part(self.py_func, targetoptions=self.targetoptions, pipeline_class=_COMPILER)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """What Numba asks when it types a call."""
+        """Called by Numba to type a call."""
         return self.part.get_call_template(args, kws)
 
     def get_overload(self, sig: Any) -> Any:
-        """What Numba asks when it lowers that call."""
+        """Called by Numba to lower that call."""
         return self.part.get_overload(sig)
 
 
@@ -152,7 +152,7 @@ class Early(Entry):
 
 
 _WHOLE: dict[Callable[..., Any], Callable[[Any], Any]] = {}
-"""What makes a function of a part that Python can call."""
+"""For each part, the function that makes it callable from Python."""
 
 
 def is_tried(version: str) -> bool:

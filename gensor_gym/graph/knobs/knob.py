@@ -1,4 +1,4 @@
-"""What a knob says of itself, and the limits that moving one may break."""
+"""The definition of a knob, and the limits that a move of it may break."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ have no use for, whole warps over the block's threads. CPU: L1 tile, task tile, 
 
 @dataclass(frozen=True, kw_only=True)
 class Knob:
-    """One discrete choice: values in climbing order, at most 16, of which the first is the default."""
+    """One discrete choice: at most 16 values in increasing order; the first is the default."""
 
     place: int
-    """Where the index of its value stands in a row (`graph/tables/layout.py`)."""
+    """Index in a row that holds the index of its value (`graph/tables/layout.py`)."""
     name: str
     kind: Literal["gpu", "cpu", "both"]
     values: tuple[int, ...]
     doc: str
-    """What the values mean: its line of the table in `docs/design.md`, which a test compares with this."""
+    """Meaning of the values: its line of the table in `docs/design.md`, which a test compares with this."""
     cost: str
-    """What a larger value costs, in words."""
+    """Cost of a larger value, in words."""
     is_useful: Callable[[Operator, Hardware, int], bool] = lambda op, hardware, value: True
     """Whether a value other than the default means something for an operator on hardware of this kind."""
     masked: tuple[int, ...] = ()
@@ -43,7 +43,7 @@ class Knob:
     of_operands: bool = False
     """Whether it is about how operands are copied, laid out and walked over, which space `medium` moves."""
     structural: bool = False
-    """Whether it changes what is generated as a whole: the model errs alike on programs that agree in these."""
+    """Whether it changes the generated code as a whole. The model errs alike on programs that agree in these knobs."""
 
     @property
     def default(self) -> int:

@@ -1,4 +1,4 @@
-"""Who shares a reduction: blocks of a GPU, threads of a block, tasks of a CPU."""
+"""Sharing of a reduction: by blocks of a GPU, threads of a block, tasks of a CPU."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def _is_repeated(op: Operator, hardware: Hardware, value: int) -> bool:
 
 
 def _has_buffers(op: Operator, hardware: Hardware, buffers: int) -> bool:
-    """Without cp.async a second buffer is filled by way of registers, and there is no third."""
+    """Without cp.async, a second buffer is filled through registers and a third is unavailable."""
     return _is_repeated(op, hardware, buffers) and (buffers <= 2 or has_async_copies(hardware))
 
 

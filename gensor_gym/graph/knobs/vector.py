@@ -29,10 +29,10 @@ def widest_copy(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def copy_width(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements of one copy of a staged read into shared memory, on CUDA cores: knob vector at most, 1 where rows are not aligned.
+    """Elements of one copy of a staged read into shared memory, on CUDA cores: at most knob vector, 1 for unaligned rows.
 
-    Of a window so many that rows of the tensor, and tiles and steps along every axis of a window's row, are whole copies
-    apart; 1 where a window is gathered (convolution=3).
+    In a window, the width must divide the distances between rows of the tensor and between tiles and steps along every axis of a
+    window's row. A gathered window (convolution=3) has 1.
     """
     width = widest_copy(row, tensor, ints)
     if width == 1 or ints[WINDOW + tensor] == 0:

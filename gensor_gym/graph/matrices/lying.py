@@ -14,7 +14,7 @@ from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 WGMMA_TYPES = ("float16", "bfloat16", "tf32", "int8", "float8_e4m3fn")
 """Data types that a wgmma multiplies."""
 AS_IT_LIES = ("float16", "bfloat16")
-"""Of these wgmma reads B[k, n] with n contiguous; of others rows of k alone (PTX ISA, matrix layouts of wgmma)."""
+"""Types for which wgmma reads B[k, n] with n contiguous; others need rows of k (PTX ISA, matrix layouts of wgmma)."""
 SWIZZLE_BYTES = 128
 """A step of the reduction is one row of this many bytes in a wgmma program's shared memory."""
 MAP_STEP = 8
@@ -109,9 +109,9 @@ def images_axis(op: Operator) -> int:
 
 
 def wgmma_columns(op: Operator) -> tuple[int, ...]:
-    """Axes that the columns of a wgmma run over, in the operator's order; ValueError for what is no product of matrices.
+    """Axes of a wgmma's columns, in the operator's order; ValueError if the operator is no product of matrices.
 
-    Of operands that are laid out all spatial axes but m. Else those whose elements follow each other in memory.
+    All spatial axes but m if operands are laid out, else those with contiguous elements.
     """
     roles = matrix_axes(op)
     if roles is None:

@@ -1,4 +1,4 @@
-"""Where everything stands in a schedule's row of int32: one layout for every operator and hardware.
+"""Layout of a schedule's row of int32: the same for every operator and hardware.
 
 Letters: B batch, L tiling level, A loop-axis slot, T tensor, D tensor dimension.
 """
