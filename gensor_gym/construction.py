@@ -75,9 +75,9 @@ class ConstructionGraph(RowGraph[Schedule]):
 
     @cached_property
     def coordinates(self) -> Coordinates:
-        """All columns of the task's programs; the knobs that the space does not move stay as in the unscheduled program.
+        """All columns of the task's programs; knobs outside the space stay as in the unscheduled program.
 
-        Listed once, since that takes longer than a descent.
+        Cached, because listing takes longer than a descent.
         """
         return Coordinates(opened(self._initial.row, self.tables.ints), columns_of(self.tables.ints, self.tables.sizes))
 
@@ -100,7 +100,7 @@ class ConstructionGraph(RowGraph[Schedule]):
         return bool(rules.is_well_formed(schedule.row, self.tables.ints, self.tables.sizes))
 
     def action_mask(self, schedule: Schedule) -> np.ndarray:
-        """Legal actions, bool [N]: of what is no schedule of this operator and hardware only `stop`."""
+        """Legal actions, bool [N]; only `stop` for a schedule of another operator or hardware."""
         if not self._is_well_formed(schedule):
             return np.arange(NUM_ACTIONS) == STOP
         return super().action_mask(schedule)
@@ -136,7 +136,7 @@ class ConstructionGraph(RowGraph[Schedule]):
         return results, legal
 
     def room(self) -> np.ndarray:
-        """What compiled code that evaluates on `tables` works in, one for each thread (`cost.model.room`)."""
+        """Scratch space of compiled code that evaluates on `tables`, one for each thread (`cost.model.room`)."""
         return model.room(self.tables.ints)
 
     def latency(self, schedule: Schedule) -> float:
@@ -215,7 +215,7 @@ def graph_of(
 
 
 def kind_of(computation: Operator | Dataflow) -> type[Schedule | GirSchedule | ChainSchedule]:
-    """What schedules of a computation are."""
+    """Class of a computation's schedules."""
     if isinstance(computation, Dataflow) and not is_panel(computation):
         return ChainSchedule if is_chain(computation) else GirSchedule
     return Schedule

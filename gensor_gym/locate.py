@@ -1,4 +1,4 @@
-"""Where data that ships lies: its path in the repository is its path in an installation as well, from whatever folder."""
+"""Paths of shipped data: the path in the repository is the path in an installation as well, from any folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOVED = {
     "results/tune": "experiments/data/tuned",
     "results/best_known.json": "experiments/data/best_known.json",
 }
-"""Paths that commands were published with, and where what they name is now."""
+"""Published paths, and their present locations."""
 
 
 def located(path: str | os.PathLike[str]) -> Path:

@@ -84,7 +84,7 @@ class Ansor:
 class AnsorSmall(Ansor):
     """A variant of ours for budgets of tens of trials: batches of 8, and the model predicts after the first of them.
 
-    Without the penalty on leaves: the weights of a few slow programs are too small beside it for any tree to grow.
+    It has no penalty on leaves: next to it the weights of a few slow programs are too small for any tree to grow.
     """
 
     batch: int = 8
@@ -136,7 +136,7 @@ class Rounds:
         return greedy.joined(fresh).joined(ranked).new().head(count)
 
     def _ranked(self, random: Population, kept: Population) -> Population:
-        """Programs to measure, the best first: what evolution meets, or an ablation of it."""
+        """Programs to measure, best first: those that evolution meets, or an ablation of it."""
         if self.settings.tuning == "none":
             return random.head(0)
         if self.settings.tuning == "beam":

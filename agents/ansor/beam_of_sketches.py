@@ -1,8 +1,8 @@
-"""Beam search over incomplete programs on a learned model: what Ansor compares its evolution with (its figure 7).
+"""Beam search over incomplete programs on a learned model: Ansor's baseline for its evolution (its figure 7).
 
-A program is built decision by decision, first the tiles of every axis, then the knobs; what is not decided yet stands at its
-smallest. After each decision the incomplete programs that the model rates lowest are dropped, although the model learned
-from complete ones: Ansor's authors name that as the fault of the method. Order, width and branches are our reconstruction.
+A program is built decision by decision, first the tiles of every axis, then the knobs; undecided numbers are at their minimum.
+After each decision the incomplete programs with the lowest scores are dropped, although the model learned from complete ones:
+Ansor's authors name that as the fault of the method. Order, width and branches are our reconstruction.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The innermost statements of a program and the loops around each, as Ansor's features need them (appendix B of the paper).
+"""The innermost statements of a program and the loops around each, for Ansor's features (appendix B of the paper).
 
-Statements: the update of an output element, its store, a copy for every operand that is staged or packed, and where a
-reduction is shared the addition of its parts. Loops are listed from the outside. What is listed is what the schedule says,
-not the text of the generated code; instructions of tensor cores are listed as the multiply-adds that they do.
+Statements: the update of an output element, its store, a copy for every operand that is staged or packed, and the addition of
+parts if a reduction is shared. Loops are listed from the outside. The list follows the schedule, not the text of the generated
+code; tensor-core instructions count as their multiply-adds.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Ansor's sketches (OSDI 2020, section 4): structures derived by rules, whose tile sizes and annotations are still open.
 
-A sketch here is a set of programs of our space: for every axis the chains of tiles it may take, for every knob its values.
-The rules are those of the paper's table 1 and section 4.3, their conditions those of the authors' code. Our programs are
-always tiled, with the epilogue fused and accumulators in registers, and staged reads always in shared memory: Always
-Inline, Fusion, Add Cache Stage and Skip are decided thereby. What stays open is the number of tile levels, how a reduction
-is factored and, as the paper's user rules, algorithms that Ansor has no rule for. `docs/related.md` says where `ansor` departs.
+A sketch here is a set of programs of our space: for every axis the chains of tiles it may take, for every knob its values. The
+rules are those of the paper's table 1 and section 4.3, their conditions those of the authors' code. Our programs are always
+tiled, with the epilogue fused and accumulators in registers, and staged reads always in shared memory: Always Inline, Fusion, Add
+Cache Stage and Skip are thereby decided. Open are the number of tile levels, the factors of a reduction and, as the paper's user
+rules, algorithms without a rule of Ansor's. `docs/related.md` says where `ansor` departs.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ Options = dict[str, tuple[int, ...]]
 
 
 class Sketch(Coordinates):
-    """A structure: columns of every axis slot and of the knobs with a choice, restricted to what the rules leave open."""
+    """A structure: columns of every axis slot and of the knobs with a choice, restricted to the values that the rules allow."""
 
     def __init__(self, name: str, base: np.ndarray, columns: Sequence[Column]) -> None:
-        """A name beside what `Coordinates` has."""
+        """`Coordinates` with a name."""
         super().__init__(base, columns)
         self.name = name
 
@@ -86,11 +86,11 @@ def derive_sketches(
 ) -> list[Sketch]:
     """All sketches of a task.
 
-    `beyond` takes algorithms that Ansor's own rules do not make (shifted and implicit matrix products, tensor cores) as
-    user rules, and draws knobs that Ansor has no word for like its pragmas; without it they stand at the space's default.
-    `max_innermost` bounds the innermost factor of an axis, except where an instruction's fragment decides it. `limited` is the
-    paper's ablation (figure 7): tile levels, innermost sizes and computation locations such as a manual template has. It names
-    no values; ours are one level less on a CPU, powers of two up to 16, and locations at the space's default.
+    `beyond` takes algorithms that Ansor's own rules do not make (shifted and implicit matrix products, tensor cores) as user
+    rules, and draws knobs unknown to Ansor like its pragmas; without it they are at the space's default. `max_innermost` bounds
+    the innermost factor of an axis, except where an instruction's fragment decides it. `limited` is the paper's ablation (figure
+    7): tile levels, innermost sizes and computation locations such as a manual template has. It names no values; ours are one
+    level less on a CPU, powers of two up to 16, and locations at the space's default.
     """
     if max_innermost < 1:
         raise ValueError(f"max_innermost={max_innermost}: expected 1 or more")
@@ -138,7 +138,7 @@ def _factor(graph: ConstructionGraph, options: Options) -> list[tuple[str, Optio
 
 
 def _algorithms(graph: ConstructionGraph, options: Options) -> list[tuple[str, Options]]:
-    """One sketch for every algorithm: they ask different forms of tiles, and of other knobs."""
+    """One sketch for every algorithm: each has other tiles and other knobs."""
     plain: Options = {"tensor_core": (0,), "persistent": (0,), "cluster": (1,)}
     whole = all(1 in options.get(name, (1,)) for name in ("thread_split", "reduce_threads"))
     kinds: list[tuple[str, Options]] = []

@@ -1,9 +1,9 @@
 """Ansor's features: one vector for every innermost statement of a program (appendix B of the paper; TVM's `feature.cc`).
 
-Groups as there: operations, vectorised, unrolled and parallel loops, GPU threads, buffers, the curve of arithmetic
-intensity, what is allocated, loops outside. Departures, since a schedule is looked at and not lowered code: no integer
-operations of index arithmetic; buffers stand in the operator's order and not by size; the intensity is log2(operations /
-bytes) (the authors' quotient of logarithms is a known slip); the values of our knobs follow, since most of them are no loop.
+Groups as there: operations, vectorised, unrolled and parallel loops, GPU threads, buffers, the curve of arithmetic intensity,
+allocations, outer loops. Departures, because the features come from a schedule and not from lowered code: no integer operations
+of index arithmetic; buffers are in the operator's order and not by size; the intensity is log2(operations / bytes) (the authors'
+quotient of logarithms is a known slip); the values of our knobs follow, because most are no loops.
 """
 
 from __future__ import annotations

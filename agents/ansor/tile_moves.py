@@ -23,7 +23,7 @@ class TileMoves:
     """Moves among the chains of one axis; those from a chain are worked out when they are first asked for."""
 
     def __init__(self, chains: np.ndarray, levels: int) -> None:
-        """`chains` int32 [C, MAX_LEVELS + 1], of which the first `levels` tiles mean something."""
+        """`chains` int32 [C, MAX_LEVELS + 1]; only the first `levels` tiles are meaningful."""
         self._chains = chains
         inner = chains[:, 0] // chains[:, MAX_LEVELS]
         self._sizes = np.column_stack([inner, chains[:, :levels]]).astype(np.int64)
@@ -31,7 +31,7 @@ class TileMoves:
         self._known: dict[tuple[int, bool], Groups] = {}
 
     def groups(self, chain: np.ndarray, granularity: bool = False) -> Groups:
-        """Where a chain leads; with `granularity` only by moves between outermost tile and grid.
+        """Chains reachable from a chain; with `granularity` only by moves between outermost tile and grid.
 
         KeyError for a chain that is not of this axis.
         """

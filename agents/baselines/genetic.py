@@ -30,7 +30,7 @@ class Genetic:
     elite: int = 6
     """Parents that survive a generation; the rest of it are children."""
     tournament: int = 3
-    """Drawn for each parent: the fastest of so many."""
+    """Programs drawn for each parent; the fastest is chosen."""
     mutation: float = 1.5
     """Columns of a child that mutate, in the mean."""
     local: float = 0.7

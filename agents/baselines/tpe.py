@@ -30,7 +30,7 @@ class Tpe:
     candidates: int = 24
     """Drawn from the good programs' density; the one most unlike the bad is proposed."""
     multivariate: bool = True
-    """One density over all parameters; otherwise each parameter by itself."""
+    """Whether one density covers all parameters; otherwise each parameter has its own."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Propose and measure until the budget is spent or every program measured."""

@@ -11,7 +11,7 @@ class Given:
     """Programs that are known, in the place of the first ones drawn: how likely they are is told as of any other."""
 
     def __init__(self, chosen: np.ndarray, feasible: Feasible | None = None) -> None:
-        """Their choices, int64 [G, K]; what all are kept to, of a network that is masked."""
+        """Choices of the demonstrations, int64 [G, K]; feasibility rules for a masked network."""
         self.chosen, self.feasible = chosen, feasible
 
     def kept(self, _chosen: np.ndarray, column: int, at: np.ndarray, _chances: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ def begun(graph: ConstructionGraph, count: int, rng: np.random.Generator) -> lis
 
 
 def descended(programs: Programs, first: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Where descents from `first` end and all that is one column away: rows int32 [N, ROW], model seconds float64 [N]."""
+    """End points of descents from `first` and all programs one column away: rows int32 [N, ROW], model seconds float64 [N]."""
     ends = [programs.descend(row) for row in first]
     around = [programs.neighbours(row) for row, _ in ends]
     rows = np.concatenate([np.stack([row for row, _ in ends]), *(found for found, _ in around)])

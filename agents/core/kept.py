@@ -1,4 +1,4 @@
-"""What a store has for a task, so that nothing is searched that was found before."""
+"""Stored results of a task, so that no search is repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search has measured, program by program, and what it has not measured yet."""
+"""Programs that a search has measured and those that it has not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WALKS = 8
 
 
 class Ledger:
-    """Measurements by program. What was asked for once is answered from here."""
+    """Measurements by program. A repeated request is answered from here."""
 
     def __init__(self, session: Session) -> None:
         """Nothing is measured."""

@@ -19,7 +19,7 @@ from gensor_gym.measure.workers.process import WorkerLost
 
 FINALISTS = 5
 WITHIN = 1.1
-"""A program that took more than so many times the best's quiet time is no finalist."""
+"""Largest quiet time of a finalist, relative to the best's."""
 ROUNDS = 15
 
 

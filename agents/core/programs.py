@@ -23,14 +23,14 @@ BLOCK = 4096
 BLOCKS = 256
 """Blocks without a single legal program, after which a random walk takes the place of the uniform draw."""
 LISTED = 1 << 18
-"""Candidates up to which a space is listed."""
+"""Most candidates of a space that is listed."""
 
 Direction = tuple[int, int, int]
 """A column, a place in it, and how many distinct numbers up (or, below zero, down)."""
 
 
 class Programs(Coordinates):
-    """The space of one graph: C columns that have a choice, of which every legal program is a vector int64 [C]."""
+    """The space of one graph: C columns with a choice; every legal program is a vector int64 [C]."""
 
     def __init__(self, graph: ConstructionGraph, fixed: Collection[int] = ()) -> None:
         """Columns that begin at the places `fixed` of a row are left out."""
@@ -39,7 +39,7 @@ class Programs(Coordinates):
 
     @cached_property
     def logs(self) -> list[np.ndarray]:
-        """Of every column its numbers as they are compared, float64 [choices, places]."""
+        """Numbers of every column on the scale of comparison, float64 [choices, places]."""
         return [column.values * 1.0 if column.is_knob else np.log2(column.values) for column in self.columns]
 
     @cached_property
@@ -75,7 +75,7 @@ class Programs(Coordinates):
         return Schedule(self.opened(self.graph.random_schedule(rng).row))
 
     def listed(self) -> np.ndarray | None:
-        """All legal programs, rows int32 [N, ROW]; None where there are too many candidates to list."""
+        """All legal programs, rows int32 [N, ROW]; None if there are too many candidates to list."""
         if self.size > LISTED:
             return None
         return np.concatenate([self.graph.stack([]), *self.graph.enumerate()])
@@ -96,7 +96,7 @@ class Programs(Coordinates):
         return found
 
     def descend(self, row: np.ndarray) -> tuple[np.ndarray, float]:
-        """(the program from which no column gains, its seconds by the model), by coordinate descent from `row` [ROW]."""
+        """(program that no column improves, its seconds by the model), by coordinate descent from `row` [ROW]."""
         row = self.opened(row)
         found = descend(row, self, self.graph.tables, sweeps=False)
         self.graph.charge(found.tried, found.improvements)
@@ -113,7 +113,7 @@ class Programs(Coordinates):
     def other_register_tiles(self, row: np.ndarray) -> np.ndarray:
         """Rows [N, ROW], legal or not, that differ from `row` in the innermost tiles of two spatial axes, and otherwise least.
 
-        No column alone leads there: on a CPU the way from 8x48 to 6x64 goes by 6x48 or 8x64, of which neither is as fast.
+        No single column leads there: on a CPU the way from 8x48 to 6x64 goes through 6x48 or 8x64, and both are slower.
         """
         row = self.opened(row)
         spatial = [column for column in self.columns if column.first < TILE + SPATIAL_SLOTS]
@@ -128,7 +128,7 @@ class Programs(Coordinates):
 
 
 def _with_other_innermost(column: Column, row: np.ndarray) -> list[np.ndarray]:
-    """Of every innermost tile but that of a row, the chain whose other numbers are nearest to the row's."""
+    """For every other innermost tile, the chain whose other numbers are nearest to the row's."""
     now, sizes = np.log2(row[column.places]), column.values[:, 0]
     far = np.abs(np.log2(column.values) - now)[:, 1:].sum(axis=1)
     return [

@@ -91,7 +91,7 @@ class Chain:
         return found
 
     def _advance(self, now: np.ndarray, temperature: float) -> np.ndarray:
-        """One step of chances [steps at the level, S]."""
+        """One step of probabilities [steps at the level, S]."""
         parts = self._weights(temperature)
         ripeness = self._ripeness(temperature, len(now))[:, None]
         moves, opens, closes = (np.asarray(part.sum(axis=1)).ravel() for part in (parts.moves, parts.opens, parts.closes))

@@ -31,7 +31,7 @@ MOST_STATES = 3000
 
 @dataclass(frozen=True)
 class Examples:
-    """States with what a teacher does there."""
+    """States with a teacher's actions."""
 
     observations: np.ndarray
     """float32 [E, O]."""
@@ -40,7 +40,7 @@ class Examples:
     targets: np.ndarray
     """Probabilities of the teacher's actions, float32 [E, N]."""
     returns: np.ndarray
-    """Of the teacher's way from there, float32 [E]."""
+    """Returns of the teacher's episodes from there, float32 [E]."""
 
 
 def optimum(graph: ConstructionGraph, rng: np.random.Generator) -> Schedule | None:

@@ -20,7 +20,7 @@ from agents.learners.observer import Observer
 
 @dataclass(frozen=True)
 class Learner:
-    """One way to learn a policy."""
+    """A method of training a policy."""
 
     make: Callable[[Mapping[str, Any], Any, int | None], Any]
     """(settings, `VecEnv`, seed or None) -> a fresh model, which has `policy`, `learn` and `num_timesteps`."""
@@ -31,7 +31,7 @@ class Learner:
     values: Callable[[Any, np.ndarray], np.ndarray]
     """(model, observations [B, O]) -> expected returns float [B] from there on."""
     observer: type[Observer] = Observer
-    """What the policy observes."""
+    """Observer of the policy."""
 
 
 LEARNERS: dict[str, str] = {

@@ -1,4 +1,4 @@
-"""The card of a policy: what it was trained on, in a file beside it that is checked before the policy is used.
+"""The card of a policy: its training tasks, in a file next to it that is checked before the policy is used.
 
 `experiments/training/train.py` writes it.
 """
@@ -15,7 +15,7 @@ from gensor_gym.foreign import read_json
 from gensor_gym.graph.tables.layout import LAYOUT_VERSION
 
 CARD = "card.json"
-"""Of a checkpoint folder, beside the policy's file."""
+"""File name of the card in a checkpoint folder."""
 HOLDS = f"with {POLICY} and {CARD} in it"
 
 

@@ -1,4 +1,4 @@
-"""What was best on other devices first: configurations in the order of their times in other recordings of the kernel."""
+"""Configurations in the order of their times on other devices, from other recordings of the kernel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from gensor_gym.spaces import TuningSession, TuningSpace, load_space
 
 SLOWEST = 2.0
-"""What a configuration that failed on a device counts there: so many times the log regret of the slowest that ran."""
+"""Regret of a configuration that failed on a device: this multiple of the log regret of the slowest that ran."""
 
 
 @dataclass(frozen=True)

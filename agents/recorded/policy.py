@@ -29,9 +29,9 @@ class TuningPolicy:
     trust: bool = False
     """Whether a `policy.zip` of stable-baselines3 may be read, which runs whatever code its maker put into it."""
     temperature: float = 1.0
-    """Of the draws: above 1 the policy tries more."""
+    """Temperature of the draws: above 1 the policy explores more."""
     starts: str = "best"
-    """Where the first episodes begin: `best` where the recordings learned from are best, one each; `random` as all others."""
+    """Starts of the first episodes: `best` in each of the training recordings, or `random` as all others."""
     patience: int = 100
     """Episodes in a row without a new trial, after which the space counts as exhausted."""
 

@@ -53,10 +53,11 @@ def home_folder() -> Path | None:
 
 
 def make_cache_dir(name: str) -> Path:
-    """The folder `name` in `cache_dir()`, for this user alone, made where there is none; ValueError names what cannot be made.
+    """The folder `name` in `cache_dir()`, for this user only, created if missing.
 
-    Where it belongs to another user, or $GENSOR_GYM_CACHE names a folder that others may write to, these stay as they are:
-    what is run lies in a `private_dir`.
+    ValueError names a folder that cannot be created.
+
+    A folder of another user, or one in a shared $GENSOR_GYM_CACHE, stays as it is: code is kept in a `private_dir`.
     """
     base, folder = cache_dir(), cache_dir() / name
     try:
@@ -72,7 +73,7 @@ def make_cache_dir(name: str) -> Path:
 
 
 def private_dir(name: str) -> Path:
-    """The folder `name` of the cache, for what is run; one of this process, with a warning, where others could write to it."""
+    """The folder `name` of the cache, for code; a folder of this process, with a warning, if others can write to it."""
     folder = make_cache_dir(name)
     if is_own_folder(folder, cache_dir()):
         return folder

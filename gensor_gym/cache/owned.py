@@ -1,4 +1,4 @@
-"""Who may have written a file: libraries, compiled functions and notes are taken from this user's own hand only."""
+"""Ownership of files: libraries, compiled functions and notes are used only if this user alone can write them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def is_private(path: Path) -> bool:
-    """Whether a file or folder, or what it links to, is this user's and none other may write to it."""
+    """Whether a file or folder, or its link's target, is this user's and nobody else can write to it."""
     try:
         return _is_private(path.stat())
     except OSError:
@@ -43,9 +43,9 @@ def is_own(path: Path, base: Path | None = None) -> bool:
 
 
 def read_own(path: Path) -> bytes:
-    """What a file holds that is this user's alone to write, as its folder is; ValueError says what is wrong with another.
+    """Content of a file that only this user can write, in such a folder; ValueError says what is wrong.
 
-    Looked at are the folder and the file that were opened, which nobody can exchange between the look and the reading.
+    The check is on the opened folder and file, so that nobody can exchange them before the read.
     """
     try:
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -101,5 +101,5 @@ def _is_private(known: os.stat_result) -> bool:
 
 
 def _is_open(known: os.stat_result) -> bool:
-    """Whether everybody may exchange what lies in a folder."""
+    """Whether everybody may exchange the files in a folder."""
     return bool(known.st_mode & stat.S_IWOTH) and not known.st_mode & stat.S_ISVTX

@@ -1,6 +1,6 @@
-"""Where the elements of a value lie in a tensor after transpositions, slices and reshapes, none of which then moves anything.
+"""Position of a value's elements in a tensor after transpositions, slices and reshapes, which then move no data.
 
-An axis may step through a tensor in several ways at once, as one axis of all heads of a batch does: it is made of parts, each
+An axis may step through a tensor in several ways at once, as one axis of all heads of a batch does: it consists of parts, each
 with an extent and a stride, the outermost first.
 """
 
@@ -20,7 +20,7 @@ Axis = tuple[Part, ...]
 
 @dataclass(frozen=True)
 class Strided:
-    """Element (i, j, ..) lies at `offset` plus what the axes add."""
+    """Element (i, j, ..) is at `offset` plus the contributions of the axes."""
 
     tensor: str
     offset: int
@@ -63,7 +63,7 @@ def merged(*parts: Part) -> Axis:
 
 
 def _taken(left: list[Part], extent: int) -> Axis | None:
-    """The innermost parts of so many elements, which `left` loses; None where a part has no such share."""
+    """The innermost parts with `extent` elements, removed from `left`; None if no part has such a divisor."""
     found: list[Part] = []
     while extent > 1:
         if not left:
@@ -85,7 +85,7 @@ def dense(tensor: str, shape: Shape) -> Strided:
 
 
 def read_views(graph: Dataflow) -> dict[str, Strided]:
-    """Of every value that is an input, or only moved from one: where its elements lie."""
+    """Element positions of every value that is an input, or only moved from one."""
     found = {value.name: dense(value.name, value.shape) for value in graph.inputs}
     for name, node in graph.nodes:
         source = found.get(node.inputs[0])

@@ -25,10 +25,10 @@ TRACED = 2 + NUM_TERMS
 
 
 class Descent(NamedTuple):
-    """What a descent came to."""
+    """Result of a descent."""
 
     seconds: float
-    """Of the program reached."""
+    """Seconds of the program reached."""
     evaluated: int
     """Legal programs that the model was asked about, the first among them."""
     tried: int
@@ -47,9 +47,9 @@ def descend(
 ) -> Descent:
     """From `row` int32 [ROW], with all levels opened, changed in place to the program reached.
 
-    A program is taken that is faster than the best so far times `gain`: with 1 any faster one. `sweeps`: whether it ends after
-    a whole sweep without a gain, else once each column has gained nothing since the last gain. `trace` float64 [S, TRACED]
-    receives the legal programs evaluated, in order; the descent ends where it is full.
+    A program is taken that is faster than the best so far times `gain`: with 1 any faster one. `sweeps`: whether it ends after a
+    whole sweep without a gain, else once each column has gained nothing since the last gain. `trace` float64 [S, TRACED] receives
+    the legal programs evaluated, in order; the descent ends when it is full.
     """
     kept = np.empty((0, TRACED)) if trace is None else trace
     seconds, evaluated, tried, improved = _descend(

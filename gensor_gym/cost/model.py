@@ -19,9 +19,9 @@ from gensor_gym.graph.tables.tables import IS_CPU
 
 
 def room(ints: np.ndarray) -> np.ndarray:
-    """What the model of a table's machine works in: float64 [WALK] for a CPU's; for a GPU's an array [0, 0] of nothing.
+    """Scratch space of the model: float64 [WALK] for a CPU, an empty array [0, 0] for a GPU.
 
-    Who runs on several threads makes one for each.
+    Make one for each thread.
     """
     return np.empty(WALK) if ints[IS_CPU] == 1 else np.empty((0, 0))
 

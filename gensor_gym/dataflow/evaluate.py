@@ -52,7 +52,7 @@ def _reduce(node: Reduce, known: Mapping[str, Bounded]) -> Bounded:
 
 
 def _contract(node: Contract, known: Mapping[str, Bounded]) -> Bounded:
-    """Of a product or a sum: errors of the sources go through the operator with absolute values of the others."""
+    """Bounds of a product or a sum: errors of the sources go through the operator with absolute values of the others."""
     op = node.operator
     sources = [known[name] for name in node.sources]
     if op.body == "max":

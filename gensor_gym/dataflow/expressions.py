@@ -1,4 +1,4 @@
-"""Scalar expressions: what a map computes of one element of each of its operands."""
+"""Scalar expressions of a map: functions of one element of each operand."""
 
 from __future__ import annotations
 

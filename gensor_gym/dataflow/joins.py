@@ -1,6 +1,6 @@
-"""Values one after another in memory: what joins them is no kernel's work where each is made in its own place of the whole.
+"""Values that are contiguous in memory: joining them takes no kernel if each is made in its part of the whole.
 
-That can be where all axes before the joined one have extent 1, as of channels at batch 1.
+This requires extent 1 for all axes before the joined one, as for channels at batch 1.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ def is_leading(shape: Sequence[int], axis: int) -> bool:
 
 
 def joins(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
-    """Of every value that is made within another: (that, bytes before it). What holds them is a `Concat` all of whose parts do.
+    """For every value that is made within another: (that, bytes before it). The other is a `Concat` all of whose parts qualify.
 
-    A value lies in one place: of a second join, or of one that is given or the same at every call, a copy has to be made first
-    (`with_parts_of_their_own`).
+    A value has one place: a second join, an input or a constant needs a copy first (`with_parts_of_their_own`).
     """
     nodes, found = dict(graph.nodes), dict[str, tuple[str, int]]()
     returned = {_root(nodes, name) for name in graph.returns}

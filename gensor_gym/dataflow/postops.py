@@ -23,7 +23,7 @@ _WITH_CHANNEL, _WITH_ELEMENT = {"add": "bias", "multiply": "scale"}, {"add": "re
 
 @dataclass(frozen=True)
 class PostOp:
-    """A stage, and the values that it reads beside the element."""
+    """A stage, and the values that it reads besides the element."""
 
     stage: str
     reads: tuple[str, ...] = ()

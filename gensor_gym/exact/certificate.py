@@ -18,7 +18,7 @@ _KINDS: dict[str, Any] = {
     **dict.fromkeys(("operator", "hardware", "space", "fingerprint", "method", "latency", "schedule", "bound"), str),
     **dict.fromkeys(("candidates", "visited", "evaluated", "pruned"), _COUNT), "optima": _COUNT_OR_NONE, "seconds": _NUMBER,
 }  # fmt: skip
-"""Of the fields of a certificate that was read."""
+"""Types of a certificate's fields when read."""
 _WORDS = {str: "text", _COUNT: "a number from 0", _COUNT_OR_NONE: "a number from 0, or null", _NUMBER: "seconds from 0"}
 
 
@@ -71,7 +71,7 @@ class Certificate:
         return self.operator, self.hardware, self.space
 
     def to_json(self) -> str:
-        """One line."""
+        """One line of JSON."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
@@ -92,7 +92,7 @@ class Certificate:
 
 
 def _seconds(text: str) -> float:
-    """A hexadecimal float; 0 for what is none."""
+    """A hexadecimal float; 0 if it is invalid."""
     try:
         return float.fromhex(text)
     except (OverflowError, ValueError):
@@ -100,7 +100,7 @@ def _seconds(text: str) -> float:
 
 
 def read_certificates(path: Path) -> list[Certificate]:
-    """All certificates of a file of JSON lines; a file that is not there has none."""
+    """All certificates of a file of JSON lines; a missing file has none."""
     if not path.exists():
         return []
     return [_at(path, number, line) for number, line in read_lines(path)]

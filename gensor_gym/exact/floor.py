@@ -1,10 +1,9 @@
-"""A time that no completion of a half-chosen program on a GPU's CUDA cores is below, by the analytic model. Compiled.
+"""A lower bound on the time of all completions of a partial program on a GPU's CUDA cores, by the analytic model. Compiled.
 
-What is chosen are the register tile and the block tile of all spatial axes, and perhaps the block tile of the reduction;
-what is free are the rest of the reduction's tiles and the virtual threads. Every quantity of `cost/gpu/` is replaced by
-one that is never larger (of blocks that reside on a multiprocessor and bytes under way: never smaller), and the model is
-monotone in each of these; `docs/exact.md` has the main inequalities. `row` has virtual threads 1, and where the reduction's
-block tile is free its tiles are 1 too.
+Chosen are the register tile and the block tile of all spatial axes, and perhaps the block tile of the reduction; free are the
+reduction's other tiles and the virtual threads. Every quantity of `cost/gpu/` is replaced by a lower bound (resident blocks and
+bytes in flight by an upper bound), and the model is monotone in each of these; `docs/exact.md` has the main inequalities. `row`
+has virtual threads 1, and if the reduction's block tile is free its tiles are 1 too.
 """
 
 from __future__ import annotations

@@ -25,16 +25,16 @@ from gensor_gym.graph.tables.tables import COEF, IS_CPU, NUM_DIMS, NUM_READS
 from gensor_gym.registry import near
 
 ENUMERATED = 2_000_000
-"""Spaces of at most so many candidates are enumerated."""
+"""Most candidates of a space that is enumerated."""
 MOST_NODES = 1_000_000_000
 """Block tiles, with and without the reduction's, that a search looks at: about ten minutes."""
 MOST_TIES = 1 << 14
-"""Classes of optimal programs up to which all optimal schedules are counted."""
+"""Most classes of optimal programs for which all optimal schedules are counted."""
 
 
 @dataclass
 class Result:
-    """What a search found: the best row, its seconds, all rows as good (None: too many), and its counters."""
+    """Result of a search: the best row, its seconds, all tied rows (None: too many), and its counters."""
 
     row: np.ndarray
     seconds: float

@@ -1,4 +1,4 @@
-"""All states that the actions of a small task lead to, as a graph in arrays."""
+"""All reachable states of a small task, as a graph in arrays."""
 
 from __future__ import annotations
 

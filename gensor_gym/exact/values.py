@@ -18,7 +18,7 @@ from gensor_gym.graph.actions import STOP
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """Values float64 [H + 1, S] by steps left (row 0 is unused) and state, and what the process pays."""
+    """Values float64 [H + 1, S] by steps left (row 0 is unused) and state, and the rewards."""
 
     states: StateGraph
     values: np.ndarray

@@ -1,4 +1,4 @@
-"""What the operating system says of the CPU: model, cores that may be used, caches, vector registers."""
+"""Facts of the operating system on the CPU: model, usable cores, caches, vector registers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CpuInfo:
 
     model: str
     cores: int
-    """Physical cores this process may use at once, or what $GENSOR_GYM_THREADS says."""
+    """Physical cores that this process may use at once, or $GENSOR_GYM_THREADS."""
     lanes: int
     vector_registers: int
     flags: frozenset[str]
@@ -53,7 +53,7 @@ def usable_cpus() -> list[int]:
 
 
 def forced_threads() -> int | None:
-    """What $GENSOR_GYM_THREADS says, None where it says nothing; ValueError where that is no whole number of at least 1."""
+    """Value of $GENSOR_GYM_THREADS, None if unset; ValueError if it is no whole number of at least 1."""
     forced = os.environ.get(THREADS, "").strip()
     if forced and (not forced.isdecimal() or int(forced) < 1):
         raise ValueError(f"${THREADS}={forced!r} must be a whole number of at least 1")

@@ -1,4 +1,4 @@
-"""What a machine is to the rules and the analytic model: constants, each with its source."""
+"""Constants of a machine for the rules and the analytic model, each with its source."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from typing import Literal
 class MemoryLevel:
     """One level of memory.
 
-    `capacity` is bytes per parallel unit for private levels and bytes in all for shared ones; `bandwidth` is bytes per
-    second of the whole device; `latency` is seconds; `transaction` is the smallest transfer in bytes. `copied` is bytes a
-    second of what lies there and is read and stored again by way of the caches, `streamed` of what is stored past them to
-    main memory; 0 where that was not measured.
+    `capacity` is bytes per parallel unit for private levels and bytes in all for shared ones; `bandwidth` is bytes per second of
+    the whole device; `latency` is seconds; `transaction` is the smallest transfer in bytes. `copied` is bytes a second of a copy
+    from there through the caches, `streamed` of a copy past them to main memory; 0 if not measured.
     """
 
     name: str

@@ -53,7 +53,7 @@ class AnalyticBackend:
         return list(self.stream(op, schedules, hw))
 
     def stream(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
-        """As `measure`, one after the other."""
+        """As `measure`, one result at a time."""
         graph = graph_of(op, hw)
         for schedule in schedules:
             digest = self.digest(op, schedule, hw)
@@ -64,7 +64,7 @@ class AnalyticBackend:
                 yield Measurement(Status.ILLEGAL, error=f"outside the limits of {hw.name}: {schedule!r}", digest=digest)
 
     def seconds(self, graph: Any, schedule: Any) -> float:
-        """What the model says of a legal schedule."""
+        """Latency of a legal schedule by the model."""
         return graph.latency(schedule)
 
     def close(self) -> None:
@@ -78,5 +78,5 @@ class ModelBackend(AnalyticBackend):
         self.name, self._model = name, model
 
     def seconds(self, graph: Any, schedule: Any) -> float:
-        """What it says of a legal schedule."""
+        """Latency of a legal schedule by this model."""
         return self._model(graph, schedule)

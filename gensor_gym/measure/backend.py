@@ -24,14 +24,14 @@ from gensor_gym.registry import Made, near, register, registers
 
 
 class Backend(Protocol):
-    """Something that gives schedules a time. What goes wrong with a schedule is a status and raises nothing."""
+    """Gives schedules a time. A failure of a schedule is a status and raises nothing."""
 
     name: str
     stored: bool
     """Whether its results are timings of a machine, worth keeping in a store."""
 
     def device(self, hw: Hardware) -> str:
-        """Name of what the results hold for: part of the key they are stored under."""
+        """Name of the device for which results hold: part of the key under which they are stored."""
 
     def digest(self, op: Any, schedule: Any, hw: Hardware) -> str:
         """Identity of the program: schedules of one digest are one trial."""
@@ -40,33 +40,33 @@ class Backend(Protocol):
         """One measurement for each schedule, in order."""
 
     def stream(self, op: Any, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
-        """As `measure`, each result as soon as it is there, so that a search killed in a batch has what came before."""
+        """As `measure`, each result when it is ready, so that a search killed in a batch keeps the earlier ones."""
 
     def close(self) -> None:
-        """End worker processes. The backend may be used again and starts what it needs."""
+        """End worker processes. The backend may be used again and restarts them."""
 
 
 @runtime_checkable
 class Replay(Protocol):
-    """What a backend of earlier timings has beside a Backend's."""
+    """Methods that a backend of earlier timings has in addition to a Backend's."""
 
     def regret(self, graph: Any, schedule: Any) -> float | None:
         """log(T / T of the best program), and zero if they cannot be distinguished; None if unknown."""
 
     def restart(self) -> None:
-        """From now on give the same answers again as from the beginning."""
+        """Start over: give the same answers again from the beginning."""
 
 
 @runtime_checkable
 class Together(Protocol):
-    """What a backend has beside a Backend's that measures programs of several operators at once."""
+    """Method of a backend that measures programs of several operators at once."""
 
     def together(self, asked: Sequence[tuple[Any, Any]], hw: Hardware) -> Iterator[Measurement]:
-        """One measurement for each (operator, schedule), in order, as soon as it is there."""
+        """One measurement for each (operator, schedule), in order, when it is ready."""
 
 
 def together(backend: Backend, asked: Sequence[tuple[Any, Any]], hw: Hardware) -> list[Measurement]:
-    """One measurement for each (operator, schedule), in order: all at once where the backend can, else operator by operator."""
+    """One measurement for each (operator, schedule), in order: together if the backend can, else operator by operator."""
     if isinstance(backend, Together):
         return list(backend.together(asked, hw))
     places: dict[Any, list[int]] = {}
@@ -157,7 +157,7 @@ def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
 
 
 def ray_backend(backend: str, hw: Hardware, workers: int | None = None) -> Backend:
-    """`cpu` or `cuda` (or what `auto` stands for) on a Ray cluster; `workers` as in `ray_pool.RayPool`.
+    """`cpu` or `cuda` (or the meaning of `auto`) on a Ray cluster; `workers` as in `ray_pool.RayPool`.
 
     ValueError for another backend, or without Ray or a cluster.
     """
@@ -175,7 +175,7 @@ def ray_backend(backend: str, hw: Hardware, workers: int | None = None) -> Backe
 
 
 def _names() -> str:
-    """What names of backends there are, in words."""
+    """The available backends, in words."""
     return f"auto, {', '.join(BACKENDS)}, recorded[:FILE]"
 
 

@@ -1,4 +1,4 @@
-"""Where the values between kernels lie: one block of memory, in which a value's place is used again when it was last read."""
+"""Memory of the values between kernels: one block, in which memory is reused after its value's last use."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Arena:
 
 
 def rounded(size: int) -> int:
-    """Bytes that so many take where each value begins at a multiple of `ALIGNMENT`."""
+    """Bytes of an allocation of `size` bytes if values begin at multiples of `ALIGNMENT`."""
     return round_up(size, ALIGNMENT)
 
 
@@ -88,7 +88,7 @@ class _Placed:
 
     @property
     def arena(self) -> Arena:
-        """What was placed."""
+        """The arena of the placed values."""
         return Arena(self.offsets, self.end)
 
 
@@ -104,9 +104,9 @@ def _whole(lives: Sequence[Life]) -> Arena:
 
 
 def _hot(lives: Sequence[Life]) -> Arena:
-    """In the order in which they are made, each where memory was read last, which may still lie in a cache; else at the end.
+    """Place values in the order of creation, each where memory was read last and may still be cached; else at the end.
 
-    The place must be of the bytes that `whole` takes, or it is taken as there.
+    Only within the bytes that `whole` takes.
     """
     limit = _whole(lives).bytes
     placed, read, waiting = _Placed(lives), dict[tuple[int, int], int](), list[tuple[int, int, int]]()
@@ -124,10 +124,10 @@ def _hot(lives: Sequence[Life]) -> Arena:
 
 
 def _warmth(starts: np.ndarray, life: Life, read: dict[tuple[int, int], int]) -> np.ndarray:
-    """How recently the bytes from each start on were read: the last step of what lay there, weighted by bytes.
+    """How recently the bytes from each start on were read: the last step that read the previous value, weighted by bytes.
 
-    `read` has the step in which a place (its two ends) was read last by values that nobody needs any more, in the order of these
-    steps. Starts that others surpass may get less.
+    `read` maps a dead value's memory (its two ends) to the step of its last read, in the order of steps. The value of dominated
+    starts may be too low.
     """
     size, warm, recent = rounded(life.bytes), np.zeros(len(starts)), reversed(read.items())
     while some := list(itertools.islice(recent, CHUNK)):
@@ -140,7 +140,7 @@ def _warmth(starts: np.ndarray, life: Life, read: dict[tuple[int, int], int]) ->
 
 
 MODES: dict[str, Callable[[Sequence[Life]], Arena]] = {"none": _none, "whole": _whole, "hot": _hot}
-"""Ways to place values: none is used again, as small as can be, and what was read last first."""
+"""Placement of values: without reuse, smallest, and most recently read first."""
 
 
 def arena(lives: Sequence[Life], mode: str = "hot") -> Arena:

@@ -1,4 +1,4 @@
-"""What is done once for all calls: values made of constants alone, and factors of channels, which weights take in.
+"""Work done once for all calls: constant expressions, and factors of channels that are folded into weights.
 
 A batch normalisation after a product is a factor and an addend of every channel: the factor goes into the weights, the addend
 stays as a bias.
@@ -49,7 +49,7 @@ def _with_constants_made(network: Network) -> Network:
 
 
 def _made(node: Node, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The value of a node of constants, in float64; what only moves stays as it is, and where it is where that can be."""
+    """The value of a constant node, in float64; a move keeps its type, and is a view if possible."""
     if isinstance(node, Transpose):
         return np.transpose(arrays[node.source], node.order)
     if isinstance(node, Reshape):
@@ -60,7 +60,7 @@ def _made(node: Node, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
 def _pruned(
     network: Network, inputs: tuple[Value, ...], nodes: list[tuple[str, Node]], arrays: Mapping[str, np.ndarray]
 ) -> Network:
-    """A network of these nodes and constants, without what no output needs."""
+    """A network of these nodes and constants, without those that no output needs."""
     graph = needed(network.graph.name, inputs, nodes, network.graph.returns)
     constants = {value.name: arrays[value.name].astype(np.float32, copy=False) for value in graph.inputs if value.constant}
     asked = [value for value in network.inputs if value not in graph.inputs]
@@ -70,9 +70,9 @@ def _pruned(
 
 
 def _with_factors_in_weights(network: Network) -> Network:
-    """Products whose channels are multiplied and added to by constants, as normalisations do, have the factors in their weights.
+    """Fold constant factors of a product's channels, as in normalisations, into its weights.
 
-    What is left of a chain of such maps is one addend, under the name of the last.
+    The rest of such a chain of maps is one addend, under the name of the last.
     """
     graph, made = network.graph, dict(network.nodes)
     arrays, fresh = dict(network.constants), list[Value]()

@@ -1,4 +1,4 @@
-"""What users give to a network and get from it: tensors in tuples, lists and dicts, and of which types."""
+"""Arguments and results of a network for users: tensors in tuples, lists and dicts, and their types."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Made:
-    """An object of another class than Python's own: what makes it of its parts, and their forms."""
+    """An object of a class other than Python's own: its constructor from parts, and the forms of these."""
 
     make: Callable[[list[Any]], Any]
     parts: tuple[Form, ...]
@@ -61,7 +61,7 @@ def put_together(form: Form, outputs: Sequence[Any]) -> Any:
 
 
 def is_flat(takes: Mapping[str, Form]) -> bool:
-    """Whether arguments are one tensor each, in their order, and then what may be left out."""
+    """Whether arguments are one tensor each, in order, followed by optional ones."""
     forms = list(takes.values())
     count = sum(isinstance(form, int) for form in forms)
     rest = (isinstance(form, Fixed) and form.is_same(form.default) for form in forms[count:])
@@ -71,7 +71,7 @@ def is_flat(takes: Mapping[str, Form]) -> bool:
 def taken_apart(called: str, takes: Mapping[str, Form], given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
     """The tensors of a call's arguments, in order; `takes` are the forms of all arguments by name.
 
-    TypeError for arguments of other names or of another form, ValueError for another value of what is `Fixed`.
+    TypeError for arguments of other names or of another form, ValueError for another value of a `Fixed` argument.
     """
     by_place = dict(zip(takes, given, strict=False))
     left_out = {name: form.default for name, form in takes.items() if isinstance(form, Fixed) and form.default is not ...}
@@ -110,7 +110,7 @@ def _take(place: str, form: Form, given: Any, found: dict[int, Any]) -> None:
 
 
 Types = Mapping[int, tuple[str, ...]]
-"""Of outputs, by their number, the data types that they are cast to, one after another."""
+"""Data types that outputs are cast to, one after another, by number of the output."""
 
 
 def typed(types: Types, outputs: Sequence[Any]) -> tuple[Any, ...]:
@@ -122,7 +122,7 @@ def typed(types: Types, outputs: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def check_whole(called: str, types: Types, outputs: Sequence[Any]) -> None:
-    """ValueError for outputs that are whole numbers to users and are none, or above what float32 counts one by one."""
+    """ValueError for integer outputs that are not whole, or exceed the integers exact in float32."""
     for place, names in types.items():
         if names[0] in ("int32", "int64") and not bool((abs(outputs[place]) <= MOST_WHOLE).all()):
             said = f"expected whole numbers up to {MOST_WHOLE:.0f}, which kernels compute exactly"

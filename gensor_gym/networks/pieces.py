@@ -1,4 +1,4 @@
-"""A piece of a plan: nodes that one kernel computes, and at which place in the loops of their host the others are computed."""
+"""A piece of a plan: the nodes of one kernel, and the loop of their host in which the others are computed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Piece:
     rows (`networks.loops`); 0 for a piece with a loop of its own."""
 
     def __str__(self) -> str:
-        """The names, after the anchor where the host has several, and what it follows by. `Piece.parse` reads it."""
+        """The names, after the anchor if the host has several, and the rows by which it follows. `Piece.parse` reads it."""
         follows = (f"+{self.follows}",) if self.follows else ()
         return " ".join((*follows, *((f"@{self.anchor}",) if self.anchor in _NAMED else ()), *self.nodes))
 
@@ -66,7 +66,7 @@ class Piece:
         return cls(tuple(words), anchor or implied(network, words), follows)
 
     def step(self, network: Network) -> Step:
-        """What its kernel computes; ValueError where no kernel does so at this anchor. Found once for a network."""
+        """The computation of its kernel; ValueError if no kernel supports it at this anchor. Cached for the network."""
         key = self.nodes, self.anchor
         if key not in network.known:
             network.known[key] = self._step(network)

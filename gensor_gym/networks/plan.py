@@ -26,7 +26,7 @@ class Plan:
 
     @classmethod
     def parse(cls, network: Network, text: str) -> Plan:
-        """The plan that a text says; ValueError for what is no name of a node and no anchor."""
+        """Parse a plan; ValueError for an unknown node or anchor."""
         return cls(network, tuple(Piece.parse(network, line) for line in text.splitlines() if line.strip()))
 
     @cached_property
@@ -38,10 +38,10 @@ class Plan:
 
     @cached_property
     def fault(self) -> str:
-        """Why the plan is not legal; empty where it is.
+        """Why the plan is illegal; empty if it is legal.
 
-        Every node that is not free (`Network.is_free`) is in one piece, pieces read what is made before them, each has a kernel,
-        and those of one loop read of one another rows of their own alone (`networks.loops`).
+        Every node that is not free (`Network.is_free`) is in one piece, pieces read only earlier values, each has a kernel, and
+        pieces of one loop read only their own rows of each other (`networks.loops`).
         """
         owned = [name for piece in self.pieces for name in piece.nodes]
         needed = [name for name, _ in self.network.graph.nodes if not self.network.is_free(name)]
@@ -61,7 +61,7 @@ class Plan:
 
 
 def ordered(network: Network, pieces: Sequence[Piece]) -> Plan | None:
-    """The plan of these pieces, each after what it reads; None where two wait for one another. Loops stay together."""
+    """The plan with every piece after the values that it reads; None for a cycle. Loops stay together."""
     made = {value.name for value in network.graph.inputs}
     left, found = [[pieces[number] for number in numbers] for numbers in loops(pieces)], list[Piece]()
     while left:
@@ -92,7 +92,7 @@ def reads_of(network: Network, piece: Piece) -> frozenset[str]:
 
 
 def cut_all(network: Network) -> Plan:
-    """Primitives with post-ops: each operation by itself, and after a product what its kernel can do with each element."""
+    """Primitives with post-ops: one operation a piece, with the elementwise operations that a product's kernel can take."""
     pieces: list[list[str]] = []
     of: dict[str, list[str]] = {}
     for name, node in network.graph.nodes:
@@ -147,7 +147,7 @@ def _joined(network: Network, name: str, of: dict[str, list[str]], pieces: list[
 
 
 def _waits(network: Network, piece: list[str], name: str, of: dict[str, list[str]]) -> bool:
-    """Whether something that a node reads beside the piece waits for the piece, or for another one that does."""
+    """Whether a node's other inputs depend on the piece, directly or through others."""
     first = min(network.places[one] for one in piece)
     waiting = [one for one in network.nodes[name].inputs if network.source_of(one) not in piece]
     seen = set(waiting)

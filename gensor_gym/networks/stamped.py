@@ -1,4 +1,4 @@
-"""The kernels of a network in any order, with the time of each: what one takes among the others, and what alone."""
+"""The kernels of a network in any order, with the time of each: among the others, and alone."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class StampedNetwork:
     def __init__(
         self, plan: Plan, kernels: Sequence[Kernel], function: NetworkFunction, inputs: Sequence[np.ndarray], threads: int
     ) -> None:
-        """Plan and kernels are what `function` was made of; `inputs` are dense arrays in its order, ValueError for others."""
+        """Plan and kernels of `function`; `inputs` are dense arrays in its order, ValueError for others."""
         self.outputs = tuple(aligned(value.shape, np.dtype(value.dtype)) for value in plan.network.outputs)
-        """What the network gives, after all kernels ran in their order."""
+        """Outputs of the network after all kernels ran in order."""
         self._inputs = function.signature.inputs(inputs, copy=False)
         self._layout, self._fixed = function.layout, function.fixed
         self._workspace, team = workspace_of(function.layout.workspace_bytes), runtime(threads)
@@ -63,7 +63,7 @@ class StampedNetwork:
         return np.diff(times) * 1e-9
 
     def in_context(self, passes: int) -> np.ndarray:
-        """Seconds of every kernel in so many calls of the whole network, float64 [passes, kernels]."""
+        """Seconds of every kernel over several calls of the whole network, float64 [passes, kernels]."""
         order = range(len(self._calls))
         return np.array([self.seconds(order) for _ in range(passes)]).reshape(passes, len(self._calls))
 
@@ -84,7 +84,7 @@ class StampedNetwork:
         return (ctypes.c_void_p * max(1, len(found)))(*found)
 
     def _address(self, place: Place) -> int:
-        """Of a place in this call's memory."""
+        """Address of a place in this call's memory."""
         if place.base is Base.INPUT:
             return address_of(self._inputs[place.at]) + place.before
         if place.base is Base.OUTPUT:

@@ -1,4 +1,4 @@
-"""Schedules whose tasks make up blocks of so many rows, as pieces of one loop need them: those nearest to one that is known."""
+"""Schedules whose tasks compute blocks of `rows` rows, as pieces of one loop need; those nearest to a given one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 STEP = 4
-"""What rows of a task are a multiple of, as heights of register tiles are."""
+"""Divisor of a task's rows, as of register tiles' heights."""
 _TALLEST, _WIDEST = 16, 8
 """Rows and vectors of a register tile, at most."""
 _DOWN, _ALONG = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
@@ -46,7 +46,7 @@ def rows_of_product(computation: Operator | Dataflow) -> int:
 def by_rows(
     computation: Operator | Dataflow, schedule: Schedule | GirSchedule, rows: int, hw: Hardware
 ) -> Iterator[Schedule | GirSchedule]:
-    """Legal schedules near this one whose tasks make up blocks of so many rows: itself first, then by the model the fastest."""
+    """Legal schedules near this one whose tasks compute blocks of `rows` rows: itself first, then fastest first by the model."""
     if generate(computation, schedule, hw).tasks_of(rows):
         yield schedule
     graph: Any = graph_of(computation, hw)
@@ -89,10 +89,9 @@ def _nests(computation: Dataflow, schedule: GirSchedule, rows: int) -> Iterator[
 
 
 def _products(graph: Any, op: Operator, schedule: Schedule, rows: int, hw: Hardware) -> Iterator[Schedule]:
-    """A product's schedules with these rows in a task or a part of them, of which there always are some: a power of two.
+    """A product's schedules with these rows, or a part of them, in a task; a power of two always has some.
 
-    Columns are all of them, a thread's share, or as many as the schedule has; what is added up is the whole reduction, or as
-    much as it has.
+    Columns are all of them, a thread's share, or those of the schedule; the reduction is whole, or that of the schedule.
     """
     columns, ladder = op.extents[op.spatial[-1]], graph.tables.ladder(_ALONG)
     had = Schedule(schedule.row).tile[-1]

@@ -1,4 +1,4 @@
-"""Checks of the arguments that operators are built from; every message names the value and what is accepted."""
+"""Checks of operators' arguments; every message names the value and the accepted ones."""
 
 from __future__ import annotations
 

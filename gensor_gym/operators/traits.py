@@ -1,4 +1,4 @@
-"""What an operator is, read off its axes and accesses: rules, model and generators ask these and never its name."""
+"""Properties of an operator, derived from its axes and accesses: rules, model and generators use these and never its name."""
 
 from __future__ import annotations
 

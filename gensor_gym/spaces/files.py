@@ -26,13 +26,13 @@ def load_space(path: str | os.PathLike[str], format: str = "auto", unit: str | N
 
     Args:
         path: The file; also a table that `gensor record` wrote (`.parquet`), which becomes a T4 document. A cache that
-            lacks its closing brackets, as a running or killed tuner leaves it, is read as well; of an entry that is cut off a
-            warning tells.
+            lacks its closing brackets, as a running or killed tuner leaves it, is read as well; an entry that is cut off is
+            skipped with a warning.
         format: `kernel_tuner`, `t4`, or `auto` to tell by the keys.
-        unit: Of times (`ms`, `s`, ...), where the file does not have the one it says, or milliseconds if it says none.
+        unit: Unit of times (`ms`, `s`, ...), if it is not the file's own (milliseconds if the file has none).
 
     Raises:
-        ValueError: names file and key of whatever cannot be read, and what is accepted.
+        ValueError: names file and key of the unreadable part, and accepted values.
     """
     if format not in ("auto", *FORMATS):
         raise ValueError(f"no format {format!r}; it is one of {('auto', *FORMATS)}")
@@ -104,7 +104,7 @@ def _parse(text: str, source: str) -> Any:
 
 
 def _format_of(document: Any, source: str) -> str:
-    """Which format a document is of; ValueError says what tells them."""
+    """The format of a document; ValueError names the distinguishing keys."""
     if isinstance(document, dict) and "cache" in document:
         return kernel_tuner.NAME
     if isinstance(document, dict) and "results" in document:

@@ -62,7 +62,7 @@ class TuningGraph:
     def random_schedule(
         self, rng: np.random.Generator, steps: int | None = None, start: Configuration | None = None
     ) -> Configuration:
-        """Any configuration, each equally likely; with `steps` where so many random moves lead, from `start` or the first."""
+        """Any configuration, each equally likely; with `steps`, the end of that many random moves from `start` or the first."""
         if steps is None:
             return self.at(int(rng.integers(len(self.space))))
         node = start or self.initial()
@@ -77,7 +77,7 @@ class TuningGraph:
 
 
 class TuningBackend:
-    """Answers with what is recorded. The seconds that a trial took then stand in its conditions as `trial_seconds`."""
+    """Answers from the recording. The conditions have the recorded cost of a trial as `trial_seconds`."""
 
     stored = False
 
@@ -95,7 +95,7 @@ class TuningBackend:
         return str(schedule.index)
 
     def stream(self, op: object, schedules: Sequence[Configuration], hw: object) -> Iterator[Measurement]:
-        """What is recorded of each; `samples` holds the one time of the timing chosen."""
+        """The recorded result of each; `samples` holds the single time of the chosen timing."""
         for schedule in schedules:
             i = schedule.index
             samples = (float(self._seconds[i]),) if self.space.ok[i] else ()
@@ -105,7 +105,7 @@ class TuningBackend:
 
 @dataclass(frozen=True)
 class TuningTask:
-    """What a recorded space is of, in words."""
+    """Description of a recorded space's task."""
 
     operator: str
     hardware: str
@@ -123,7 +123,7 @@ class TuningSession(SearchSession[Configuration]):
     def __init__(
         self, space: TuningSpace, budget: Budget, timing: str = "reported", on_trial: Callable[[TraceRow], None] | None = None
     ) -> None:
-        """ValueError for an unknown timing, or a space in which nothing ran well."""
+        """ValueError for an unknown timing, or a space without a success."""
         self.optimum = space.best(timing)
         task = TuningTask(space.kernel, space.device)
         super().__init__(task, TuningGraph(space), TuningBackend(space, timing), budget, on_trial=on_trial)

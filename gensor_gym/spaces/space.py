@@ -1,4 +1,4 @@
-"""A tuning space as a value: parameters, the configurations tried, and what came of each."""
+"""A tuning space as a value: parameters, the configurations tried, and their results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Entry:
-    """One configuration as a reader hands it over. Times are seconds; `where` names its place in the file."""
+    """One configuration from a reader. Times are seconds; `where` is its position in the file."""
 
     where: str
     values: Mapping[str, Value]

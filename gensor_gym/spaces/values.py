@@ -62,7 +62,7 @@ def runtimes(values: object, where: str) -> tuple[float, ...]:
 
 
 def identity(value: Value) -> tuple[int, object]:
-    """What makes two values the same, and the order of values: numbers by size, then text, then the rest.
+    """Key for the identity and order of values: numbers by size, then text, then the rest.
 
     1 and 1.0 are the same, true and 1 are not.
     """

@@ -1,4 +1,4 @@
-"""What generated C copies before it computes: which operands, how often, and the cycles that takes. Compiled."""
+"""Copies that generated C makes before it computes: the operands, how often, and the cycles. Compiled."""
 
 from __future__ import annotations
 

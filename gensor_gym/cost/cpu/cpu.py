@@ -56,8 +56,10 @@ from gensor_gym.graph.tables.tables import (
 )
 
 CROWD, SPILLED = 24, 1.5
-"""Accumulators beyond which a window over channels leaves no registers for what several taps read, and how many times as long
-a step then takes: 3x3, 256 channels, 14x14 pixels took 1.41 ms with 21 accumulators, 2.0 to 2.5 with 28."""
+"""Accumulators beyond which a window over channels has no registers for reads shared by taps, and the slowdown of a step.
+
+3x3, 256 channels, 14x14 pixels took 1.41 ms with 21 accumulators, 2.0 to 2.5 with 28.
+"""
 
 
 @lean

@@ -70,7 +70,7 @@ def serves_all(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _packs_blocks(row, slot, ints):  # noqa: ANN001, ANN201
-    """Whether an operand is packed for each reduce block: all that is packed, but for what serves all tasks if frozen."""
+    """Whether an operand is packed for each reduce block: every packed operand, except a frozen one that serves all tasks."""
     whole = ints[FROZEN_READ + 1] == 1 and group_of(row, slot, ints) < 0
     first = row[PACK_A] == 1 and not (whole and serves_all(row, 0, ints))
     return first or (row[PACK_B] == 1 and not (whole and serves_all(row, 1, ints)))
@@ -178,7 +178,7 @@ def pixel_tiles(row, level, ints):  # noqa: ANN001, ANN201
 
 @lean
 def pixel_pitch(ints):  # noqa: ANN001, ANN201
-    """Pixels from one row to the next in the copy that a shifted matrix product reads: columns and what windows reach."""
+    """Pixels from one row to the next in the copy that a shifted matrix product reads: columns and the windows' overhang."""
     if ints[COPIED] == 0:
         return ints[EXTENT + COLUMNS]
     at = COEF + (ints[NUM_DIMS] - 1) * MAX_AXES

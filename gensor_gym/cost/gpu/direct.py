@@ -1,8 +1,8 @@
-"""Reads that go straight from global memory to registers: what L1 keeps, lines of a warp's load, loads under way. Compiled.
+"""Reads that go straight from global memory to registers: data that L1 keeps, lines of a warp's load, loads in flight. Compiled.
 
-A thread that walks along a row of its own touches a line of its own with every load. The sector that one load opens
-serves the next ones as long as L1 keeps it, so L2 is asked for every byte about once; what it costs is a look-up in L1
-for each line of a load, and a wait for each batch of loads that the unrolled loop sends off together.
+A thread that walks along its own row touches its own line with every load. The sector of one load serves the next ones while L1
+keeps it, so L2 reads every byte about once. The cost is a look-up in L1 for each line of a load, and a wait for each batch of
+loads that the unrolled loop issues together.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SECTOR = 32
 LEAST_L1 = 28 * 1024
 """Bytes of L1 beyond the largest shared memory of a multiprocessor: 256 KB are shared out, 228 KB at most to shared memory."""
 UNDER_WAY = 32
-"""Words of a thread's loads under way at most: registers hold no more beside accumulators."""
+"""Most words of a thread's loads in flight: registers also hold accumulators."""
 COMPILER_UNROLLS = 16
 """Turns of a loop that the compiler unrolls of its own accord, chosen on the recorded row sums (train)."""
 HIT = 0.13
@@ -32,7 +32,7 @@ HIT = 0.13
 
 @lean
 def l1_room(resident, shared, ints):  # noqa: ANN001, ANN201
-    """Bytes of L1 for each resident block, what their shared memory takes left out."""
+    """Bytes of L1 for each resident block, besides their shared memory."""
     return max(0.0, (ints[SHARED_UNIT] + LEAST_L1) / resident - shared)
 
 

@@ -1,4 +1,4 @@
-"""How the lanes of a warp lie over the threads of a block, and what their loads from shared memory cost. Compiled."""
+"""The mapping of a warp's lanes to the threads of a block, and the cost of their loads from shared memory. Compiled."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def lanes_to_place(row):  # noqa: ANN001, ANN201
 
 @lean
 def place(row, axis, left):  # noqa: ANN001, ANN201
-    """(`placed_along`, what is left for the axes outside)."""
+    """(`placed_along`, lanes left for the outer axes)."""
     threads = threads_along(row, axis)
     if threads == 1 or (left <= 1 and row[WARP_TILE] == 0):
         return 1, left if threads == 1 else 0
@@ -107,8 +107,8 @@ def word_run(row, tensor, ints):  # noqa: ANN001, ANN201
 def neighbours_share(row, tensor, ints):  # noqa: ANN001, ANN201
     """Whether every lane has the address of lane ^ 1, or every lane that of lane ^ 2.
 
-    Then the four phases of a 128-bit load go in two: so with interleaved lanes, along which both operands of a product
-    do, and along rows of threads for what only columns of threads move.
+    Then a 128-bit load takes two phases instead of four. This holds with interleaved lanes, for both operands of a product, and
+    along rows of threads for operands that only move along columns.
     """
     if row[LANE_MAP] == 1:
         return True

@@ -49,9 +49,9 @@ FMA_LATENCY = 4.0
 LOOP = 30.0
 """Instructions of a turn of the loop over points of the reduction that is not unrolled whole: addresses, moves, branch."""
 STEP = 20.0
-"""Instructions of a step beside its arithmetic, loads and copies: barriers, pointers, branch."""
+"""Instructions of a step besides its arithmetic, loads and copies: barriers, pointers, branch."""
 COPY = 5.0
-"""Instructions of a copy to shared memory beside its stores: load, address, guard."""
+"""Instructions of a copy to shared memory besides its stores: load, address, guard."""
 MASK_BITS = 32
 """Copies of a thread that one register tells to be inside at most (`codegen.cuda.simt.copies`)."""
 UNMASKED = 30.0
@@ -68,10 +68,9 @@ busy (3.35 of 4 instructions a clock, ncu in gau-nernst/learn-cuda 02a), 2 / (2 
 
 @lean
 def stalls(warps, register_buffer):  # noqa: ANN001, ANN201
-    """Issue slots over those used, with so many warps of a multiprocessor.
+    """Issue slots over those used, with `warps` warps on a multiprocessor.
 
-    Half as much again is lost where fragments are not loaded ahead of their use (our assumption; published ladders gain
-    4 to 6 points by that).
+    Half as much again is lost if fragments are not prefetched (our assumption; published ladders gain 4 to 6 points by that).
     """
     each = max(1.0, warps / SCHEDULERS)
     return (each + STALL * (1.0 if register_buffer > 0 else 1.5)) / each
@@ -110,7 +109,7 @@ def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
 
 @lean
 def row_lines(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Look-ups in L1 to load a staged box: one for each line of its rows, several of which share a line where they are near."""
+    """Look-ups in L1 to load a staged box: one for each line of its rows; near rows share lines."""
     last, item = ints[NUM_DIMS + tensor] - 1, ints[ITEM + tensor]
     rows = 1
     for d in range(last):
@@ -154,7 +153,7 @@ def window_share(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def unrolled_along(row, axis, budget):  # noqa: ANN001, ANN201
-    """(points of the unrolled loop along a reduce axis, what is left of knob unroll), of which `budget` is left before."""
+    """(points of the unrolled loop along a reduce axis, rest of the unrolling `budget`)."""
     inner, outer = row[TILE + axis], row[TILE + MAX_AXES + axis]
     if budget == 1 or inner == outer:
         return inner, budget

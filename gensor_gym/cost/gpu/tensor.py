@@ -56,7 +56,7 @@ def tensor_step(row, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def narrow_share(columns):  # noqa: ANN001, ANN201
-    """Share of the rate that a wgmma of so many columns reaches: 21, 38, 63 percent for 8, 16, 32; from 64 on all of it.
+    """Share of the rate that a wgmma with `columns` columns reaches: 21, 38, 63 percent for 8, 16, 32; all of it from 64 on.
 
     arXiv 2402.13499, through a straight line.
     """

@@ -191,7 +191,7 @@ def traffic_of(row, blocks, resident, shared, steps, ints):  # noqa: ANN001, ANN
 
 @lean
 def flying_bytes(row, tensor, per_step, ints):  # noqa: ANN001, ANN201
-    """Bytes of a read that a block has under way: the tiles of all stages but one, else what its threads can issue."""
+    """Bytes of a read that a block has in flight: the tiles of all stages but one, else those that its threads can issue."""
     staged = ints[STAGED + tensor] == 1 or row[TENSOR_CORE] > 0
     if staged and row[STAGES] > 0:
         return per_step * row[STAGES]

@@ -24,8 +24,8 @@ from gensor_gym.measure.workers.trial import DeviceLost
 class DeviceFused:
     """As `FusedDraw`, arrays on the device. See `Expected`.
 
-    The device counts what is off by more than the bound. Where it counts anything the host has the last word and says what is
-    wrong: infinities and numbers that are none are off for the device, however they should be.
+    The device counts the elements outside the bound. If there are any, the host decides and words the fault, because the device
+    counts every infinity and NaN, including expected ones.
     """
 
     kernels: ReferenceKernels
@@ -33,7 +33,7 @@ class DeviceFused:
     host: Downloaded
     inputs: tuple[Array, ...]
     expected: tuple[tuple[Array, Array], ...]
-    """Of each output the reference and the bound, flat."""
+    """Reference and bound of each output, flat."""
     sums: tuple[int, ...] = field(init=False)
     """Checksums of all that."""
 

@@ -47,7 +47,7 @@ class ReferenceKernels:
     """The entries on one device."""
 
     def __init__(self, module: Any, arch: str, guarded: Callable[[], AbstractContextManager[None]]) -> None:
-        """Compile for `arch` (or take what was compiled before) and load; NvrtcError where there is no compiler.
+        """Compile for `arch` (or reuse an earlier compilation) and load; NvrtcError without a compiler.
 
         `module` is CuPy; every call of it happens inside `guarded()`, which translates its errors.
         """
@@ -114,7 +114,7 @@ class ReferenceKernels:
         return [*operands, *places]
 
     def _reduction(self, plan: ReferencePlan, x: Array, dtype: str, targets: tuple[Any, ...]) -> list[Array]:
-        """One thread an output element; see `_products`."""
+        """Launch one thread for each output element; see `_products`."""
         (read,) = plan.reads
         tables = self._tables(read, "rows", "columns", "deep")
         places = [self.upload(plan.outputs[group]) for group in ("rows", "columns")]
@@ -175,7 +175,7 @@ class ReferenceKernels:
         return int(parts[:, 0].sum()), int(parts[:, 1].min())
 
     def _partial(self, entry: str, size: int, arguments: tuple[Any, ...], dtype: Any) -> np.ndarray:
-        """What every block of an entry found, [blocks, 2]."""
+        """The result of every block of an entry, [blocks, 2]."""
         blocks = max(1, min(_BLOCKS, -(-size // THREADS)))
         with self._guarded():
             partial = self.module.empty(2 * blocks, dtype=dtype)
@@ -184,10 +184,10 @@ class ReferenceKernels:
             return self.module.asnumpy(partial).reshape(blocks, 2)
 
     def _each(self, entry: str, size: int, *arguments: Any) -> None:
-        """One thread an element."""
+        """Launch one thread for each element."""
         self._launch(entry, (-(-size // THREADS),), arguments, 0)
 
     def _launch(self, entry: str, grid: tuple[int, ...], arguments: tuple[Any, ...], shared: int) -> None:
-        """On a stream of its own, which waits for the default one."""
+        """Launch on a separate stream, which waits for the default one."""
         with self._stream:
             self._functions[entry](grid, (THREADS,), arguments, shared_mem=shared)

@@ -1,13 +1,13 @@
 """Torch on an NVIDIA GPU (cuBLAS, cuDNN, torch's own kernels, or torch.compile), timed as `devices/cuda.py` times cubins.
 
-The same protocol on both sides: graphs of as many calls, one event pair around them, warm caches. TF32 is on for
-operators of dtype tf32 and off for all others, in matrix products and in convolutions, whose default is on; cuDNN may try
-all its algorithms and take the fastest.
+The same protocol on both sides: graphs with the same number of calls, one event pair around them, warm caches. TF32 is on for
+operators of dtype tf32 and off for all others, in matrix products and in convolutions, whose default is on; cuDNN may try all its
+algorithms and take the fastest.
 
-Generated kernels work on NCHW and row-major matrices. The libraries have fast kernels for other layouts too, so each of
-`LAYOUTS` is timed beside: `torch.nhwc` gets images, weights and residuals as NHWC in memory and leaves its result so;
-`torch.b_transposed` gets the second matrix of a product of 8 bits transposed, as cuBLAS wants it. What laying out costs is
-not timed; of floats of 8 bits cuBLAS takes nothing else, so `torch` transposes at every call, as a generated kernel does.
+Generated kernels work on NCHW and row-major matrices. The libraries have fast kernels for other layouts too, so each of `LAYOUTS`
+is timed too: `torch.nhwc` gets images, weights and residuals as NHWC in memory and leaves its result so; `torch.b_transposed`
+gets the second matrix of a product of 8 bits transposed, as cuBLAS wants it. The layout change is not timed. For 8-bit floats
+cuBLAS accepts nothing else, so `torch` transposes at every call, as a generated kernel does.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LAYOUTS: dict[tuple[str, bool], tuple[BaselineKind, ...]] = {
     ("depthwise_conv2d", False): ("torch.nhwc",),
     ("gemm", True): ("torch.b_transposed",),
 }
-"""Kinds beside `torch` that are the same call on another layout, by the operator's name and whether it is of 8 bits."""
+"""Baselines that are torch's call on another layout, by the operator's name and whether it has 8-bit types."""
 _INTEGER_STEP, _FLOAT8_STEP = 8, 16
 
 
@@ -117,7 +117,7 @@ class TorchCudaBaseline(Replayed):
         return self._wrap(bits)
 
     def fault(self, draw: Expected) -> str:
-        """What is wrong with the output: its distance from the reference as a whole. Empty when nothing."""
+        """Fault of the output by its distance from the reference as a whole; empty if it is right."""
         return distance_fault(self.output(), self._shape, draw, self._tolerance)
 
 
@@ -166,7 +166,7 @@ def _on_host(tensor: Any) -> np.ndarray:
 
 
 def layouts(op: Operator) -> tuple[BaselineKind, ...]:
-    """Those of `LAYOUTS` that an operator has."""
+    """Entries of `LAYOUTS` for an operator."""
     return LAYOUTS.get((op.name, op.dtype in ("int8", "float8_e4m3fn")), ())
 
 

@@ -4,10 +4,10 @@ Layout of one buffer, addresses growing to the right:
 
     [unmapped page][guard words ... ][data][guard words, < 64 bytes][unmapped page]
 
-Data begin at a cache line, as outputs and workspaces of called kernels do, or so many bytes past one, as arrays of NumPy do.
+Data begin at a cache line, as outputs and workspaces of called kernels do, or at a given offset from one, as arrays of NumPy do.
 
-A write within the guard words is found by `intact`; one further out (more than 63 bytes behind the end, at most a page
-before the start) is a segmentation fault of the worker. So is a read: what lies there belongs to nobody.
+A write within the guard words is found by `intact`; one further out (more than 63 bytes behind the end, at most a page before the
+start) is a segmentation fault of the worker. So is a read there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Cubins inside a worker, through CuPy: buffers between guard words, CUDA graphs for batches, times from events.
 
-Caches are warm: L2 keeps what the call before left. A sample is one event pair around graphs of many calls, so neither
-Python nor the launch queue is in it; a call costs what it costs when the GPU is kept busy.
+Caches are warm: L2 keeps the data of the previous call. A sample is one event pair around graphs of many calls, so it includes
+neither Python nor the launch queue: it is the time of a call on a busy GPU.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class CudaDevice:
     exclusive = True
 
     def __init__(self) -> None:
-        """Make the context and read what the conditions will say."""
+        """Make the context and read the conditions."""
         index = cupy.cuda.Device().id
         properties = cupy.cuda.runtime.getDeviceProperties(index)
         address = cupy.cuda.runtime.deviceGetPCIBusId(index)
@@ -273,7 +273,7 @@ class LoadedCubin:
             return cupy.cuda.get_elapsed_time(start, end) * 1e-3
 
     def fault(self, draw: Expected) -> str:
-        """What is wrong with the output that stands in the buffers for this draw."""
+        """Fault of the output in the buffers for this draw."""
         arrays = [output.array for output in self._outputs]
         return draw.fault(arrays[0] if len(arrays) == 1 else arrays)
 
@@ -284,7 +284,7 @@ class LoadedCubin:
         return outside or draw.changed([buffer.array for buffer in self._inputs])
 
     def conditions(self) -> dict[str, object]:
-        """The GPU, its driver, what the kernel takes of it, and clock, temperature and power now."""
+        """The GPU, its driver, the kernel's resources, and the current clock, temperature and power."""
         taken = {"registers": self._registers, "spilled_bytes": self._spilled}
         return {**self._device.description, **taken, **self._device.nvml.read()}
 
@@ -294,7 +294,7 @@ class LoadedCubin:
         self._launches.clear()
 
     def _enqueue(self) -> None:
-        """One call: its launches in order."""
+        """Enqueue one call: its launches in order."""
         with self._stream:
             for function, launch in self._launches:
                 function(launch.grid, launch.block, self._arguments, shared_mem=launch.shared_bytes)

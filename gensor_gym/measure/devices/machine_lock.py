@@ -1,10 +1,9 @@
 """One timing at a time on a device: workers of all runs and all users wait for one another and do not disturb each other.
 
-The lock is on a file that everybody can read and finds by its name, so it stands in /tmp whatever $TMPDIR says. It is opened
-to read, which is all that `flock` needs: another user's file in a folder like /tmp may not be opened for writing or with
-O_CREAT (`fs.protected_regular`). A link is not followed, and nothing is ever written or truncated. Where what stands at the
-name cannot be used, the user's own processes wait for one another, and a warning says so. Containers and services with a /tmp
-of their own share no lock with others.
+The lock is on a file that everybody can read and finds by its name, so it is in /tmp whatever $TMPDIR says. It is opened for
+reading, which suffices for `flock`: another user's file in a folder like /tmp may not be opened for writing or with O_CREAT
+(`fs.protected_regular`). A link is not followed, and nothing is ever written or truncated. If the file cannot be used, the user's
+own processes wait for one another, with a warning. Containers and services with a /tmp of their own share no lock with others.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class LockWarning(RuntimeWarning):
 
 
 class _Unusable(Exception):
-    """What stands at the name of the shared lock is no lock."""
+    """The file of the shared lock cannot be used."""
 
 
 def lock_path(device: str = "") -> Path:

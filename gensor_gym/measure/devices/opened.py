@@ -1,4 +1,4 @@
-"""What worker processes open, by the name of their backend: the device, and how such a process is started."""
+"""Devices of worker processes, by the name of their backend, and how such a process is started."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Opened(ABC):
         """The device, in a worker process."""
 
     def texts(self) -> tuple[tuple[str, str], ...]:
-        """C sources that the device loads beside kernels, each with its `-march`: a worker that is shut in compiles none."""
+        """C sources that the device loads besides kernels, each with its `-march`: an isolated worker cannot compile."""
         return ()
 
 
@@ -57,11 +57,11 @@ class Cuda(Opened):
 
 
 DEVICES: dict[str, Opened] = {"cpu": Cpu(), "cuda": Cuda()}
-"""Name of a backend -> what its workers open; add an entry for a backend of your own."""
+"""Name of a backend -> device of its workers; add an entry for a backend of your own."""
 
 
 def opened_by(name: str) -> Opened:
-    """What workers of a backend open; ValueError names those there are."""
+    """The device of a backend's workers; ValueError names the available ones."""
     if name not in DEVICES:
         raise ValueError(f"no device {name!r}; accepted: {', '.join(DEVICES)}")
     return DEVICES[name]

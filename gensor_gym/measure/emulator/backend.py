@@ -54,10 +54,9 @@ class EmulatedBackend:
         return list(self.stream(op, schedules, hw))
 
     def stream(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
-        """As `measure`, one after the other.
+        """As `measure`, one result at a time.
 
-        ValueError for an operator that no kernel can compute within the deadline; a kernel that cannot is a TIMEOUT
-        at once.
+        ValueError for an operator that no kernel can compute within the deadline; a kernel that cannot is a TIMEOUT at once.
         """
         most, points = POINTS_PER_SECOND * self.timeout, points_of(op)
         if points > most:
@@ -104,7 +103,7 @@ class EmulatedBackend:
 
 
 def points_of(op: Operator | Dataflow) -> int:
-    """Points of the iteration space; of a fused operator elements of all values, each of which a pass goes along."""
+    """Points of the iteration space; for a fused operator, elements of all values."""
     return op.points if isinstance(op, Operator) else sum(value.size for value in op.values.values())
 
 
@@ -120,5 +119,5 @@ def least_seconds(kernel: Kernel, schedule: Schedule | GirSchedule, hw: Hardware
 
 
 def _threads(launch: Launch) -> int:
-    """Of all blocks."""
+    """Number of threads of all blocks."""
     return math.prod(launch.grid) * math.prod(launch.block)

@@ -1,9 +1,9 @@
-"""Landlock: a process gives up, for good, to open files but those named here. For Linux 5.13 and newer, without a library.
+"""Landlock: a process gives up opening any other file than the named ones, for good. For Linux 5.13 and newer, without a library.
 
-Imports the standard library only and nothing of this package: it is loaded before the first thread of a process, since it
-binds the calling thread and those that it starts later. Numbers and structures are those of linux/landlock.h.
+Imports the standard library only and nothing of this package: it is loaded before the first thread of a process, since it binds
+the calling thread and those that it starts later. Numbers and structures are those of linux/landlock.h.
 
-What it does not cover: names, sizes and times of files can be asked for (`stat`), and descriptors that were open stay so.
+It does not cover names, sizes and times of files (`stat`), or descriptors that are already open.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ def _ruleset(known: int, rights: int) -> int:
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
-    """Let a file, or all beneath a folder, be used.
+    """Allow use of a file, or of everything in a folder.
 
-    A rule is one of an inode. /proc makes a new one for a name that was dropped for want of memory, which no rule knows: what
-    stands there stays open, and with that it keeps its inode.
+    A rule holds for an inode. /proc creates a new inode for a name that was dropped from memory, and no rule covers that one. So
+    the file stays open, which keeps its inode.
     """
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)

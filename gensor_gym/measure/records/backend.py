@@ -38,7 +38,7 @@ Source = str | Path | Store | Iterable[Record]
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """One file: measurements by (operator, program), their device, the machine where the file describes it, the drift."""
+    """One file: measurements by (operator, program), their device, the machine if the file describes it, the drift."""
 
     measurements: Mapping[tuple[str, bytes], Measurement]
     device: str
@@ -48,7 +48,7 @@ class _Part:
 
 
 class RecordedBackend:
-    """A table of earlier timings. What is not in it is NOT_RECORDED."""
+    """A table of earlier timings. Programs outside it are NOT_RECORDED."""
 
     name = "recorded"
     stored = False
@@ -90,9 +90,9 @@ class RecordedBackend:
 
     @property
     def edition(self) -> str:
-        """Sixteen digits of what answers follow from: the files' content, how much is drawn and from which seed.
+        """Sixteen hex digits that identify the answers: content of the files, number of drawn samples, seed.
 
-        Empty for records that came from no file.
+        Empty for records without a file.
         """
         if self._path is None:
             return ""
@@ -102,16 +102,16 @@ class RecordedBackend:
         return whole.hexdigest()[:16]
 
     def digest(self, op: Operator, schedule: Schedule, hw: Hardware) -> str:
-        """Digest of the kernel that was timed; of what is not recorded see `analytic.program_digest`."""
+        """Digest of the timed kernel; for a program that is not recorded see `analytic.program_digest`."""
         found = self._find(op, schedule, hw)
         return found.digest if found is not None and found.digest else program_digest(op, schedule, hw)
 
     def measure(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> list[Measurement]:
-        """What the table holds for each schedule; ValueError when it was recorded on another machine than `hw`."""
+        """The table's measurement of each schedule; ValueError if the table was recorded on another machine than `hw`."""
         return list(self.stream(op, schedules, hw))
 
     def stream(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> Iterator[Measurement]:
-        """As `measure`, one after the other."""
+        """As `measure`, one result at a time."""
         for schedule in schedules:
             digest = self.digest(op, schedule, hw)
             found = self._find(op, schedule, hw)

@@ -1,7 +1,7 @@
-"""Records of others: what must hold of one before it is put into a store or believed.
+"""Records of others: checks before one is stored or used.
 
-A record is data and nothing else: no code, no file. What it says is bounded, of the right types, and of this version's operators
-and schedules; whether the program is right is found out when it is first used (`verified`).
+A record is data: no code, no file. Its values are bounded, of the right types, and of this version's operators and schedules.
+Whether the program is right is checked at its first use (`verified`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CONDITIONS = 200_000
 """Characters of the conditions as JSON: the passes of ten thousand samples are some."""
 SAMPLES = 100_000
 AHEAD = 86_400.0
-"""Seconds by which another's clock may be fast. A date of the future would win against every trial to come."""
+"""Seconds by which another machine's clock may be fast. A date in the future would win against every later trial."""
 
 
 def checked(records: Iterable[Record], source: str, own: bool = False) -> list[Record]:
@@ -75,7 +75,7 @@ def _fault_of_texts(record: Record) -> str:
 
 
 def fault_of_numbers(record: Record) -> str:
-    """What speaks against a record's times, protocol or date."""
+    """Fault of a record's times, protocol or date."""
     m = record.measurement
     if len(m.samples) > SAMPLES or (m.status is Status.OK and not m.samples):
         return f"it has {len(m.samples)} samples, expected at most {SAMPLES}, and one at least where it is OK"

@@ -39,12 +39,12 @@ def programs(
     op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Store | str | Path, imported: bool = False,
     below: float = float("inf"),
 ) -> Iterator[tuple[Any, Measurement]]:  # fmt: skip
-    """Programs of an operator that were measured here, or `imported` ones of others, the fastest first, in less than `below` s.
+    """Programs of an operator that were measured here, or `imported` ones of others, fastest first, in less than `below` s.
 
-    Programs that searches ended with come before: nearly as fast ones were timed with them in turns.
+    Final programs of searches come first: near-ties were re-timed alternately with them.
 
-    What another compiler, protocol or machine timed does not count, nor a time that no kernel can have, nor a program that is
-    legal no longer or whose kernel is wrong, nor a kernel that reads weights packed before unless the computation's are constant.
+    Skipped are timings of another compiler, protocol or machine, impossible times, programs that are no longer legal or whose
+    kernel is wrong, and kernels that read packed weights unless the computation's weights are constant.
     """
     kept = Store(store) if isinstance(store, (str, Path)) else store
     selection = Selection(str(op), backend.device(hw), PROTOCOL, Status.OK)

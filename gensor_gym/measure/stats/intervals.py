@@ -9,7 +9,7 @@ import statistics
 import numpy as np
 
 CONFIDENCE = 0.95
-"""Of every interval here and in reports, where nothing else is asked for."""
+"""Default confidence of intervals, here and in reports."""
 LEVEL = f"{100 * CONFIDENCE:g} %"
 """The same as reports print it."""
 
@@ -85,8 +85,8 @@ def quiet_ratio_interval(
 ) -> tuple[float, float, float]:
     """Ratio a/b of timings from two separate runs as (ratio, low, high), by a moving-block bootstrap of each run.
 
-    Nothing pairs the samples of separate runs, so drift does not cancel. What repeats from run to run is the quiet
-    machine: the ratio is that of the `QUIET` quantiles. ValueError for fewer than two samples of either.
+    Samples of separate runs are not paired, so drift does not cancel. The quiet machine is repeatable: the ratio is that of the
+    `QUIET` quantiles. ValueError for fewer than two samples of either.
     """
     left, right = (np.log(np.asarray(samples, dtype=np.float64)) for samples in (a, b))
     if left.ndim != 1 or right.ndim != 1 or min(left.size, right.size) < 2:

@@ -1,4 +1,4 @@
-"""What two lots of timings say of two kernels: one of four words, with a tolerance that is stated beside it."""
+"""Verdict on two kernels from their timings: one of four words, with a stated tolerance."""
 
 from __future__ import annotations
 

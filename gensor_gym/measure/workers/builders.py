@@ -1,4 +1,4 @@
-"""Kernels become files: C through the compiler, CUDA through NVRTC. Neither touches a device nor loads what it made."""
+"""Builders of kernel files: C through the compiler, CUDA through NVRTC. They neither use a device nor load the files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gensor_gym.measure.workers.requests import Built
 
 
 class CompileFailed(Exception):
-    """The compiler refused a kernel or took too long; the text is what it said."""
+    """The compiler refused a kernel or took too long; the text is its message."""
 
 
 def build_c(kernel: Kernel) -> Built:

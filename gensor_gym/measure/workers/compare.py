@@ -21,8 +21,11 @@ _PAUSE = 8e-3
 Where everything runs on one thread there is none, and on a GPU there is none."""
 
 _WARM_CALLS, _WARM_SECONDS = 8, 60e-3
-"""Untimed calls, and about how long at most, after another candidate's: what lies in a last-level cache of 260 MB comes back over
-some eight calls. A product with 64 MB of weights took 6.7, 6.3, 5.8, .., 3.7 ms beside torch's 6.0, 4.9, 4.7, .., 4.5."""
+"""Untimed calls after another candidate's, and about how many seconds they take at most.
+
+A last-level cache of 260 MB fills again over some eight calls. A product with 64 MB of weights took 6.7, 6.3, 5.8, .., 3.7 ms
+next to torch's 6.0, 4.9, 4.7, .., 4.5.
+"""
 
 ANCHOR = "anchor"
 """Name of the drift anchor's samples, where it is timed along."""
@@ -79,7 +82,7 @@ def _anchor(device: Device, timers: dict[str, Timer]) -> Timer:
 
 
 def _baselines(request: CompareRequest, frozen: bool, plain: tuple[BaselineKind, ...]) -> list[BaselineKind]:
-    """What is asked for of torch; `plain` stand for its own kernel on this device."""
+    """The requested baselines of torch; `plain` are those of its own kernel on this device."""
     kinds: list[BaselineKind] = []
     if request.torch_threads is not None:
         kinds += ["torch.prepacked"] if frozen else plain
@@ -122,5 +125,5 @@ def _interleave(
 
 
 def _untimed(calls: int, seconds: float) -> int:
-    """How many calls come before a sample of `calls` calls of so many seconds each."""
+    """Number of calls before a sample of `calls` calls of `seconds` each."""
     return max(1, calls // 4, min(_WARM_CALLS, round(_WARM_SECONDS / seconds)))

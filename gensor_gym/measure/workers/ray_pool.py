@@ -31,7 +31,7 @@ START_SECONDS = 120.0
 
 
 class Station:
-    """What runs on a node: the backend of one device there."""
+    """The backend of one device on a node."""
 
     def __init__(self, device: str, plugins: Iterable[str] = ()) -> None:
         """`device` is the name of a runner's backend; `plugins` are those of the run."""
@@ -39,7 +39,7 @@ class Station:
         self._backend = runner_named(device).start()
 
     def device(self, hw: Hardware) -> str:
-        """Name of what results of this node hold for."""
+        """Name of the device for which results of this node hold."""
         return self._backend.device(hw)
 
     def pid(self) -> int:
@@ -47,12 +47,12 @@ class Station:
         return os.getpid()
 
     def trial(self, trial: Trial) -> Measurement:
-        """One trial."""
+        """Measure one trial."""
         (measurement,) = self._backend.pool.stream([trial])
         return measurement
 
     def compare(self, comparison: Comparison) -> dict[str, list[float]]:
-        """One comparison."""
+        """Run one comparison."""
         return self._backend.pool.compare(comparison)
 
 

@@ -1,7 +1,7 @@
-"""The plan of fine-grain fusion: what a host of an inner anchor can take is computed there, the rest as `cut_all` has it.
+"""The plan of fine-grain fusion: nodes that fit an inner anchor of a host are computed there, the rest as in `cut_all`.
 
-After the fine-grain fusion of oneDNN Graph Compiler (Li et al., arXiv 2301.01333): the innermost anchor that is accepted, and
-none at which fewer threads would find work.
+After the fine-grain fusion of oneDNN Graph Compiler (Li et al., arXiv 2301.01333): the innermost accepted anchor that leaves
+enough tasks for all threads.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _chain_of = lru_cache(maxsize=1024)(chain_of)
 
 
 def fine(network: Network) -> Plan:
-    """`cut_all`, but that two products with a row nest between them are one piece where a chain can be made of them.
+    """`cut_all`, with two products and the row nest between them as one piece if a chain supports them.
 
-    Of what is left, rows that read a product are computed with it where a panel can be made of them.
+    Of the remaining nodes, rows that read a product are computed with it if a panel supports them.
     """
     plan = cut_all(network)
     for name, node in network.graph.nodes:
