@@ -18,7 +18,7 @@ from gensor_gym.operators.types import Operator
 
 
 class Builder:
-    """What front-ends call. Values are known by name; every method returns the name of what it made."""
+    """Interface of front-ends. Values are known by name; every method returns the name of its result."""
 
     def __init__(self) -> None:
         """Nothing yet."""
@@ -54,7 +54,7 @@ class Builder:
         return value.name
 
     def given_as(self, name: str) -> str | None:
-        """The data type of an input or constant, or of what is a reshape of one; None of what is computed."""
+        """The data type of an input or constant, or of a reshape of one; None for a computed value."""
         root = self._root(name)
         return next((value.dtype for value in self.given if value.name == root), None)
 
@@ -115,7 +115,7 @@ class Builder:
         return name
 
     def known(self, name: str) -> np.ndarray | None:
-        """The numbers of a constant; None of what is computed at each call."""
+        """The numbers of a constant; None for a value that is computed at each call."""
         return self._constants.get(name)
 
     def reduce(self, name: str, body: str, axes: Sequence[int]) -> str:
@@ -152,7 +152,7 @@ class Builder:
         return self.map(Operand(name), f"{name}_copy")
 
     def network(self, name: str, returns: Sequence[str]) -> Network:
-        """What was built; constants that nothing reads are left out. Each output has memory of its own."""
+        """The built network, without unread constants. Each output has its own memory."""
         roots: list[str] = []
         for place, one in enumerate(returns := list(map(self.dense, returns))):
             root = self._root(one)

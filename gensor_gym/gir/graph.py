@@ -53,7 +53,7 @@ class GirGraph(StepGraph[GirSchedule]):
         return math.ceil(1.5 * steps)
 
     def initial(self) -> GirSchedule:
-        """The unscheduled program: numbers one at a time, what is computed kept in DRAM between kernels."""
+        """The unscheduled program: no vectors or tiles, and every value in DRAM between kernels."""
         return GirSchedule(np.zeros(ROW, np.int32))
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
@@ -61,7 +61,7 @@ class GirGraph(StepGraph[GirSchedule]):
         return self.rules.fits(rows)
 
     def applied(self, rows: np.ndarray) -> np.ndarray:
-        """Rows int32 [B, ROW] after each of all actions, int32 [B, N, ROW]; after what the space does not know unchanged."""
+        """Rows int32 [B, ROW] after each of all actions, int32 [B, N, ROW]; unchanged for actions outside the space."""
         after = applied(rows)
         after[:, ~self.primitives] = rows[:, None, :]
         return after
@@ -99,7 +99,7 @@ class GirGraph(StepGraph[GirSchedule]):
 
     @cached_property
     def _all(self) -> np.ndarray:
-        """All legal rows where there are few, int32 [S, ROW]."""
+        """All legal rows of a small space, int32 [S, ROW]."""
         return np.concatenate(list(self.enumerate())) if self.size <= LARGEST else np.empty((0, ROW), np.int32)
 
     def enumerate(self, batch: int = 65536) -> Iterator[np.ndarray]:

@@ -68,7 +68,7 @@ def copy_pixels(lines: Lines, plan: LoopPlan, runs: Sequence[Run]) -> None:
 
 
 def copy_filters(lines: Lines, plan: LoopPlan, operand: Operand, runs: Sequence[Run]) -> None:
-    """The filters: panels of output channels, and behind each what its accumulators start from."""
+    """Copy the filters to panels of output channels, each followed by the initial values of its accumulators."""
     assert operand.packing is not None
     width, group = plan.tiles[0][plan.vector], plan.group_dimension(operand)
     panel = next(run for run in runs if run.dimension == operand.packing.panel)

@@ -1,4 +1,4 @@
-"""Boxes of tensors that are copied: what of each dimension a task tile touches, and where it lies in both places."""
+"""Boxes of tensors that are copied: the range of each dimension that a task tile touches, and the addresses of both copies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def is_constant(text: str) -> bool:
 
 
 def parameters(plan: LoopPlan, operand: Operand) -> list[str]:
-    """Parameters of the pack function: what is not the same for every task tile."""
+    """Parameters of the pack function: values that differ between task tiles."""
     names = []
     for d in range(len(operand.access.view)):
         names += [] if is_constant(low_of(plan, operand, d)) else [f"low_{d}"]
@@ -117,5 +117,5 @@ def panel_count(run: Run, width: int) -> str:
 
 
 def plus(pointer: str, offset: str) -> str:
-    """An address so many elements after a pointer."""
+    """The address `offset` elements after a pointer."""
     return pointer if offset == "0" else f"{pointer} + {offset}"

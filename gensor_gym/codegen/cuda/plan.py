@@ -1,4 +1,4 @@
-"""What a CUDA kernel of a program does, decided before any text is written: threads, shared tiles, widths, guards."""
+"""Plan of a CUDA kernel, made before any text is written: threads, shared tiles, widths, guards."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Lanes:
 
 @dataclass(frozen=True)
 class BlockPlan(Tiling):
-    """A program and what follows from it for a GPU."""
+    """A program and its derived layout on a GPU."""
 
     unguarded: bool = False
     """Whether text is written for tiles that lie wholly inside, which need no guards where they compute."""
@@ -109,7 +109,7 @@ class BlockPlan(Tiling):
 
     @property
     def tile_name(self) -> str:
-        """What the tiles that a step reads are called, after the tensor's name."""
+        """Name of the tiles that a step reads, after the tensor's name."""
         return "now" if self.stages > 1 else "tile"
 
     @cached_property
@@ -137,7 +137,7 @@ class BlockPlan(Tiling):
 
     @cached_property
     def exchange_bytes(self) -> int:
-        """Shared memory in which the warps of a wide reduction meet; it takes the place of the tiles."""
+        """Shared memory for the exchange between warps of a wide reduction; it reuses the tiles' memory."""
         if self.reduce_threads <= self.warp:
             return 0
         return 4 * self.threads // self.warp * math.prod(self.register[a] for a in self.op.spatial)
@@ -211,7 +211,7 @@ class ProductPlan(BlockPlan):
 
     @cached_property
     def roles(self) -> MatrixAxes:
-        """Which axes and reads are m, n, k, A and B; ValueError for what is no product of matrices."""
+        """Axes and reads in the roles of m, n, k, A and B; ValueError if it is no product of matrices."""
         roles = matrix_axes(self.op)
         if roles is None:
             raise ValueError(f"{self.op} is no product of matrices")

@@ -1,4 +1,4 @@
-"""What the machine code of a cubin spends its instructions on: the loops of a kernel, counted by operation.
+"""Statistics of a cubin's machine code: the loops of a kernel, with counts by operation.
 
 The disassembler is optional: `pip install nvidia-cuda-nvdisasm`, or `nvdisasm` of a CUDA toolkit on the PATH. Needs no GPU.
 
@@ -36,8 +36,8 @@ class SassError(RuntimeError):
 class Loop:
     """The instructions from a label to the last branch back to it, loops within it included.
 
-    `operations` are in the order of the text, with their suffixes (`LDG.E.128`); `entry` names the kernel, of which `lines`
-    are the loop's, labels counted.
+    `operations` are in the order of the text, with their suffixes (`LDG.E.128`); `entry` names the kernel; `lines` are the loop's
+    lines in it, labels counted.
     """
 
     entry: str
@@ -100,7 +100,7 @@ def disassemble(cubin: bytes) -> str:
 def instructions(text: str) -> dict[str, list[str]]:
     """Instructions and labels (with a leading dot) of every kernel in `disassemble`'s text, in order.
 
-    Predicates, addresses and encodings are left out; what a branch goes to stays: `BRA .L_x_0`.
+    Predicates, addresses and encodings are omitted; targets of branches stay: `BRA .L_x_0`.
     """
     kernels: dict[str, list[str]] = {}
     lines: list[str] = []

@@ -35,7 +35,7 @@ namespace {library} {{
 
 
 def _class(one: Exports) -> str:
-    """One kernel."""
+    """The class of one kernel."""
     kernel, names = one.kernel, [name for name, _ in one.tensors]
     shapes = ", ".join(f"{name}{list(tensor.shape)} {tensor.dtype}" for name, tensor in one.tensors)
     arrays = [*names, "workspace"]

@@ -17,7 +17,7 @@ from gensor_gym.operators.types import ARRAY_DTYPE, Tensor
 DEVICES = (2, 13)
 """DLPack's device types of CUDA's memory: kDLCUDA, kDLCUDAManaged (the header of DLPack)."""
 ALIGNMENT = 16
-"""Bytes that every array begins at a multiple of: the widest load, and what tensor maps ask for."""
+"""Alignment of every array in bytes: the widest load, and the requirement of tensor maps."""
 
 
 def lies_on_device(value: Any) -> bool:
@@ -68,7 +68,7 @@ class DeviceArrays:
         return arrays
 
     def _several(self, value: Any) -> list[Any]:
-        """What was given for each output, None where nothing was."""
+        """The given array for each output, None if there is none."""
         count = len(self._op.outputs)
         if count == 1 or value is None:
             return [value] * count
@@ -77,7 +77,6 @@ class DeviceArrays:
         return list(value)
 
     def _output(self, value: Any, place: int, inputs: Sequence[Any], copy: bool) -> Any:
-        """One output."""
         tensor = self._op.outputs[place]
         if value is None or (copy and not lies_on_device(value)):
             if value is not None:
@@ -90,13 +89,15 @@ class DeviceArrays:
         return array
 
     def returned(self, outputs: Sequence[Any], values: Sequence[Any], out: Any) -> Any:
-        """What a call returns: the caller's own outputs, or new ones where and as whose the inputs are; of several a tuple."""
+        """Results of a call: the caller's own outputs, or new arrays on the inputs' device, in their library.
+
+        A tuple for several.
+        """
         given = self._several(out)
         found = tuple(self._returned(array, place, values, given[place]) for place, array in enumerate(outputs))
         return found if len(found) > 1 else found[0]
 
     def _returned(self, output: Any, place: int, values: Sequence[Any], out: Any) -> Any:
-        """One output."""
         if out is not None:
             if not lies_on_device(out):
                 self.signature.output(out, (), place)[...] = self._cupy.asnumpy(output)
@@ -109,7 +110,6 @@ class DeviceArrays:
         return found.view(sys.modules["torch"].bfloat16) if typed else found
 
     def _input(self, place: int, value: Any, copy: bool) -> Any:
-        """One input."""
         tensor = self._op.inputs[place]
         if lies_on_device(value):
             array = self._viewed(value, tensor, f"input {tensor.name}")

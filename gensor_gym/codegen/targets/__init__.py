@@ -1,4 +1,4 @@
-"""Targets by name, and the target of a machine. What of the project depends on a language asks one of these."""
+"""Targets by name, and the target of a machine. Everything that depends on a language uses one of these."""
 
 from __future__ import annotations
 

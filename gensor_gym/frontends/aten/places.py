@@ -14,9 +14,9 @@ from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import covers as _covers
 
 Places = str | np.ndarray
-"""Of an operation: a value, or numbers that are the same at every call."""
+"""Indices of an operation: a value, or constant numbers."""
 MOST_PLACES = 8
-"""That are ranked along an axis: a pass over all elements for each."""
+"""Most ranked elements along an axis: each takes a pass over all elements."""
 
 
 @_covers("embedding.default")
@@ -55,7 +55,7 @@ def take(b: Builder, x: str, axes: Sequence[int], ids: Places) -> str:
 
 
 def along(b: Builder, x: str, axis: int) -> tuple[str, Callable[[str], str]]:
-    """The elements of an axis as rows of a matrix, and what makes such rows, of whatever number, an axis in its place again."""
+    """The elements of an axis as rows of a matrix, and a function that turns such rows into an axis again."""
     order = [axis, *(other for other in range(len(b.shapes[x])) if other != axis)]
     turned = b.transpose(x, order)
     extent, *others = b.shapes[turned]
@@ -128,7 +128,7 @@ def _times(b: Builder, ids: Places, factor: int) -> Places:
 
 
 def _sum(b: Builder, one: Places | None, other: Places) -> Places:
-    """Of places that repeat to one shape as NumPy's do."""
+    """Sum of indices that broadcast to one shape as NumPy's do."""
     if one is None:
         return other
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):

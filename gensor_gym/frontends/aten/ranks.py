@@ -17,7 +17,7 @@ from gensor_gym.frontends.covered import TABLE
 from gensor_gym.frontends.covered import covers as _covers
 
 MOST_SORTED = 128
-"""Along an axis: each element is compared with each."""
+"""Most elements of a sorted axis: each element is compared with each."""
 
 
 def _place(b: Builder, x: str, top: str, axis: int, gone: str | None = None) -> str:
@@ -53,7 +53,7 @@ TABLE["aten.argmax.default"], TABLE["aten.argmin.default"] = _place_of_extreme(t
 
 
 def _before(one: Given, other: Given) -> Call:
-    """1 where one is smaller than another, else 0: what is no number is larger than all others."""
+    """1 if one is smaller than the other, else 0: NaN is larger than all others."""
     return of("multiply", of("at_most", one, one), neither(of("at_most", other, one)))
 
 
@@ -80,9 +80,9 @@ def _sort(b: Builder, x: str, axis: int = -1, descending: bool = False) -> tuple
 
 
 def _median(b: Builder, x: str, axis: int, keepdim: bool, ignoring: bool) -> tuple[str, ...]:
-    """The lower of two in the middle, and its place; what is no number where one is none, unless these are ignored.
+    """The lower of the two middle elements, and its index; NaN if there is any, unless NaN is ignored.
 
-    Then of float32 no place: where there is no number at all torch's follows from how it sorts.
+    In that case float32 has no index: torch's result for rows of NaN depends on its sorting algorithm.
     """
     axis %= len(b.shapes[x])
     extent = b.shapes[x][axis]
@@ -109,7 +109,7 @@ TABLE["aten.nanmedian.dim"], TABLE["aten.nanmedian.default"] = _medians(ignoring
 
 
 _MOST_STABLE = 16
-"""Elements that `std::sort` of libstdc++, with which torch counts, leaves in their order where they are equal."""
+"""Most elements for which `std::sort` of libstdc++, which torch uses, is stable."""
 
 
 @_covers("mode.default")
@@ -178,7 +178,7 @@ def _sort_stable(b: Builder, x: str, *, stable: bool = True, dim: int = -1, desc
 @_covers("topk.default")
 @of_one
 def _topk(b: Builder, x: str, count: int, axis: int = -1, largest: bool = True, *_: bool) -> tuple[str, str]:
-    """One after another, each without those before it."""
+    """Elements one after another, each without the previous ones."""
     axis %= len(b.shapes[x])
     if not 0 < count <= MOST_PLACES:
         raise ValueError(f"the {count} largest: expected 1 to {MOST_PLACES}")

@@ -23,12 +23,12 @@ from gensor_gym.operators.types import ITEM_BYTES
 LINE = 64
 """Bytes of a cache line."""
 FEW_TILES, MANY_TILES = 8, 32
-"""That may share the asking, for an image and for panels: each of their steps pays for it, whatever there is to ask for."""
+"""Most tiles that share the prefetches of an image, and of panels: every step pays for sharing."""
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """What is asked for in the loop over an axis: an operand, lines a step, from so many elements on, and by how many tiles."""
+    """A prefetch in the loop over an axis: operand, lines per step, distance in elements, and number of tiles that share it."""
 
     operand: Operand
     axis: int
@@ -51,7 +51,7 @@ def asks_by_turns(plan: LoopPlan) -> bool:
 
 
 def ask_ahead(lines: Lines, reader: Reader, axis: int) -> None:
-    """In a loop over a reduce axis: ask for this step's share, if the loop is the one to do so."""
+    """Emit this step's share of prefetches, if this loop over a reduce axis has them."""
     plan = reader.plan
     found = None if reader.edge else _found(plan, axis)
     if found is None:
@@ -82,7 +82,7 @@ def _number(plan: LoopPlan) -> str:
 
 
 def _found(plan: LoopPlan, axis: int) -> Ahead | None:
-    """What is asked for in the loop over an axis; None if nothing."""
+    """The prefetch in the loop over an axis; None if there is none."""
     first = next((a for a in plan.op.reduce if plan.op.extents[a] > 1), None)
     if axis != first or plan.group >= 0 or plan.program.knob("prefetch") or not _lanes_stay(plan):
         return None
@@ -116,7 +116,7 @@ def _sharing(plan: LoopPlan) -> int:
 
 
 def _panels(plan: LoopPlan, axis: int, read: Operand) -> Ahead | None:
-    """Weights that lie in panels, of which the second cache has room for two."""
+    """Prefetch of weights in panels, if the second-level cache holds two of them."""
     if read.packing is None or read.packing.panel < 0 or not read.packing.shared or _moved_by_rows(plan, read):
         return None
     inner = [a for a in plan.op.reduce if a > axis]

@@ -1,4 +1,4 @@
-"""Text of what a thread computes: its accumulators, and how they take in a point of the reduction."""
+"""Text of a thread's computation: its accumulators, and their update at a point of the reduction."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ TOGETHER = 8
 
 @dataclass(frozen=True)
 class Patch:
-    """The threads of a warp: `rows` x `columns` along the last two spatial axes, of which the block has `grid`."""
+    """The threads of a warp: `rows` x `columns` along the last two spatial axes; the block has `grid` of them."""
 
     rows: int
     columns: int

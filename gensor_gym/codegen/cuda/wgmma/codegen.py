@@ -44,7 +44,7 @@ WARPS = WARPGROUP // 32
 
 
 def generate_wgmma(program: Program) -> Kernel:
-    """The CUDA kernel of a program with tensor_core=2, for sm_90a; ValueError says what cannot be generated."""
+    """The CUDA kernel of a program with tensor_core=2, for sm_90a; ValueError names the unsupported part."""
     plan = _plan(program)
     entry, out = f"gg_{plan.op.name}", Writer(depth=1)
     _write_descriptors(out, plan)
@@ -101,9 +101,9 @@ def _constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
 
 
 def _write_descriptors(out: Writer, plan: WgmmaPlan) -> None:
-    """What matrix descriptors say beside the address: swizzle at bit 62, stride at 32, leading offset at 16, in 16 bytes.
+    """Matrix descriptors without the address: swizzle at bit 62, stride at 32, leading offset at 16, in 16 bytes.
 
-    The address has the 14 bits from 0 on. In a cluster shared addresses hold the rank of their block above them.
+    The address has the 14 bits from 0 on. In a cluster, shared addresses hold the rank of their block above them.
     """
     word = "constexpr unsigned long long"
     swizzled, stride = "1ull << 62", f"{ATOM_BYTES // 16}ull << 32"

@@ -20,7 +20,7 @@ from gensor_gym.graph.matrices.choices import WGMMA_ROWS
 QUAD = 4
 """Sums that a thread stores together: 16 bytes."""
 _PLACE = f"(rows * QUADS + quad) * {WARPGROUP}"
-"""Where a quad lies among those of a consumer: those of its threads side by side."""
+"""Position of a quad among those of a consumer: quads of neighbouring threads are contiguous."""
 
 
 def share_constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
@@ -48,7 +48,7 @@ def over_share(out: Writer, plan: WgmmaPlan) -> Iterator[str]:
 
 
 def write_shared_store(out: Writer, plan: WgmmaPlan) -> None:
-    """Store a tile that is this share's alone; of others leave this share's part, and store what the last one to come adds up."""
+    """Store a tile that belongs to this share only; of other tiles store this share's part; the last share adds the parts up."""
     quad = f"{SCALARS[plan.op.accumulator].vector}{QUAD}"
     with out.block("if (last_step - first_step == STEPS)"):
         write_store(out, plan)

@@ -69,7 +69,7 @@ def write_store(
 
 
 def _write_column(out: Writer, plan: WgmmaPlan, length: int, indices: list[str]) -> list[str]:
-    """Where the run's first column is in the output, put into `indices`; returns conditions under which it is inside."""
+    """Position of the run's first column in the output, put into `indices`; returns conditions under which it is inside."""
     n = plan.op.axes[plan.roles.n]
     at = total([(1, f"first_{plan.column_name}"), (4 * length, "group")])
     if len(plan.column_axes) == 1:
@@ -96,7 +96,7 @@ def _write_column(out: Writer, plan: WgmmaPlan, length: int, indices: list[str])
 
 
 def write_pixel_origin(out: Writer, plan: WgmmaPlan) -> None:
-    """Where a consumer's pixels begin within the block tile, `pixel_<axis>` along axes that several consumers share."""
+    """Start of a consumer's pixels within the block tile, `pixel_<axis>` along axes that several consumers share."""
     divisor, shared = plan.consumers[1], [a for a in plan.column_axes if plan.program.threads[a] > 1]
     for a in shared:
         count, name = plan.program.threads[a], plan.names[a]

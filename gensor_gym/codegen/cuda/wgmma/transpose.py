@@ -67,7 +67,7 @@ class Turn:
 
 
 def turn_of(plan: RowsPlan) -> Turn:
-    """What becomes of B."""
+    """Transposition of B."""
     *batch, n, k = plan.b_shape
     return Turn(plan.mapped[1], math.prod(batch), k, n, plan.item)
 
