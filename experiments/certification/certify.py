@@ -1,8 +1,8 @@
 """Certify optima of the analytic model: `python -m experiments certify [operators ..] [--space gensor]`.
 
 Operators are texts, ids, tables or splits, by default all named shapes but elementwise maps. Every certificate is a line of
-gensor_gym/data/certificates/HARDWARE_SPACE.jsonl, written as soon as it is there; what the file has under its task's
-fingerprint is not done again, so a run that was ended goes on where it was.
+gensor_gym/data/certificates/HARDWARE_SPACE.jsonl, written at once. Tasks with a certificate under the present fingerprint are
+skipped, so that an interrupted run resumes.
 """
 
 from __future__ import annotations

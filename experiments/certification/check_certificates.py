@@ -27,12 +27,12 @@ from gensor_gym.fingerprint import fingerprint
 from gensor_gym.locate import located
 
 DESCENTS = 8
-"""Best samples from which coordinate descent goes on."""
+"""Best samples from which coordinate descent continues."""
 
 
 @dataclass
 class Findings:
-    """What was found out about a certificate: words of what holds, and of what is wrong."""
+    """Findings about a certificate: confirmed properties and faults, in words."""
 
     holds: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)

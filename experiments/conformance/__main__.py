@@ -1,4 +1,4 @@
-"""Try torch's operator database: `python -m experiments.conformance`. What was tried is kept in lines and not tried again."""
+"""Try torch's operator database: `python -m experiments.conformance`. Finished cases are kept in lines and not repeated."""
 
 from __future__ import annotations
 

@@ -70,13 +70,13 @@ def name_of(file: Path) -> str:
 
 
 def files(folder: Path) -> Iterator[Path]:
-    """By level and number."""
+    """Files by level and number."""
     for level in LEVELS:
         yield from sorted((folder / level).glob("*.py"), key=lambda file: int(re.match(r"\d+", file.name)[0]))  # type: ignore[index]
 
 
 def outcome(file: Path) -> Outcome:
-    """Of a module in this process."""
+    """Outcome of a module in this process."""
     for limit, batch in [*((limit, BATCH) for limit in LIMITS), *((limit, limit) for limit in LIMITS)]:
         try:
             case = case_of(file, limit, batch)

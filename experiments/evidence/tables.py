@@ -1,4 +1,4 @@
-"""Complete tables among what stage `tables` of `make gpu` recorded, as the tables and cards that are shipped."""
+"""Complete tables among the recordings of stage `tables` of `make gpu`, as shipped tables and cards."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from gensor_gym.measure.records.store import Record
 from gensor_gym.measure.records.tables import read_table
 
 SPACE = "compact"
-"""Of the tables."""
+"""Space of the tables."""
 RECORDED, OPERATORS = "recorded.jsonl.gz", "operators.jsonl.gz"
 
 
 def write_tables(folder: Path, facts: Facts, machine: Path) -> list[dict[str, Any]]:
     """Write the complete tables of a folder of results into `machine`, which describes the machine.
 
-    Returns what each says about itself. The machine is that of `hardware.json` as it was described when the timings were
-    made, so that tables do not change with the model's rates. ValueError without that file.
+    Returns each table's description. The machine is that of `hardware.json` as described at the time of the timings, so that
+    tables do not change with the model's rates. ValueError without that file.
     """
     described = machine / FILE
     if not described.is_file():
@@ -81,9 +81,9 @@ def drift_of(rows: Sequence[Mapping[str, Any]]) -> float:
 
 
 def one_pass(found: Measurement) -> Measurement:
-    """A measurement of a single pass in the words of a recording.
+    """A measurement of a single pass in the form of a recording.
 
-    `trial_seconds` are compiling and the samples: what loading, verifying and warming up took was not written down.
+    `trial_seconds` are compiling and the samples, because the time of loading, verifying and warm-up was not recorded.
     """
     conditions: dict[str, Any] = {**found.conditions, "passes": [1] * len(found.samples)}
     if found.status is Status.OK:

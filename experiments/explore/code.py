@@ -12,7 +12,7 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
 
 MOST_COMPARED = 6000
-"""Lines up to which two sources are compared."""
+"""Most lines of two compared sources."""
 WORDS = {"c": "C", "cuda": "CUDA", "hip": "HIP"}
 
 

@@ -1,4 +1,4 @@
-"""A copy of the tree in which mutations are planted one after the other, and tests run over each."""
+"""A copy of the tree in which mutations are planted one after another, with tests run over each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FIRST = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a mutation."""
+    """Outcome of a mutation."""
 
     mutation: str
     kind: str
@@ -49,10 +49,10 @@ class Unsure(Exception):
 
 
 class Copy:
-    """A copy of what git tracks, or would, beside a folder for what Numba compiles; gone at the end unless it has a place."""
+    """A copy of the files that git tracks, or would, with a folder for Numba's cache; removed at the end without a place."""
 
     def __init__(self, root: Path, jobs: int, place: Path | None = None) -> None:
-        """Copy the tree at `root`; `jobs` processes run tests. What Numba compiled at a `place` before is used again."""
+        """Copy the tree at `root`; `jobs` processes run tests. Numba's cache at a `place` is reused."""
         self._scratch = None if place else tempfile.TemporaryDirectory(prefix="mutations-")
         self._jobs = jobs
         self.root = (place.resolve() if place else Path(self._scratch.name)) / "tree"  # type: ignore[union-attr]
@@ -122,5 +122,5 @@ class Copy:
 
 
 def _git(root: Path, *arguments: str) -> str:
-    """What git says of the tree at `root`."""
+    """Output of git for the tree at `root`."""
     return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True).stdout

@@ -20,7 +20,7 @@ KINDS = ("rules", "model", "generators", "worker", "statistics", "fused", "netwo
 
 @dataclass(frozen=True)
 class Change:
-    """What a change is, and (file, text, what is put in its place) of every edit."""
+    """A change, with (file, text, replacement) of every edit."""
 
     name: str
     edits: tuple[tuple[str, str, str], ...]
@@ -42,7 +42,7 @@ class Mutation:
     kind: str
     """One of KINDS."""
     fault: str
-    """What is wrong then, in words."""
+    """The resulting fault, in words."""
     old: str
     new: str
     tests: tuple[str, ...]
@@ -61,7 +61,7 @@ class Mutation:
         return Change(self.name, ((str(self.place(root)), self.old, self.new),))
 
     def files(self, root: Path) -> list[str]:
-        """Its tests as pytest takes them, relative to `root`; ValueError where a file is not there exactly once."""
+        """Its tests as pytest takes them, relative to `root`; ValueError if a file does not exist exactly once."""
         parts = [name.partition("::") for name in self.tests]
         return [f"{_only(root, stem).relative_to(root)}{mark}{test}" for stem, mark, test in parts]
 

@@ -32,7 +32,7 @@ def run_process(command: Sequence[str], log: Path, limit_s: float, variables: Ma
 
 
 def _name(command: Sequence[str]) -> str:
-    """What is run, in few words."""
+    """Short name of a command."""
     return " ".join(Path(word).name for word in command[:4])
 
 

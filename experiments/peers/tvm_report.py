@@ -1,4 +1,4 @@
-"""Our system beside TVM in words and numbers: pairs of searches of one seed, their kernels timed in the same rounds."""
+"""Our system compared with TVM in words and numbers: pairs of searches of one seed, their kernels timed in the same rounds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gensor_gym.measure.stats.verdict import Verdict, verdict
 from gensor_gym.operators import part_of, resolve_one
 
 FASTEST, SHARE = 1.0, 0.2
-"""What we set out for: time over TVM's at most, tuning time over TVM's at most."""
+"""Aims: most time over TVM's, most tuning time over TVM's."""
 HEAD = ("operator", "seed", "ours", "TVM", "ours / TVM", "verdict", "tuning ours", "tuning TVM", "ours / TVM, tuning")
 
 
@@ -87,7 +87,7 @@ def _interval(rows: list[dict[str, Any]], values: list[float]) -> tuple[float, f
 def lines(
     about: dict[str, Any], summary: dict[str, Any], runs: Sequence[Run], comparisons: dict[str, Comparison]
 ) -> list[dict[str, Any]]:
-    """What results hold: the circumstances, every run, raw samples, pairs, means."""
+    """Lines of the results: the circumstances, every run, raw samples, pairs, means."""
     distinct = {run.plan.key: run for run in runs}.values()
     return [
         {"kind": "study", "stamp": "system comparison", **about},

@@ -1,4 +1,4 @@
-"""The state of a model of stable-baselines3: networks, optimiser, counters, what was seen last, replay buffer."""
+"""The state of a model of stable-baselines3: networks, optimiser, counters, last observations, replay buffer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COLUMNS = ("observations", "next_observations", "actions", "rewards", "dones", 
 
 
 def state_of_model(model: Any) -> dict[str, Any]:
-    """What `restore_model` goes on from."""
+    """State for `restore_model`."""
     buffer = getattr(model, "replay_buffer", None)
     return {
         "network": model.policy.state_dict(), "optimizer": model.policy.optimizer.state_dict(),

@@ -108,7 +108,7 @@ def _squeezed(beside: list[Column], least: int, width: int) -> tuple[int, ...]:
 
 
 def _total(widths: Sequence[int]) -> int:
-    """Of a line."""
+    """Width of a line."""
     return sum(widths) + GAP * (len(widths) - 1)
 
 
@@ -128,7 +128,7 @@ def _joined(chosen: Layout, texts: Sequence[str]) -> str:
 
 
 def _row(chosen: Layout, number: int, style: str, width: int | None) -> Iterator[Line]:
-    """A row: a long name on its own line, the cells, what goes under."""
+    """A row: a long name on its own line, the cells, and notes below."""
     name, *others = (column.texts[number] for column in chosen.beside)
     if cell_len(name) > chosen.widths[0]:
         yield from ((line, style) for line in words(name, width))

@@ -1,7 +1,7 @@
-"""Learn what measurements say of the model: `python -m experiments learn_correction measured=FILE output=FOLDER`.
+"""Learn a correction of the model from measurements: `python -m experiments learn_correction measured=FILE output=FOLDER`.
 
-FILE is measured.jsonl of `gensor fine_tune`: kernels of the train part on one machine. The card says how well the correction
-ranks kernels of operators that it was not fitted to (groups of operators left out in turn), beside the model alone.
+FILE is measured.jsonl of `gensor fine_tune`: kernels of the train part on one machine. The card compares the correction's ranking
+of held-out operators' kernels (groups of operators left out in turn) with the model's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What came of a sweep of trainings: one line for every setting, means over its seeds.
+"""Results of a sweep of trainings: one line for every setting, means over its seeds.
 
 `python -m experiments sweep_table outputs/sweeps/agents`; a sweep of `conf/sweep` ends with it.
 """

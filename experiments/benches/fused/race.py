@@ -1,4 +1,4 @@
-"""One operator in all libraries: a process each, all started at once, timed in turns, of which one works at a time."""
+"""One operator in all libraries: a process each, all started at once, timed alternately, one at a time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PAUSE = 10e-3
 """Seconds between turns, for threads of the last one that still wait for work in a loop."""
 TICKS = os.sysconf("SC_CLK_TCK")
 LEAST_ROUNDS = 5
-"""That are made however long they take."""
+"""Rounds that are made at any cost in time."""
 
 
 class Lost(RuntimeError):
@@ -41,7 +41,7 @@ class Side:
     """A process of one library, which works when it is asked and waits in a read else."""
 
     def __init__(self, name: str, threads: int, cache: Path, module: str = FUSED) -> None:
-        """Start `module` as a process; Inductor keeps what it compiled in `cache`."""
+        """Start `module` as a process; `cache` holds Inductor's compiled code."""
         variables = {
             **os.environ, THREADS: str(threads), "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
             "TORCHINDUCTOR_CACHE_DIR": str(cache.absolute()), "TORCHINDUCTOR_COMPILE_THREADS": "1",
@@ -138,9 +138,9 @@ def raced(
     names: Sequence[str], asked: Mapping[str, Any], rounds: int, limit: float, cache: Path, module: str = FUSED,
     enough: float = math.inf,
 ) -> dict[str, Any]:  # fmt: skip
-    """All of `names` on one request: what `timed` says, `answers` by side, `wrong` by side and way, and why peers are `missing`.
+    """All of `names` on one request: the times, `answers` by side, `wrong` by side and way, and reasons for `missing` peers.
 
-    Lost where ours failed, took too long or gave wrong outputs.
+    Lost if ours failed, took too long or gave wrong outputs.
     """
     with started(names, asked["threads"], cache, module) as sides:
         answers, missing = prepared(sides, asked, limit)

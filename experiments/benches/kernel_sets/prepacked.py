@@ -32,7 +32,7 @@ KERNEL, TORCH = "kernel", "torch.prepacked"
 
 
 def shape(op: Operator, settings: DictConfig, seed: int, store: str, backend: NativeBackend, hw: Hardware) -> dict[str, Any]:
-    """One line: search, try the best programs prepacked, time the fastest beside oneDNN on every thread count up to ours."""
+    """One line: search, try the best programs prepacked, time the fastest against oneDNN on every thread count up to ours."""
     row = {"operator": str(op), "prepacked": True}
     session = searched(op, hw, backend, settings.strategy, settings.trials, seed, store)
     good = sorted((trial for trial in session.trace if trial.status == "OK"), key=lambda trial: trial.seconds)

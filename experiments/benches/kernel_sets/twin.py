@@ -20,7 +20,7 @@ def float32_twin(op: Operator) -> Operator:
 
 
 def over_float32(op: Operator, mine: Schedule, twin: Operator, theirs: Schedule, retimer: Retimer) -> dict[str, Any]:
-    """Both times and their ratio, over all turns together; what went wrong where one could not be timed."""
+    """Both times and their ratio, over all turns together; the error if one could not be timed."""
     label = "kernel"
     times: dict[Operator, list[float]] = {op: [], twin: []}
     for turn in range(TURNS):

@@ -38,7 +38,7 @@ class BestKnown:
         return found if found is not None and found["fingerprint"] == fingerprint(graph) else None
 
     def offer(self, graph: ConstructionGraph, schedule: Schedule, certified: bool = False) -> None:
-        """Take a program if it is better than what is known; ValueError if it is not one of the space."""
+        """Take a program if it beats the best known; ValueError if it is not in the space."""
         if not graph.is_legal(schedule):
             raise ValueError(f"{schedule} is not legal for {key_of(graph)}")
         seconds = graph.latency(schedule)

@@ -1,9 +1,9 @@
-"""The stand-in set: operators in place of those of Gensor's Table IV, whose shapes are not public where we could look.
+"""The stand-in set: operators in place of those of Gensor's Table IV, whose shapes were not public in our sources.
 
-As many of each class as the figures have. Three matrix products are the paper's own (Table V, its order of extents not
-certain); the other convolutions, products and pools are Roller's, in the order of its artifact, because Gensor is built on
-it; matrix-vector products are common ones. An operator of the stand-in set is never set beside one of the paper's: only means
-over a class are.
+Each class has as many as in the figures. Three matrix products are the paper's own (Table V, its order of extents not certain);
+the other convolutions, products and pools are Roller's, in the order of its artifact, because Gensor is built on it;
+matrix-vector products are common ones. An operator of the stand-in set is never compared with one of the paper's: only means over
+a class are.
 """
 
 from __future__ import annotations
