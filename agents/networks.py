@@ -79,7 +79,7 @@ class CompiledNetwork:
     def as_torch(self) -> Callable[..., Any]:
         """The network as an operator of torch, for torch.compile and torch.export; see `codegen.runtime.torch_operator`.
 
-        RuntimeError where it is asked for the first time within compiled code.
+        RuntimeError if it is asked for the first time within compiled code.
         """
         from gensor_gym.codegen.runtime.torch_operator import refuse_compiling, torch_operator
 

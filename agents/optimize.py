@@ -160,7 +160,7 @@ class Asked:
     def decided(self, session: Session, final: bool = True) -> Result:
         """The fastest program of a search that has ended, which the store keeps; without `final` nothing is timed once more.
 
-        NoKernel where none ran well, RuntimeError where it is wrong.
+        NoKernel where none ran well, RuntimeError if it is wrong.
         """
         task, best = self.task, playoff(session) if final else session.best
         if best is None:

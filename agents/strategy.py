@@ -201,7 +201,7 @@ def strategies_for(searched: str) -> list[str]:
 
 
 def class_of(name: str) -> type[Any]:
-    """The class that a registered name stands for, a dataclass; ImportError where a library that it needs is missing."""
+    """The class that a registered name stands for, a dataclass; ImportError if a library that it needs is missing."""
     module, _, attribute = STRATEGIES[name].where.partition(":")
     found: type[Any] = getattr(import_module(module), attribute)
     return found

@@ -146,7 +146,7 @@ class ConstructionGraph(RowGraph[Schedule]):
         return super().latency(schedule)
 
     def latencies(self, rows: np.ndarray) -> np.ndarray:
-        """Seconds of every row, float64 [B]; infinite where resources exceed the limits. Rows must be well formed."""
+        """Seconds of every row, float64 [B]; infinite if resources exceed the limits. Rows must be well formed."""
         self.charge(len(rows))
         seconds = np.empty(len(rows), dtype=np.float64)
         model.fill_latencies(plain(rows), self.tables.ints, self.tables.floats, self.room(), seconds)
@@ -155,7 +155,7 @@ class ConstructionGraph(RowGraph[Schedule]):
     def terms(self, schedule: Schedule) -> dict[str, float]:
         """The parts of the latency in seconds, by name (`cost.terms.TERMS`), of an illegal schedule too.
 
-        ValueError where a tile is below 1, or the level or a knob out of range.
+        ValueError if a tile is below 1, or the level or a knob out of range.
         """
         row = plain(schedule.row)
         values = [len(knob.values) for knob in KNOBS]

@@ -32,7 +32,7 @@ def registered(kind: str) -> list[str]:
 def near(name: object, names: Iterable[str]) -> str:
     """The end of a message about a name that is not there, or several: those of `names` that are spelled like it.
 
-    Empty where none is.
+    Empty if none is.
     """
     known: dict[str, str] = {}
     for one in names:

@@ -174,7 +174,7 @@ class Evolution:
         return (np.cumsum(weights) / max(weights.sum(), 1e-300)).tolist()  # type: ignore[no-any-return]
 
     def _mutate(self, row: np.ndarray, sketch: int, draws: list[float]) -> None:
-        """Change a row in place by one mutation, chosen by four draws from [0, 1); nothing where there is no choice."""
+        """Change a row in place by one mutation, chosen by four draws from [0, 1); nothing if there is no choice."""
         kind = bisect_right(self._kinds[sketch], draws[0])
         if kind > LOCATION:
             return

@@ -44,7 +44,7 @@ class Nest:
     operations: dict[str, float] = field(default_factory=dict)
     """Operations of one turn by name: mad, add, mul, div, cmp, math, other."""
     allocated: np.ndarray | None = None
-    """Bytes of the buffer that the statement writes, float64 [B]; None where that is the output."""
+    """Bytes of the buffer that the statement writes, float64 [B]; None if that is the output."""
 
 
 class Programs:

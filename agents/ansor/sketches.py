@@ -159,7 +159,7 @@ def _algorithms(graph: ConstructionGraph, options: Options) -> list[tuple[str, O
 
 
 def _sketch(graph: ConstructionGraph, name: str, options: Options, max_innermost: int) -> Sketch | None:
-    """The sketch, or None where an axis has no tile of the form that its algorithm asks for."""
+    """The sketch, or None if an axis has no tile of the form that its algorithm asks for."""
     base, free = graph.coordinates.base.copy(), []
     for knob, values in options.items():
         indices = np.array([KNOBS[KNOB_INDEX[knob]].values.index(v) for v in values], dtype=np.int32)

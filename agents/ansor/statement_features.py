@@ -165,7 +165,7 @@ def _box(p: Programs, tensor: int, reach: np.ndarray) -> np.ndarray:
 
 
 def _buffers(p: Programs, nest: Nest, touched: np.ndarray, inner: np.ndarray) -> np.ndarray:
-    """Features of up to five buffers, zeros where there are fewer, [B, 90]."""
+    """Features of up to five buffers, zeros if there are fewer, [B, 90]."""
     columns = np.zeros((len(p.rows), MAX_BUFFERS * BUFFER))
     items = np.array([float(p.ints[ITEM + tensor]) for tensor, _ in nest.accesses])
     moved = (touched * items[None, :, None]).sum(axis=1)

@@ -107,7 +107,7 @@ class GradientScheduler:
             )
 
     def choose(self, tasks: list[Progress], rng: np.random.Generator) -> int | None:
-        """Number of the task for the next batch; None where all are dead."""
+        """Number of the task for the next batch; None if all are dead."""
         alive = [i for i, task in enumerate(tasks) if not task.dead]
         for i in alive:
             if not tasks[i].best:

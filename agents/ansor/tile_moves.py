@@ -89,7 +89,7 @@ def _is_move(sizes, one, other, first, last):  # noqa: ANN001, ANN202
 
 
 def pick(groups: Sequence[np.ndarray], levels: float, factor: float) -> np.ndarray | None:
-    """A pair of levels, then a factor, by two draws from [0, 1); None where there is no move."""
+    """A pair of levels, then a factor, by two draws from [0, 1); None if there is no move."""
     if not groups:
         return None
     group = groups[int(levels * len(groups))]

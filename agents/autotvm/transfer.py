@@ -32,7 +32,7 @@ class GlobalModel:
     """Trees fitted to trials of other operators on the same hardware; pairs are compared within an operator."""
 
     def __init__(self, path: str, graph: ConstructionGraph, kind: str, objective: str, recall_of: int, seed: int) -> None:
-        """Read, compute features, fit. ValueError where there is no such file or too little in it."""
+        """Read, compute features, fit. ValueError if there is no such file or too little in it."""
         tasks = _tasks(_records(located(path)), graph)
         parts = [(program_features(kind, other, rows), labels_of(seconds)) for other, rows, seconds in tasks]
         count = sum(len(labels) for _, labels in parts)
@@ -66,7 +66,7 @@ def _records(path: Path) -> Iterable[Record]:
 def _tasks(
     records: Iterable[Record], graph: ConstructionGraph
 ) -> list[tuple[ConstructionGraph, np.ndarray, np.ndarray]]:
-    """(graph, rows [N, ROW], seconds [N], infinite where it failed) of every other operator in the records."""
+    """(graph, rows [N, ROW], seconds [N], infinite if it failed) of every other operator in the records."""
     by_operator: dict[str, list[Record]] = {}
     for record in records:
         if record.operator != str(graph.operator):

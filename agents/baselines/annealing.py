@@ -36,7 +36,7 @@ class Annealing:
     A slower node is accepted with probability exp(-d / T), d being the difference of the logarithms of times, so that a
     temperature means the same on every task.
 
-    The first chain begins at the best of a few random nodes, later ones by turns at a new random node and at the best
+    The first chain begins at the best of a few random nodes, later ones alternately at a new random node and at the best
     measured. No model is asked. A node is a program of a construction graph, or a configuration of a recorded space.
     """
 

@@ -32,7 +32,7 @@ class Genetic:
     tournament: int = 3
     """Programs drawn for each parent; the fastest is chosen."""
     mutation: float = 1.5
-    """Columns of a child that mutate, in the mean."""
+    """Columns of a child that mutate, on average."""
     local: float = 0.7
     """Share of mutations that go to the next number in one place of a column; the others take any choice."""
 

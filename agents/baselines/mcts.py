@@ -101,7 +101,7 @@ class Search:
             node.total += low
 
     def _next(self, node: Node) -> tuple[Node | None, bool]:
-        """(a child, whether it is new); None where no successor is left that the tree does not hold already."""
+        """(a child, whether it is new); None if no successor is left that the tree does not hold already."""
         if node.untried is None:
             node.untried = self.expand(node)
             self.tree.update(child.row.tobytes() for child in node.untried)

@@ -61,7 +61,7 @@ class Tpe:
         return optuna.create_study(sampler=sampler)
 
     def _propose(self, ledger: Ledger, study: optuna.Study, space: dict[str, IntDistribution]) -> np.ndarray | None:
-        """The vector of a legal program that was not measured; None where proposals do not come to one."""
+        """The vector of a legal program that was not measured; None if proposals do not come to one."""
         for _ in range(REPEATS):
             trial = study.ask({**space})
             vector = _vector(ledger, [trial.params[name] for name in space])

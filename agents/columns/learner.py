@@ -146,7 +146,7 @@ class ColumnLearner:
 
 
 def weights_of(seconds: np.ndarray, best: float) -> np.ndarray:
-    """Weights float32 [N], of mean 0, of programs with these latencies, infinite where one does not fit.
+    """Weights float32 [N], of mean 0, of programs with these latencies, infinite if one does not fit.
 
     By rank: 2 for the fastest, falling to 0 at the share `best` and beyond, less the mean. Equal latencies have equal ranks;
     where all are equal there is nothing to learn, and all weights are 0.

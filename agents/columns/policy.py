@@ -29,7 +29,7 @@ from gensor_gym.locate import located
 BLOCK, FEW = 256, 4
 """Programs drawn at a time; a block is idle with fewer than FEW new legal ones."""
 KNOWN, BARREN = 16, 256
-"""Idle blocks in a row after which no more is drawn: where most legal draws are known, and where hardly any draw is legal."""
+"""Idle blocks in a row after which no more is drawn: where most legal draws are known, and where almost no draw is legal."""
 FRESH, WARMER = (0.25, 0.75), 1.25
 """Shares of a block's legal programs: with fewer new ones than the first the temperature rises by this factor, with more than the
 second it falls again."""
@@ -94,7 +94,7 @@ class Columns(ColumnWriter):
         return super().constructions(graph, rng, once) if once else self.rounds(graph, rng)
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """1 program, 1, 2, 4, .. and then always `episodes`, none twice; ends where hardly any is left to draw."""
+        """1 program, 1, 2, 4, .. and then always `episodes`, none twice; ends where almost no is left to draw."""
         memory = Memory(self.temperature)
         growing = (min(1 << turn, self.episodes) for turn in range(self.episodes.bit_length()))
         for count in chain([1], growing, repeat(self.episodes)):

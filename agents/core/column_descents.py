@@ -18,7 +18,7 @@ _NEAR = 24
 def begun(graph: ConstructionGraph, count: int, rng: np.random.Generator) -> list[np.ndarray]:
     """Random programs [ROW]; on a GPU of every kind in turn (`gensor_gym.graph.starts`).
 
-    No column alone leads to tensor cores, and a random walk hardly ever does.
+    No column alone leads to tensor cores, and a random walk almost never does.
     """
     rows = starts(graph.tables, graph.initial().row)[1:] if graph.hardware.kind == "gpu" else ()
     kinds: list[tuple[int | None, Schedule | None]] = [(None, None), *((_NEAR, Schedule(row)) for row in rows)]

@@ -88,7 +88,7 @@ class Trials:
     def __init__(
         self, session: Session, rng: np.random.Generator, per_register_tile: int, near: float, explored: float = 0.0
     ) -> None:
-        """Nothing is measured yet. ValueError where no program could ever be chosen."""
+        """Nothing is measured yet. ValueError if no program could ever be chosen."""
         if per_register_tile < 1 or not near >= 1.0:
             raise ValueError(f"per_register_tile={per_register_tile}, near={near}: expected 1 or more for both")
         self.session, self.rng, self.per_tile, self.near, self.explored = session, rng, per_register_tile, near, explored

@@ -48,7 +48,7 @@ class Ledger:
         return [m for m in answers[: answers.index(None) if None in answers else None] if m is not None]
 
     def seconds(self, schedule: Schedule) -> float:
-        """Median seconds of one program, infinite where it failed."""
+        """Median seconds of one program, infinite if it failed."""
         return self.measure([schedule])[0].seconds
 
     def fresh(self, rng: np.random.Generator, count: int = 1) -> list[Schedule]:

@@ -48,7 +48,7 @@ class Programs(Coordinates):
         return [(c, p) for c, logs in enumerate(self.logs) for p in range(logs.shape[1]) if np.ptp(logs[:, p]) > 0]
 
     def vector(self, schedule: Schedule) -> np.ndarray | None:
-        """The vector int64 [C] of a schedule; None where the space does not have it."""
+        """The vector int64 [C] of a schedule; None if the space does not have it."""
         return self.vector_of(schedule.row)
 
     def opened(self, row: np.ndarray) -> np.ndarray:
@@ -81,7 +81,7 @@ class Programs(Coordinates):
         return np.concatenate([self.graph.stack([]), *self.graph.enumerate()])
 
     def moved(self, vector: np.ndarray, direction: Direction) -> np.ndarray | None:
-        """The vector after a move; None where the place has no such number. It may be illegal."""
+        """The vector after a move; None if the place has no such number. It may be illegal."""
         column, place, steps = direction
         logs = self.logs[column]
         now = logs[vector[column]]

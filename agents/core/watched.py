@@ -35,7 +35,7 @@ class Curve:
     """Processor seconds since the search began."""
 
     def add(self, evaluations: int, latency: float, elapsed: float) -> None:
-        """An evaluation; nothing where it is no improvement."""
+        """An evaluation; nothing if it is no improvement."""
         if math.isfinite(latency) and (not self.latencies or latency < self.latencies[-1]):
             self.evaluations.append(evaluations)
             self.latencies.append(latency)

@@ -34,5 +34,5 @@ def shared_out(work: Callable[[slice], Any], count: int) -> list[Any]:
 
 
 def workers() -> int:
-    """Worker threads: GENSOR_GYM_THREADS or the usable cores; ValueError where it is no number of them."""
+    """Worker threads: GENSOR_GYM_THREADS or the usable cores; ValueError if it is no number of them."""
     return forced_threads() or len(os.sched_getaffinity(0))

@@ -110,7 +110,7 @@ def cache_benefit(row, ints, floats):  # noqa: ANN001, ANN201
 
 @compiled
 def conflicts(row, ints):  # noqa: ANN001, ANN201
-    """Shared-memory wavefronts per reduction point of a warp; 1 where nothing is staged or there are no threads yet."""
+    """Shared-memory wavefronts per reduction point of a warp; 1 if nothing is staged or there are no threads yet."""
     if ints[IS_CPU] == 1 or row[LEVEL] == 0:
         return 1.0
     total = 0.0

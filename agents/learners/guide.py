@@ -22,7 +22,7 @@ class Answer:
     """Outputs of a policy for programs."""
 
     chances: np.ndarray
-    """Log-probabilities of actions float [B, N]; -inf where one is not legal."""
+    """Log-probabilities of actions float [B, N]; -inf if one is not legal."""
     values: np.ndarray
     """Expected returns from there on, float [B], in the scale of `agents.learners.observed`."""
     seconds: np.ndarray

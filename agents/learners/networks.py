@@ -158,7 +158,7 @@ class BySuccessor(nn.Module):
         nn.init.normal_(self.kind.weight, std=0.1)
 
     def forward(self, ahead: torch.Tensor, context: torch.Tensor, embedded: torch.Tensor | None) -> torch.Tensor:
-        """Logits from successors' features [B, A, F]; the first of them is 1 where an action is legal."""
+        """Logits from successors' features [B, A, F]; the first of them is 1 if an action is legal."""
         state, at = torch.nonzero(ahead[:, :, 0] > 0.5, as_tuple=True)
         # index_select: the gradient of plain indexing is far slower on a CPU
         hidden = self.program(ahead[state, at]) + self.kind(self.kinds[at]) + self.context(context).index_select(0, state)

@@ -27,7 +27,7 @@ class Learner:
     load: Callable[[Path], Any]
     """(file of stable-baselines3) -> its model. Runs the code that the file holds: see `agents.learners.loading`."""
     logits: Callable[[Any, np.ndarray, np.ndarray], np.ndarray]
-    """(model, observations [B, O], masks bool [B, N]) -> log-probabilities up to a constant [B, N], -inf where not legal."""
+    """(model, observations [B, O], masks bool [B, N]) -> log-probabilities up to a constant [B, N], -inf if not legal."""
     values: Callable[[Any, np.ndarray], np.ndarray]
     """(model, observations [B, O]) -> expected returns float [B] from there on."""
     observer: type[Observer] = Observer

@@ -52,7 +52,7 @@ def load_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, torch.Tensor],
 
 
 def fill(network: torch.nn.Module, tensors: Mapping[str, torch.Tensor], path: str | os.PathLike[str]) -> None:
-    """Put the tensors of a file into a network. ValueError where names, shapes or types are not the network's."""
+    """Put the tensors of a file into a network. ValueError if names, shapes or types are not the network's."""
     wanted = {name: _kind(tensor) for name, tensor in network.state_dict().items()}
     found = {name: _kind(tensor) for name, tensor in tensors.items()}
     for name in [*wanted, *found]:

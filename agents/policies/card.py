@@ -52,7 +52,7 @@ def checked_card(folder: Path) -> dict[str, Any]:
 
 
 def read_card(folder: Path) -> dict[str, Any]:
-    """The card of a checkpoint: configuration, data, cost and evaluation. FileNotFoundError where there is none."""
+    """The card of a checkpoint: configuration, data, cost and evaluation. FileNotFoundError if there is none."""
     if not (folder / CARD).exists():
         raise FileNotFoundError(f"no {CARD} in {folder}: expected the folder that `gensor train` writes, {HOLDS}")
     return read_json(folder / CARD, finite=False)

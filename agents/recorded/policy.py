@@ -76,7 +76,7 @@ class TuningPolicy:
 
 
 def check_fits(card: dict[str, Any], space: TuningSpace, checkpoint: str) -> None:
-    """ValueError where a policy was learned on other parameters, or other values of them, than a space has."""
+    """ValueError if a policy was learned on other parameters, or other values of them, than a space has."""
     learned = [(name, tuple(values)) for name, values in card["parameters"]]
     if learned != space.variables:
         raise ValueError(

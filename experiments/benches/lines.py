@@ -69,7 +69,7 @@ class Steal:
         self._before = _ticks()
 
     def share(self) -> float:
-        """Stolen over all ticks; 0 where the system does not say."""
+        """Stolen over all ticks; 0 if the system does not say."""
         after = _ticks()
         total = after[1] - self._before[1]
         return (after[0] - self._before[0]) / total if total > 0 else 0.0

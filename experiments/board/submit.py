@@ -1,6 +1,6 @@
 """Search the tasks of a frozen suite: `python -m experiments submit markov`, or `--agent FILE.py:FUNCTION --name NAME`.
 
-An entry is a file for each track, results/suite/VERSION/NAME/TRACK.jsonl (`entries`). A run that was ended goes on where it was.
+An entry is a file for each track, results/suite/VERSION/NAME/TRACK.jsonl (`entries`). A run that was ended resumes.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ TABLES = ("roller", "gensor_table5", "autotvm", "ansor", "common", "smoke")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 1 where an optimum was not proved."""
+    """Command line; returns the exit status: 1 if an optimum was not proved."""
     parser = _parser()
     args = parser.parse_args(arguments)
     if args.seconds is not None and not args.seconds > 0:

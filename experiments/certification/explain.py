@@ -58,7 +58,7 @@ class Change:
 def optima_of(graph: ConstructionGraph) -> np.ndarray:
     """Optimal schedules with all levels opened, int32 [N, ROW]: all of a small task, else the certified one.
 
-    Certified by a shipped certificate, or now. ValueError where that cannot be done.
+    Certified by a shipped certificate, or now. ValueError if that cannot be done.
     """
     try:
         states = explore(graph, MOST_EXPLORED)

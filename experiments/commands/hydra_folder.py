@@ -28,7 +28,7 @@ def keep_configuration(folder: Path, config: DictConfig) -> None:
 
 
 def task_folder() -> Path | None:
-    """The folder that Hydra gives this task of a multirun; None where it is none."""
+    """The folder that Hydra gives this task of a multirun; None if it is none."""
     if not HydraConfig.initialized() or HydraConfig.get().mode != RunMode.MULTIRUN:
         return None
     return Path(HydraConfig.get().runtime.output_dir)

@@ -38,7 +38,7 @@ _LOST = 1.0
 
 _asked = threading.Event()
 _raised_at = math.inf
-"""When the main thread raised last, by the monotonic clock; infinite where it must not."""
+"""When the main thread raised last, by the monotonic clock; infinite if it must not."""
 _held = 0
 
 

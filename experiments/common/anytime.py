@@ -124,7 +124,7 @@ def constructing() -> list[str]:
 
 
 def digest_of_policy(folder: Path) -> str:
-    """Sixteen digits of a policy's weights; FileNotFoundError where there are none."""
+    """Sixteen digits of a policy's weights; FileNotFoundError if there are none."""
     return digest_of_file(folder / POLICY)
 
 

@@ -107,7 +107,7 @@ def append_row(path: Path, row: Mapping[str, Any]) -> None:
 
 
 def hold(path: Path) -> FileIO:
-    """A file, opened to append to, that no other process holds as long as it is open here; ValueError where one does."""
+    """A file, opened to append to, that no other process holds as long as it is open here; ValueError if one does."""
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         file = path.open("a+b", buffering=0)
@@ -124,7 +124,7 @@ def hold(path: Path) -> FileIO:
 
 
 def locked(folder: Path) -> FileIO:
-    """An open file that says that this process works in the folder; ValueError where another one does."""
+    """An open file that says that this process works in the folder; ValueError if another one does."""
     return hold(make_folder(folder) / ".lock")
 
 
@@ -172,7 +172,7 @@ def _mend(file: FileIO) -> None:
 
 
 def _row(line: str | bytes) -> Row | None:
-    """The row of a line; None where it is cut off."""
+    """The row of a line; None if it is cut off."""
     try:
         row = parse_json(line if isinstance(line, str) else line.decode(), finite=False)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The searches of a study, each kept in a journal as soon as it is there: a command that was stopped goes on where it was."""
+"""The searches of a study, each kept in a journal as soon as it is there: a command that was stopped resumes."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Results:
         return self._rows(job.key)
 
     def check(self, job: Job) -> None:
-        """ValueError where trials of this slot were made under another fingerprint of the task, unless it has none here."""
+        """ValueError if trials of this slot were made under another fingerprint of the task, unless it has none here."""
         if not job.fingerprint:
             return
         rows = (row for key in self._keys.get(job.slot, ()) for row in self._rows(key))

@@ -153,7 +153,7 @@ def shares(rounds: int, processes: int) -> list[int]:
 
 
 def busy_share(seconds: float = 0.25) -> float:
-    """Share of all processors in use while this process sleeps; 0 where the system does not say."""
+    """Share of all processors in use while this process sleeps; 0 if the system does not say."""
     stat = Path("/proc/stat")
     if not stat.exists():
         return 0.0

@@ -60,7 +60,7 @@ class OneComparison(Callback):
 
 
 def read_task(note: dict[str, Any]) -> Task:
-    """The task of a note. ValueError where its results are not here."""
+    """The task of a note. ValueError if its results are not here."""
     output = Path(note["output"])
     settings = settings_of(OmegaConf.create(note["config"]))
     if not (output / "summary.json").exists():

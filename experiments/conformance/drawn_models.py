@@ -92,7 +92,7 @@ def _with_operators_of_torchvision() -> torch.library.Library:
 
 
 def _vision_case(library: str, family: str, number: int) -> Case:
-    """The variant of a family with this number among those that torch runs; IndexError where there is none."""
+    """The variant of a family with this number among those that torch runs; IndexError if there is none."""
     names = _families(library)[family]
     random.Random(SEED).shuffle(names := list(names))
     runs = (case for name in names if (case := _running(library, family, name)) is not None)
@@ -103,7 +103,7 @@ def _vision_case(library: str, family: str, number: int) -> Case:
 
 
 def _running(library: str, family: str, name: str) -> Case | None:
-    """A variant with its image; None where torch runs it at no size, or it has too many weights."""
+    """A variant with its image; None if torch runs it at no size, or it has too many weights."""
     build = importlib.import_module("timm").create_model if library == "timm" else _torchvision_model
     for size in (*SIZES, DEFAULT_SIZE):
         for how in ({"img_size": size}, {"image_size": size}, {"input_size": (size, size)}, {}):

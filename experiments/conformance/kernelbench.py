@@ -100,7 +100,7 @@ def page(found: Sequence[Outcome]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 1 where a module is wrong or ends in an error of ours."""
+    """Command line; returns the exit status: 1 if a module is wrong or ends in an error of ours."""
     parser = arguments_of(Parser(prog=f"python -m {MODULE}", description="Compare KernelBench's modules with torch."), ROWS)
     parser.add_argument("folder", type=Path, nargs="?", default=Path())
     args = parser.parse_args(arguments)

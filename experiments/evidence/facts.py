@@ -40,7 +40,7 @@ class Facts:
 
 
 def read_facts(folder: Path) -> Facts:
-    """The facts of a folder of results; ValueError where they are missing or are none."""
+    """The facts of a folder of results; ValueError if they are missing or are none."""
     path = folder / RAW / FILE
     if not path.is_file():
         raise ValueError(f"no {path}: expected the raw files of runs and what is to be said of them")

@@ -45,7 +45,7 @@ def write_tables(folder: Path, facts: Facts, machine: Path) -> list[dict[str, An
 
 
 def content_of(records: Sequence[Record], hw: Hardware, facts: Facts, drift: float) -> Content | None:
-    """The table of one operator, in the order of enumeration; None where a schedule of the space was not recorded."""
+    """The table of one operator, in the order of enumeration; None if a schedule of the space was not recorded."""
     op = operators.parse(records[0].operator)
     known = {record.schedule: record for record in records}
     schedules = schedules_of(op, hw, SPACE)
@@ -73,7 +73,7 @@ def twice_timed(rows: Sequence[Mapping[str, Any]]) -> np.ndarray:
 
 
 def drift_of(rows: Sequence[Mapping[str, Any]]) -> float:
-    """Standard deviation of the log of a kernel's median from run to run; ValueError where no kernel was timed in two."""
+    """Standard deviation of the log of a kernel's median from run to run; ValueError if no kernel was timed in two."""
     ratios = twice_timed(rows)
     if not len(ratios):
         raise ValueError("no kernel of stage `operators` was timed in two runs: drift between passes is not known")

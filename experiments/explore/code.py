@@ -66,6 +66,6 @@ def _marked(language: str, before: list[str], lines: list[str]) -> Listing:
 
 @lru_cache(maxsize=64)
 def _source(graph: ConstructionGraph, schedule: Schedule) -> tuple[str, str]:
-    """(language, source) of a schedule; ValueError where no code can be written for it."""
+    """(language, source) of a schedule; ValueError if no code can be written for it."""
     kernel = generate(graph.operator, schedule, graph.hardware)
     return kernel.language, kernel.source

@@ -155,7 +155,7 @@ def _led(position: Position) -> Address | None:
 
 @lru_cache(maxsize=16)
 def way_to_optimum(operator: str, machine: str, space: str) -> tuple[str, ...]:
-    """Names of the fewest actions, without `stop`, to the certified optimum of a task; ValueError where none ships."""
+    """Names of the fewest actions, without `stop`, to the certified optimum of a task; ValueError if none ships."""
     graph = graph_of(operator, machine, space)
     certificate = certificate_of(graph)
     if certificate is None:

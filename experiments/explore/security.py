@@ -41,7 +41,7 @@ def new_token() -> str:
 
 
 def refusal(method: str, path: str, length: int, headers: dict[str, str], port: int) -> str:
-    """Why a request is refused; empty where it is not. `length`: of path and query. `headers`: by names in small letters."""
+    """Why a request is refused; empty if it is not. `length`: of path and query. `headers`: by names in small letters."""
     hosts = {f"{name}:{port}" for name in NAMES} | (set(NAMES) if port == 80 else set())
     host, origin, site = headers.get("host", ""), headers.get("origin"), headers.get("sec-fetch-site", "none")
     if host.lower() not in hosts:

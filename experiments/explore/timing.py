@@ -74,7 +74,7 @@ def _key(position: Position) -> tuple[str, str, bytes]:
 
 
 def absence(position: Position) -> str:
-    """Why a program cannot be timed here; empty where it can."""
+    """Why a program cannot be timed here; empty if it can."""
     op, machine = position.graph.operator, position.graph.hardware
     if machine.kind == "cpu" and machine.name != HOST:
         return f"{machine.name} is not the processor of this machine: choose machine {HOST}"

@@ -27,7 +27,7 @@ from gensor_gym.graph.schedule import Schedule
 PER_REGISTER_TILE = 2
 """Kernels of one register tile that are measured at a time before others, as strategies do."""
 Line = Mapping[str, Any]
-"""A kernel measured: operator, schedule, seconds, which are None where it failed, and more."""
+"""A kernel measured: operator, schedule, seconds, which are None if it failed, and more."""
 
 
 class Judge:
@@ -37,7 +37,7 @@ class Judge:
         """Start with the operator's measurements."""
         self.choices, self.feedback = choices, Feedback()
         self.known: dict[Schedule, float] = {}
-        """Measured seconds, infinite where a kernel failed."""
+        """Measured seconds, infinite if a kernel failed."""
         self.asked: set[Schedule] = set()
         """Requested programs that are not measured yet."""
         for line in lines:

@@ -88,7 +88,7 @@ def taken(result: Result, config: DictConfig) -> Iterator[tuple[str, str]]:
 
 
 def _check_file(path: Path) -> None:
-    """ValueError where no file can be written there."""
+    """ValueError if no file can be written there."""
     make_folder(path.parent)
     if path.is_dir():
         raise ValueError(f"source {path} is a folder: expected a file")

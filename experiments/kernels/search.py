@@ -66,7 +66,7 @@ class Search:
         return f"gensor_gym.tuned({str(op)!r}{which}{where})"
 
     def run(self, op: Operator | Dataflow, reuse: bool, console: Console) -> Result:
-        """The best program found; with `reuse` that of the store, where it has one. RuntimeError where none ran well."""
+        """The best program found; with `reuse` that of the store, where it has one. RuntimeError if none ran well."""
         strategy, hyperparameters = self._strategy(op, console)
         columns = (
             TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(),

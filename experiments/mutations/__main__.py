@@ -71,7 +71,7 @@ def _commits(found: dict[str, Outcome]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 1 where a mutation was not caught."""
+    """Command line; returns the exit status: 1 if a mutation was not caught."""
     parser = Parser(prog="python -m experiments.mutations", description="See tests catch planted faults.")
     parser.add_argument("label", help="name of the state of the tree, such as before")
     parser.add_argument("--mode", choices=MODES, default="quick")

@@ -37,7 +37,7 @@ class Outcome:
     """The file that was mutated."""
     caught: bool
     test: str
-    """The first test that failed; empty where none did."""
+    """The first test that failed; empty if none did."""
     mode: str
     """`named` or `whole`: which tests were run."""
     seconds: float
@@ -77,7 +77,7 @@ class Copy:
     def tried(self, mutation: Mutation, mode: str) -> Outcome:
         """Plant a mutation, run tests until one fails, take it out again.
 
-        RuntimeError where pytest itself fails, Unsure where the test that failed does so without the mutation too.
+        RuntimeError if pytest itself fails, Unsure if the test that failed does so without the mutation too.
         """
         path = mutation.place(self.root)
         file = self.root / path
@@ -98,7 +98,7 @@ class Copy:
         return Outcome(mutation.name, mutation.kind, str(path), bool(test), test, ran, seconds, self.commit)
 
     def _first_failure(self, tests: Iterable[str]) -> str:
-        """The first test that fails of some files (or of all, where none is named); empty where none does."""
+        """The first test that fails of some files (or of all, where none is named); empty if none does."""
         options = ["-q", "-x", "-rfE", "--tb=no", "-p", "no:cacheprovider", "-n", str(self._jobs), "--dist", "loadfile"]
         options += ["-o", f"timeout={LONGEST / 3:.0f}"]  # of a test, which may wait for Numba
         options += ["--deselect", f"tests/experiments/test_mutations.py::{STILL_APPLIES}"]  # it sees that the text has changed

@@ -26,7 +26,7 @@ class Change:
     edits: tuple[tuple[str, str, str], ...]
 
     def plant(self, root: Path) -> None:
-        """Change a copy; ValueError where a text does not stand in its file exactly once."""
+        """Change a copy; ValueError if a text does not stand in its file exactly once."""
         for file, old, new in self.edits:
             text = (root / file).read_text(encoding="utf-8")
             if (count := text.count(old)) != 1:
@@ -49,7 +49,7 @@ class Mutation:
     """Stems of the files of tests that are expected to catch it (`stem::test` for one test), the likeliest first."""
 
     def place(self, root: Path) -> Path:
-        """The file below `root` that holds the text, relative to it; ValueError where it does not stand exactly once."""
+        """The file below `root` that holds the text, relative to it; ValueError if it does not stand exactly once."""
         found = [path for path in sources(root) for _ in range(path.read_text(encoding="utf-8").count(self.old))]
         if len(found) != 1:
             where = ", ".join(str(path.relative_to(root)) for path in found) or "nowhere"

@@ -85,7 +85,7 @@ def environment(folder: Path, limit_s: float = 1800.0, arguments: Sequence[str] 
 
 
 def compilers() -> None:
-    """ValueError where the C++ compiler that TVM links candidates with is missing."""
+    """ValueError if the C++ compiler that TVM links candidates with is missing."""
     if not any(_answers(name) for name in filter(None, (os.environ.get("CXX"), "g++", "clang++", "c++"))):
         raise ValueError("TVM links what it builds with a C++ compiler: install g++ or clang++, or name one in $CXX")
 

@@ -38,7 +38,7 @@ def summarise(pairs: Sequence[tuple[Run, Run]], comparisons: dict[str, Compariso
 
 
 def _row(ours: Run, theirs: Run, comparison: Comparison) -> dict[str, Any]:
-    """A pair; times are None where a winner could not be timed."""
+    """A pair; times are None if a winner could not be timed."""
     row: dict[str, Any] = {
         "operator": ours.plan.operator, "part": part_of(resolve_one(ours.plan.operator)), "seed": ours.plan.seed,
         "our_trials": ours.plan.trials, "tvm_trials": theirs.plan.trials, "ours": None, "tvm": None, "time_ratio": None,
@@ -58,7 +58,7 @@ def _row(ours: Run, theirs: Run, comparison: Comparison) -> dict[str, Any]:
 
 
 def _means(trials: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Geometric means over tasks and seeds, and whether the aim is reached; None where nothing was timed."""
+    """Geometric means over tasks and seeds, and whether the aim is reached; None if nothing was timed."""
     timed = [row for row in rows if row["time_ratio"]]
     times = [row["time_ratio"]["median"] for row in timed]
     value: dict[str, Any] = {

@@ -271,7 +271,7 @@ def _anchor(rows: Sequence[dict]) -> dict[str, Any] | None:
 
 
 def _seconds(measurement: Measurement, name: str) -> float:
-    """A condition in seconds, 0 where there is none."""
+    """A condition in seconds, 0 if there is none."""
     value = measurement.conditions.get(name, 0.0)
     return value if isinstance(value, float) else 0.0
 

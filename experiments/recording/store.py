@@ -101,7 +101,7 @@ def _cells(group: Group) -> tuple[Given, ...]:
 
 
 def _date(seconds: float) -> str:
-    """Day and time here; nothing where it is not known."""
+    """Day and time here; nothing if it is not known."""
     try:
         return datetime.datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M") if seconds else "unknown"
     except (ValueError, OverflowError, OSError):  # no year has them

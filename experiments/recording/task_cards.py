@@ -36,9 +36,9 @@ class Card:
     candidates: int
     """Combinations of tiles, virtual threads and knobs with all levels opened, before legality."""
     states: int | None
-    """Legal states that actions lead to, of every level; None where they are too many to visit."""
+    """Legal states that actions lead to, of every level; None if they are too many to visit."""
     branching: float
-    """Legal actions of a state besides `stop`, in the mean over states, or over those drawn."""
+    """Legal actions of a state besides `stop`, on average over states, or over those drawn."""
     most_actions: int
     depth: int | None
     """Least actions to the farthest state."""

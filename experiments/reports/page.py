@@ -103,7 +103,7 @@ def _data(given: Given) -> str:
 
 
 def image(path: Path, words: str = "") -> str:
-    """A picture as data, on a dark page the one for it where there is one; ValueError where its kind is not one of KINDS."""
+    """A picture as data, on a dark page the one for it where there is one; ValueError if its kind is not one of KINDS."""
     if path.suffix not in KINDS:
         raise ValueError(f"picture {path}: expected one of {sorted(KINDS)}")
     shown = f'<img alt="{html.escape(words, quote=True)}" src="{_data_of(path)}">'

@@ -21,7 +21,7 @@ from experiments.reports.page import Page, from_markdown
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Gather, write, say where; ValueError where there is nothing to show."""
+    """Gather, write, say where; ValueError if there is nothing to show."""
     args = _parser().parse_args(arguments)
     console = Console()
     page = make_page([Path(folder) for folder in args.folders], args.title)

@@ -67,7 +67,7 @@ def _point(row: Mapping[str, Any], summary: Mapping[str, Any], folder: Path) -> 
 
 
 def study(page: Page, summary: Mapping[str, Any]) -> str:
-    """Regrets of a study by trials or evaluations, as plot and table; ValueError where the summary is not as it should be."""
+    """Regrets of a study by trials or evaluations, as plot and table; ValueError if the summary is not as it should be."""
     try:
         what = "evaluations" if "evaluations" in summary else "trials"
         counts = [int(count) for count in summary["checkpoints"]]

@@ -30,7 +30,7 @@ def state_of_model(model: Any) -> dict[str, Any]:
 
 
 def restore_model(model: Any, state: Mapping[str, Any]) -> None:
-    """Bring a fresh model, made alike, to a state; ValueError where it was made otherwise."""
+    """Bring a fresh model, made alike, to a state; ValueError if it was made otherwise."""
     try:
         model.policy.load_state_dict(state["network"])
         model.policy.optimizer.load_state_dict(state["optimizer"])
@@ -67,7 +67,7 @@ def _restore_buffer(buffer: ReplayBuffer, state: Mapping[str, Any]) -> None:
 
 
 def _put(mine: np.ndarray, theirs: np.ndarray) -> None:
-    """The first rows of a column; ValueError where rows are of another shape or type."""
+    """The first rows of a column; ValueError if rows are of another shape or type."""
     if theirs.shape[1:] != mine.shape[1:] or theirs.dtype != mine.dtype or len(theirs) > len(mine):
         raise ValueError(f"a replay buffer of {mine.dtype} {mine.shape}, in the state {theirs.dtype} {theirs.shape}")
     mine[: len(theirs)] = theirs

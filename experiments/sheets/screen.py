@@ -62,7 +62,7 @@ def show_cells(
 
 
 def width_of(console: Console) -> int | None:
-    """Places of a line; None where there is no screen."""
+    """Places of a line; None if there is no screen."""
     return console.width if console.is_terminal or "COLUMNS" in os.environ else None
 
 
@@ -94,7 +94,7 @@ def _moved(found: list[Column], short: bool, width: int) -> Layout:
 
 
 def _squeezed(beside: list[Column], least: int, width: int) -> tuple[int, ...]:
-    """Widths with headings on several lines and names in `least` places; empty where that does not fit."""
+    """Widths with headings on several lines and names in `least` places; empty if that does not fit."""
     widths = [column.least for column in beside]
     widths[0] = min(widths[0], least)
     left = width - _total(widths)

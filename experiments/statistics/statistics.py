@@ -22,7 +22,7 @@ FLIPS = 20_000
 def best_so_far(values: Sequence[float] | np.ndarray, length: int) -> np.ndarray:
     """Least of the first k values for k = 1 .. length, float64 [length]; a search that ended early keeps its last.
 
-    ValueError where there is no value, or no length.
+    ValueError if there is no value, or no length.
     """
     if len(values) == 0 or length < 1:
         raise ValueError(f"{len(values)} values to a length of {length}: expected at least one of both")
@@ -44,7 +44,7 @@ def chances_of_best(count: int, k: int) -> np.ndarray:
 def expected_best(values: np.ndarray) -> np.ndarray:
     """Expected least of k of N values drawn at random without replacement, for k = 1 .. N, float64 [N].
 
-    Infinite as long as nothing but infinite values may be drawn. ValueError where there are no values.
+    Infinite as long as nothing but infinite values may be drawn. ValueError if there are no values.
     """
     ordered = np.sort(np.asarray(values, dtype=np.float64))
     count = len(ordered)

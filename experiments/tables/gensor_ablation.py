@@ -142,7 +142,7 @@ def _measured(config: DictConfig, folder: Path) -> Table:
 def _timed(
     searches: Searches, op: Operator, steps: Sequence[str], ended: dict[tuple[Operator, str, int], Found], seeds: list[int]
 ) -> dict[str, np.ndarray]:
-    """Logarithms of seconds by step and "/first" or "/best", [seeds]; nan where there is none."""
+    """Logarithms of seconds by step and "/first" or "/best", [seeds]; nan if there is none."""
     winners: dict[str, Found | tuple[str, float]] = {}
     for step in steps:
         for seed in seeds:

@@ -87,7 +87,7 @@ def _table(config: DictConfig, searches: Searches, found: list[Contender], sizes
 def slope(sizes: Sequence[int], seconds: np.ndarray) -> tuple[float, float, float]:
     """Slope of log seconds over log size by least squares, with the 95 % interval of a bootstrap over all points.
 
-    Takes seconds float64 [sizes, seeds], nan where there are none; nan with fewer than three sizes.
+    Takes seconds float64 [sizes, seeds], nan if there are none; nan with fewer than three sizes.
     """
     good = np.isfinite(seconds)
     if good.any(axis=1).sum() < 3:

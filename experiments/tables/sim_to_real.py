@@ -45,7 +45,7 @@ class Score:
 def make(config: DictConfig, folder: Path) -> list[Table]:
     """Three tables, the values behind them in `sim_to_real_values.json`, and two figures a machine.
 
-    ValueError where a folder holds no complete table, or a machine no table of the train part.
+    ValueError if a folder holds no complete table, or a machine no table of the train part.
     """
     folders = [Path(path) for path in config.recordings] if config.recordings else _shipped()
     tables: list[Table] = []
@@ -74,7 +74,7 @@ def _shipped() -> list[Path]:
 
 
 def fit_on_train(recorded: Iterable[Recorded]) -> np.ndarray:
-    """Coefficients float64 [P] of the model's terms, from tables of the train part; ValueError where there is none."""
+    """Coefficients float64 [P] of the model's terms, from tables of the train part; ValueError if there is none."""
     train = [table.sample for table in recorded if table.part == "train"]
     if not train:
         raise ValueError("a fit needs a table of an operator of the train part; these tables have none")

@@ -15,7 +15,7 @@ from gensor_gym.cache.folders import can_be_made, make_cache_dir
 
 
 def check_login(options: Tracking) -> None:
-    """ValueError where runs are to be sent and nobody is logged in, or the server refuses the key. Asks no question."""
+    """ValueError if runs are to be sent and nobody is logged in, or the server refuses the key. Asks no question."""
     if options.mode != "online":
         return
     import wandb
@@ -102,7 +102,7 @@ class WandbRun:
         self._guarded(work)
 
     def end(self) -> Path | None:
-        """Finish; the folder of the run, None where there is none."""
+        """Finish; the folder of the run, None if there is none."""
         self._guarded(lambda run: run.finish())
         return self.path
 

@@ -32,7 +32,7 @@ def save_checkpoint(path: Path, model: Any, config: dict[str, Any], seconds: flo
 
 
 def load_checkpoint(path: Path, learner: Learner, env: VecEnv, config: dict[str, Any]) -> tuple[Any, float]:
-    """The model, and the seconds it took so far; ValueError where the configuration was another, before any state is read.
+    """The model, and the seconds it took so far; ValueError if the configuration was another, before any state is read.
 
     Sets `env` and the random streams of this process to where they were.
     """

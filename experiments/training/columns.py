@@ -123,7 +123,7 @@ def _save(path: Path, learner: ColumnLearner, config: dict[str, Any], seconds: f
 
 
 def _load(path: Path, learner: ColumnLearner, config: dict[str, Any]) -> float:
-    """Restore the learner; the seconds it took so far. ValueError where the configuration was another."""
+    """Restore the learner; the seconds it took so far. ValueError if the configuration was another."""
     kept = read_state(path, lambda begun: check_same(path, begun, _begun(config)))
     learner.restore(kept["state"])
     return float(kept["seconds"])

@@ -80,7 +80,7 @@ def validated(features: np.ndarray, ratios: np.ndarray, groups: np.ndarray, mode
 
 
 def rank_correlation(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """Spearman's, ties in the order given; 0 where one does not vary."""
+    """Spearman's, ties in the order given; 0 if one does not vary."""
     if np.ptp(ours) == 0 or np.ptp(theirs) == 0:
         return 0.0
     ranks = [np.argsort(np.argsort(values, kind="stable"), kind="stable") for values in (ours, theirs)]

@@ -19,7 +19,7 @@ VARIABLE = "GENSOR_GYM_CACHE"
 def cache_dir() -> Path:
     """$GENSOR_GYM_CACHE, or ~/.cache/gensor_gym; for a user without a home that can be written, a folder of the temporary one.
 
-    It may not exist yet; ValueError where the variable names a file.
+    It may not exist yet; ValueError if the variable names a file.
     """
     forced = os.environ.get(VARIABLE, "").strip()
     if not forced:
@@ -44,7 +44,7 @@ def _temporary() -> Path:
 
 
 def home_folder() -> Path | None:
-    """The user's home; None where neither $HOME nor the system's list of users names one, as in some containers."""
+    """The user's home; None if neither $HOME nor the system's list of users names one, as in some containers."""
     try:
         home = Path.home()
     except RuntimeError:

@@ -68,7 +68,7 @@ def made_own(folder: Path) -> bool:
 
     So must be the folder above. Where it is, and some entry may be another's work, all are removed, with a warning, to be made
     anew. Where it is not, a warning says so and nothing is touched. A folder that this user cannot write to is passed over in
-    silence: it is the administrator's. OSError where it cannot be made.
+    silence: it is the administrator's. OSError if it cannot be made.
     """
     folder.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     folder.mkdir(mode=PRIVATE, exist_ok=True)

@@ -146,7 +146,7 @@ class _Batched:
 
     @classmethod
     def of(cls, view: Strided, name: str) -> _Batched:
-        """ValueError where rows or columns have no stride of their own."""
+        """ValueError if rows or columns have no stride of their own."""
         *batch, rows, columns = view.axes
         if len(rows) > 1 or len(columns) > 1:
             raise ValueError(f"{name}: rows or columns of {view.tensor} have no one stride")

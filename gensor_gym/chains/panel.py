@@ -100,7 +100,7 @@ def panel_of(graph: Dataflow) -> Panel:
 
 
 def _only_reader(graph: Dataflow, name: str) -> str | None:
-    """The one node that reads a value, through views or not; None where it is an output or there are several."""
+    """The one node that reads a value, through views or not; None if it is an output or there are several."""
     waiting, found = [name], list[str]()
     while waiting:
         one = waiting.pop()

@@ -31,7 +31,7 @@ class Strided:
         return Strided(self.tensor, self.offset, tuple(self.axes[axis] for axis in order))
 
     def part(self, axis: int, start: int, stop: int) -> Strided | None:
-        """Some neighbours along an axis; None where that is not one range of its outermost part."""
+        """Some neighbours along an axis; None if that is not one range of its outermost part."""
         (extent, stride), *inner = self.axes[axis] or ((1, 0),)
         step = math.prod(size for size, _ in inner)
         if start % step or stop % step:
@@ -41,7 +41,7 @@ class Strided:
         return Strided(self.tensor, self.offset + start // step * stride, axes)
 
     def reshaped(self, to: Shape) -> Strided | None:
-        """The same elements in the same order; None where a part would have to be cut unevenly."""
+        """The same elements in the same order; None if a part would have to be cut unevenly."""
         left = [part for axis in self.axes for part in axis]
         axes = [_taken(left, extent) for extent in reversed(to)]
         if None in axes:
@@ -128,7 +128,7 @@ def written_view(graph: Dataflow) -> tuple[str, Strided]:
 
 
 def refined(axes: Sequence[Axis]) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]] | None:
-    """(extents, strides of each) where axes of one extent are cut into the same parts; None where they cannot be."""
+    """(extents, strides of each) where axes of one extent are cut into the same parts; None if they cannot be."""
     left = [list(axis) for axis in axes]
     extents: list[int] = []
     strides: list[list[int]] = [[] for _ in axes]

@@ -58,7 +58,7 @@ class BuiltKernel(Kernel):
     def as_torch(self) -> Callable[..., Any]:
         """The kernel as an operator of torch, for torch.compile and torch.export; see `runtime.torch_operator`.
 
-        RuntimeError where it is asked for the first time within compiled code.
+        RuntimeError if it is asked for the first time within compiled code.
         """
         from gensor_gym.codegen.runtime.torch_operator import refuse_compiling, torch_operator
 
@@ -107,7 +107,7 @@ def check_kind(op: Operator | Dataflow, schedule: object) -> None:
 def build(op: Operator | Dataflow | str, schedule: AnySchedule, hw: str | Hardware) -> BuiltKernel:
     """The kernel of a schedule. C is compiled now (CompileError if that fails); GPU kernels at the kernel's first call.
 
-    ValueError where no code can be written for it, or it is not legal in any space.
+    ValueError if no code can be written for it, or it is not legal in any space.
     """
     from gensor_gym import hardware
 

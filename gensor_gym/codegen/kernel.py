@@ -113,7 +113,7 @@ class Kernel:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def in_language(self, language: str) -> Kernel:
-        """Itself; ValueError where its source is in another language."""
+        """Itself; ValueError if its source is in another language."""
         if self.language != language:
             raise ValueError(f"expected a kernel in language {language!r}, got one in {self.language!r}: {self.operator}")
         return self

@@ -88,7 +88,7 @@ def _text(kernel: Kernel) -> str:
 
 
 def _read(path: Path, op: Operator | Dataflow) -> BuiltKernel | None:
-    """The kernel in a file; None where there is none that this user wrote whole."""
+    """The kernel in a file; None if there is none that this user wrote whole."""
     try:
         found = parse_object(read_own(path).decode())
         launches = tuple(_launch(one) for one in found["launches"])

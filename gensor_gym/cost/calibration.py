@@ -22,6 +22,6 @@ def shipped_fits() -> dict[str, dict[str, Any]]:
 
 
 def coefficients_of(hardware: Hardware) -> tuple[float, ...]:
-    """Multipliers in the order of `cost.terms.TERMS`; empty where no fit ships (all ones)."""
+    """Multipliers in the order of `cost.terms.TERMS`; empty if no fit ships (all ones)."""
     fit = shipped_fits().get(hardware.name)
     return tuple(float(c) for c in fit["coefficients"]) if fit else ()

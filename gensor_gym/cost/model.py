@@ -36,7 +36,7 @@ def latency(row, ints, floats, terms, tiles, space):  # noqa: ANN001, ANN201
 
 @compiled
 def fill_latencies(rows, ints, floats, space, seconds):  # noqa: ANN001, ANN201
-    """Seconds of every row [B, ROW]; infinite where the program does not fit the hardware."""
+    """Seconds of every row [B, ROW]; infinite if the program does not fit the hardware."""
     terms, tiles = np.empty(NUM_TERMS, dtype=np.float64), np.empty(ROW, dtype=np.int32)
     for b in range(rows.shape[0]):
         seconds[b] = latency(rows[b], ints, floats, terms, tiles, space) if fits(rows[b], ints) else np.inf

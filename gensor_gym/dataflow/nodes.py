@@ -92,7 +92,7 @@ class Broadcast(_OfOne):
     to: Shape
 
     def shape(self, given: Shape) -> Shape:
-        """`to`; ValueError where NumPy would not repeat."""
+        """`to`; ValueError if NumPy would not repeat."""
         last = self.to[len(self.to) - len(given) :]
         if len(given) > len(self.to) or any(extent not in (1, wanted) for extent, wanted in zip(given, last, strict=True)):
             raise ValueError(f"shape {list(given)} does not repeat to {list(self.to)}: expected its last extents, or 1 there")

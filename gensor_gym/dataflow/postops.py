@@ -30,7 +30,7 @@ class PostOp:
 
 
 def post_op(graph: Dataflow, node: Node, element: str, op: Operator) -> PostOp | None:
-    """The stage that makes `node` of the value `element` of an operator without stages; None where there is none."""
+    """The stage that makes `node` of the value `element` of an operator without stages; None if there is none."""
     if not isinstance(node, Map):
         return None
     own = [name for name in operands(node.expression) if element in graph.behind(name, (Reshape,))]

@@ -190,7 +190,7 @@ class _Reader:
         return Map(renamed(expression, {name: self._repeated(made, name, shape) for name in names}))
 
     def _repeated(self, made: ast.expr, name: str, shape: tuple[int, ...]) -> str:
-        """The name of the value with that shape: of a broadcast that is there already, or made now."""
+        """The name of the value with that shape: of a broadcast that exists already, or made now."""
         if self.shapes[name] == shape:
             return name
         wanted = Broadcast(name, shape)

@@ -66,7 +66,7 @@ class FinalReward:
     def regret(self, graph: Graph, row: np.ndarray, modelled: float) -> float | None:
         """Regret of a legal program in the reward tier: by a complete table, or with the model's tier by a certified optimum.
 
-        `modelled` in seconds; None where the optimum is not known.
+        `modelled` in seconds; None if the optimum is not known.
         """
         if self.backend is not None:
             return self.backend.regret(graph, graph.schedule(row)) if isinstance(self.backend, Replay) else None

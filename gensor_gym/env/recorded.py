@@ -214,7 +214,7 @@ def check_arguments(timing: str, seconds: float | None, horizon: int | None, ren
 
 
 def check_samples(space: TuningSpace) -> None:
-    """ValueError where a configuration that ran well has no raw samples to draw from."""
+    """ValueError if a configuration that ran well has no raw samples to draw from."""
     lacking = sum(len(s) == 0 for s, ok in zip(space.samples, space.ok, strict=True) if ok)
     if lacking:
         raise ValueError(

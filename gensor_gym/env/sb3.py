@@ -24,7 +24,7 @@ class ConstructVecEnv(VecEnv):
     """Adapter of a `ConstructVectorEnv`, `WriteVectorEnv` or `GirVectorEnv` in mode SAME_STEP.
 
     Ended episodes are reset within the step; their info holds `episode` {r, l, t, regret} (as from Monitor),
-    `terminal_observation`, `TimeLimit.truncated` (always False), `runtime_s`, `status`, `steps` and `regret` (nan where no
+    `terminal_observation`, `TimeLimit.truncated` (always False), `runtime_s`, `status`, `steps` and `regret` (nan if no
     optimum is known), with `reward="best_so_far"` also `paid` and `best`. Other infos are empty; masks come from
     `env_method("action_masks")`. No monitor is needed around it: infos already hold the episodes, with `regret`.
     """

@@ -36,7 +36,7 @@ class Certificate:
     schedule: str
     """Text of one that takes so long."""
     optima: int | None
-    """Schedules with all levels opened that take exactly so long; None where they were too many to count."""
+    """Schedules with all levels opened that take exactly so long; None if they were too many to count."""
     candidates: int
     """Combinations of tiles, virtual threads and knobs of the space, before legality."""
     visited: int

@@ -321,7 +321,7 @@ def least_outside(row, fixed, blocks, resident, steps, ints, floats):  # noqa: A
 
 @lean
 def floor_seconds(row, fixed, inner, ints, floats):  # noqa: ANN001, ANN201
-    """Seconds that no completion of `row` is below; infinite where none is legal. See the module's text.
+    """Seconds that no completion of `row` is below; infinite if none is legal. See the module's text.
 
     `fixed` 1: the reduction's block tile is chosen, and `inner` is the largest product of its register tiles.
     """

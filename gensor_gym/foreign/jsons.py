@@ -49,7 +49,7 @@ def read_json(path: str | os.PathLike[str], finite: bool = True) -> dict[str, An
 
 
 def read_objects(path: str | os.PathLike[str], finite: bool = True) -> list[dict[str, Any]]:
-    """The objects of a file of JSON lines, as of `parse_object`. ValueError names file and line; OSError where there is none."""
+    """The objects of a file of JSON lines, as of `parse_object`. ValueError names file and line; OSError if there is none."""
     found = []
     for number, line in read_lines(path):
         try:
@@ -78,7 +78,7 @@ _KINDS = {list: "list", str: "text", bool: "truth value", type(None): "null"}
 
 
 def check_nesting(text: str) -> None:
-    """ValueError where brackets outside of texts are nested too deep."""
+    """ValueError if brackets outside of texts are nested too deep."""
     depth = 0
     for found in _BRACKETS.finditer(text):
         first = text[found.start()]

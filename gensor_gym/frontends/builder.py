@@ -59,7 +59,7 @@ class Builder:
         return next((value.dtype for value in self.given if value.name == root), None)
 
     def add(self, node: Node, name: str = "v") -> str:
-        """A node; the one that is there already where the same was asked for. ValueError for shapes that do not fit."""
+        """A node; the one that exists already where the same was asked for. ValueError for shapes that do not fit."""
         if (known := self._known.get(node)) is not None:
             self.whole.update([known] if self.is_whole else [])
             return known

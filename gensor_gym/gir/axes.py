@@ -50,7 +50,7 @@ class AxisClasses:
                 self._join_parts(node)
 
     def of(self, name: str) -> tuple[Place | None, ...]:
-        """The class of each axis of a value, None where the extent is 1."""
+        """The class of each axis of a value, None if the extent is 1."""
         shape = self.graph.values[name].shape
         return tuple(None if extent == 1 else self.find((name, axis)) for axis, extent in enumerate(shape))
 

@@ -22,7 +22,7 @@ class Lowered:
     placement: Placement
     kernels: tuple[KernelGraph, ...]
     fault: str
-    """Why no code can be written for it; empty where it can."""
+    """Why no code can be written for it; empty if it can."""
 
     @property
     def spilled(self) -> tuple[Buffer, ...]:

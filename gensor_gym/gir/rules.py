@@ -30,7 +30,7 @@ class GirRules:
     hardware: Hardware
 
     def __post_init__(self) -> None:
-        """ValueError where a schedule has no room for the nest's crossing cells."""
+        """ValueError if a schedule has no room for the nest's crossing cells."""
         if len(self.nest.crossing) > MOST_PLACED:
             count = len(self.nest.crossing)
             raise ValueError(f"{self.nest.graph.name}: {count} values cross passes, expected at most {MOST_PLACED}")

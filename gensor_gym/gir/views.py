@@ -56,7 +56,7 @@ class View:
         return View(self.tensor, self.offset, to, (0,) * new + kept, self._rows(lambda ids: ids.repeated(to)))
 
     def reshaped(self, to: Shape) -> View | None:
-        """The same elements in the same order; None where they do not lie so that strides can say it."""
+        """The same elements in the same order; None if they do not lie so that strides can say it."""
         if [extent for extent in self.shape if extent > 1] == [extent for extent in to if extent > 1]:
             return dataclasses.replace(self._spread(to), rows=self._rows(lambda ids: ids._spread(to)))
         strides = _cut(self.shape, self.strides, to) if self.rows is None else None
@@ -79,7 +79,7 @@ class View:
 
 
 def _cut(shape: Shape, strides: tuple[int, ...], to: Shape) -> tuple[int, ...] | None:
-    """Strides of another shape of the same elements; None where an axis would go over two that do not lie as one."""
+    """Strides of another shape of the same elements; None if an axis would go over two that do not lie as one."""
     groups: list[tuple[int, int]] = []
     for extent, stride in zip(shape, strides, strict=True):
         if groups and extent > 1 and groups[-1][1] == extent * stride:

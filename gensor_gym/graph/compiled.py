@@ -101,7 +101,7 @@ def _package_of(function: Callable[..., Any]) -> Path:
 
 @cache
 def _folder(package: Path) -> Path | None:
-    """Cache folder for the present sources of gensor_gym and of a package using it, None where none can be written.
+    """Cache folder for the present sources of gensor_gym and of a package using it, None if none can be written.
 
     Folders unused for a week go.
     """

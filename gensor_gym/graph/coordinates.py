@@ -87,7 +87,7 @@ class Coordinates:
         return rows
 
     def vector_of(self, row: np.ndarray) -> np.ndarray | None:
-        """The vector int64 [K] of a row [ROW], whatever levels are opened; None where it is none of these programs."""
+        """The vector int64 [K] of a row [ROW], whatever levels are opened; None if it is none of these programs."""
         row = row.copy()
         row[LEVEL] = self.base[LEVEL]
         same = [(column.values == row[column.places]).all(axis=1) for column in self.columns]

@@ -36,7 +36,7 @@ class Schedule(RowSchedule):
         return int(self.row[LEVEL])
 
     def knob(self, name: str) -> int:
-        """Value of a knob; ValueError where the row holds no index into its values."""
+        """Value of a knob; ValueError if the row holds no index into its values."""
         place = KNOB_INDEX[name]
         values, index = KNOBS[place].values, int(self.row[KNOB + place])
         if not 0 <= index < len(values):

@@ -35,7 +35,7 @@ def has_staged(op: Operator) -> bool:
 
 
 def reduction_points(op: Operator) -> int:
-    """Points of the whole reduction, 1 where there is none."""
+    """Points of the whole reduction, 1 if there is none."""
     return math.prod(op.extents[a] for a in op.reduce)
 
 
@@ -177,7 +177,7 @@ def matrix_copy_width(op: Operator, read: int, inner: int) -> int:
 def shifting_axis(op: Operator, read: int, inner: int) -> int:
     """The reduce axis that shifts rows along `inner` by elements of under 4 bytes, where aligned loads can be put together.
 
-    -1 where there is none. Kernels with mma.sync then load 16 bytes twice in place of 16 bytes element by element.
+    -1 if there is none. Kernels with mma.sync then load 16 bytes twice in place of 16 bytes element by element.
     """
     access = op.reads[read]
     row, width = access.coefficients[-1], 16 // ITEM_BYTES[access.tensor.dtype]
@@ -188,7 +188,7 @@ def shifting_axis(op: Operator, read: int, inner: int) -> int:
 
 
 def matrix_axes(op: Operator) -> MatrixAxes | None:
-    """Roles of reads and axes on tensor cores; None where the operator is no product of matrices.
+    """Roles of reads and axes on tensor cores; None if the operator is no product of matrices.
 
     n is the innermost spatial axis, which moves one read alone (B); m is the spatial axis that moves the other read (A)
     alone, the innermost where there are several; k is the first reduce axis.

@@ -69,7 +69,7 @@ class Hardware:
     mma_share: float = 1.0
     """Share of the peak that mma.sync can be issued at; wgmma reaches all of it."""
     compilable: bool = True
-    """False where the toolkit in use has dropped the architecture (V100 under CUDA 13)."""
+    """False if the toolkit in use has dropped the architecture (V100 under CUDA 13)."""
     source: dict[str, str] = field(default_factory=dict, hash=False, compare=False)
     """Field name (or `memory.<level>.<field>`) -> where its figure comes from."""
 
@@ -101,7 +101,7 @@ class Hardware:
         return self.arch == "sm_90" and dtype == "float8_e4m3fn"
 
     def tensor_rate(self, dtype: str, tensor_core: int) -> float:
-        """Operations per second that tensor cores sustain by mma.sync (1) or wgmma (2); 0 where they lack the type."""
+        """Operations per second that tensor cores sustain by mma.sync (1) or wgmma (2); 0 if they lack the type."""
         if tensor_core == 1 and self.widens(dtype):
             dtype = "float16"
         share = min(self.mma_share, self.tensor_sustained) if tensor_core == 1 else self.tensor_sustained

@@ -180,7 +180,7 @@ def _names() -> str:
 
 
 def registered_name(backend: Backend) -> str | None:
-    """The name that `get_backend` answers with this very object in this process, None where it is nobody's."""
+    """The name that `get_backend` answers with this very object in this process, None if it is nobody's."""
     return next((name for (name, owner), live in _live.items() if live is backend and owner == os.getpid()), None)
 
 

@@ -75,7 +75,7 @@ RUNNERS: dict[str, Runner] = {"c": CpuRunner(), "cuda": CudaRunner()}
 
 
 def runner_of(hw: Hardware) -> Runner:
-    """The runner of a machine's target; ValueError where the target has none."""
+    """The runner of a machine's target; ValueError if the target has none."""
     language = target_of(hw).name
     if language not in RUNNERS:
         raise ValueError(f"{hw.name} cannot be timed here: nothing loads and times {language} kernels yet; {INSTEAD}")

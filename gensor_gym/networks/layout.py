@@ -95,7 +95,7 @@ def _read(plan: Plan, kernels: Sequence[Kernel]) -> frozenset[str]:
 
 
 def _returned(network: Network) -> dict[str, int]:
-    """Number of the output that lies in the memory of each value; ValueError where two outputs would share one."""
+    """Number of the output that lies in the memory of each value; ValueError if two outputs would share one."""
     roots = [network.root_of(name) for name in network.graph.returns]
     if len(set(roots)) < len(roots):
         raise ValueError(f"{network.graph.name}: two outputs are views of one value, expected memory of its own for each")

@@ -34,7 +34,7 @@ class Rows:
 
 
 def rows_of(step: Step) -> Rows:
-    """The rows of a step; ValueError where it has none, or writes them otherwise than one after another."""
+    """The rows of a step; ValueError if it has none, or writes them otherwise than one after another."""
     computation = step.computation
     if isinstance(computation, Operator):
         return Rows(shape_of(computation).rows if len(computation.spatial) == 2 else 0, _of_product(computation))
@@ -96,7 +96,7 @@ def loops(pieces: Sequence[Piece]) -> Iterator[list[int]]:
 
 
 def loop_fault(network: Network, pieces: Sequence[Piece]) -> str:
-    """Why pieces cannot run in the loops that they are said to; empty where they can."""
+    """Why pieces cannot run in the loops that they are said to; empty if they can."""
     if pieces and pieces[0].follows:
         return f"{pieces[0].nodes[0]} follows nothing: expected a piece before it"
     for numbers in loops(pieces):

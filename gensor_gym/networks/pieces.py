@@ -28,7 +28,7 @@ _NAMED = ("panel", "block")
 
 @lru_cache(maxsize=4096)
 def _fault(computation: Dataflow, is_panel: bool) -> str:
-    """Why it has no kernel; empty where it has one. Layers of networks are equal: each is asked once."""
+    """Why it has no kernel; empty if it has one. Layers of networks are equal: each is asked once."""
     try:
         (panel_of if is_panel else chain_of if is_chain(computation) else row_nest)(computation)
     except ValueError as error:

@@ -66,7 +66,7 @@ def by_rows(
 def first_by_rows(
     computation: Operator | Dataflow, schedule: Schedule | GirSchedule, rows: int, hw: Hardware
 ) -> Schedule | GirSchedule:
-    """The first of `by_rows`; ValueError where there is none."""
+    """The first of `by_rows`; ValueError if there is none."""
     found = next(by_rows(computation, schedule, rows, hw), None)
     if found is None:
         raise ValueError(f"{computation}: no legal schedule near {schedule} has tasks of {rows} rows or a part of them")

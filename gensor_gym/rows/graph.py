@@ -66,7 +66,7 @@ class RowGraph(ABC, Generic[Node]):
         return self.kind(row)
 
     def parse(self, text: str) -> Node:
-        """The schedule of a text; ValueError where it does not read."""
+        """The schedule of a text; ValueError if it does not read."""
         return self.kind.parse(text)
 
     def stack(self, schedules: list[Node]) -> np.ndarray:

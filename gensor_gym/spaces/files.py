@@ -59,7 +59,7 @@ def save_space(space: TuningSpace, path: str | os.PathLike[str], format: str | N
     """Write a space in the format it came in, or another; `.gz` at the end of the path compresses.
 
     Read back, the file holds an equal document; in the other format an equal space, and going back again an equal document.
-    ValueError for a format that there is not, OSError where nothing can be written.
+    ValueError for a format that there is not, OSError if nothing can be written.
     """
     format = format or space.format
     if format not in FORMATS:

@@ -22,7 +22,7 @@ class Moves:
     """
 
     def __init__(self, space: TuningSpace) -> None:
-        """Build the table of successors, int32 [N, 2M]; -1 where there is none."""
+        """Build the table of successors, int32 [N, 2M]; -1 if there is none."""
         self.space = space
         self.movable = [i for i, p in enumerate(space.parameters) if len(p.values) > 1]
         self.names = ["stop", "jump"]

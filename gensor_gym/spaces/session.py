@@ -34,7 +34,7 @@ class TuningGraph:
         self.moves = moves_of(space)
 
     def schedule(self, row: np.ndarray) -> Configuration:
-        """The configuration of a row int [P]; KeyError where none is recorded."""
+        """The configuration of a row int [P]; KeyError if none is recorded."""
         return self.at(self.space.place(row))
 
     def at(self, index: int) -> Configuration:

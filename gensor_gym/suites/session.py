@@ -80,7 +80,7 @@ class LearningSession(SuiteSession):
         return self.steps - self.evaluations
 
     def charge(self, evaluations: int) -> None:
-        """Count steps, or evaluations of the model; BudgetSpent where fewer are left."""
+        """Count steps, or evaluations of the model; BudgetSpent if fewer are left."""
         if evaluations > self.steps_left:
             raise BudgetSpent(f"{self.evaluations} of {self.steps} steps spent, {evaluations} more asked for")
         self.evaluations += evaluations

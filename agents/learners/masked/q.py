@@ -143,7 +143,7 @@ def _arguments(settings: Mapping[str, Any], env: Any, seed: int | None, more: di
 
 
 def action_values(model: Any, observations: np.ndarray, masks: np.ndarray) -> np.ndarray:
-    """Expected return of every action float64 [B, N], -inf where not legal; of quantiles the mean."""
+    """Expected return of every action float64 [B, N], -inf if not legal; of quantiles the mean."""
     observed = {"observation": torch.as_tensor(observations), "mask": torch.as_tensor(masks)}
     with torch.no_grad():
         found = model.q_net(observed) if isinstance(model, DQN) else model.quantile_net(observed).mean(dim=1)

@@ -21,7 +21,7 @@ BATCH = 20
 
 @dataclass(frozen=True)
 class Timed:
-    """A program and its time, infinite where it did not run well."""
+    """A program and its time, infinite if it did not run well."""
 
     source: str
     schedule: str

@@ -54,7 +54,7 @@ class Side:
         )  # fmt: skip
 
     def ask(self, row: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Send a request and wait for its answer; Lost where there is none in time, or an error."""
+        """Send a request and wait for its answer; Lost if there is none in time, or an error."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(row) + "\n")
@@ -76,7 +76,7 @@ class Side:
         return answer
 
     def worked(self) -> float:
-        """Seconds of processor time so far, of all its threads; 0 where the system does not say."""
+        """Seconds of processor time so far, of all its threads; 0 if the system does not say."""
         try:
             fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
@@ -116,7 +116,7 @@ def started(names: Sequence[str], threads: int, cache: Path, module: str = FUSED
 def prepared(sides: dict[str, Side], asked: Mapping[str, Any], limit: float) -> tuple[dict[str, Any], dict[str, str]]:
     """(answers by side, why a peer has none): each prepares alone, and those that cannot are left out of `sides`.
 
-    Lost where it is ours.
+    Lost if it is ours.
     """
     answers, missing = {}, {}
     for side in sides.values():

@@ -33,7 +33,7 @@ KERNEL = "kernel"
 def compared(op: Operator, schedule: Schedule, hw: Hardware, rounds: int, seed: int) -> dict[str, Any]:
     """Seconds of a call, ours and torch's at its best number of threads, their ratio and the verdict.
 
-    ValueError where torch has no function.
+    ValueError if torch has no function.
     """
     import torch
 
@@ -67,7 +67,7 @@ def placed(array: np.ndarray, offset: int) -> np.ndarray:
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """Seconds of a call, in the mean over one turn."""
+    """Seconds of a call, on average over one turn."""
     begin, settled = time.perf_counter(), 0
     while settled == 0 or time.perf_counter() - begin < SETTLE:
         call()

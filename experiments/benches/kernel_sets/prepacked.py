@@ -66,7 +66,7 @@ def packed(schedule: Schedule) -> Schedule:
 
 
 def _kernel(op: Operator, schedule: Schedule, hw: Hardware) -> Kernel | None:
-    """The prepacked kernel of a schedule, None where it is not legal or keeps no packed weights."""
+    """The prepacked kernel of a schedule, None if it is not legal or keeps no packed weights."""
     if not is_legal(op, schedule, hw) or not (kernel := generate(op.freeze(), schedule, hw)).prepacked:
         return None
     return kernel

@@ -2,7 +2,7 @@
 
 The search is coordinate descent from many random programs: the tiles of all levels and the virtual threads of one axis
 are set to the best of all their values together, axis by axis, and knob by knob where the space has them, until nothing
-improves. It finds programs that walks by single primitives hardly reach.
+improves. It finds programs that walks by single primitives barely reach.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Archive:
     """Kernels of an archive, unpacked into a folder."""
 
     def __init__(self, folder: Path, scratch: Path) -> None:
-        """Unpack all parts side by side. ValueError where the folder holds no archive."""
+        """Unpack all parts side by side. ValueError if the folder holds no archive."""
         if not (folder / ABOUT).exists():
             raise ValueError(f"{folder} holds no archive of kernels: make one with python -m experiments.gpu plan=archive")
         scratch.mkdir(parents=True, exist_ok=True)

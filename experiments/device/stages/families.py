@@ -167,7 +167,7 @@ def features(schedule: Schedule, made: Kernel | Measurement) -> set[str]:
 def _candidates(graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Schedule]:
     """Random legal schedules; and for every value of every knob, one of them with that value, where one is legal.
 
-    Half of the walks begin at the smallest programs of other kinds (`gensor_gym.graph.starts`) and are short: random ones hardly
+    Half of the walks begin at the smallest programs of other kinds (`gensor_gym.graph.starts`) and are short: random ones barely
     ever come to tensor cores, and long ones leave them.
     """
     kinds = [Schedule(row) for row in starts(graph.tables, graph.initial().row)[1:]]

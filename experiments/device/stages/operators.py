@@ -142,7 +142,7 @@ def compared(samples: dict[str, list[float]], op: Operator) -> dict[str, Any]:
 
 
 def _finite(measurement: Measurement) -> float | None:
-    """Seconds, None where there are none: JSON has no infinity."""
+    """Seconds, None if there are none: JSON has no infinity."""
     return measurement.seconds if measurement.status is Status.OK else None
 
 

@@ -98,7 +98,7 @@ def _together(
 
 
 def _winners(proposals: Sequence[Row], trials: StageJournal, first: int) -> list[str]:
-    """Digest of the fastest of each arm and seed, empty where none ran well."""
+    """Digest of the fastest of each arm and seed, empty if none ran well."""
     best: dict[tuple[str, int], tuple[float, str]] = {}
     for row in proposals:
         if row["rank"] <= first and row["digest"]:
@@ -109,7 +109,7 @@ def _winners(proposals: Sequence[Row], trials: StageJournal, first: int) -> list
 
 
 def _seconds(row: Row) -> float:
-    """Median of a trial's samples, infinite where it did not run well."""
+    """Median of a trial's samples, infinite if it did not run well."""
     samples = sorted(row.get("samples", []))
     return samples[len(samples) // 2] if row.get("status") == Status.OK.value and samples else math.inf
 

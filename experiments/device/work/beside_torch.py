@@ -21,7 +21,7 @@ Timer = Callable[[int], float]
 
 
 def beside_torch(kernel: Kernel, rounds: int, seed: int) -> dict[str, list[float]]:
-    """Seconds a call by contestant, one a round; ValueError where the kernel does not compile.
+    """Seconds a call by contestant, one a round; ValueError if the kernel does not compile.
 
     A worker has verified the kernel: here its inputs are drawn and no references. Rounds are under the device's timing lock.
     """

@@ -61,7 +61,7 @@ class Pipeline(Generic[T]):
     _begun: int = 0
 
     def run(self, work: Iterable[Work[T] | None], more: Callable[[], bool]) -> Iterator[tuple[T, Measurement]]:
-        """Measurements as long as `more` says so. `work` yields None where it has nothing now and may have later."""
+        """Measurements as long as `more` says so. `work` yields None if it has nothing now and may have later."""
         items, last, open_ended = iter(work), None, True
         try:
             while more():

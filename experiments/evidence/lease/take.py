@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def take(folder: Path, date: str = "", results: Path = ROOT / "results") -> Path:
-    """Unpack into the folder of the card and day, which is returned; ValueError where it is there already, or nothing came."""
+    """Unpack into the folder of the card and day, which is returned; ValueError if it exists already, or nothing came."""
     files = read_results(folder / RESULTS)
     card: dict[str, Any] = parse_json(files["card.json"].decode())
     home = results / _card(card) / RAW / (date or str(card["date"])[:10])

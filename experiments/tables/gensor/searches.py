@@ -58,7 +58,7 @@ class Searches:
     """Searches of one hardware in one folder."""
 
     def __init__(self, config: DictConfig, folder: Path, tier: str, hardware: str) -> None:
-        """`config` is conf/reproduce.yaml's. ValueError where the hardware is not here, or the folder is in use."""
+        """`config` is conf/reproduce.yaml's. ValueError if the hardware is not here, or the folder is in use."""
         self.tier = tier
         self.hardware = machines.get(hardware)
         self.backend = get_backend("analytic" if tier == MODEL else "auto", self.hardware)

@@ -26,7 +26,7 @@ HOST = (
     "ansor/C2D1_b1", "ansor/C2D2_b1", "ansor/C2D3_b1", "ansor/GMM2_b1", "common/gemm_128x3072x768", "gensor_table5/T3",
     "common/gemv_4096x4096", "common/gemv_1000x2048", "common/avg_16x128x56_2s2p0", "common/avg_16x288x35_3s1p1",
 )  # fmt: skip
-"""Smaller ones for two cores, batch 1 where there is a choice."""
+"""Smaller ones for two cores, batch 1 if there is a choice."""
 
 
 def stand_in(names: tuple[str, ...], limit: int | None = None) -> dict[str, list[Operator]]:

@@ -108,7 +108,7 @@ def predicted(config: DictConfig) -> Table:
 
 
 def measured(config: DictConfig, folder: Path) -> Table:
-    """The best of a few programs of every variant, timed in turns; operators done before are not done again."""
+    """The best of a few programs of every variant, timed alternately; operators done before are not done again."""
     hardware, trials = one_thread(config.hardware), config.trials or TRIALS
     same = {"trials": trials, "rounds": ROUNDS, "code": code_digest(), "device": processor_name()}
     rows = []
@@ -133,7 +133,7 @@ def measured(config: DictConfig, folder: Path) -> Table:
 
 
 def _measured(op: Dataflow, hardware: Hardware, backend: Backend, trials: int, config: DictConfig) -> dict[str, Any]:
-    """Seconds of every variant, and its slowdown; RuntimeError where an output is wrong."""
+    """Seconds of every variant, and its slowdown; RuntimeError if an output is wrong."""
     store = config.store or str(Path(config.output) / "trials.sqlite")
 
     def fastest(part: Dataflow, variant: str) -> GirSchedule:

@@ -39,7 +39,7 @@ def with_variants(given: list[Operator], count: int, rng: np.random.Generator) -
 
 
 def variant(op: Operator, rng: np.random.Generator) -> Operator | None:
-    """The operator with other extents; None where these make none (a window that does not fit)."""
+    """The operator with other extents; None if these make none (a window that does not fit)."""
     changed: dict[str, Any] = {name: _other(name, value, rng) for name, value in op.arguments}
     values = [changed.pop("name")] if "name" in changed else []
     shape = changed.pop("shape", ())

@@ -41,7 +41,7 @@ class RecordedTraining:
     """Settings of a policy's training."""
 
     spaces: tuple[str, ...]
-    """Files of one kernel; environments take them by turns."""
+    """Files of one kernel; environments take them alternately."""
     agent: Mapping[str, Any]
     """Settings of `conf/agent/NAME.yaml`."""
     env: Mapping[str, Any] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class RecordedVecEnv(DummyVecEnv):
     """Environments of several spaces, one after the other, all of the same parameters."""
 
     def __init__(self, training: RecordedTraining) -> None:
-        """ValueError where two spaces have different parameters or moves."""
+        """ValueError if two spaces have different parameters or moves."""
         spaces = [load_space(path) for path in training.spaces]
         check_alike(spaces)
         chosen = [spaces[i % len(spaces)] for i in range(training.num_envs)]
@@ -115,7 +115,7 @@ class Curve(BaseCallback):
 
 
 def check_alike(spaces: list[TuningSpace]) -> None:
-    """ValueError where parameters of more than one value differ: a policy would see other things, or have other actions."""
+    """ValueError if parameters of more than one value differ: a policy would see other things, or have other actions."""
     for space in spaces:
         if space.variables != spaces[0].variables:
             raise ValueError(
@@ -159,7 +159,7 @@ def learn_at(training: tuple[RecordedTraining, Path]) -> dict[str, Any]:
 
 
 def known_card(training: RecordedTraining, folder: Path) -> dict[str, Any] | None:
-    """The card of a folder that holds the policy of this very training, None where it does not."""
+    """The card of a folder that holds the policy of this very training, None if it does not."""
     if not (folder / CARD).exists() or not (folder / POLICY).exists():
         return None
     card = read_card(folder)

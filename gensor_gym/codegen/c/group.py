@@ -17,7 +17,7 @@ def splat(word: str, width: int) -> str:
 
 
 def group_axis(op: Operator, vector: int, packs: list[bool]) -> int:
-    """The reduce axis whose elements are taken in groups, or -1 where the product is computed element by element.
+    """The reduce axis whose elements are taken in groups, or -1 if the product is computed element by element.
 
     It takes an int8 product of an operand that is the same for all lanes, with neighbours along the axis side by side
     in memory, and a packed one whose lanes are side by side; and only that axis may be reduced over. Where lanes run
@@ -44,7 +44,7 @@ def group_axis(op: Operator, vector: int, packs: list[bool]) -> int:
 
 
 def _channel_axis(op: Operator, vector: int) -> int:
-    """The axis of a convolution's input channels where vectors run over its output channels, -1 where there is none."""
+    """The axis of a convolution's input channels where vectors run over its output channels, -1 if there is none."""
     pixels, filters = op.reads
     alone = [row for row in filters.coefficients if row[vector]] == [_unit(op, vector)]
     if not alone or any(row[vector] for row in pixels.coefficients) or filters.is_padded(op.extents):

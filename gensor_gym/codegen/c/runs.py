@@ -104,7 +104,7 @@ def loops(runs: Sequence[Run]) -> list[str]:
 
 
 def line(runs: Sequence[Run], size: int) -> tuple[str, str]:
-    """(start in the source of the line at i0, i1, ..., its size: 0 where an outer index is outside the view)."""
+    """(start in the source of the line at i0, i1, ..., its size: 0 if an outer index is outside the view)."""
     places = [add(run.low, f"i{n}") for n, run in enumerate(runs)]
     start = linear([(run.stride, place) for run, place in zip(runs, places, strict=True)])
     tests = [f"inside({place}, {run.size})" for run, place in zip(runs, places, strict=True) if run.checked]

@@ -120,7 +120,7 @@ def bounds(plan: BlockPlan, access: Access, dimension: int, index: str) -> list[
 
 
 def whole(plan: BlockPlan, access: Access) -> list[tuple[int, str]] | None:
-    """Conditions (with their dimensions) under which all that a block reads in a step is inside; None where it never is."""
+    """Conditions (with their dimensions) under which all that a block reads in a step is inside; None if it never is."""
     found = []
     origins = [origin(plan, a) for a in range(len(plan.names))]
     for d, size in enumerate(plan.program.box(access, 1).shape):

@@ -50,7 +50,7 @@ class CompiledKernel:
 
     @property
     def loss(self) -> str:
-        """Why timing the kernel would be a waste: registers in memory, warnings. Empty where there is no reason."""
+        """Why timing the kernel would be a waste: registers in memory, warnings. Empty if there is no reason."""
         reasons = [f"{self.spill_bytes} bytes of register spills"] if self.spill_bytes else []
         lines = {code: next(line for line in self.log.splitlines() if f"({code})" in line) for code in self.warnings}
         return "; ".join(reasons + [line[line.index("(") :] for line in lines.values()])

@@ -120,7 +120,7 @@ class BlockPlan(Tiling):
 
     @cached_property
     def shared(self) -> tuple[SharedTile | None, ...]:
-        """Shared tile of each read, None where it is read directly."""
+        """Shared tile of each read, None if it is read directly."""
         return shared_layout(self)
 
     def shared_tile(self, index: int) -> SharedTile:

@@ -134,7 +134,7 @@ def loops(cubin: bytes) -> list[Loop]:
 def main_loop(cubin: bytes) -> Loop:
     """The loop with the most multiply-adds among those that hold no other with some; without multiply-adds the longest.
 
-    So of a loop over tiles around one over steps it is that over steps. SassError where no kernel of the cubin has a loop.
+    So of a loop over tiles around one over steps it is that over steps. SassError if no kernel of the cubin has a loop.
     """
     every = loops(cubin)
     if not every:

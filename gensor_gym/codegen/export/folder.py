@@ -28,7 +28,7 @@ class Exported:
 
 
 def check_folder(folder: str | Path) -> Path:
-    """The folder; ValueError where something else lies there than an earlier export."""
+    """The folder; ValueError if something else lies there than an earlier export."""
     path = Path(folder)
     if path.is_file() or path.exists() and any(path.iterdir()) and not (path / "manifest.json").exists():
         raise ValueError(f"{path} is not empty and no earlier export: expected a new folder")
@@ -36,7 +36,7 @@ def check_folder(folder: str | Path) -> Path:
 
 
 def check_exports(exports: Sequence[Exports], library: str, language: str) -> None:
-    """ValueError where nothing can be made of these kernels: all plain ones in one language, one for each operator."""
+    """ValueError if nothing can be made of these kernels: all plain ones in one language, one for each operator."""
     if not re.fullmatch(r"[a-z_][a-z0-9_]*", library):
         raise ValueError(f"library={library!r}: expected an identifier in lower case")
     for one in exports:

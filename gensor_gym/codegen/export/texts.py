@@ -184,7 +184,7 @@ API int {one.name}({one.parameters}) {{
 
 
 def example(exports: Sequence[Exports], library: str) -> str:
-    """A program that calls every kernel on arrays of small whole numbers, and prints sums and times; 0 where all are right."""
+    """A program that calls every kernel on arrays of small whole numbers, and prints sums and times; 0 if all are right."""
     kinds = kinds_of(exports)
     of_kind = {id(one): kind for kind in kinds for one in kind.exports}
     calls = "\n".join([*(_called(one, of_kind.get(id(one))) for one in exports), *map(_missed, kinds)])

@@ -125,7 +125,7 @@ class Signature:
         return array
 
     def check_apart(self, output: Any, inputs: Sequence[Any], may_share: Callable[[Any, Any], bool]) -> None:
-        """ValueError where an output lies in the memory of one of `inputs`, which may be none; all are dense: bounds decide."""
+        """ValueError if an output lies in the memory of one of `inputs`, which may be none; all are dense: bounds decide."""
         for tensor, given in zip(self._tensors, inputs, strict=False):
             if may_share(output, given):
                 raise ValueError(f"{self.op}: out overlaps input {tensor.name}, expected memory of its own")
@@ -158,7 +158,7 @@ class Signature:
         raise ValueError(f"{self.op}: {name}, a {kind}, cannot be read where it lies in the host's memory: {error}")
 
     def copied(self, array: Any, tensor: Tensor, copy: bool) -> Any:
-        """A dense, aligned copy, and a warning; ValueError where none may be made."""
+        """A dense, aligned copy, and a warning; ValueError if none may be made."""
         text = f"{self.op}: input {tensor.name} is {_fault(array)}"
         if not copy:
             raise ValueError(f"{text}, and a bound call copies nothing: expected it dense in row-major order and aligned")

@@ -74,7 +74,7 @@ class NativeFunction:
         return self._of_others(inputs, out) if done is None else done
 
     def _filled(self, inputs: Sequence[Any], out: Any) -> Any:
-        """`out`, which was filled in, or None where Python is to look at the arrays."""
+        """`out`, which was filled in, or None if Python is to look at the arrays."""
         if len(inputs) != len(self.signature.given):
             return None  # what is missing of them is not an output
         if len(self.signature.made) == 1:

@@ -57,7 +57,7 @@ class DeviceArrays:
     def outputs(self, value: Any, inputs: Sequence[Any], copy: bool = True) -> list[Any]:
         """New outputs, or the caller's own as CuPy arrays, a tuple of them where there are several.
 
-        They are on the device in the place of those of the host. ValueError where one overlaps another, too.
+        They are on the device in the place of those of the host. ValueError if one overlaps another, too.
         """
         tensors = self._op.outputs
         given = self._several(value)
@@ -153,7 +153,7 @@ _BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8"}
 
 
 def _torch_bits(value: Any) -> str:
-    """Type of torch that an array's elements are read as bits by; empty where CuPy has their own, or it is not torch's."""
+    """Type of torch that an array's elements are read as bits by; empty if CuPy has their own, or it is not torch's."""
     if _library(value) != "torch":
         return ""
     return next((bits for name, bits in _BITS.items() if value.dtype is getattr(sys.modules["torch"], name, None)), "")

@@ -55,7 +55,7 @@ _kept: list[object] = []
 
 
 def _exchange_of(kind: type) -> _Exchange | None:
-    """The interface of a type of tensors, of the version that is known; None where it has none."""
+    """The interface of a type of tensors, of the version that is known; None if it has none."""
     capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
     if capsule is None:
         return None

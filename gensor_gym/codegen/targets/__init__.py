@@ -23,7 +23,7 @@ def get(language: str) -> Target:
 
 
 def target_of(hw: Hardware) -> Target:
-    """The target of a machine; ValueError where kernels for it are written in no language."""
+    """The target of a machine; ValueError if kernels for it are written in no language."""
     found = next((target for target in TARGETS.values() if target.accepts(hw)), None)
     if found is None:
         names = ", ".join(TARGETS)

@@ -23,7 +23,7 @@ GROUP = 4
 
 @lean
 def group_of(row, slot, ints):  # noqa: ANN001, ANN201
-    """The reduce axis that an int8 product takes four elements of at a time (`codegen.c.group`), -1 where there is none."""
+    """The reduce axis that an int8 product takes four elements of at a time (`codegen.c.group`), -1 if there is none."""
     if ints[ITEM] != 1 or ints[BODY] != 0 or ints[NUM_READS] < 2:
         return -1
     if row[CONVOLUTION] == 1:

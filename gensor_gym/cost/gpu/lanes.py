@@ -66,7 +66,7 @@ def threads_along(row, axis):  # noqa: ANN001, ANN201
 
 @lean
 def run_axis(row, tensor, ints):  # noqa: ANN001, ANN201
-    """The spatial axis along which one thread reads neighbouring elements of a tensor, -1 where there is none.
+    """The spatial axis along which one thread reads neighbouring elements of a tensor, -1 if there is none.
 
     The one that moves the contiguous dimension by one, in shared memory where the tensor is staged there; in the matrix of an
     implicit product neighbours along the innermost axis that moves the tensor are neighbours whatever the stride.

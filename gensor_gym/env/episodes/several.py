@@ -322,7 +322,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return {"streams": self._streams.state()} | {name: getattr(self, name).copy() for name in _EPISODES}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on where an environment with the same arguments gave its `state`; ValueError where the numbers differ."""
+        """Go on where an environment with the same arguments gave its `state`; ValueError if the numbers differ."""
         if len(state["streams"]) != self.num_envs or state["_task"].max() >= len(self.tasks.graphs):
             raise ValueError(
                 f"state of {len(state['streams'])} environments and {state['_task'].max() + 1} tasks or more; these are "

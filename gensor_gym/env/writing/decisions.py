@@ -62,7 +62,7 @@ class Decision:
 def written_columns(graph: ConstructionGraph) -> list[Column]:
     """The columns that are written, in their order: the unit (`tensor_core`), the other knobs, axes; none without a choice.
 
-    Most knobs go with one unit alone, and a unit takes certain tiles: decided after them, tensor cores are hardly ever left.
+    Most knobs go with one unit alone, and a unit takes certain tiles: decided after them, tensor cores are almost never left.
     """
     return sorted(graph.coordinates.movable(), key=lambda column: (not column.is_knob, column.first != TENSOR_CORE))
 

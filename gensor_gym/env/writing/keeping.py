@@ -13,7 +13,7 @@ class Room:
     """A task that is written by columns: its decisions, and the options that stay feasible."""
 
     def __init__(self, graph: ConstructionGraph) -> None:
-        """List the decisions; ValueError where there is none."""
+        """List the decisions; ValueError if there is none."""
         facts, self._options, _, _ = packed([decisions_of(graph, "columns")])
         self._facts = facts[0]
         self._ints, self._sizes = graph.tables.ints, graph.tables.sizes

@@ -46,7 +46,7 @@ class WriteTasks(TaskSet):
         self.num_actions = MOST_SIZES if choices == "sizes" else max(longest)
 
     def _append(self, op: Operator) -> None:
-        """List the decisions of an operator that is not there yet; ValueError where one has too many options."""
+        """List the decisions of an operator that is not there yet; ValueError if one has too many options."""
         if op in self._index:
             return
         decisions = decisions_of(ConstructionGraph(op, self.hardware, self.space), self.choices)

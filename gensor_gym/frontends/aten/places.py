@@ -147,7 +147,7 @@ def _gather(b: Builder, x: str, axis: int, ids: str, **_: Any) -> str:
 
 
 def places_along(b: Builder, x: str, axis: int) -> str:
-    """0, 1, .. along an axis of x, as a constant that repeats along the others; ValueError where float32 does not count them."""
+    """0, 1, .. along an axis of x, as a constant that repeats along the others; ValueError if float32 does not count them."""
     rank, extent = len(b.shapes[x]), b.shapes[x][axis]
     if extent > MOST_WHOLE:
         raise ValueError(f"places along {extent} elements: expected at most {MOST_WHOLE:.0f}")

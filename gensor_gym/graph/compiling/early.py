@@ -19,7 +19,7 @@ from gensor_gym.graph.compiling.kept import Kept
 from gensor_gym.graph.compiling.plain import interpreted
 
 _hurry: ContextVar[bool | None] = ContextVar("hurry", default=None)
-"""Whether functions are answered at once, all of them or none; None where each does as it was declared."""
+"""Whether functions are answered at once, all of them or none; None if each does as it was declared."""
 
 
 @contextmanager

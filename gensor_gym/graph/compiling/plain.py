@@ -60,7 +60,7 @@ class Lines:
         self.shape, self.ndim = array.shape, array.ndim
 
     def __getitem__(self, at: Any) -> Any:
-        """A line by its number, or a number by its place; IndexError where there is none."""
+        """A line by its number, or a number by its place; IndexError if there is none."""
         if isinstance(at, tuple):
             return self[at[0]][at[1]]
         if at not in self._copied:

@@ -31,7 +31,7 @@ class _Load(NamedTuple):
     types: tuple[Any, ...]
 
     def __call__(self) -> None:
-        """Nothing where it is there already."""
+        """Nothing where it exists already."""
         import_module(self.module)
         _UNITS[self.module, self.name].compile(self.types)
 
@@ -72,7 +72,7 @@ _UNITS: dict[tuple[str, str], Unit] = {}
 
 
 def unit(function: Any, **options: Any) -> Unit:
-    """A unit with Numba's options. ValueError where another module could not import it by its name."""
+    """A unit with Numba's options. ValueError if another module could not import it by its name."""
     if function.__qualname__ != function.__name__:
         raise ValueError(f"{function.__qualname__} is inside of a function or a class: a unit stands at the top of its module")
     made = Unit(function, targetoptions={"nopython": True, "boundscheck": None, **options}, pipeline_class=_COMPILER)

@@ -95,7 +95,7 @@ def _is_whole(op: Operator, roles: MatrixAxes) -> bool:
 
 
 def images_axis(op: Operator) -> int:
-    """The axis of a product as it lies along which B and the output repeat and A does not; -1 where columns are not on it.
+    """The axis of a product as it lies along which B and the output repeat and A does not; -1 if columns are not on it.
 
     So the images of a convolution with a window of one element. A wgmma has columns of several, of each whole panels of 64.
     """

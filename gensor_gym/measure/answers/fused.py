@@ -114,7 +114,7 @@ def _steps(graph: Dataflow, name: str, node: Node) -> int:
 
 
 def _longest_sum(graph: Dataflow) -> int:
-    """Elements of the longest sum, 0 where there is none."""
+    """Elements of the longest sum, 0 if there is none."""
     sums = ((name, node.source) for name, node in graph.nodes if isinstance(node, Reduce) and node.body == "sum")
     return max((graph.values[source].size // graph.values[name].size for name, source in sums), default=0)
 

@@ -91,7 +91,7 @@ class TorchCudaBaseline(Replayed):
         """Copy the inputs, of the host or the device. Calls a few times, so that all is chosen.
 
         `torch.compile` goes through Triton. `wrap` makes the array that draws compare of a tensor; without it that is
-        NumPy's. ValueError where torch has no such kernel.
+        NumPy's. ValueError if torch has no such kernel.
         """
         import torch
 

@@ -38,7 +38,7 @@ def lock_path(device: str = "") -> Path:
     """The file whose lock is the timing lock of a device, by default the processor; for programs of other systems as well.
 
     It is there afterwards. Where another's file, a link or a folder has taken the name, it is a file of this user's own, and a
-    LockWarning says that other users are not waited for. ValueError where that cannot be made either.
+    LockWarning says that other users are not waited for. ValueError if that cannot be made either.
     """
     shared = FOLDER / f"gensor_gym-timing{device}.lock"
     try:

@@ -32,12 +32,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def version() -> int:
-    """The version of the system's Landlock; 0 where it has none, or a container's filter forbids it."""
+    """The version of the system's Landlock; 0 if it has none, or a container's filter forbids it."""
     return max(0, _libc.syscall(_CREATE, None, ctypes.c_size_t(0), _ASK_VERSION)) if sys.platform == "linux" else 0
 
 
 def restrict(readable: Iterable[str], writable: Iterable[str]) -> bool:
-    """Leave this thread, and those it starts, files to read and write beneath these paths; False where that cannot be had.
+    """Leave this thread, and those it starts, files to read and write beneath these paths; False if that cannot be had.
 
     A path that does not exist, or that this process may not open, is left out. A folder stands for all beneath it. Nothing can
     be run (`execve`), and no TCP port opened where the version knows of them. Nothing takes it back.

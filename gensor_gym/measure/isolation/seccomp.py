@@ -58,7 +58,7 @@ _SET_FILTER, _ALL_THREADS, _SPEC_ALLOW = 1, 1, 4
 
 
 def restrict() -> bool:
-    """Install the filter for all threads of this process; False where the system has none, or another machine's numbers.
+    """Install the filter for all threads of this process; False if the system has none, or another machine's numbers.
 
     The process must have given up new privileges (`landlock.no_new_privileges`), unless it is the administrator's.
     """

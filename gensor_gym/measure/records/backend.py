@@ -121,9 +121,9 @@ class RecordedBackend:
                 yield dataclasses.replace(found, samples=self._samples(found, digest), digest=digest)
 
     def regret(self, graph: ConstructionGraph, schedule: Schedule) -> float | None:
-        """Regret of a program in its task, zero in the set that is tied with the best, infinite where it failed.
+        """Regret of a program in its task, zero in the set that is tied with the best, infinite if it failed.
 
-        None where the table lacks a schedule of the task's space: then nobody knows the best.
+        None if the table lacks a schedule of the task's space: then nobody knows the best.
         """
         key = (str(graph.operator), graph.space)
         if key not in self._optima:
@@ -236,7 +236,7 @@ def open_recorded(text: str, hw: Hardware) -> RecordedBackend:
 
 
 def passes_of(measurement: Measurement) -> Sequence[int]:
-    """The pass of every sample, empty where nobody counted them."""
+    """The pass of every sample, empty if nobody counted them."""
     passes = measurement.conditions.get("passes", ())
     return passes if isinstance(passes, list | tuple) else ()
 

@@ -52,7 +52,7 @@ def _marked(record: Record, own: bool) -> Record:
 
 
 def fault(record: Record, legality: bool = True, known: Operator | Dataflow | None = None) -> str:
-    """Why a record is not to be believed; empty where nothing speaks against it. Without `legality` that is left to be asked.
+    """Why a record is not to be believed; empty if nothing speaks against it. Without `legality` that is left to be asked.
 
     `known` is the operator where it is at hand: a graph of one's own is not found by its name.
     """

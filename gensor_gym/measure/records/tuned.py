@@ -31,7 +31,7 @@ def tuned_path() -> Path:
 
 
 def fastest(op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Store | str | Path) -> tuple[Any, Measurement] | None:
-    """The first of the own `programs` of an operator, else the first of others; None where the store holds neither."""
+    """The first of the own `programs` of an operator, else the first of others; None if the store holds neither."""
     return next((found for whose in (False, True) for found in programs(op, hw, backend, store, whose)), None)
 
 
@@ -81,7 +81,7 @@ def _is_frozen(op: Operator | Dataflow) -> bool:
 def tuned(op: Operator | Dataflow | str, hw: Hardware | str = "host", store: Store | str | Path | None = None) -> BuiltKernel:
     """The kernel of the fastest program that `optimize(op, .., reuse=True)` has found on this machine, without a search.
 
-    LookupError where there is none, by the compiler that is here now; ValueError for an unknown operator or machine.
+    LookupError if there is none, by the compiler that is here now; ValueError for an unknown operator or machine.
     """
     operator, machine = resolve_computation(op), hardware.get(hw)
     path = tuned_path() if store is None else store

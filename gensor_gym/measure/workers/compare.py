@@ -75,7 +75,7 @@ def run_comparison(
 
 
 def _anchor(device: Device, timers: dict[str, Timer]) -> Timer:
-    """The device's anchor; ValueError where it has none or a kernel took its name."""
+    """The device's anchor; ValueError if it has none or a kernel took its name."""
     if device.anchor is None or ANCHOR in timers:
         raise ValueError("no anchor" if device.anchor is None else f"the name {ANCHOR!r} is taken by the anchor")
     return device.anchor.timer

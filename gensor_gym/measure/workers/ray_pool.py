@@ -176,7 +176,7 @@ class RayPool:
 
 
 def connect() -> None:
-    """Join the cluster that RAY_ADDRESS names, or the one of this machine. ValueError where there is none."""
+    """Join the cluster that RAY_ADDRESS names, or the one of this machine. ValueError if there is none."""
     if ray.is_initialized():
         return
     address = os.environ.get("RAY_ADDRESS", "auto")

@@ -138,7 +138,7 @@ def run_trial(device: Device, cache: ExpectationCache, request: TrialRequest, an
 
 
 def alone(device: Device, wanted: bool, announce: Announce) -> AbstractContextManager[None]:
-    """The timing lock of a device, waited for; nothing where it is not `wanted`."""
+    """The timing lock of a device, waited for; nothing if it is not `wanted`."""
     if not wanted:
         return nullcontext()
     announce("wait")

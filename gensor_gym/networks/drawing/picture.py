@@ -22,7 +22,7 @@ LONGEST = 64
 
 
 def figure_of(plan: Plan) -> Figure:
-    """The picture as a figure of matplotlib, in inches as large as the plan needs; ImportError where matplotlib is missing.
+    """The picture as a figure of matplotlib, in inches as large as the plan needs; ImportError if matplotlib is missing.
 
     Boxes are kernels by their number, those without are inputs and outputs; constants are named inside. A value that is read more
     than once has its size once, below the box that makes it.

@@ -77,7 +77,7 @@ def _panels(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
 
 
 def panel_of_both(network: Network, host: Piece, rows: Piece) -> Piece | None:
-    """The panel of a product and rows that read it; None where they are of other kinds."""
+    """The panel of a product and rows that read it; None if they are of other kinds."""
     hosts = host.anchor in ("tile", "panel") and isinstance(network.nodes[host.nodes[0]], Contract)
     if hosts and rows.anchor == "row" and reads_of(network, rows) & set(host.nodes):
         return Piece((*host.nodes, *rows.nodes), "panel")
@@ -96,7 +96,7 @@ def _blocks(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
 
 
 def with_piece(pieces: Sequence[Piece], piece: Piece) -> list[Piece] | None:
-    """The pieces where one takes its nodes out of others; None where that leaves some of another's."""
+    """The pieces where one takes its nodes out of others; None if that leaves some of another's."""
     taken = set(piece.nodes)
     kept = [other for other in pieces if taken.isdisjoint(other.nodes)]
     cut = [other for other in pieces if not taken.isdisjoint(other.nodes) and not taken.issuperset(other.nodes)]

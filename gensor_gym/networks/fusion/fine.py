@@ -48,7 +48,7 @@ def _with_panels(plan: Plan) -> Plan:
 
 
 def _taken(plan: Plan, product: str) -> Plan | None:
-    """The plan where a product has taken rows; None where there are none left."""
+    """The plan where a product has taken rows; None if there are none left."""
     host = next(piece for piece in plan.pieces if product in piece.nodes)
     for rows in plan.pieces if host.nodes[0] == product else ():
         panel = panel_of_both(plan.network, host, rows)

@@ -39,7 +39,7 @@ class Ahead:
 
 
 def turns(plan: LoopPlan) -> int:
-    """Tasks in a row that read the same lanes, which `turn` of `struct task` counts; 1 where a task has several vectors."""
+    """Tasks in a row that read the same lanes, which `turn` of `struct task` counts; 1 if a task has several vectors."""
     if plan.vector not in plan.op.spatial or plan.moves(plan.vector):
         return 1
     return math.prod(plan.grid[a] for a in plan.op.spatial if a > plan.vector)

@@ -89,7 +89,7 @@ def step(lines: Lines, reader: Reader, tail: bool) -> None:
 
 
 def _loaded(reader: Reader, operand: Operand, row: tuple[int, ...], chunk: Chunk, tail: bool, kept: bool = False) -> str:
-    """Groups of an operand; `kept`: zeros where a step before this one has been."""
+    """Groups of an operand; `kept`: zeros if a step before this one has been."""
     plan, offset = reader.plan, GROUP * chunk.offset
     address = f"{operand.name} + {reader.index(operand, row, chunk)}"
     if not tail:

@@ -221,7 +221,7 @@ def write_next(out: Writer, plan: MatrixPlan, step: str) -> None:
 
 
 def _distance(plan: MatrixPlan, read: int) -> int:
-    """Elements of a read from one step to the next; 0 where that differs."""
+    """Elements of a read from one step to the next; 0 if that differs."""
     moving = [a for a in plan.op.reduce if plan.program.grid[a] > 1]
     return plan.op.reads[read].axis_strides()[moving[0]] * plan.block[moving[0]] if len(moving) == 1 else 0
 

@@ -79,7 +79,7 @@ class OperandTile:
     """Axis of a window that shifts rows by less than a copy, so that copies are put together of two aligned loads; -1: none."""
 
     def row_stride(self, axis: int) -> int:
-        """Rows between neighbours along an axis; 0 where the axis does not move the tile or runs within a row."""
+        """Rows between neighbours along an axis; 0 if the axis does not move the tile or runs within a row."""
         place = self.axes.index(axis) if axis in self.axes[:-1] else -1
         return math.prod(self.shape[place + 1 : -1]) if place >= 0 else 0
 
@@ -171,7 +171,7 @@ class MatrixPlan(ProductPlan):
 
     @cached_property
     def named(self) -> int:
-        """Blocks of a multiprocessor that launch bounds name; 0 where they need not.
+        """Blocks of a multiprocessor that launch bounds name; 0 if they need not.
 
         Without a number the assembler spills some registers of widened operands to hold two.
         """
@@ -192,7 +192,7 @@ class MatrixPlan(ProductPlan):
 
     @property
     def most_points(self) -> int:
-        """Points of the reduction whose instructions may stand in one unrolled body; 0 where those of one are too many."""
+        """Points of the reduction whose instructions may stand in one unrolled body; 0 if those of one are too many."""
         most = CODE_LIMIT // self.products
         return min(most, WIDENED_POINTS) if self.widened else most
 

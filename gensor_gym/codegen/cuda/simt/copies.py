@@ -99,7 +99,7 @@ class Copies:
 
     @property
     def shared_distance(self) -> str | None:
-        """Elements in shared memory from a thread's first copy to copy `trip`, as text; None where threads differ."""
+        """Elements in shared memory from a thread's first copy to copy `trip`, as text; None if threads differ."""
         return None if self.tile.swizzle else distance(self.tile.strides, self.distances)
 
     def in_box(self) -> list[str]:
@@ -159,7 +159,7 @@ class Copies:
 
     @cached_property
     def whole_box(self) -> tuple[list[str], list[str]] | None:
-        """Conditions under which the whole box is inside, fixed and changing; None where it never is."""
+        """Conditions under which the whole box is inside, fixed and changing; None if it never is."""
         found = whole(self.plan, self.read)
         if found is None:
             return None

@@ -30,7 +30,7 @@ class Patch:
 
 
 def patch_of(plan: BlockPlan) -> Patch | None:
-    """The patch that the knob asks for; None where warps are filled in row order or the block does not divide."""
+    """The patch that the knob asks for; None if warps are filled in row order or the block does not divide."""
     shape = PATCHES.get(plan.program.knob("warp_tile"))
     if shape is None or len(plan.op.spatial) < 2 or plan.reduce_threads > 1:
         return None

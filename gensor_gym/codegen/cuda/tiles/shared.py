@@ -157,6 +157,6 @@ def _matrix(tiling: Tiling, read: Access) -> tuple[int, ...]:
 
 
 def _swizzle(row_bytes: int, rows: int) -> int:
-    """Units that a row's swizzle permutes, a power of two; 0 where rows are not whole units or there is only one."""
+    """Units that a row's swizzle permutes, a power of two; 0 if rows are not whole units or there is only one."""
     units = math.gcd(row_bytes // UNIT, PERMUTED_UNITS) if row_bytes % UNIT == 0 else 1
     return units if units > 1 and rows > 1 else 0

@@ -225,7 +225,7 @@ def _write_all_products(out: Writer, plan: WgmmaPlan) -> None:
 def _write_products(out: Writer, plan: WgmmaPlan, add: str, follows: str | None) -> None:
     """The products of one stage, added to the sums if `add`, and the stage of the step before given back if one `follows`.
 
-    `follows` is a condition, empty where it always does, None where it never does.
+    `follows` is a condition, empty if it always does, None if it never does.
     """
     out.line("barrier_wait(full + stage * 8, parity);")
     out.line("const unsigned a_tile = a_first + stage * STAGE_BYTES, b_tile = b_first + stage * STAGE_BYTES;")

@@ -1,7 +1,7 @@
 """A convolution of few channels by wgmma: all places of a row of the window become its channels.
 
 out[n][k][p][q] = sum over r, and over (c, s) together, of W[k][c][r][s] * X[n][c][row p + r][column q + s]. So the kernel that
-lays operands out writes for every column q of the output the C x S elements that a row of the window meets there, zeros where
+lays operands out writes for every column q of the output the C x S elements that a row of the window meets there, zeros if
 these are outside the image. To the code behind this it is a convolution of C x S channels with windows of R x 1, of stride 1
 along columns.
 """

@@ -153,7 +153,7 @@ def _write_word(out: Writer, part: Transposition) -> None:
 
 
 def _write_reads(out: Writer, part: Transposition) -> None:
-    """The tile comes to shared memory, with zeros where it sticks out of the matrix."""
+    """The tile comes to shared memory, with zeros if it sticks out of the matrix."""
     pairs, kind = part.across // part.width, KINDS[part.width * part.item]
     with _turns(out, part.down * pairs):
         out.line(f"const int row = part / {pairs}, at = {total([(part.width, f'(part % {pairs})')])};")

@@ -141,7 +141,7 @@ class WgmmaPlan(ProductPlan):
 
     @cached_property
     def consumer_registers(self) -> int:
-        """Registers that a consumer's thread asks for once the producer has given up its own; 0 where nothing is gained.
+        """Registers that a consumer's thread asks for once the producer has given up its own; 0 if nothing is gained.
 
         A block's registers are shared out in eights, evenly at first.
         """
@@ -297,7 +297,7 @@ def make_wgmma_plan(program: Program) -> WgmmaPlan:
 
 
 def check_batch(plan: WgmmaPlan) -> None:
-    """ValueError where a block tile has several matrices of a batch, but for whole panels of several images."""
+    """ValueError if a block tile has several matrices of a batch, but for whole panels of several images."""
     others = [a for a in plan.op.spatial if a != plan.roles.m and a not in plan.column_axes]
     pixels, several = plan.register[plan.roles.n], len(plan.column_axes) > 1
     require(plan, (

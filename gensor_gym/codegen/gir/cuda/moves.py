@@ -37,7 +37,7 @@ class Tile:
 
     @property
     def inside(self) -> str:
-        """The condition that element (u, i) is one; empty where all are."""
+        """The condition that element (u, i) is one; empty if all are."""
         return f"column + u * (LANES * VECTOR) + i < {self.columns}" if self.overhangs else ""
 
     def load(self, out: Writer, part: Slice, name: str, at: str) -> None:

@@ -85,7 +85,7 @@ def transposed(
 
 
 def _of_phase(b: Builder, x: str, weights: str, convolved: Convolved, phases: Sequence[Phase], axes: Sequence[Axis]) -> str:
-    """Outputs [n, k, ..] of one phase, as many as the longest phase has; zeros where no tap reaches."""
+    """Outputs [n, k, ..] of one phase, as many as the longest phase has; zeros if no tap reaches."""
     if not all(phase.taps for phase in phases):
         zero = b.constant("zero", np.zeros((1,) * (2 + len(axes)), dtype=np.float32))
         return b.repeat(zero, (b.shapes[x][0], b.shapes[weights][0], *(-(-axis.made // axis.stride) for axis in axes)))
