@@ -40,7 +40,7 @@ from gensor_gym.operators.types import Operator
 from gensor_gym.rows.graph import RowGraph
 
 _WEIGHTS = np.array([1.0 if a.primitive.startswith("inverse") else 0.5 if a.primitive == "cache" else 2.0 for a in ACTIONS])
-"""How often a random walk takes an action relative to others, float64 [N]."""
+"""Relative frequency of an action in a random walk, float64 [N]."""
 
 
 class ConstructionGraph(RowGraph[Schedule]):
@@ -180,8 +180,8 @@ class ConstructionGraph(RowGraph[Schedule]):
     def walk(self, row: np.ndarray, draws: np.ndarray, weights: np.ndarray = _WEIGHTS) -> np.ndarray:
         """Rows int32 [1 + steps, ROW] of a walk from `row`, which must be legal: each of `draws` [steps] chooses an action.
 
-        Draws are float64 in [0, 1), `weights` float64 [N] how often an action is taken relative to others; where nothing but
-        `stop` is legal the walk stands still.
+        Draws are float64 in [0, 1), `weights` float64 [N] are relative frequencies of actions; if only `stop` is legal, the walk
+        does not move.
         """
         way = np.empty((1 + len(draws), ROW), dtype=np.int32)
         way[0] = row

@@ -23,7 +23,7 @@ def whole(path: Path, write: Callable[[Path], object], mode: int | None = None) 
 
 @contextmanager
 def named(path: Path) -> Iterator[None]:
-    """Errors of the system that name no file, as those of a full disk, name this one."""
+    """Add this file's name to system errors without one, such as those of a full disk."""
     try:
         yield
     except OSError as error:
@@ -33,5 +33,5 @@ def named(path: Path) -> Iterator[None]:
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes, mode: int | None = None) -> None:
-    """Write a file at once, its folder before where there is none; `mode` is the file's."""
+    """Write a file atomically, creating its folder if missing; `mode` is the file's."""
     whole(Path(path), lambda temporary: temporary.write_bytes(data), mode)

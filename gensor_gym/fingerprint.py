@@ -61,7 +61,7 @@ GAIN = 1.0 - 1e-6
 COLUMNS = (64, 128, 256)
 """Columns of the wgmma programs that are begun with. Like the chances below it is a copy: searches may be tuned."""
 CHANCES = np.array([1.0 if a.primitive.startswith("inverse") else 0.5 if a.primitive == "cache" else 2.0 for a in ACTIONS])
-"""How often a walk takes an action relative to others, float64 [N]."""
+"""Relative frequency of an action in a walk, float64 [N]."""
 
 _known: dict[bytes, str] = {}
 
@@ -94,7 +94,7 @@ def common(found: Iterable[str]) -> str:
 
 @lru_cache(maxsize=4096)
 def _task_fingerprint(op: Operator, hardware: Hardware, space: str) -> str:
-    """The fingerprint of a task whose graph nobody has made yet."""
+    """The fingerprint of a task without a graph."""
     return fingerprint(ConstructionGraph(op, hardware, space))
 
 

@@ -18,7 +18,7 @@ _MOVED = {
 
 
 def located(path: str | os.PathLike[str]) -> Path:
-    """The file or folder of a path from here; where there is none, the one of that path that ships, if there is one."""
+    """The file or folder of a path from here; if missing, the shipped one with that path, if there is one."""
     here, text = Path(path), Path(path).as_posix()
     for old, new in _MOVED.items():
         if text == old or text.startswith(f"{old}/"):

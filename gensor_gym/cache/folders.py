@@ -1,4 +1,4 @@
-"""Which folders files are kept in between runs: the user's cache, or one of the process where others could write to it."""
+"""Folders of files that are kept between runs: the user's cache, or one of the process if others could write to it."""
 
 from __future__ import annotations
 

@@ -22,9 +22,9 @@ def is_private(path: Path) -> bool:
 
 
 def is_own_folder(folder: Path, base: Path | None = None) -> bool:
-    """Whether a folder, and those above it up to `base`, are this user's alone to write.
+    """Whether this user alone can write a folder and its parents up to `base`.
 
-    Nor may it lie in one that everybody may write to and remove others' files from, which /tmp is not.
+    It must not lie in a folder in which others may replace files; /tmp protects against that.
     """
     if not is_private(folder):
         return False
@@ -38,7 +38,7 @@ def is_own_folder(folder: Path, base: Path | None = None) -> bool:
 
 
 def is_own(path: Path, base: Path | None = None) -> bool:
-    """Whether a file is this user's alone to write, and so is its folder: nothing else is loaded into a process, or believed."""
+    """Whether this user alone can write a file and its folder; nothing else is loaded into a process, or trusted."""
     return not path.is_symlink() and is_private(path) and is_own_folder(path.parent, base)
 
 
@@ -64,11 +64,11 @@ def read_own(path: Path) -> bytes:
 
 
 def made_own(folder: Path) -> bool:
-    """Whether a folder that code is loaded from, which is made with those above it, is this user's alone to write.
+    """Create a folder for loadable code, with its parents; returns whether this user alone can write it.
 
-    So must be the folder above. Where it is, and some entry may be another's work, all are removed, with a warning, to be made
-    anew. Where it is not, a warning says so and nothing is touched. A folder that this user cannot write to is passed over in
-    silence: it is the administrator's. OSError if it cannot be made.
+    The parent must be protected too. If the folder is protected but an entry may be another user's, all entries are removed with
+    a warning. If it is not, a warning says so and nothing is changed. A folder that this user cannot write to is skipped
+    silently: it is the administrator's. OSError if it cannot be made.
     """
     folder.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     folder.mkdir(mode=PRIVATE, exist_ok=True)

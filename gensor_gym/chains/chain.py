@@ -1,7 +1,7 @@
 """The structure of a chain: a product, a row nest over its rows, and a product that adds up along the nest's columns.
 
-Found by axes alone: an axis that both reads and the output step along is the batch, one of the left read and the output the
-rows, one of the right read and the output the columns, one of both reads is added up. No name is asked for.
+It is recognised by axes, never by names: an axis of both reads and the output is the batch, one of the left read and the output
+the rows, one of the right read and the output the columns, one of both reads the reduction.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Chain:
     weights: str
     """The nest's value, which the second product reads; `scores` where there is no nest."""
     middle: RowNest | None
-    """Over all rows of all elements of the batch; its columns are those of the first product."""
+    """The nest over all rows of all elements of the batch; its columns are those of the first product."""
 
     @property
     def rows(self) -> int:

@@ -1,7 +1,7 @@
 """The structure of a panel: a product with post-ops, and a row nest that goes through its value row by row.
 
-A product followed by a layer norm is one. Found by axes alone, as a chain is; a graph has several outputs where the product's own
-value, or more than one of the nest, is read elsewhere.
+A product followed by a layer norm is one. It is recognised by axes, as a chain is; a graph has several outputs if the product's
+own value, or more than one of the nest, is read elsewhere.
 """
 
 from __future__ import annotations

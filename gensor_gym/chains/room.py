@@ -29,7 +29,7 @@ def pitch_of(chain: Chain) -> int:
 
 
 def is_copied(matrix: Matrix, copy: bool) -> bool:
-    """Whether a right operand is copied: where it is asked for, and where its rows do not lie side by side."""
+    """Whether a right operand is copied: by the schedule, or because its rows are not contiguous."""
     return copy or matrix.column not in (0, 1)
 
 

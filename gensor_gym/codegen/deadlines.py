@@ -1,4 +1,4 @@
-"""How long one compilation may take before a kernel is given up. Stages of a worker: `measure/workers/deadlines.py`."""
+"""Time limit of one compilation. Stages of a worker: `measure/workers/deadlines.py`."""
 
 from __future__ import annotations
 

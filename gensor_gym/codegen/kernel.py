@@ -61,14 +61,14 @@ class Kernel:
     Rows are a product's or those of a row nest; 0 for any other kernel.
     """
     tasks_of_block: int = 1
-    """Tasks, one after another, that have some columns each of such a block."""
+    """Consecutive tasks that share the columns of such a block."""
     cleared_bytes: int = 0
     """Bytes at the workspace's beginning that are zero before the first call, and again after each: whoever allocates clears
     them once."""
     maps: tuple[TensorMap, ...] = ()
     """Tensor maps that entries take before the plain arguments; whoever launches them encodes them for its arrays."""
     packed: str = ""
-    """Digest of the kernel that this one stands for, without its source: its machine code was made elsewhere."""
+    """Digest of a precompiled kernel that this one represents without its source."""
 
     @property
     def loop_nest(self) -> Operator:
@@ -84,7 +84,7 @@ class Kernel:
 
     @property
     def whole(self) -> str:
-        """The entry of a C kernel that computes of its inputs alone."""
+        """The entry of a C kernel that reads only its inputs."""
         return WHOLE if self.prepares else self.launches[0].entry
 
     def tasks_of(self, rows: int) -> int:

@@ -1,7 +1,7 @@
-"""Kernels whose text was generated on this machine before: a program that is used again is neither checked nor written anew.
+"""Kernels whose text was generated on this machine before: a repeated program is neither checked nor generated again.
 
-Texts lie in this user's cache under a hash of computation, schedule, machine and all of this package's sources: sources that
-write another text do not find them.
+The user's cache holds texts under a hash of computation, schedule, machine and all of this package's sources, so changed sources
+do not find them.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _text(kernel: Kernel) -> str:
 
 
 def _read(path: Path, op: Operator | Dataflow) -> BuiltKernel | None:
-    """The kernel in a file; None if there is none that this user wrote whole."""
+    """The kernel in a file; None unless this user wrote it completely."""
     try:
         found = parse_object(read_own(path).decode())
         launches = tuple(_launch(one) for one in found["launches"])

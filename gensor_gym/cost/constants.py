@@ -84,7 +84,7 @@ def shipped_constants() -> dict[str, object]:
 
 @cache
 def constant_values(hardware: str) -> tuple[float, ...]:
-    """Values in the order of CPU_CONSTANTS, those that the fit lacks at their start, and then that of PAST_LINE."""
+    """Values in the order of CPU_CONSTANTS, those missing in the fit at their start, followed by that of PAST_LINE."""
     values: dict[str, float] = shipped_constants()["values"]  # type: ignore[assignment]
     fitted = (float(values.get(constant.name, constant.start)) for constant in CPU_CONSTANTS)
     return (*fitted, ARRAY_OFFSET if hardware == "host" else 0.0)

@@ -64,9 +64,9 @@ def gamma(count: int, unit: float) -> float:
 
 
 def summed(found: Bounded, axes: tuple[int, ...], unit: float) -> Bounded:
-    """Sums along axes, kept with extent 1, in whatever order: n - 1 roundings of partial sums (Higham, section 4.2).
+    """Sums along axes, kept with extent 1, in any order: n - 1 roundings of partial sums (Higham, section 4.2).
 
-    Whole numbers without error whose sizes add up to 1 / `unit` at most are not rounded: every partial sum is such a number.
+    Exact whole numbers whose magnitudes add up to at most 1 / `unit` are not rounded.
     """
     count = int(np.prod([np.shape(found.value)[axis] for axis in axes]))
     with np.errstate(all="ignore"):
@@ -81,7 +81,7 @@ def summed(found: Bounded, axes: tuple[int, ...], unit: float) -> Bounded:
 
 
 def largest(found: Bounded, axes: tuple[int, ...]) -> Bounded:
-    """Maxima along axes, kept with extent 1: off by no more than the worst of those that may be the largest."""
+    """Maxima along axes, kept with extent 1, with the largest error of the elements that may be the maximum."""
     return enclosed(lambda array: np.max(array, axis=axes, keepdims=True), found)
 
 

@@ -73,7 +73,7 @@ def _binding(part: Expression) -> int:
 
 
 def _bracketed(part: Expression, least: int) -> str:
-    """The text of an operand, in brackets where it binds less tightly than its place asks for."""
+    """The text of an operand, in brackets if precedence requires them."""
     return str(part) if _binding(part) >= least else f"({part})"
 
 

@@ -38,7 +38,7 @@ KINDS: dict[str, Kind] = {
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """ValueError for a value that is none for its keyword. Keywords that there are not are the node's to refuse."""
+    """ValueError for a value that its keyword does not accept. Unknown keywords are left to the node."""
     for word, value in options.items():
         fits, expected = KINDS.get(word, (lambda _: True, ""))
         if not fits(value):

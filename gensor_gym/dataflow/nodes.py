@@ -26,7 +26,7 @@ class Value(Tensor):
 
     dtype: str = "float32"
     constant: bool = False
-    """A parameter: the same at every call, so that it may be packed ahead."""
+    """Whether it is a parameter: the same at every call, so that it may be packed ahead."""
 
     def as_constant(self) -> Value:
         """The same tensor as a parameter."""
@@ -144,7 +144,7 @@ class Slice(_OfOne):
 
 @dataclass(frozen=True)
 class Gather:
-    """Rows of a table: element (i.., j..) is `table[ids[i..], j..]`; no number where an id is no row."""
+    """Rows of a table: element (i.., j..) is `table[ids[i..], j..]`; NaN for an id outside the table."""
 
     table: str
     ids: str

@@ -27,7 +27,7 @@ class Scalar:
     error: Callable[..., Array]
     """(values.., errors..) -> bound of the error that the arguments' errors make, without the function's own rounding."""
     roundings: float
-    """How many units of roundoff of its result a kernel may be off by itself; 0 if the result is exact."""
+    """Units of roundoff of its result by which a kernel may be off by itself; 0 if the result is exact."""
     operations: int
     """Floating-point operations that it counts as in the model and the roofline."""
 
@@ -68,7 +68,7 @@ def _wave(x: Array, e: Array) -> Array:
 
 
 def _where(condition: Array, a: Array, b: Array, unsure: Array, ea: Array, eb: Array) -> Array:
-    """A condition is a comparison, whose error is 1 if its sides are too near to tell: then either branch may come."""
+    """A choice by a comparison, whose error is 1 if its sides are too near to decide: then either branch is possible."""
     sure = np.where(condition != 0, ea, eb)
     return np.where(unsure == 0, sure, np.maximum(ea, eb) + np.abs(a - b))
 
@@ -182,4 +182,4 @@ SCALARS = {
 takes whole numbers of 32 bits, in two's complement.
 """
 NEAREST = ("add", "subtract", "multiply")
-"""Functions that generated code computes with one operation of IEEE 754, alone or fused: the nearest number to the true one."""
+"""Functions that generated code computes with one IEEE 754 operation, possibly fused: the nearest number to the exact one."""

@@ -22,7 +22,7 @@ FACTORIES: dict[str, Callable[..., Dataflow]] = {}
 
 
 def make(name: str, *values: Any, **arguments: Any) -> Dataflow:
-    """The graph of a factory for extents; ValueError for a name or arguments that there are not."""
+    """The graph of a factory for extents; ValueError for an unknown name or invalid arguments."""
     if name not in FACTORIES:
         raise ValueError(f"fused operator {name!r}: expected one of {', '.join(FACTORIES)}{near(name, FACTORIES)}")
     return FACTORIES[name](*values, **arguments)
@@ -197,7 +197,7 @@ def rope(x: float32[{t}, {h}, {d}], cosines: float32[{t}, 1, {half}], sines: flo
 
 @_factory
 def channel_shuffle(n: int, groups: int, c: int, h: int, w: int) -> str:
-    """Channels of all groups in turns (ShuffleNet, arXiv 1707.01083); c channels a group."""
+    """Channels of all groups interleaved (ShuffleNet, arXiv 1707.01083); c channels a group."""
     return f"""
 def channel_shuffle(x: float32[{n}, {groups * c}, {h}, {w}]):
     apart = reshape(x, to=[{n}, {groups}, {c}, {h * w}])
@@ -281,7 +281,7 @@ def gelu(x: float32[{m}, {n}]):
 
 @_factory
 def kv_concat(h: int, t: int, d: int) -> str:
-    """A token's keys, or values, behind those of t tokens before it, for each of h heads of d numbers."""
+    """A token's keys, or values, after those of the t previous tokens, for each of h heads of d numbers."""
     return f"""
 def kv_concat(before: float32[{h}, {t}, {d}], now: float32[{h}, 1, {d}]):
     y = concat(before, now, axis=1)

@@ -96,7 +96,7 @@ class FinalReward:
     def _measure(self, backend: Backend, graphs: list[Graph], schedules: list[Any]) -> list[Measurement]:
         """Measure programs, or recall them: schedules of one kernel digest are one program.
 
-        A backend gets all that is new at once, so that it may compile some while it times others.
+        A backend gets all new programs at once, so that it may compile some while it times others.
         """
         asked = [(graph.operator, schedule) for graph, schedule in zip(graphs, schedules, strict=True)]
         keys = [(str(op), backend.digest(op, schedule, self.hardware)) for op, schedule in asked]

@@ -167,7 +167,7 @@ def step_one(task, row, scalars, action, ints, floats, sizes, settings, room, ma
 def step_range(
     low, high, tasks, rows, scalars, actions, skip, ints, floats, sizes, settings, room, masks, obs, rewards, ended
 ):  # noqa: ANN001, ANN201
-    """`advance` of environments low..high-1; those with skip set are left alone with reward 0."""
+    """`advance` of environments low..high-1; those with skip set are unchanged, with reward 0."""
     scratch = np.empty(ROW, dtype=np.int32)
     terms = np.empty(NUM_TERMS, dtype=np.float64)
     _step_each(

@@ -131,7 +131,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         return self._observation(), float(reward), False, False, self._info()
 
     def _measure(self) -> None:
-        """Look the configuration up; the first time it takes the seconds that it took when it was recorded."""
+        """Look the configuration up; the first time it costs its recorded seconds."""
         if self.index in self._seen:
             return
         self.spent += float(self.space.charges[self.index])
@@ -224,6 +224,6 @@ def check_samples(space: TuningSpace) -> None:
 
 
 def places(space: TuningSpace, moves: Moves) -> np.ndarray:
-    """Place of every value among those of its parameter, in [0, 1], float64 [N, M]."""
+    """Index of every value among those of its parameter, scaled to [0, 1], float64 [N, M]."""
     counts = np.array([len(space.parameters[i].values) for i in moves.movable])
     return space.indices[:, moves.movable] / np.maximum(1, counts - 1)

@@ -129,7 +129,7 @@ class ConstructVecEnv(VecEnv):
     def env_method(
         self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
     ) -> list[Any]:
-        """`action_masks` (bool [N] each) or `render` of every environment asked for; AttributeError names these two."""
+        """`action_masks` (bool [N] each) or `render` of every given environment; AttributeError for other methods."""
         if method_name not in ("action_masks", "render"):
             raise AttributeError(f"no method {method_name!r} per environment; there are 'action_masks' and 'render'")
         chosen = self._chosen(indices)

@@ -53,13 +53,13 @@ class Settings:
         check_process(self.discount, self.step_cost)
 
     def vector(self) -> np.ndarray:
-        """The form the compiled process takes: [discount, step_cost, shaping, reward tier is the model, `stop` goes on]."""
+        """The settings as numbers: [discount, step_cost, shaping, reward tier is the model, `stop` goes on]."""
         tier = MODEL_REWARD if self.backend == "analytic" else 0.0
         return np.array([self.discount, self.step_cost, float(self.shaping), tier, GOES_ON if self.goes_on else 0.0])
 
     @property
     def goes_on(self) -> bool:
-        """Whether an episode goes on after a program is paid for."""
+        """Whether an episode continues after a program is evaluated."""
         return self.reward == "best_so_far"
 
 

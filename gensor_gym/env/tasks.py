@@ -34,7 +34,7 @@ class Tasks(Protocol):
         """Number of the task of an operator or its text, created if missing; ValueError if it is no operator."""
 
     def draw(self, stream: Callable[[], np.random.Generator]) -> int:
-        """Number of a task drawn uniformly from the operators given; no random stream is asked for where there is one."""
+        """Number of a task drawn uniformly from the given operators; a single one uses no random stream."""
 
 
 OperatorSpec = Operator | str | Sequence["Operator | str"]
@@ -103,6 +103,6 @@ class TaskSet:
         return self.graphs[0].room()
 
     def draw(self, stream: Callable[[], np.random.Generator]) -> int:
-        """Index of a task drawn uniformly from the operators given; no random stream is asked for where there is one."""
+        """Index of a task drawn uniformly from the given operators; a single one uses no random stream."""
         count = len(self._choices)
         return 0 if count == 1 else self._choices[stream().integers(count)]

@@ -40,7 +40,7 @@ class Certificate:
     candidates: int
     """Combinations of tiles, virtual threads and knobs of the space, before legality."""
     visited: int
-    """Nodes looked at: partial programs whose next tile was fixed, or programs where all were enumerated."""
+    """Visited nodes: partial programs whose next tile was fixed, or programs if all were enumerated."""
     evaluated: int
     """Programs that the model evaluated."""
     pruned: int
@@ -51,7 +51,7 @@ class Certificate:
     """Processor seconds of the search, compilation excluded."""
 
     def __post_init__(self) -> None:
-        """ValueError for a method that there is not."""
+        """ValueError for an unknown method."""
         if self.method not in METHODS:
             raise ValueError(f"no method {self.method!r}: expected one of {METHODS}")
 
@@ -107,7 +107,7 @@ def read_certificates(path: Path) -> list[Certificate]:
 
 
 def _at(path: Path, number: int, line: str) -> Certificate:
-    """The certificate of a line; ValueError says where it stands."""
+    """The certificate of a line; ValueError gives its position."""
     try:
         return Certificate.from_json(line)
     except ValueError as error:

@@ -62,7 +62,7 @@ def set_outer(row, axis, size):  # noqa: ANN001, ANN201
 
 @lean
 def is_bank_axis(row, tensor, axis, ints):  # noqa: ANN001, ANN201
-    """Whether the inner tile of `axis` sets lanes apart in the banks of a staged tensor (`shared_wavefronts`)."""
+    """Whether the inner tile of `axis` spreads lanes over the banks of a staged tensor (`shared_wavefronts`)."""
     if ints[STAGED + tensor] == 0:
         return False
     for slot in range(SPATIAL_SLOTS - 1, axis - 1, -1):

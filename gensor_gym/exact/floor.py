@@ -114,10 +114,10 @@ def launches(row, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def least_box(row, tensor, matrix, ints):  # noqa: ANN001, ANN201
-    """Elements of a read that all steps of the reduction together take at least, whatever its block tile.
+    """Least elements of a read over all steps of the reduction, for any block tile.
 
-    Along a dimension of reach L that a reduce axis of extent E moves by c: (L + c (t - 1)) ceil(E / t) is least at t = 1 or
-    at t = E. As a matrix (`matrix`) the reduction's tiles multiply.
+    Along a dimension of reach L that a reduce axis of extent E moves by c: (L + c (t - 1)) ceil(E / t) is least at t = 1 or at t
+    = E. As a matrix (`matrix`) the reduction's tiles multiply.
     """
     if matrix:
         size = matrix_elements(row, tensor, 1, ints) * 1.0
@@ -139,7 +139,7 @@ def least_box(row, tensor, matrix, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
-    """`warp_sectors` of the output is never less, whatever the virtual threads: a byte per byte, but for a lone lane of a row."""
+    """Lower bound of `warp_sectors` of the output for any virtual threads: a byte per byte, except for a single lane of a row."""
     item = ints[ITEM + tensor] * 1.0
     axis = SPATIAL_SLOTS - 1
     if row[REDUCE_THREADS] > 0 or ints[STRIDE + tensor * MAX_AXES + axis] == 0 or lanes_along(row, axis, ints) > 1:
@@ -150,7 +150,7 @@ def least_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
-    """`shared_wavefronts` is never less, whatever the virtual threads."""
+    """Lower bound of `shared_wavefronts` for any virtual threads."""
     part, distinct = fragment(row, tensor, ints), 1
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         if ints[STRIDE + tensor * MAX_AXES + axis] != 0:
@@ -191,7 +191,7 @@ def least_copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_traffic(row, fixed, tensor, steps, tiles, ints):  # noqa: ANN001, ANN201
-    """(bytes of a block's step, bytes asked of L2 by all blocks, bytes a block has under way at most) of a read."""
+    """(bytes of a block's step, bytes requested from L2 by all blocks, most bytes in flight of a block) of a read."""
     staged, parts = ints[STAGED + tensor] == 1, power_value(row[SPLIT_K])
     small = footprint(row, tensor, 1, ints) * ints[ITEM + tensor] * 1.0
     if not staged:

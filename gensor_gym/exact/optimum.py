@@ -54,10 +54,10 @@ def certify(
 ) -> Certificate:
     """Find the fastest legal program of the graph's space and prove that there is no faster one.
 
-    `slack` < 1 prunes less, `backwards` goes another way: both for a second proof of the same thing. ValueError if the
-    space is neither small enough to enumerate nor one of programs on a GPU's CUDA cores, or where the search has looked at
-    `most_nodes` block tiles and has not ended. `knobs` names those that may move, of the ones that the space moves: the
-    others stay at the default rule's values, and the certificate's space is written `extended(unroll, stages)`, say.
+    `slack` < 1 prunes less, `backwards` searches in another order: both give a second proof. ValueError if the space is neither
+    small enough to enumerate nor one of programs on a GPU's CUDA cores, or the search has visited `most_nodes` block tiles
+    without an end. `knobs` names those that may move, of the ones that the space moves: the others stay at the default rule's
+    values, and the certificate's space is written `extended(unroll, stages)`, say.
     """
     moving = moving_knobs(graph, knobs)
     candidates = count_candidates(graph, moving)

@@ -1,4 +1,4 @@
-"""How many schedules are exactly as fast as the optimum, from one program of every class that has such. Compiled."""
+"""Number of schedules exactly as fast as the optimum, from one program of every class with such schedules. Compiled."""
 
 from __future__ import annotations
 

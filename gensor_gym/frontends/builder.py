@@ -59,7 +59,7 @@ class Builder:
         return next((value.dtype for value in self.given if value.name == root), None)
 
     def add(self, node: Node, name: str = "v") -> str:
-        """A node; the one that exists already where the same was asked for. ValueError for shapes that do not fit."""
+        """Add a node, or return an equal existing one. ValueError for shapes that do not fit."""
         if (known := self._known.get(node)) is not None:
             self.whole.update([known] if self.is_whole else [])
             return known
@@ -193,7 +193,7 @@ def _are_neighbours(shape: Shape, one: int, other: int) -> bool:
 
 
 def _same_axes(one: Sequence[int], other: Sequence[int]) -> bool:
-    """Whether two shapes differ by axes of extent 1 alone."""
+    """Whether two shapes differ only by axes of extent 1."""
     return [extent for extent in one if extent > 1] == [extent for extent in other if extent > 1]
 
 

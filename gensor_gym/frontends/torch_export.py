@@ -40,7 +40,7 @@ _MORE = [
 ]  # fmt: skip
 """Operations that torch can decompose, and does not unless it is asked to."""
 _EMPTY = ("aten.empty", "aten.new_empty")
-"""Beginnings of names of operations whose numbers are whatever there was in memory."""
+"""Prefixes of operations whose numbers are uninitialised memory."""
 _LAYOUT = ("memory_format", "pin_memory", "layout", "device")
 """Options that say where tensors lie."""
 _TYPES = {getattr(torch, name): name for name in DTYPES}
@@ -91,7 +91,7 @@ def _check_example(place: str, given: Any) -> None:
 
 
 def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProgram:
-    """The program of a module; Unsupported for one whose steps depend on numbers, as torch says it."""
+    """The program of a module; Unsupported, with torch's reason, if its steps depend on numbers."""
     seen: set[int] = set()
 
     def own(given: Any) -> Any:

@@ -143,4 +143,4 @@ _OF: Mapping[str, Callable[..., Interval]] = {
     "less": lambda a, b: (0.0, 1.0), "at_most": lambda a, b: (0.0, 1.0), "where": lambda condition, a, b: _hull(a, b),
     "fmod": _left, "bits_and": _bits,
 }  # fmt: skip
-"""Scalar functions of whole numbers; of others nothing is said."""
+"""Intervals of scalar functions of whole numbers; others have none."""

@@ -105,7 +105,7 @@ class GirGraph(StepGraph[GirSchedule]):
     def enumerate(self, batch: int = 65536) -> Iterator[np.ndarray]:
         """Every schedule of the space, in batches of rows int32 [<= batch, ROW]; ValueError if they are too many.
 
-        In space `gir` these are all that are legal, else those that primitives lead to.
+        In space `gir` these are all legal ones, else those that primitives reach.
         """
         if self.size > MOST_ENUMERATED:
             raise ValueError(

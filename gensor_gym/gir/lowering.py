@@ -33,7 +33,7 @@ class Lowered:
 
 
 def lower(nest: RowNest, placement: Placement) -> Lowered:
-    """The instruction graph of a placement; where it has a fault the kernels are those that it describes all the same."""
+    """The instruction graph of a placement, even if it has a fault."""
     passes = passes_of(nest, placement)
     return Lowered(passes.nest, placement, _Lowering(passes.nest, passes).kernels(), passes.fault)
 

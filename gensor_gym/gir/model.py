@@ -169,14 +169,14 @@ class GirModel:
         return np.where(self._is_measured, np.array(_BEGUN)[np.searchsorted(_WIDTHS, header["vector"])], 0.0)
 
     def _alone(self, header: Header) -> np.ndarray:
-        """Share of the vectors whose neighbour is not stored next: the first of a row's tile, where rows are stored in turns."""
+        """Share of the vectors whose neighbour is not stored next: the first of a row's tile, if rows are stored alternately."""
         tile = np.where(header["tile"] * header["vector"] <= self.nest.columns, header["tile"], 1)
         return (header["rows"] > 1) / tile
 
     def _turned(self, stride: int, header: Header) -> np.ndarray:
-        """Cycles of a vector of a block that is turned in registers: short loads, joins and shuffles, one a cycle.
+        """Cycles of a vector of a block that is transposed in registers: short loads, joins and shuffles, one a cycle.
 
-        Blocks that lie one after another are loaded as they are; of one row alone elements are gathered.
+        Contiguous blocks are loaded directly; elements of a single row are gathered.
         """
         block = np.minimum(np.gcd(self.nest.row_extents[-1], header["rows"]), header["vector"])
         pieces = header["vector"] / block

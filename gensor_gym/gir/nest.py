@@ -38,7 +38,7 @@ class Access:
 
     @property
     def is_turned(self) -> bool:
-        """Whether neighbours along the last axis of rows lie side by side, and columns apart."""
+        """Whether neighbours along the last axis of rows are contiguous, and columns strided."""
         return self.column > 1 and self.rows[-1:] == (1,) and self.chosen is None
 
     @property
@@ -120,7 +120,7 @@ class RowNest:
         return self.rows * self.columns - self.rows // self.parts * lacking
 
     def columns_at(self, part: int) -> int:
-        """Columns of a row whose number along the last axis of rows is `part`."""
+        """Columns of the row with index `part` along the last axis of rows."""
         return self.last if self.last and part == self.parts - 1 else self.columns
 
     @property
@@ -199,7 +199,7 @@ class _Builder:
         return RowNest(self.graph, tuple(extents[:-1]), extents[-1], tuple(cells), tuple(written))
 
     def _check_joins(self, points: int) -> None:
-        """ValueError for joins of joins whose loops go through far more points than any value has elements."""
+        """ValueError for nested joins whose loops have far more points than any value has elements."""
         joins = sum(isinstance(node, Concat) for node in self.nodes.values())
         largest = max(value.size for value in self.graph.values.values())
         if joins > 1 and points > MOST_REPEATS * largest:
@@ -290,7 +290,7 @@ class _Builder:
         return sorted(found, key=lambda place: -strides.get(place, 0))
 
     def _steps(self, name: str, view: View, places: list[Place]) -> list[int]:
-        """How far a view's elements lie apart along classes."""
+        """Strides of a view's elements along classes."""
         steps: dict[Place, int] = {}
         for place, stride in zip(self.classes.of(name), view.strides, strict=True):
             if place is not None:

@@ -50,5 +50,5 @@ def taken_online(nest: RowNest, names: Mapping[str, bool]) -> RowNest:
 
 
 def _stage(cell: Cell, before: Mapping[str, Cell]) -> int:
-    """How many reductions one after another a cell waits for, when those that it reads are known."""
+    """Number of successive reductions that a cell depends on, given those of its sources."""
     return max((before[source].stage for source in cell.sources), default=0) + (1 if cell.is_reduction else 0)

@@ -35,7 +35,7 @@ def nest_on(graph: Dataflow, hardware: Hardware) -> RowNest:
 def in_parts(nest: RowNest, units: int) -> RowNest:
     """The nest with long rows in parts where there are fewer rows than cores, or one row; else the same.
 
-    Rows that lie side by side in some tensor stay whole, since their loads are turned in registers.
+    Rows that are contiguous in some tensor stay whole, because their loads are transposed in registers.
     """
     count, columns = parts_of(nest.columns)
     left = nest.columns - (count - 1) * columns

@@ -44,7 +44,7 @@ class PassProfile:
     scratch: float
     """Loads and stores of buffers of the row."""
     gathers: float
-    """Loads and stores whose elements do not lie side by side, but for those of `turned`."""
+    """Loads and stores of strided elements, except those of `turned`."""
     turned: tuple[int, ...]
     """Stride of every load of contiguous rows with strided columns."""
     live: int

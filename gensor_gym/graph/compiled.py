@@ -1,9 +1,9 @@
 """The decorator of compiled functions: Numba, with a cache that knows every source it depends on.
 
-Numba keys a cached function by the time stamp of its own file alone, yet constants and functions of other modules are
-compiled into it: after a change of `tables.py` it would answer from stale offsets. Here every state of the sources has
-a cache folder of its own. Sources are all of `graph` and `cost`, and modules elsewhere that use this decorator:
-constants of a compiled function must stand in one of these. Where no folder can be written nothing is cached.
+Numba keys a cached function by the time stamp of its own file alone, yet constants and functions of other modules are compiled
+into it: after a change of `tables.py` it would answer from stale offsets. Here every state of the sources has a cache folder of
+its own. Sources are all of `graph` and `cost`, and modules elsewhere that use this decorator: constants of a compiled function
+must be in one of these. Without a writable folder nothing is cached.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def outlined(function: F) -> F:
 
 
 def lean(function: F) -> F:
-    """A function that compiled ones call (`graph.compiling.parts`), which makes no array: none of those it is given is counted.
+    """A function that compiled ones call (`graph.compiling.parts`), without new arrays and without reference counts.
 
-    Counting references (atomic additions at every call) took most of the time of the CPU model, and half of that of a mask.
-    Nor is a division by zero looked for, and it may raise nothing.
+    Counting references (atomic additions at every call) took most of the time of the CPU model, and half of that of a mask. It
+    has no zero-division checks and must not raise.
     """
     options = {"_nrt": False, "error_model": "numpy"}
     made: F = part(function, lambda text: _compile(text, entry, **options), nogil=True, **options)
@@ -129,9 +129,9 @@ def _bases() -> Iterator[Path]:
 
 
 def _is_writable(folder: Path) -> bool:
-    """Whether a file can be written in a folder, which is made; its time becomes that of its last use.
+    """Whether a folder, created if missing, is writable; this updates its time of last use.
 
-    Not where others can write as well: compiled functions are loaded from it.
+    False if others can write it as well, because compiled functions are loaded from it.
     """
     try:
         if not made_own(folder):

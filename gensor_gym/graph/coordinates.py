@@ -1,8 +1,8 @@
 """The coordinates of a task's programs: columns, each the whole chain of an axis or one knob, and vectors of choices.
 
-A walk changes one tile of one level, whose size must stay a multiple of the one below: to leave a register tile of 16 rows
-for one of 12, all that is built on it has to be taken down first. A column changes as a whole. A program with all levels
-opened is a *vector*, one choice for each column; its *number* is mixed radix, the first column varying fastest.
+A walk changes one tile of one level, whose size must stay a multiple of the one below: to go from a register tile of 16 rows to
+one of 12, all outer tiles must shrink first. A column changes as a whole. A program with all levels opened is a *vector*, one
+choice for each column; its *number* is mixed radix, the first column varying fastest.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Coordinates:
         return rows
 
     def vector_of(self, row: np.ndarray) -> np.ndarray | None:
-        """The vector int64 [K] of a row [ROW], whatever levels are opened; None if it is none of these programs."""
+        """The vector int64 [K] of a row [ROW], with any levels opened; None if it is none of these programs."""
         row = row.copy()
         row[LEVEL] = self.base[LEVEL]
         same = [(column.values == row[column.places]).all(axis=1) for column in self.columns]

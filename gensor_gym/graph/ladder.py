@@ -11,7 +11,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 LARGEST_TILE = 1 << 20
-"""No legal tile is longer along one axis: its footprint alone would exceed every cache and register file we model."""
+"""Longest legal tile along one axis: the footprint of a longer one would exceed every modelled cache and register file."""
 
 COMPACT_STATES = 2000
 """Bound on the schedules of a task in space `compact`, and on those of `medium` without its knobs, before resources
@@ -51,7 +51,7 @@ def cpu_sizes(extent: int) -> tuple[int, ...]:
 
 
 def ladders(op: Operator, space: str, hardware: Hardware) -> list[tuple[int, ...]]:
-    """The ladder of every axis of the operator in a space: in `extended`, which has tensor cores, as long as these ask for."""
+    """The ladder of every axis of the operator in a space; in `extended`, with tensor cores, it includes their tiles."""
     if space in ("compact", "medium"):
         return compact_ladders(op, hardware.kind)
     if hardware.kind == "cpu":

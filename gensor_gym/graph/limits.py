@@ -58,7 +58,7 @@ _OF_OTHERS = np.array([np.resize(places, max(_NUM_OTHERS)) for places in _OTHERS
 
 @lean
 def fits_gpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
-    """Limits of a block; only those of the set `limits`, which is enough where the row is known to keep the others."""
+    """Limits of a block; only those in `limits`, for rows that are known to keep the others."""
     if limits & SPLIT and not blocks_have_steps(row, ints):
         return False
     if limits & MATRIX and not (goes_with_cores(row) and is_whole_matrix(row, ints)):
@@ -76,7 +76,7 @@ def fits_gpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
 
 @lean
 def goes_with_cores(row):  # noqa: ANN001, ANN201
-    """Whether knobs that programs of this kind (knob tensor_core) do not have stand at their default."""
+    """Whether knobs that programs of this kind (knob tensor_core) lack are at their default."""
     for i in range(_NUM_OTHERS[row[TENSOR_CORE]]):
         if row[_OF_OTHERS[row[TENSOR_CORE], i]] > 0:
             return False

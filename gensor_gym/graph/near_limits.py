@@ -29,8 +29,8 @@ DRAWS = 1 + MAX_LEVELS * MAX_AXES
 def near_limits(first: np.ndarray, draws: np.ndarray, ints: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Rows int32 [B, ROW] of `draws` float64 [B, DRAWS] in [0, 1), well formed, legal or not.
 
-    Tiles are multiples of those of `first`, whose knobs and virtual threads they keep. Every other one is a register tile
-    alone, nothing built on it.
+    Tiles are multiples of those of `first`, whose knobs and virtual threads they keep. Every other one is a register tile only,
+    with no outer levels.
     """
     rows = np.repeat(first[None], len(draws), axis=0).astype(np.int32)
     _fill(rows, draws, ints, sizes)

@@ -34,8 +34,8 @@ _PADDED = 1
 def knob_risks(row, knob, upwards, ints):  # noqa: ANN001, ANN201
     """Limits that the next (or the previous) usable value of a knob may break in the program of `row`; 0 is none.
 
-    On CUDA cores wider loads change the rows of windows alone, unrolling only the registers of windows, loading ahead
-    nothing, threads that share a reduction no shared memory before they are more than a warp; of layouts only padding takes.
+    On CUDA cores wider loads affect only the rows of windows, unrolling only the registers of windows, and prefetching nothing.
+    Threads that share a reduction need shared memory only beyond a warp. Of the layouts, only padding takes memory.
     """
     risks = _OF_RAISING[knob] if upwards else _OF_LOWERING[knob]
     if risks == 0 or ints[IS_CPU] == 1:

@@ -92,7 +92,7 @@ def _columns(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
 def _pixels(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
     """Pixels of the first wgmma programs of a convolution: whole rows first, then several rows, then several images.
 
-    Those of one image alone where they are taken as they lie, or whole panels of several where each is small.
+    If pixels are read in place, they are of one image, or whole panels of several small ones.
     """
     ints, found, step = tables.ints, [], int(tables.ints[COLUMN_STEP])
     for left in columns:

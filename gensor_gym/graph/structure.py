@@ -42,8 +42,8 @@ def reduction_points(op: Operator) -> int:
 def shared_inner(op: Operator, read: Access) -> int:
     """Dimension of a staged read that is contiguous in a GPU's shared memory.
 
-    The tensor's own innermost dimension where a spatial axis moves it. Otherwise (A of a matrix product) the dimension
-    that the innermost spatial axis moves by one and alone, so that threads side by side read neighbouring words.
+    It is the tensor's own innermost dimension if a spatial axis moves it. Otherwise (A of a matrix product) it is the dimension
+    that only the innermost spatial axis moves, by one, so that neighbouring threads read neighbouring words.
     """
     rows = read.coefficients
     moving = [[a for a in range(len(op.axes)) if row[a] and op.axes[a].extent > 1] for row in rows]
@@ -175,7 +175,7 @@ def matrix_copy_width(op: Operator, read: int, inner: int) -> int:
 
 
 def shifting_axis(op: Operator, read: int, inner: int) -> int:
-    """The reduce axis that shifts rows along `inner` by elements of under 4 bytes, where aligned loads can be put together.
+    """The reduce axis that shifts rows along `inner` by elements of under 4 bytes, if aligned loads can be combined.
 
     -1 if there is none. Kernels with mma.sync then load 16 bytes twice in place of 16 bytes element by element.
     """
@@ -190,8 +190,8 @@ def shifting_axis(op: Operator, read: int, inner: int) -> int:
 def matrix_axes(op: Operator) -> MatrixAxes | None:
     """Roles of reads and axes on tensor cores; None if the operator is no product of matrices.
 
-    n is the innermost spatial axis, which moves one read alone (B); m is the spatial axis that moves the other read (A)
-    alone, the innermost where there are several; k is the first reduce axis.
+    n is the innermost spatial axis, which moves one read only (B); m is the spatial axis that moves only the other read (A), the
+    innermost if there are several; k is the first reduce axis.
     """
     if not is_product(op):
         return None
@@ -210,7 +210,7 @@ FIRST_ASYNC = 80
 
 
 def has_async_copies(hardware: Hardware) -> bool:
-    """Whether the GPU copies from global to shared memory by itself, as text of this project asks for it: by cp.async."""
+    """Whether the GPU copies from global to shared memory by itself, with cp.async."""
     return hardware.arch.startswith("sm_") and capability(hardware) >= FIRST_ASYNC
 
 

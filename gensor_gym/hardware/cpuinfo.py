@@ -27,7 +27,7 @@ class CpuInfo:
     caches: tuple[int, int, int]
     """Bytes: L1 data and L2 per core, L3 in all."""
     described: tuple[bool, bool, bool]
-    """Which of the caches the system described; the others are assumed."""
+    """Whether the system described each of the caches; the others are assumed."""
     line: int
     """Bytes of a cache line."""
     memory: int

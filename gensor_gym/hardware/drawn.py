@@ -1,4 +1,4 @@
-"""Machines that nobody built: constants drawn between those of known machines and around them, for policies to train on."""
+"""Generated machines: constants drawn between those of known machines and around them, for training policies."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _scaled(rates: tuple[tuple[str, float], ...], factor: float) -> tuple[tuple[
 
 
 def _level(level: MemoryLevel, other: Hardware, speed: float, slower: float, between: Between) -> MemoryLevel:
-    """A level of the drawn machine; those that all units share are between the two."""
+    """A level of the drawn machine; levels shared by all units are interpolated."""
     theirs = next((one for one in other.memory if one.name == level.name), level)
     if level.name not in ("l2", "l3", "dram"):
         return dataclasses.replace(level, bandwidth=level.bandwidth * speed, latency=level.latency * slower)

@@ -115,7 +115,7 @@ def cache_path(info: CpuInfo) -> Path:
 def run(info: CpuInfo, compiler: Compiler, memory: bool = True) -> Reading:
     """Compile the program and run it, about three seconds. Raises RuntimeError with its output when either fails.
 
-    `memory=False` leaves out the bandwidths: the clock and the multiply-add loop alone take half a second.
+    `memory=False` skips the bandwidths: the clock and the multiply-add loop take half a second.
     """
     with tempfile.TemporaryDirectory(prefix="gensor_gym_probe_") as folder:
         program = Path(folder) / "probe"

@@ -75,7 +75,7 @@ class Hardware:
 
     @cached_property
     def digest(self) -> str:
-        """Sixteen hexadecimal digits over all figures, whatever their source: of a machine that is measured, which it is."""
+        """Sixteen hex digits that identify all figures, without their source; they distinguish measurements of one machine."""
         figures = {name: value for name, value in asdict(self).items() if name != "source"}
         return hashlib.sha256(repr(figures).encode()).hexdigest()[:16]
 
@@ -96,7 +96,8 @@ class Hardware:
     def widens(self, dtype: str) -> bool:
         """Whether mma.sync of a data type is that of float16 in machine code, with operands converted before.
 
-        So for floats of 8 bits on sm_90, which multiplies them by wgmma alone (SASS of ptxas 13.0: F2FP.F16.E4M3.UNPACK_B, HMMA).
+        True for floats of 8 bits on sm_90, which multiplies them only by wgmma (SASS of ptxas 13.0: F2FP.F16.E4M3.UNPACK_B,
+        HMMA).
         """
         return self.arch == "sm_90" and dtype == "float8_e4m3fn"
 

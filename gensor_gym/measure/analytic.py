@@ -19,7 +19,7 @@ from gensor_gym.operators.types import Operator
 def program_key(schedule: Schedule | GirSchedule) -> bytes:
     """The row without the level under construction.
 
-    Levels not yet opened already hold their filling, so two states that differ in the level alone are one program. A fused
+    Levels not yet opened already hold their filling, so two states that differ only in the level are one program. A fused
     operator's schedule has no levels to open.
     """
     if not isinstance(schedule, Schedule):
@@ -41,7 +41,7 @@ class AnalyticBackend:
     stored = False
 
     def device(self, hw: Hardware) -> str:
-        """The model of the hardware; of one whose figures were measured, which they are."""
+        """The model of the hardware, with the digest of measured figures."""
         return f"model of {hw.name}" + (f" ({hw.digest})" if hw.name == "host" else "")
 
     def digest(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:

@@ -90,5 +90,5 @@ def copy_filters(lines: Lines, plan: LoopPlan, operand: Operand, runs: Sequence[
 
 
 def _left(rows: str, index: str) -> str:
-    """Channels of a group that there are."""
+    """Number of channels of a group that exist."""
     return str(GROUP) if rows.isdigit() and int(rows) % GROUP == 0 else f"{rows} - {index}"

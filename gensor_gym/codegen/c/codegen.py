@@ -159,7 +159,7 @@ def _structs(plan: LoopPlan, rows: WholeRows | None) -> str:
 
 
 def _counted(plan: LoopPlan) -> list[int]:
-    """Axes whose task tiles do not all hold as many elements."""
+    """Axes whose task tiles differ in their number of elements."""
     return [a for a in range(len(plan.axes)) if plan.constant_count(a) is None]
 
 

@@ -100,7 +100,7 @@ def fill_array(plan: LoopPlan, operand: Operand) -> str:
 
 @dataclass(frozen=True)
 class Limit:
-    """Which elements of a row may be read: those whose index, counted from the first lane's, lies in 0..size-1.
+    """Readable elements of a row: those whose index, counted from the first lane's, is in 0..size-1.
 
     `index` (terms and constant) is that of the first lane, in elements of memory; so is `size`.
     """

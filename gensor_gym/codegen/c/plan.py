@@ -77,7 +77,7 @@ class LoopPlan:
     threads: int
     shift: Shift | None = None
     widest: int = 0
-    """Width of the register tile that this one, narrower, stands in for at the end of the vector axis; else 0."""
+    """Width of the register tile that this narrower one replaces at the end of the vector axis; else 0."""
     group: int = -1
     """Reduce axis whose elements are taken four at a time (`c/micro/dot.py`, `c/micro/along.py`), or -1."""
 

@@ -54,7 +54,7 @@ class ChainProgram:
 
     @property
     def blocks(self) -> set[int]:
-        """Rows of blocks that there are."""
+        """Numbers of rows of the blocks."""
         rest = self.chain.rows % self.block
         return {self.block, rest} if rest else {self.block}
 
@@ -139,7 +139,7 @@ def _nest(program: ChainProgram) -> list[str]:
 
 
 def _interleaved(program: ChainProgram) -> set[int]:
-    """How many rows the nest works on together: those of the schedule, and one where a block is no multiple."""
+    """Numbers of rows that the nest interleaves: the schedule's, and one if a block is no multiple."""
     rows = program.schedule.value("rows")
     wanted = {rows if size >= rows else 1 for size in program.blocks}
     return wanted | ({1} if any(size % rows for size in program.blocks) else set())

@@ -22,7 +22,7 @@ _LINE = re.compile(r"^\s*(?:@!?%\w+\s+)?([a-z][\w.:]*)\s+(\{[^}]*\}|%\w+)(.*)$",
 
 
 def is_hidden(plan: BlockPlan, index: int) -> bool:
-    """Whether the compiler must not see that elements of a read come from one word: of int8, two apart along the reduction."""
+    """Whether the compiler must not see that elements of a read come from one word: int8, two apart along the reduction."""
     read, op = plan.op.reads[index], plan.op
     bytes_meet = is_product(op) and read.tensor.dtype == "int8"
     return plan.dialect.mistakes_bytes and bytes_meet and APART in _steps(plan, index)

@@ -196,7 +196,7 @@ class BlockPlan(Tiling):
 
     @cached_property
     def guarded_points(self) -> tuple[int, ...]:
-        """Reduce axes whose overhanging points must be skipped in the loop, because some read cannot give a neutral."""
+        """Reduce axes whose overhanging points must be skipped in the loop, because no read gives a neutral element."""
         reads = self.op.reads
         return tuple(
             a
@@ -269,6 +269,6 @@ def _accepted(program: Program, knob: Knob, tensor_core: int) -> tuple[int, ...]
 
 
 def neutralises(plan: BlockPlan, read: Access, axis: int) -> bool:
-    """Whether an index of the read tells that the reduce axis is out of range, so that a neutral can be filled in."""
+    """Whether an index of the read shows that the reduce axis is out of range, so that a neutral element can be filled in."""
     dimensions = range(len(read.view))
     return any(plan.sole_mover(read, d) == axis and not is_padded_along(plan.op, read, d) for d in dimensions)

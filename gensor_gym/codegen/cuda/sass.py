@@ -46,7 +46,7 @@ class Loop:
 
     @property
     def multiply_adds(self) -> int:
-        """How many of its instructions multiply and add."""
+        """Number of its instructions that multiply and add."""
         return sum(self.counts[name] for name in MULTIPLY_ADDS)
 
     def holds(self, other: Loop) -> bool:
@@ -132,9 +132,9 @@ def loops(cubin: bytes) -> list[Loop]:
 
 
 def main_loop(cubin: bytes) -> Loop:
-    """The loop with the most multiply-adds among those that hold no other with some; without multiply-adds the longest.
+    """The loop with the most multiply-adds among those without such an inner loop; without multiply-adds the longest.
 
-    So of a loop over tiles around one over steps it is that over steps. SassError if no kernel of the cubin has a loop.
+    Of a loop over tiles around one over steps, it is that over steps. SassError if no kernel of the cubin has a loop.
     """
     every = loops(cubin)
     if not every:

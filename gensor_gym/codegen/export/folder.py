@@ -28,7 +28,7 @@ class Exported:
 
 
 def check_folder(folder: str | Path) -> Path:
-    """The folder; ValueError if something else lies there than an earlier export."""
+    """The folder; ValueError if it has other content than an earlier export."""
     path = Path(folder)
     if path.is_file() or path.exists() and any(path.iterdir()) and not (path / "manifest.json").exists():
         raise ValueError(f"{path} is not empty and no earlier export: expected a new folder")

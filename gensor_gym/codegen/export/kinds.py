@@ -1,4 +1,4 @@
-"""Operators that differ in sizes alone are of one kind: one function in C takes the sizes and finds the kernel."""
+"""Operators that differ only in sizes are of one kind: one C function takes the sizes and finds the kernel."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ C_TYPES = {
     "float32": "float", "int8": "int8_t", "int32": "int32_t", "int64": "int64_t", "bool": "uint8_t", "float16": "uint16_t",
     "bfloat16": "uint16_t", "float8_e4m3fn": "uint8_t",
 }  # fmt: skip
-"""Element of each data type; floating numbers of 8 and 16 bits, which GPUs alone compute with, are their bits."""
+"""C type of each data type; floating types of 8 and 16 bits, which only GPUs compute with, are their bits."""
 
 _TAKEN = frozenset(
     "auto bool break case catch char class const continue default delete do double else enum explicit export extern false float "
@@ -40,7 +40,7 @@ def function_name(op: Computation) -> str:
 
 @cache
 def _library() -> ctypes.CDLL:
-    """The C library of this process, whose functions none of ours may stand in the place of."""
+    """The C library of this process, whose function names ours must avoid."""
     return ctypes.CDLL(None)
 
 

@@ -209,7 +209,7 @@ int main(void) {{
 
 
 def _missed(kind: Kind) -> str:
-    """The line of the example that asks for a shape that is not there."""
+    """The line of the example that requests a missing shape."""
     return f'    if ({kind.missed()} != EINVAL) {{ fprintf(stderr, "{kind.name}: no EINVAL\\n"); return 1; }}\n'
 
 

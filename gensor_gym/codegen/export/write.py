@@ -1,4 +1,4 @@
-"""Kernels in a folder that needs neither Python nor this package, in whatever language they are."""
+"""Kernels of any language in a folder that needs neither Python nor this package."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class Ahead:
 
     part: Slice
     elements: int
-    """How far ahead of this step's row; past a tensor's end nothing is fetched."""
+    """Distance from this step's row; nothing is fetched past a tensor's end."""
     writes: bool
 
     def statement(self, at: str) -> str:
@@ -48,5 +48,5 @@ def fetched_ahead(nest: RowNest, kernel: KernelGraph, rows: int, streaming: bool
 
 
 def _in_lines(part: Slice) -> bool:
-    """Whether it is a row in a tensor whose elements lie side by side."""
+    """Whether it is a contiguous row in a tensor."""
     return part.wide and part.buffer.level is Level.DRAM and part.access is not None and part.access.column == 1

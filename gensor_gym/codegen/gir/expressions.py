@@ -50,6 +50,6 @@ def _as_vector(part: Expression, text: str, width: int) -> str:
 
 
 def _is_number(part: Expression) -> bool:
-    """Whether it is made of constants and signs alone."""
+    """Whether it consists of constants and signs only."""
     signs = (*_SIGNS, "negative")
     return all(isinstance(one, Constant) or (isinstance(one, Call) and one.function in signs) for one in walk(part))

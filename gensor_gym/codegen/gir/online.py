@@ -1,7 +1,7 @@
 """C of a sum of exponentials less a running maximum (`gensor_gym.gir.online`).
 
 The running maximum begins at the lowest finite number, so that minus infinity adds 0, unless it is the whole row's maximum: then
-the sum is no number, as that of the definition is.
+the sum is NaN, as in the definition.
 """
 
 from __future__ import annotations

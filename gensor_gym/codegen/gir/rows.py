@@ -187,7 +187,7 @@ class RowPrinter:
             self.numbers(one.after)
 
     def _splat_numbers(self, one: Pass) -> None:
-        """Numbers of a row that maps read, in all lanes, and inverses of those that quotients are by."""
+        """Broadcast numbers of a row that maps read, and inverses of divisors."""
         width = self.shape.vector
         for instruction in one.along:
             if instruction.kind != "map":
@@ -295,14 +295,14 @@ class RowPrinter:
         return " && ".join(f"{self.digits[r][axis]} == 0" for axis in one.once)
 
     def _block(self, one: Instruction) -> int:
-        """Rows that a load of columns that lie apart takes at once, as neighbours: a power of two that divides the step."""
+        """Rows of a transposed load that are taken at once: a power of two that divides the step."""
         access = one.sources[0][1].access if one.kind == "move" else None
         if access is None or not access.is_turned or is_whole(self.nest, access):
             return 1
         return min(math.gcd(self.nest.row_extents[-1], self.shape.rows), self.shape.vector)
 
     def _turn(self, one: Instruction, block: int, r: int, u: int, here: str, step: Step) -> None:
-        """A block of rows and a vector's columns, turned in registers."""
+        """A block of rows and a vector's columns, transposed in registers."""
         part, width = one.sources[0][1], self.shape.vector
         assert part.access is not None
         stride, lanes = part.access.column, step.lanes or width

@@ -1,7 +1,6 @@
-"""Arrays of everyone as NumPy arrays of this machine's memory: NumPy's own, and whatever speaks DLPack (torch, JAX, ..).
+"""Arrays of any library as NumPy arrays in host memory: NumPy's own, and those with DLPack (torch, JAX, ..).
 
-Nothing is copied where an array is dense in row-major order and its elements are aligned. Where it is not, the copy is
-made at every call, and a `CopyWarning` says so once.
+An array that is dense, row-major and aligned is not copied. Others are copied at every call, with one `CopyWarning`.
 """
 
 from __future__ import annotations
@@ -125,7 +124,7 @@ class Signature:
         return array
 
     def check_apart(self, output: Any, inputs: Sequence[Any], may_share: Callable[[Any, Any], bool]) -> None:
-        """ValueError if an output lies in the memory of one of `inputs`, which may be none; all are dense: bounds decide."""
+        """ValueError if an output overlaps one of `inputs`, which may be empty; all are dense, so bounds suffice."""
         for tensor, given in zip(self._tensors, inputs, strict=False):
             if may_share(output, given):
                 raise ValueError(f"{self.op}: out overlaps input {tensor.name}, expected memory of its own")

@@ -51,7 +51,7 @@ def entry_of(kernel: Kernel, name: str) -> Callable[..., None]:
 class NativeFunction:
     """Compiled code with a kernel's arguments. Safe to call from several threads: each has workspace and outputs of its own.
 
-    A second thread that calls while the pool of threads is busy computes alone.
+    A second thread that calls while the thread pool is busy computes on its own.
     """
 
     def __init__(self, computation: Computation, entry: Any, team: ctypes.Structure, workspace_bytes: int) -> None:

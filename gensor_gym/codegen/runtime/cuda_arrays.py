@@ -1,4 +1,4 @@
-"""Arrays of a GPU as a CUDA kernel takes them: read where they lie, those of the host copied there."""
+"""Arrays for a CUDA kernel: device arrays are read in place, host arrays are copied to the device."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class DeviceArrays:
         return [self._input(place, value, copy) for place, value in enumerate(values)]
 
     def outputs(self, value: Any, inputs: Sequence[Any], copy: bool = True) -> list[Any]:
-        """New outputs, or the caller's own as CuPy arrays, a tuple of them where there are several.
+        """New outputs, or the caller's own as CuPy arrays, a tuple if there are several.
 
-        They are on the device in the place of those of the host. ValueError if one overlaps another, too.
+        Host arrays get device copies. ValueError also if one overlaps another.
         """
         tensors = self._op.outputs
         given = self._several(value)
@@ -144,12 +144,12 @@ def _is_readable(array: Any) -> bool:
 
 
 def _library(value: Any) -> str:
-    """The library whose array it is."""
+    """The library of an array."""
     return type(value).__module__.partition(".")[0]
 
 
 _BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8"}
-"""Types of torch that CuPy and NumPy have none for, and those that hold their bits."""
+"""Types of torch without a counterpart in CuPy and NumPy, and the types of their bits."""
 
 
 def _torch_bits(value: Any) -> str:

@@ -147,7 +147,7 @@ def builtins() -> ctypes.PyDLL:
 
 
 def _check_layout() -> None:
-    """RuntimeError unless objects and arrays lie in memory as `call.c` reads them: asked of an array with a view."""
+    """RuntimeError unless objects and arrays have the memory layout that `call.c` reads, checked on a view."""
     array = np.empty((3, 5), np.float32)
     view = array[1:, ::2]
     expected = {

@@ -37,7 +37,7 @@ from gensor_gym.graph.tables.tables import (
 
 LINE = 64.0
 PAGE = 4096
-"""Addresses so far apart lie at the same place of L1 (a way of it, in most processors, is a page)."""
+"""Distance of addresses that share a set of L1 (in most processors a way is a page)."""
 ROOMY, FULL = 0.6, 1.3
 """Data up to the first share of a cache stay in it, beyond the second they do not."""
 CROWDED = 0.5
@@ -226,7 +226,7 @@ def _bring_in(cache, moved, trips, fits, tensors, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _fitting(cache, occupied, walk):  # noqa: ANN001, ANN201
-    """How far data of that many bytes stay in a cache, from 0 to 1."""
+    """Degree to which data of that many bytes stay in a cache, from 0 to 1."""
     room = walk[ROOM + cache]
     if occupied <= ROOMY * room:
         return 1.0

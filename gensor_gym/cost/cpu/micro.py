@@ -56,7 +56,7 @@ FMA_CHAIN = 4.0
 
 @lean
 def mean_vectors(row, slot, ints):  # noqa: ANN001, ANN201
-    """Vectors of a row of accumulators, on average over register tiles: narrower ones stand at the end of the axis."""
+    """Average vectors of a row of accumulators over register tiles: narrower ones are at the end of the axis."""
     whole = vectors_along(row, ints) * 1.0
     if slot >= SPATIAL_SLOTS and group_of(row, slot, ints) == slot:
         return vectors_of(row[TILE + slot] // GROUP, ints) * 1.0

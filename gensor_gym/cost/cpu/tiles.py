@@ -1,4 +1,4 @@
-"""The tiles that generated C really has: those of the row, cut and merged as `codegen.c.plan` does it. Compiled."""
+"""The tiles of the generated C: those of the row, cut and merged as in `codegen.c.plan`. Compiled."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def round_up(value, step):  # noqa: ANN001, ANN201
 
 @lean
 def fill_effective(row, slot, ints, result):  # noqa: ANN001, ANN201
-    """Write the row whose tiles the code has into `result` [ROW]; `slot` is the vector axis.
+    """Write the row with the code's tiles into `result` [ROW]; `slot` is the vector axis.
 
-    Tiles end where the extent does (a vector later). Where a task holds one register tile and nothing is packed block by
-    block, its reduce blocks are one; where an L1 tile does, its accumulators stay in registers. A shifted matrix product
-    whose input is copied takes whole rows of pixels and the whole reduction.
+    Tiles end where the extent does (a vector later). If a task is one register tile and nothing is packed block by block, its
+    reduce blocks are one; if an L1 tile is, its accumulators stay in registers. A shifted matrix product whose input is copied
+    takes whole rows of pixels and the whole reduction.
     """
     for i in range(ROW):
         result[i] = row[i]

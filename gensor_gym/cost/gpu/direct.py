@@ -65,9 +65,9 @@ def step_points(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def batch_points(row, ints):  # noqa: ANN001, ANN201
-    """Points of the reduction whose loads a thread sends off together: those of the unrolled loop.
+    """Points of the reduction whose loads a thread issues together: those of the unrolled loop.
 
-    Where that is the whole step and no barrier ends it, the compiler unrolls the loop over steps of its own accord.
+    If that is the whole step and no barrier ends it, the compiler unrolls the loop over steps by itself.
     """
     points = step_points(row, ints)
     batch = min(points, reduce_product(row, 0, ints) * power_value(row[UNROLL]))
@@ -128,7 +128,7 @@ def direct_loads(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def direct_waste(row, tensor, room, each, ints):  # noqa: ANN001, ANN201
-    """Bytes asked of L2 for an element, where without L1 they would be `each`; `room` bytes of L1 are a block's."""
+    """Bytes requested from L2 for an element, which without L1 would be `each`; `room` bytes of L1 belong to a block."""
     item = ints[ITEM + tensor]
     if each <= item:
         return each

@@ -68,8 +68,8 @@ def threads_along(row, axis):  # noqa: ANN001, ANN201
 def run_axis(row, tensor, ints):  # noqa: ANN001, ANN201
     """The spatial axis along which one thread reads neighbouring elements of a tensor, -1 if there is none.
 
-    The one that moves the contiguous dimension by one, in shared memory where the tensor is staged there; in the matrix of an
-    implicit product neighbours along the innermost axis that moves the tensor are neighbours whatever the stride.
+    It moves the contiguous dimension by one, in shared memory if the tensor is staged. In the matrix of an implicit product it is
+    the innermost axis that moves the tensor, with any stride.
     """
     matrix = row[CONVOLUTION] == 3 and ints[STAGED + tensor] == 1
     dimension = ints[SHARED_INNER + tensor] if ints[STAGED + tensor] == 1 else ints[NUM_DIMS + tensor] - 1
@@ -96,7 +96,7 @@ def inner_tile(row, axis):  # noqa: ANN001, ANN201
 
 @lean
 def word_run(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements of one load of a thread: the largest power of two in its run, at most 4; of a window, whose rows shift, 1."""
+    """Elements of one load of a thread: the largest power of two in its run, at most 4; 1 for a window, whose rows shift."""
     if ints[WINDOW + tensor] == 1 and row[CONVOLUTION] != 3:
         return 1
     run = contiguous_run(row, tensor, ints)
@@ -128,9 +128,9 @@ def padding(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def store_conflicts(row, tensor, width, ints):  # noqa: ANN001, ANN201
-    """Wavefronts of a warp's store, element by element, into rows that stand across the tensor's own.
+    """Wavefronts of a warp's store, element by element, into rows transposed to the tensor's own.
 
-    Lanes follow the tensor: those along its dimensions inside the row's store one pitch apart, the others side by side.
+    Lanes follow the tensor: those along its dimensions inside the row store one pitch apart, the others contiguously.
     """
     if row[SHARED_LAYOUT] == 2:
         return 1.0

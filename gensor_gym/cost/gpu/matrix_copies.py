@@ -33,7 +33,7 @@ COPY = 6.0
 ELEMENT = 12.0
 """Instructions of a copy of one element: address, guard, load, store."""
 UNMASKED = 45.0
-"""The same where its place is taken apart anew at every step: 700 of 845 instructions of a loop with 16 such copies (SASS)."""
+"""The same if the index is decomposed at every step: 700 of 845 instructions of a loop with 16 such copies (SASS)."""
 SHIFTED = 40.0
 """Instructions of a copy of 16 bytes that is put together of two aligned loads."""
 ROUND_WAIT = 0.38

@@ -43,7 +43,7 @@ LOOP, STEP = 30.0, 20.0
 
 @lean
 def tensor_step(row, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles one block needs for one step on tensor cores: (their pipes, issue slots, shared wavefronts, alone)."""
+    """Cycles of a block's step on tensor cores: (their pipes, issue slots, shared wavefronts, latency of the block by itself)."""
     points = computed_product(row, 1, ints) * reduce_product(row, 1, ints) * 2.0
     rate = floats[MMA_PEAK] if row[TENSOR_CORE] == 1 else floats[WGMMA_PEAK]
     pipes = points / (rate / ints[UNITS] / floats[CLOCK])

@@ -13,4 +13,4 @@ evaluated program (infinite before the first) and the number of evaluated progra
 MODEL_REWARD = 1
 """The reward tier is the model: the process pays R itself."""
 GOES_ON = 1
-"""An episode goes on after `stop`, which pays for the program."""
+"""The episode continues after `stop`, which evaluates the program."""

@@ -31,11 +31,11 @@ FEWEST_PER_THREAD = 128
 
 
 class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
-    """`num_envs` episodes side by side; each behaves as a `single` with the same arguments.
+    """`num_envs` parallel episodes; each behaves as a `single` with the same arguments.
 
     Environment i is seeded with seed + i. `autoreset_mode` is NEXT_STEP (Gymnasium's default), SAME_STEP (`final_obs` and
-    `final_info` in infos) or DISABLED (reset with `options={"reset_mask": bool [num_envs]}`). `threads` defaults to the
-    usable cores or GENSOR_GYM_THREADS. Who inherits names `single`, and begins and goes on with parts of the episodes.
+    `final_info` in infos) or DISABLED (reset with `options={"reset_mask": bool [num_envs]}`). `threads` defaults to the usable
+    cores or GENSOR_GYM_THREADS. Subclasses name `single` and implement reset and step of a part of the episodes.
     """
 
     metadata: dict[str, Any] = EpisodeEnv.metadata | {"autoreset_mode": AutoresetMode.NEXT_STEP}
@@ -67,7 +67,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         self._threads = _thread_count(threads)
         self._pool: ThreadPoolExecutor | None = None
         self._owner = os.getpid()
-        """Process whose threads the pool has: a fork has none of them."""
+        """Process that owns the pool's threads: a fork has none of them."""
         self._allocate()
 
     @abstractmethod
@@ -127,7 +127,8 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
     ) -> tuple[Any, dict[str, Any]]:
         """Start all episodes, or those of options["reset_mask"], bool [B]; options as in `EpisodeEnv.reset`.
 
-        `seed` is that of the first, the others have the next ones, or a list of B. ValueError for as many as there are not.
+        `seed` is that of the first environment, with the next ones for the others, or a list of B. ValueError for a list of
+        another length.
         """
         seeds = (
             [None if seed is None else seed + i for i in range(self.num_envs)] if not isinstance(seed, list) else seed
@@ -234,7 +235,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
             other.result()
 
     def _paid(self, chosen: np.ndarray) -> dict[str, Any]:
-        """Pay for the programs of the chosen environments, whose episodes go on: times and statuses as an info dictionary."""
+        """Evaluate the programs of the chosen environments, whose episodes continue: times and statuses as an info dictionary."""
         if len(chosen) == 0:
             return {}
         graphs = [self.tasks.graphs[task] for task in self._task[chosen]]

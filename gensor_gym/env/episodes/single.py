@@ -19,12 +19,12 @@ from gensor_gym.graph.compiling.early import at_once
 
 
 class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
-    """An environment whose state is a row of a task's graph. Who inherits makes the tasks, and begins and goes on with rows."""
+    """An environment whose state is a row of a task's graph. Subclasses build tasks and implement reset and step on rows."""
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
 
     def __init__(self, tasks: Tasks, final: FinalReward, settings: Settings, view: Any, render_mode: str | None) -> None:
-        """`view` turns features into observations; ValueError names a render mode that there is not."""
+        """`view` turns features into observations; ValueError names an unknown render mode."""
         check_render_mode(render_mode, self.metadata["render_modes"])
         self.tasks, self.final, self.settings, self.view, self.render_mode = tasks, final, settings, view, render_mode
         self.action_space = gymnasium.spaces.Discrete(tasks.num_actions)

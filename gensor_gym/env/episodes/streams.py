@@ -21,7 +21,7 @@ class Streams:
         """The stream, or the seed of one that nothing was drawn from."""
 
     def seed(self, index: int, seed: int) -> None:
-        """Begin the stream of an environment anew. Gymnasium's error names a seed that is none."""
+        """Restart the stream of an environment. Gymnasium's error names an invalid seed."""
         if type(seed) is not int or seed < 0:
             np_random(seed)
         self._streams[index] = seed

@@ -66,6 +66,6 @@ class GirTasks:
         self.horizons = np.array([graph.horizon for graph in self.graphs])
 
     def draw(self, stream: Callable[[], np.random.Generator]) -> int:
-        """Number of a task drawn uniformly from the operators given; no random stream is asked for where there is one."""
+        """Number of a task drawn uniformly from the given operators; a single one uses no random stream."""
         count = len(self._choices)
         return 0 if count == 1 else self._choices[stream().integers(count)]

@@ -49,7 +49,7 @@ def step_of(graph: GirGraph, schedule: GirSchedule, passes: int) -> tuple[Step, 
 
 
 def rows_text(graph: GirGraph) -> str:
-    """How many rows there are, and whether they are parts of longer ones."""
+    """Number of rows, and whether they are parts of longer ones."""
     nest, whole = graph.nest, graph.nest.rows // graph.nest.parts
     rows = f"{whole} row{'s' if whole > 1 else ''}"
     return rows if nest.parts == 1 else f"{nest.rows} parts of {rows}"

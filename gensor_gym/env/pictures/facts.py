@@ -41,7 +41,7 @@ TERM_WORDS = {
 
 @dataclass(frozen=True)
 class Use:
-    """How much a program takes of one thing; `unit` is `B` for bytes and empty for counts.
+    """A program's use of one resource; `unit` is `B` for bytes and empty for counts.
 
     A `soft` limit may be passed: a tile that overflows its cache is slow, not illegal.
     """

@@ -185,7 +185,7 @@ def _staging_note(program: Program) -> str:
 
 
 def _points(count: int) -> str:
-    """How far a chunk of the reduction goes."""
+    """Words for the size of a chunk of the reduction."""
     return f"{count} consecutive points each" if count > 1 else "point by point"
 
 

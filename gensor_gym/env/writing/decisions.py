@@ -22,7 +22,7 @@ MOST_SIZES = 256
 """Actions with `choices="sizes"`: the longest ladder of an axis that an environment takes."""
 
 WHOLE, SIZE, NUMBER = range(3)
-"""Kinds of decisions: the whole chain of an axis; the tile of one level, which those outside it copy; one number alone."""
+"""Kinds of decisions: the whole chain of an axis; the tile of one level, which outer levels copy; a single number."""
 KIND, FIRST, LEVEL_OF, START, STOP, WRITTEN = range(6)
 """Indices of a decision's facts for compiled code; START and STOP bound its own options.
 
@@ -62,7 +62,8 @@ class Decision:
 def written_columns(graph: ConstructionGraph) -> list[Column]:
     """The columns that are written, in their order: the unit (`tensor_core`), the other knobs, axes; none without a choice.
 
-    Most knobs go with one unit alone, and a unit takes certain tiles: decided after them, tensor cores are almost never left.
+    Most knobs belong to one unit, and a unit needs certain tiles: decided after these, tensor cores would almost never be
+    possible.
     """
     return sorted(graph.coordinates.movable(), key=lambda column: (not column.is_knob, column.first != TENSOR_CORE))
 

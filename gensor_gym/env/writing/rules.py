@@ -39,9 +39,9 @@ def goes(row, fact, option, options):  # noqa: ANN001, ANN201
 
 @lean
 def fill_choices(row, fact, is_last, options, ints, sizes, masked, scratch, mask):  # noqa: ANN001, ANN201
-    """Fill `mask`, int8 [N]: the options that keep room; of the last decision those that make a legal program.
+    """Fill `mask`, int8 [N]: the feasible options; at the last decision those that make a legal program.
 
-    Where no option does, or `masked` is 0, all that are well-formed.
+    If there are none, or `masked` is 0, all well-formed options.
     """
     if not (masked and fill_room(row, fact, is_last, options, ints, sizes, scratch, mask) > 0):
         count = fact[STOP] - fact[START]

@@ -44,7 +44,7 @@ def _bag(
 
 
 def take(b: Builder, x: str, axes: Sequence[int], ids: Places) -> str:
-    """Elements by their number among all of some axes. The axes of `ids` stand in their place; first where they are apart."""
+    """Elements by flat index over some axes. The axes of `ids` replace them, or come first if they are not adjacent."""
     shape, axes = b.shapes[x], [axis % len(b.shapes[x]) for axis in axes]
     name = b.constant("places", ids) if isinstance(ids, np.ndarray) else ids
     others = [axis for axis in range(len(shape)) if axis not in axes]
@@ -66,7 +66,7 @@ def along(b: Builder, x: str, axis: int) -> tuple[str, Callable[[str], str]]:
 
 @_covers("unfold.default")
 def _unfold(b: Builder, x: str, axis: int, size: int, step: int) -> str:
-    """Windows along an axis, whose elements stand last."""
+    """Windows along an axis, with their elements last."""
     axis, rank = axis % len(b.shapes[x]), len(b.shapes[x])
     places = np.arange(0, b.shapes[x][axis] - size + 1, step)[:, None] + np.arange(size)
     made = take(b, x, [axis], places)
@@ -147,7 +147,7 @@ def _gather(b: Builder, x: str, axis: int, ids: str, **_: Any) -> str:
 
 
 def places_along(b: Builder, x: str, axis: int) -> str:
-    """0, 1, .. along an axis of x, as a constant that repeats along the others; ValueError if float32 does not count them."""
+    """0, 1, .. along an axis of x, as a constant that repeats along the others; ValueError if float32 is not exact."""
     rank, extent = len(b.shapes[x]), b.shapes[x][axis]
     if extent > MOST_WHOLE:
         raise ValueError(f"places along {extent} elements: expected at most {MOST_WHOLE:.0f}")

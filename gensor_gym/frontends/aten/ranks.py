@@ -21,7 +21,7 @@ MOST_SORTED = 128
 
 
 def _place(b: Builder, x: str, top: str, axis: int, gone: str | None = None) -> str:
-    """The first place along an axis where x is not below `top` or is no number, among those that are not gone."""
+    """The first index along an axis at which x is at least `top` or NaN, among those not gone."""
     behind, there = float(b.shapes[x][axis]), of("maximum", of("at_most", b.repeat(top, b.shapes[x]), x), no_number(x))
     place = of("where", there, places_along(b, x, axis), behind)
     return b.reduce(b.map(place if gone is None else of("where", gone, behind, place), "candidates"), "min", [axis])
@@ -60,7 +60,7 @@ def _before(one: Given, other: Given) -> Call:
 @_covers("sort.default")
 @of_one
 def _sort(b: Builder, x: str, axis: int = -1, descending: bool = False) -> tuple[str, str]:
-    """Each element at the place of its rank: how many stand before it, of equal ones those at places before."""
+    """Each element at the index of its rank: the number of elements before it, with equal ones in order."""
     axis %= len(b.shapes[x])
     rank, extent = len(b.shapes[x]), b.shapes[x][axis]
     if extent > MOST_SORTED:
@@ -115,7 +115,7 @@ _MOST_STABLE = 16
 @_covers("mode.default")
 @of_one
 def _mode(b: Builder, x: str, axis: int = -1, keepdim: bool = False) -> tuple[str, ...]:
-    """The least of those that are there most often, and the last place of it; among more than torch sorts in place no place."""
+    """The least of the most frequent elements, and its last index; no index above torch's limit for stable sorting."""
     axis %= len(b.shapes[x])
     if b.reads[x] == "float32":
         raise ValueError("the most frequent of float32, of which NaN leaves no order: expected whole numbers or bools")
@@ -140,7 +140,7 @@ MOST_LIMITS = 4096
 
 @_covers("bucketize.Tensor")
 def _bucketize(b: Builder, x: str, limits: str, *, out_int32: bool = False, right: bool = False) -> str:
-    """How many limits stand before each number: those below it, with `right` also those that it is; all before no number."""
+    """Number of limits before each number: those below it, with `right` also equal ones; all of them for NaN."""
     if (count := b.shapes[limits][0]) > MOST_LIMITS:
         raise ValueError(f"{count} limits of buckets: expected at most {MOST_LIMITS}")
     one = b.reshape(x, (*b.shapes[x], 1))
@@ -160,7 +160,7 @@ def _searchsorted(
 
 @_covers("histc.default")
 def _histc(b: Builder, x: str, bins: int = 100, least: float = 0, most: float = 0) -> str:
-    """How many numbers are in each of bins of one width; those outside of all are in none."""
+    """Counts of numbers in bins of one width; numbers outside are not counted."""
     if not least < most or bins > MOST_LIMITS:
         raise ValueError(f"{bins} bins from {least} to {most}: expected at most {MOST_LIMITS}, and ends that are known ahead")
     row, ends = b.reshape(x, (1, -1)), (most - least) * np.arange(bins + 1).reshape(-1, 1)

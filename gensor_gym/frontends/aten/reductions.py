@@ -129,7 +129,7 @@ def _norm(b: Builder, x: str, order: float = 2.0, axes: Axes = None, keepdim: bo
 
 @_covers("_cdist_forward.default")
 def _distances(b: Builder, x: str, y: str, order: float, _: Any = None) -> str:
-    """Norms of the differences of each row of x [.., p, m] and each of y [.., r, m]; of order infinity NaN is passed over."""
+    """Norms of the differences of each row of x [.., p, m] and each of y [.., r, m]; order infinity ignores NaN."""
     outer, width = np.broadcast_shapes(b.shapes[x][:-2], b.shapes[y][:-2]), b.shapes[x][-1]
     p, r = b.shapes[x][-2], b.shapes[y][-2]
     one, other = b.reshape(x, (*b.shapes[x][:-1], 1, width)), b.reshape(y, (*b.shapes[y][:-2], 1, r, width))

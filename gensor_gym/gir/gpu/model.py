@@ -154,7 +154,7 @@ class GpuModel(GirModel):
         return Touched(first, again, max(loads, 1), max(len(seen), 1))
 
     def _wasted(self, graph: KernelGraph, teams: Teams) -> np.ndarray:
-        """Bytes of sectors that come and are not asked for: of accesses whose columns lie apart and that are not turned."""
+        """Bytes of transferred sectors that are not used: accesses with strided columns that are not transposed."""
         found = np.zeros(len(teams.rows))
         for one in graph.instructions():
             for part in (one.target, *(part for _, part in one.sources)):

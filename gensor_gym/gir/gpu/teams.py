@@ -19,7 +19,7 @@ from gensor_gym.hardware.types import Hardware
 
 WARP = 32
 KNOWN = ("vector", "tile", "rows", "loop", "streaming")
-"""Fields of the header that mean something on a GPU; others stand at their first value."""
+"""Fields of the header that matter on a GPU; others have their first value."""
 FINISH_THREADS = 1024
 """Most threads of a block that adds up the parts of one row."""
 

@@ -56,7 +56,7 @@ class Numbering:
 
     @property
     def size(self) -> int:
-        """How many numbers there are in one space."""
+        """Number of schedules in one space."""
         return int(np.prod(self.counts, axis=-1))
 
     def numbers(self, rows: np.ndarray) -> np.ndarray:

@@ -39,9 +39,9 @@ class Apart:
         self._lock = threading.Lock()
 
     def compiles(self, function: Any, types: tuple[Any, ...]) -> bool:
-        """Whether the other process is compiling a function; asked for the first time it is told to.
+        """Whether the compile server is compiling a function; the first question requests it.
 
-        Not where the function is on disk, or will not come to be there.
+        False if the function is on disk, or will not be stored there.
         """
         asked = (function.py_func.__module__, function.py_func.__qualname__, types)
         with self._lock:

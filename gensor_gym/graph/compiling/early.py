@@ -24,7 +24,7 @@ _hurry: ContextVar[bool | None] = ContextVar("hurry", default=None)
 
 @contextmanager
 def at_once() -> Iterator[None]:
-    """Within it no function is waited for: for questions whose plain answers take less time than compiling."""
+    """Context in which no function is waited for: for calls whose interpreted run is faster than compiling."""
     before = _hurry.set(_hurry.get() is not False)
     try:
         yield
@@ -34,7 +34,7 @@ def at_once() -> Iterator[None]:
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Within it every function is waited for, also where something inside asks for answers at once: for who measures times."""
+    """Context in which every function is waited for, even inside `at_once`: for timing."""
     before = _hurry.set(False)
     try:
         yield

@@ -40,7 +40,7 @@ class Kept(CPUDispatcher):  # type: ignore[misc]
         return name is not None and Path(file._data_path(name)).exists()
 
     def compile(self, sig: Any) -> Any:
-        """See Numba's, which looks on disk first. Of the threads of a process one compiles, here as there."""
+        """See Numba's, which looks on disk first. One thread of a process compiles at a time, as there."""
         with global_compiler_lock, nullcontext() if self._is_at_hand(sig) else self._alone():
             return super().compile(sig)
 

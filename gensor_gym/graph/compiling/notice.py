@@ -24,7 +24,7 @@ _COMPILING = "numba:compile"
 
 
 class Notice(event.Listener):  # type: ignore[misc]
-    """Hears of every function that Numba compiles; `silent` says at that moment whether to keep quiet."""
+    """Listener to every function that Numba compiles; `silent` decides at that moment whether to print."""
 
     def __init__(self, out: Callable[[], TextIO], clock: Callable[[], float], silent: Callable[[], bool]) -> None:
         """Nothing compiled and nothing said."""
@@ -88,5 +88,5 @@ NOTICE = Notice(lambda: sys.stderr, time.monotonic, _is_silent)
 
 
 def watch() -> None:
-    """Hear of all that is compiled from now on in this process."""
+    """Listen to all compilations from now on in this process."""
     event.register(_COMPILING, NOTICE)

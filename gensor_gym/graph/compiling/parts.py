@@ -54,7 +54,7 @@ class _Text(JITCodeLibrary):  # type: ignore[misc]
         return super()._get_module_for_linking()
 
     def _called(self, met: set[Any]) -> Iterator[Any]:
-        """Every library that it calls, itself or by way of other parts, but those met before; each after those that it calls."""
+        """Every library that it calls, directly or through other parts, except those already met; callees first."""
         for library in self._linking_libraries:
             if library not in met:
                 met.add(library)
@@ -102,7 +102,7 @@ _COMPILER = pipeline(_Lowering)
 
 
 class Part(CPUDispatcher):  # type: ignore[misc]
-    """A function for others to call."""
+    """A function that is called by compiled functions."""
 
     def add_overload(self, cres: Any) -> None:
         """Keep a compiled overload for compiled callers; Python cannot call it."""
@@ -129,7 +129,7 @@ class Part(CPUDispatcher):  # type: ignore[misc]
 
 
 class Entry(Hurried):
-    """A function for Python to call. Compiled ones that call it have it as a part, so that it is optimised there alone."""
+    """A function that Python calls. Compiled callers use it as a part, so that it is optimised inside them."""
 
     @cached_property
     def part(self) -> Any:

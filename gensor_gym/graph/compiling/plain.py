@@ -52,7 +52,7 @@ class Line(list[Any]):
 
 
 class Lines:
-    """The numbers of an array of several axes, copied line by line as they are asked for."""
+    """The numbers of an array with several axes, copied line by line on access."""
 
     def __init__(self, array: np.ndarray) -> None:
         """Nothing copied yet of an array [N, ..]."""
@@ -60,7 +60,7 @@ class Lines:
         self.shape, self.ndim = array.shape, array.ndim
 
     def __getitem__(self, at: Any) -> Any:
-        """A line by its number, or a number by its place; IndexError if there is none."""
+        """A line by its index, or a number by its indices; IndexError if there is none."""
         if isinstance(at, tuple):
             return self[at[0]][at[1]]
         if at not in self._copied:

@@ -55,7 +55,7 @@ class Unit(Hurried):
     """A function that Python may call as any other; compiled ones call it where it is."""
 
     def compile(self, sig: Any) -> Any:
-        """See Numba's. By the end of that the function is on disk; those that link it now get no text, but who loads it."""
+        """See Numba's. Afterwards the function is on disk, and later callers get its loader instead of its text."""
         with global_compiler_lock:
             entry_point = super().compile(sig)
             found: dict[tuple[Any, ...], Any] = self.overloads

@@ -35,7 +35,7 @@ class Knob:
     masked: tuple[int, ...] = ()
     """Values whose code generation is not written yet."""
     raising: int = 0
-    """Limits that the next value may break in a program that keeps them all; the others it takes nothing of."""
+    """Limits that raising it may break in a program that keeps them all; the others are unaffected."""
     lowering: int = 0
     """Limits that the previous value may break."""
     cores: tuple[int, ...] = (0, 1, 2)
@@ -56,7 +56,7 @@ class Knob:
         return tuple(value for value in self.values if value not in self.masked)
 
     def usable(self, op: Operator, hardware: Hardware) -> tuple[int, ...]:
-        """Values that this operator can use and that can be generated; the default alone on the other kind of hardware."""
+        """Values that this operator can use and that can be generated; only the default on the other kind of hardware."""
         if self.kind not in ("both", hardware.kind):
             return (self.default,)
         return tuple(v for v in self.available if v == self.default or self.is_useful(op, hardware, v))

@@ -10,7 +10,7 @@ from gensor_gym.operators.types import Operator
 
 
 def _is_repeated(op: Operator, hardware: Hardware, value: int) -> bool:
-    """Whether staging is done again and again, so that one may go ahead of the other."""
+    """Whether staging is repeated, so that one copy may run ahead of another."""
     return has_staged(op) and reduction_points(op) > 1
 
 

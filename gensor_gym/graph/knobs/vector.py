@@ -23,7 +23,7 @@ KNOBS = (
 
 @lean
 def widest_copy(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements of a copy at most: `copy_width` is never more, whatever the tiles."""
+    """Upper bound of `copy_width` for any tiles, in elements."""
     return min(power_value(row[VECTOR]), ints[LOAD_WIDTH + tensor])
 
 

@@ -26,12 +26,13 @@ WGMMA_ROWS = 64
 
 
 def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
-    """Values of knob `tensor_core` that mean something: 0 CUDA cores, 1 mma.sync, 2 wgmma with tensor maps.
+    """Usable values of knob `tensor_core`: 0 CUDA cores, 1 mma.sync, 2 wgmma with tensor maps.
 
     Float32 has none: precision is part of the task. Axes must be long enough that some tile fills an instruction, but for the
     rows of wgmma (`row_step`) and k, which zeros fill up (`least_tile`): of mma.sync an instruction, of wgmma a step of some
     convolutions (`is_filled_up`). A tensor map wants rows of whole 16 bytes. A convolution without groups is laid out for wgmma
-    (`is_laid_out`), unless it lies as a product; B of a type that wgmma does not read as it lies is transposed (`is_transposed`).
+    (`is_laid_out`), unless its layout is that of a product; B of a type that wgmma cannot read in that layout is transposed
+    (`is_transposed`).
     """
     roles = matrix_axes(op)
     step = mma_types(hardware).get(op.dtype)

@@ -70,7 +70,7 @@ def folded_bytes(ints):  # noqa: ANN001, ANN201
 
 @lean
 def operand_bytes(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Bytes of a read as the main kernel reads it: those of the tensor, or of the image that was laid out in its place."""
+    """Bytes of a read as the main kernel reads it: those of the tensor, or of its laid-out copy."""
     if row[TENSOR_CORE] == 2 and ints[FOLDED] > 0 and tensor == ints[MATRIX_B]:
         return folded_bytes(ints)
     return tensor_bytes(tensor, ints)
@@ -119,8 +119,8 @@ def reduce_product(row, level, ints):  # noqa: ANN001, ANN201
 def taken_together(row, axis, ints):  # noqa: ANN001, ANN201
     """(extent, block tile) along a spatial axis.
 
-    Where the columns of a wgmma run over several axes as they lie in memory, their products stand at the innermost of them,
-    and ones at the others: a tile of 2 rows of 32 pixels is 64 pixels in a run, whatever the image's width.
+    If the columns of a wgmma run over several axes in memory order, the innermost one has their product and the others one: a
+    tile of 2 rows of 32 pixels is a run of 64 pixels, for any width of the image.
     """
     inner = SPATIAL_SLOTS - 1
     if row[TENSOR_CORE] < 2 or ints[LAID_OUT] == 1 or axis < ints[COLUMNS_FROM] or ints[COLUMNS_FROM] == inner:
@@ -183,7 +183,7 @@ def matrix_rows(row, level, ints):  # noqa: ANN001, ANN201
 
 @lean
 def computed_product(row, level, ints):  # noqa: ANN001, ANN201
-    """Output elements that tensor cores compute of a tile, those of rows that are not there among them."""
+    """Output elements that tensor cores compute for a tile, including those of missing rows."""
     return spatial_product(row, level, ints) // row[TILE + level * MAX_AXES + ints[MATRIX_M]] * matrix_rows(row, level, ints)
 
 

@@ -32,7 +32,7 @@ SPOTS = 256
 MOST_FLOPS = 1e13
 """A second on an H100 for the three draws of a product, 20 on a card with a 64th of its float32 speed in float64."""
 _CLOSE, _SAME = 1e-3, 1e-9
-"""How far references may be apart, as a part of the accepted error, and bounds, as a part of themselves."""
+"""Largest difference of references, relative to the accepted error, and of bounds, relative to themselves."""
 
 
 class ReferenceFault(RuntimeError):

@@ -1,6 +1,6 @@
-"""Draws of fused operators whose references were computed on the host, kept and compared on the device.
+"""Draws of fused operators with references computed on the host, kept and compared on the device.
 
-A large output takes seconds to be downloaded and looked at by NumPy, and a trial looks at it six times.
+Downloading a large output and comparing it with NumPy takes seconds, and a trial does so six times.
 """
 
 from __future__ import annotations
@@ -91,5 +91,5 @@ def device_fused(
 
 
 def _flat(kernels: ReferenceKernels, array: np.ndarray) -> Array:
-    """Numbers of float64 on the device; those that stand for many elements are written out."""
+    """Numbers of float64 on the device; broadcast ones are expanded."""
     return kernels.upload(np.ascontiguousarray(array, np.float64).reshape(-1))

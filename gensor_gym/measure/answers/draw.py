@@ -32,7 +32,7 @@ class Expected(Protocol):
         """Memory held."""
 
     def changed(self, arrays: Sequence[Any]) -> str:
-        """Which of the arrays that were such inputs is none any more, in words; empty when all are."""
+        """Modified inputs, in words; empty if there are none."""
 
     def fault(self, output: Any) -> str:
         """Empty when every element of the output is within its bound, else which is not, in words."""
@@ -104,7 +104,7 @@ class Draw:
 
 
 def drawn_inputs(op: Computation, seed: int) -> list[tuple[tuple[np.ndarray, ...], np.random.Generator]]:
-    """The inputs of three independent draws, each with its generator as it stands after them."""
+    """The inputs of three independent draws, each with its generator's state after them."""
     children = np.random.default_rng(seed).spawn(_DRAWS)
     if sum(tensor.size for tensor in op.inputs) < _THREADED:
         return [(random_inputs(op, child), child) for child in children]

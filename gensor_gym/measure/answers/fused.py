@@ -97,7 +97,7 @@ def fused_draws(graph: Dataflow, seed: int) -> tuple[FusedDraw, ...]:
 
 
 def check_size(graph: Dataflow) -> None:
-    """ValueError for a graph whose outputs take too long, or too much memory, to be computed in float64."""
+    """ValueError for a graph whose outputs take too long, or too much memory, in float64."""
     largest = max(graph.values.values(), key=lambda value: value.size)
     if largest.size > MOST_ELEMENTS:
         raise ValueError(f"{graph}: {largest.name} has {largest.size} elements, expected at most {MOST_ELEMENTS} to be verified")
@@ -120,6 +120,6 @@ def _longest_sum(graph: Dataflow) -> int:
 
 
 def _hard(array: np.ndarray) -> np.ndarray:
-    """Rows along the last axis times `_SCALES` in turns."""
+    """Rows along the last axis times `_SCALES`, cyclically."""
     rows = array.reshape(-1, *(array.shape[-1:] or (1,)))
     return (rows * _SCALES[np.arange(len(rows)) % len(_SCALES), None]).reshape(array.shape)

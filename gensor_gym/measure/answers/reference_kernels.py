@@ -1,7 +1,7 @@
 """`reference.cu` on the device: loading it and launching its entries. The module of arrays is given (CuPy, or a test's).
 
-Compiled once on a machine (1 to 2 s, kept with other cubins), and loaded when the first reference is asked for: nothing of it
-falls into a timed region or into the time that a kernel's verification may take. CuPy compiles nothing.
+Compiled once on a machine (1 to 2 s, cached with other cubins), and loaded for the first reference, outside timed regions and
+verification deadlines. CuPy compiles nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Array = Any
 
 
 def compiled(arch: str) -> CompiledKernel:
-    """The cubin for `arch` (`sm_90`), kept with those of kernels: needs no device, so that it can be made ahead."""
+    """The cubin for `arch` (`sm_90`), cached with those of kernels; it needs no device."""
     return compile_text(SOURCE.read_text("utf-8"), arch)
 
 
@@ -138,12 +138,12 @@ class ReferenceKernels:
         return [self.upload(read.places[group].view(np.uint8)) for group in groups]
 
     def wrong(self, output: Array, dtype: str, reference: Array, bound: Array, index: Array | None = None) -> tuple[int, int]:
-        """How many elements are off by more than the bound, and the first: its position in the reference."""
+        """Number of elements outside the bound, and the index of the first in the reference."""
         arguments = (output, np.int32(CODES[dtype]), reference, bound, NULL if index is None else index)
         return self._found("count_wrong", reference.size, arguments)
 
     def missing(self, output: Array, dtype: str) -> int:
-        """How many elements are NaN."""
+        """Number of NaN elements."""
         return self._found("count_wrong", output.size, (output, np.int32(CODES[dtype]), NULL, NULL, NULL))[0]
 
     def differ(self, a: Array, b: Array) -> bool:

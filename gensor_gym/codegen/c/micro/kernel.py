@@ -176,7 +176,7 @@ def _vector_loop(lines: Lines, reader: Reader, axis: int, unroll: int) -> None:
 
 
 def _prefetch(lines: Lines, reader: Reader, axis: int, point: Point = NOWHERE) -> None:
-    """Ask for the largest operand that moves with the vectors, some steps of the innermost loop ahead."""
+    """Prefetch the largest operand that moves with the vectors, some steps of the innermost loop ahead."""
     plan, distance = reader.plan, reader.plan.program.knob("prefetch")
     moving = [read for read in plan.reads if read.lane_stride and read.strides[axis]]
     if not distance or not moving or reader.edge:

@@ -117,7 +117,7 @@ class _Writer:
                 self._take(use, self._term(use, loaded[tap], chunk), chunk)
 
     def rest(self) -> None:
-        """Declare the accumulators that took nothing."""
+        """Declare the accumulators without a term."""
         chunks = self._reader.plan.chunks
         for r, c in sorted(_accumulators(self._reader.plan) - self._declared):
             self._lines.add(f"{_type(chunks[c])} sum_{r}_{c} = {self._reader.filled(chunks[c])};")

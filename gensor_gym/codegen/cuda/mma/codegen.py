@@ -122,7 +122,7 @@ def _write_pipeline(out: Writer, plan: MatrixPlan) -> None:
 
 
 def _write_ahead(out: Writer, plan: MatrixPlan, last: str, write: Callable[[], None], origin: bool) -> None:
-    """Something done for the step that is `stages - 1` ahead, where there is one."""
+    """A statement for the step `stages - 1` ahead, if it exists."""
     ahead = plan.stages - 1
     with ExitStack() as stack:
         stack.enter_context(out.block(f"if (step + {ahead} < {last})"))

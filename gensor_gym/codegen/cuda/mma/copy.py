@@ -210,9 +210,9 @@ def write_held(out: Writer, plan: MatrixPlan) -> None:
 
 
 def write_next(out: Writer, plan: MatrixPlan, step: str) -> None:
-    """Pointers that every turn of the main loop moves on, `<name>_next`, for the step to copy first.
+    """Pointers that every iteration of the main loop advances, `<name>_next`, for the step to copy first.
 
-    There are none where several reduce axes have steps: these are not equal distances apart.
+    There are none if several reduce axes have steps, because these are not equal distances apart.
     """
     for copies in tile_copies(plan) if _distance(plan, plan.a_tile.read) else ():
         scalar = SCALARS[plan.op.reads[copies.tile.read].tensor.dtype].name

@@ -130,10 +130,9 @@ class MatrixPlan(ProductPlan):
 
     @cached_property
     def interleave(self) -> int:
-        """Instructions along n whose columns alternate, so that a lane's elements of B lie side by side in shared memory.
+        """Instructions along n whose columns alternate, so that a lane's elements of B are contiguous in shared memory.
 
-        16-bit elements are transposed by ldmatrix instead. Column c of instruction j is column c * interleave + j of
-        the group.
+        16-bit elements are transposed by ldmatrix instead. Column c of instruction j is column c * interleave + j of the group.
         """
         if self.item == 2:
             return 1
@@ -192,7 +191,7 @@ class MatrixPlan(ProductPlan):
 
     @property
     def most_points(self) -> int:
-        """Points of the reduction whose instructions may stand in one unrolled body; 0 if those of one are too many."""
+        """Most points of the reduction in one unrolled body; 0 if one point has too many instructions."""
         most = CODE_LIMIT // self.products
         return min(most, WIDENED_POINTS) if self.widened else most
 

@@ -35,7 +35,7 @@ def accumulator(plan: BlockPlan, lane_axis: int = -1, width: int = 1, lane: str 
 
 
 def write_accumulation(out: Writer, plan: BlockPlan) -> None:
-    """Every accumulator takes in the points at hand."""
+    """Every accumulator adds the current points."""
     op = plan.op
     site = make_site(plan, point_lane="lane" if plan.points.width > 1 else "0")
     operands = [

@@ -16,7 +16,7 @@ from gensor_gym.operators.types import Access
 MOST_ROUNDS = 64
 """Rounds along a dimension that are tried in addition to the smallest number."""
 MASK_BITS = 32
-"""Copies of a thread that one register tells to be inside at most."""
+"""Most copies of a thread whose bounds fit in one register's bits."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Copies:
         return None if self.tile.swizzle else distance(self.tile.strides, self.distances)
 
     def in_box(self) -> list[str]:
-        """Conditions under which copy `trip` of a thread exists: it has a place in a round, and rounds overhang the box."""
+        """Conditions under which copy `trip` of a thread exists: it has an index in a round, and rounds overhang the box."""
         busy = math.prod(self.lanes)
         found = [f"thread < {busy}"] if busy < self.plan.threads else []
         for d, (count, lanes) in enumerate(zip(self.counts, self.lanes, strict=True)):

@@ -66,7 +66,7 @@ def write_places(out: Writer, copies: Copies) -> None:
 
 
 def _source(copies: Copies, places: list[str]) -> str:
-    """Address in the tensor of a place in the box, as far as no step changes it."""
+    """Address in the tensor of an index in the box, without the part that changes from step to step."""
     return total(zip(copies.read.strides(), copies.positions(places, moving=False), strict=True))
 
 
@@ -172,7 +172,7 @@ def _write_pointers(out: Writer, copies: Copies, statement: str, buffer: str) ->
 
 
 def _target(copies: Copies, places: list[str], lane: int = 0) -> str:
-    """The place in the shared tile of a copy's element number `lane`."""
+    """Address in the shared tile of a copy's element number `lane`."""
     name, tile = copies.name, copies.tile
     if copies.shared_distance is None:
         last = len(places) - 1

@@ -86,7 +86,7 @@ class Tiling:
 
     @cached_property
     def stages(self) -> int:
-        """Buffers of the shared tiles: while one is read, copies into the others are under way."""
+        """Buffers of the shared tiles: while one is read, copies into the others are in flight."""
         return min(self.program.knob("stages"), -(-self.steps // self.slices)) if any(self.staged) else 1
 
     def sole_mover(self, access: Access, dimension: int) -> int:

@@ -1,12 +1,12 @@
 """CUDA C of a product for sm_90a: one warpgroup copies tiles into a ring of stages, the others multiply them.
 
-A thread of the producer lets the tensor memory accelerator fill a stage as soon as all consumers are done with it; a
-consumer issues the wgmma of a stage as soon as it is full, and gives a stage back once the products of it are done. Each
-stage has two barriers for that, `full` and `empty`. The loop over stages runs on from one tile to the next, so in a
-persistent kernel the tiles of the next output are on their way while the present one is stored.
+A thread of the producer lets the tensor memory accelerator fill a stage as soon as all consumers are done with it; a consumer
+issues the wgmma of a stage as soon as it is full, and gives a stage back once the products of it are done. Each stage has two
+barriers for that, `full` and `empty`. The loop over stages runs on from one tile to the next, so in a persistent kernel the tiles
+of the next output are on their way while the present one is stored.
 
-Blocks of a cluster go through the same steps of neighbouring tiles. Each copies its share of the tile of B to all of them,
-so a stage is given back to every block of the cluster, and none ends before all are done with it.
+Blocks of a cluster go through the same steps of neighbouring tiles. Each copies its share of the tile of B to all of them, so a
+stage is given back to every block of the cluster, and no block ends before all are done with it.
 """
 
 from __future__ import annotations
@@ -207,8 +207,8 @@ def _write_place(out: Writer, plan: WgmmaPlan) -> None:
 def _write_all_products(out: Writer, plan: WgmmaPlan) -> None:
     """The products of all steps.
 
-    Of shares the first step stands by itself: its wgmma write the sums and do not read them, which the assembler sees. So
-    their registers are free while other shares' parts are added up.
+    The first step of a share is separate: its wgmma write the sums without reading them, which the assembler sees. So their
+    registers are free while other shares' parts are added up.
     """
     if plan.shares_steps:
         with out.block(""):
@@ -264,7 +264,7 @@ def _write_next_stage(out: Writer) -> None:
 
 @contextmanager
 def _over_work(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
-    """The tiles (and slices) of this block, one after the other where it stays, and where each stands."""
+    """The tiles (and slices) of this block, one after another in a persistent block, with their positions."""
     if plan.shares_steps:
         with over_share(out, plan) as tile:
             write_block_tile(out, plan, tile)

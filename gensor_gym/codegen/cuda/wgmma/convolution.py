@@ -49,7 +49,7 @@ class ConvolutionPlan(ColumnRowsPlan):
 
     @cached_property
     def pixels(self) -> Access:
-        """How pixels are read in the workspace: those of the image, or, of a window of one element, those that it meets."""
+        """View of the pixels in the workspace: those of the image or, for a window of one element, those that it meets."""
         op, image = self.op, self.image
         if any(op.extents[a] > 1 for a in self.taps) or image.is_padded(op.extents):
             return image

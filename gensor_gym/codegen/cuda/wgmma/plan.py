@@ -141,7 +141,7 @@ class WgmmaPlan(ProductPlan):
 
     @cached_property
     def consumer_registers(self) -> int:
-        """Registers that a consumer's thread asks for once the producer has given up its own; 0 if nothing is gained.
+        """Registers that a consumer's thread requests once the producer has released its own; 0 without a gain.
 
         A block's registers are shared out in eights, evenly at first.
         """
@@ -249,7 +249,7 @@ class ColumnRowsPlan(WgmmaPlan):
 
 
 def aligned(offset: int) -> int:
-    """The next place in the workspace where a tensor may begin."""
+    """The next aligned offset in the workspace."""
     return -(-offset // ATOM_BYTES) * ATOM_BYTES
 
 

@@ -1,10 +1,10 @@
 """Text of the end of a wgmma kernel: epilogue and stores from registers.
 
-A thread holds pairs of neighbouring columns, one of every 8, and four lanes eight columns. Of 4-byte elements these are a
-whole sector, 32 bytes. Of 2-byte elements a sector has 16 columns: where the consumer's columns are 16s, lanes swap pairs
-with their neighbour first, so that each has four columns in a row.
-Columns of a convolution are pixels of several rows and images. A tile has whole eights of a row, so neighbours stay
-together; they are stored together as far as the row's length is a multiple of them.
+A thread holds pairs of neighbouring columns, one of every 8, and four lanes eight columns. With 4-byte elements these are a whole
+sector, 32 bytes. With 2-byte elements a sector has 16 columns: if the consumer's columns are a multiple of 16, lanes first swap
+pairs with their neighbour, so that each has four contiguous columns. Columns of a convolution are pixels of several rows and
+images. A tile has whole eights of a row, so neighbours stay together; they are stored together as far as the row's length is a
+multiple of them.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class BlockPrinter:
                 out.line(f"float *const {c_name(name)} = workspace + {place}ll;")
 
     def _row(self, out: Writer, prefix: str, place: str, only: tuple[Access, ...] | None = None) -> None:
-        """The row of a thread, the last one for those that have none and write nothing, with pointers."""
+        """The row of a thread with its pointers; threads without a row use the last one and write nothing."""
         out.line(f"const bool {prefix}here = first + {place} < {self.nest.rows};")
         out.line(f"const {self.index} {prefix}row = {prefix}here ? first + {place} : {self.nest.rows - 1};")
         self.pointers.write(out, f"{prefix}row", self.written, prefix, only)

@@ -17,7 +17,7 @@ _JOINED = {"sum": REDUCTIONS["add"], "max": REDUCTIONS["max"]}
 
 
 def joining_of(one: Instruction) -> Reduction:
-    """How two parts of a reduction become one; those of an online sum when they are scaled alike."""
+    """The combination of two parts of a reduction; parts of an online sum must have the same scale."""
     return _JOINED["sum" if isinstance(one.body, Online) else str(one.body)]
 
 

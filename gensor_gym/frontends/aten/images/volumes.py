@@ -1,4 +1,4 @@
-"""Operations of ATen on windows of volumes: of images whose channels are those of all neighbours in depth, or axis by axis."""
+"""Operations of ATen on windows of volumes: as images whose channels are those of all neighbours in depth, or axis by axis."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class Windows:
 
     @property
     def count(self) -> int:
-        """How many there are; the last begins inside of the axis or before it."""
+        """Number of windows; the last begins inside of the axis or before it."""
         room = self.extent + 2 * self.padding - self.size
         found = (-(-room // self.stride) if self.up else room // self.stride) + 1
         return found - (self.up and (found - 1) * self.stride >= self.extent + self.padding)
