@@ -30,9 +30,9 @@ def registered(kind: str) -> list[str]:
 
 
 def near(name: object, names: Iterable[str]) -> str:
-    """The end of a message about a name that is not there, or several: those of `names` that are spelled like it.
+    """The end of a message about unknown names: those of `names` with similar spelling.
 
-    Empty if none is.
+    Empty if there are none.
     """
     known: dict[str, str] = {}
     for one in names:

@@ -1,6 +1,6 @@
 """Ansor (Zheng et al., OSDI 2020): sketches, random annotation, evolutionary search on a learned model.
 
-Its analytic model of the gym is not asked. Numbers are those of the authors' code (TVM v0.8) where the paper gives none.
+The gym's analytic model is not used. Numbers are those of the authors' code (TVM v0.8) if the paper gives none.
 """
 
 from __future__ import annotations

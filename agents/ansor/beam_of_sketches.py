@@ -29,7 +29,7 @@ class BeamOfSketches:
         self._first = np.stack([_smallest(sketch) for sketch in sketches])
 
     def construct(self, score: Score, rng: np.random.Generator) -> Population:
-        """Distinct complete programs that the last decision led to, the best first; those of sketches with fewer too."""
+        """Distinct complete programs after the last decision, best first; those of sketches with fewer decisions too."""
         beam = Population(self._first, np.arange(len(self._first)))
         for step in range(max(map(len, self._decisions))):
             rows, numbers = [], []
@@ -47,7 +47,7 @@ class BeamOfSketches:
         return self._legal(beam)
 
     def _decided(self, row: np.ndarray, number: int, step: int, rng: np.random.Generator) -> np.ndarray:
-        """The row with some values of its next decision [B, ROW]; itself where there is none left."""
+        """The row with some values of its next decision [B, ROW]; itself if there is none left."""
         if step >= len(self._decisions[number]):
             return row[None]
         column = self._decisions[number][step]

@@ -101,7 +101,7 @@ class Evolution:
     def sample(self, rng: np.random.Generator, count: int) -> Population:
         """Up to `count` programs at random, legal and of bound threads, sketches being equally likely.
 
-        Fewer where few draws are such: after `tries` rounds LEAST are enough, and after ROUNDS whatever there is.
+        Fewer if such draws are rare: after `tries` rounds LEAST suffice, and after ROUNDS any number.
         """
         found = Population(self.graph.stack([]), np.empty(0, dtype=np.int64))
         for turn in range(ROUNDS):

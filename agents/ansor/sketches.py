@@ -25,7 +25,7 @@ from gensor_gym.operators.types import Operator
 PARALLEL = 16
 """Tasks for each core that parallel loops should give (authors' code)."""
 AUTHORS = ("split_k", "reduce_threads", "vector", "unroll", "pack_a", "pack_b", "loop_order", "thread_split")
-"""Knobs that Ansor has a word for; `beyond` adds the others."""
+"""Knobs known to Ansor; `beyond` adds the others."""
 ALGORITHMS = {"convolution": (0, 1), "tensor_core": (0,)}
 """Algorithms that Ansor's own rules make: direct ones without tensor cores."""
 
@@ -65,7 +65,7 @@ def has_data_reuse(op: Operator) -> bool:
 
 
 def has_more_reduction_parallel(graph: ConstructionGraph) -> bool:
-    """Whether the outputs alone give too little to do at once (rule 6; on a GPU the rule of cross-thread reduction)."""
+    """Whether the outputs give too little parallelism (rule 6; on a GPU the rule of cross-thread reduction)."""
     op, hw = graph.operator, graph.hardware
     space = math.prod(op.extents[a] for a in op.spatial)
     reduction = math.prod(op.extents[a] for a in op.reduce)
@@ -78,7 +78,7 @@ def has_more_reduction_parallel(graph: ConstructionGraph) -> bool:
 TEMPLATE_INNERMOST = 16
 """Innermost factors of a limited space: powers of two up to this."""
 LOCATIONS = ("pack_a", "pack_b", "loop_order")
-"""Knobs that stand for the location of a computation: whether an operand is copied first, and which loop is outside."""
+"""Knobs for the location of a computation: whether an operand is copied first, and which loop is outside."""
 
 
 def derive_sketches(

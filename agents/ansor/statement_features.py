@@ -235,6 +235,6 @@ def _allocation(p: Programs, nest: Nest, turns: np.ndarray) -> np.ndarray:
 
 
 def _outside(p: Programs, nest: Nest, turns: np.ndarray) -> np.ndarray:
-    """Turns of all loops, how many loops turn, and the unrolling asked for, [B, 3]."""
+    """Iterations of all loops, number of loops longer than 1, and the unrolling, [B, 3]."""
     number = sum(((loop.extent > 1).astype(np.float64) for loop in nest.loops), start=np.zeros(len(p.rows)))
     return np.column_stack([_log(turns), number, _log(p.knob("unroll"))])

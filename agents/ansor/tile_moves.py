@@ -20,7 +20,7 @@ Groups = list[np.ndarray]
 
 
 class TileMoves:
-    """Moves among the chains of one axis; those from a chain are worked out when they are first asked for."""
+    """Moves among the chains of one axis; the moves from a chain are computed at first use."""
 
     def __init__(self, chains: np.ndarray, levels: int) -> None:
         """`chains` int32 [C, MAX_LEVELS + 1]; only the first `levels` tiles are meaningful."""
@@ -49,7 +49,7 @@ class TileMoves:
         return [self._chains[part] for part in np.split(order, edges)] if len(order) else []
 
     def _outer(self, index: int) -> Groups:
-        """Chains that differ in the outermost tile alone."""
+        """Chains that differ only in the outermost tile."""
         inside = (self._sizes[:, :-1] == self._sizes[index, :-1]).all(axis=1)
         same_threads = self._chains[:, MAX_LEVELS] == self._chains[index, MAX_LEVELS]
         others = inside & same_threads & (self._sizes[:, -1] != self._sizes[index, -1])

@@ -25,7 +25,7 @@ from gensor_gym.measure.session import Session
 MEMBERS = 6
 """Models of an ensemble, as in the authors' study."""
 IDLE_BATCHES = 20
-"""Batches in a row whose kernels were all known under another configuration, after which the space counts as exhausted."""
+"""Batches in a row without a new kernel, after which the space counts as exhausted."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Strata of a space, for stratified draws: the programs on CUDA cores and those of each way to use tensor cores.
 
-TVM has a template for every algorithm, tensor cores among them. Our spaces hold them side by side, and among configurations
-drawn uniformly a tensor-core program is very rare, because its tiles must be whole fragments. So random programs are drawn
-stratum by stratum, from values that are legal there.
+TVM has a template for every algorithm, tensor cores among them. Our spaces contain all of them, and among configurations drawn
+uniformly a tensor-core program is very rare, because its tiles must be whole fragments. So random programs are drawn stratum by
+stratum, from values that are legal there.
 """
 
 from __future__ import annotations

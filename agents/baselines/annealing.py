@@ -97,7 +97,7 @@ class Annealing:
     def _anneal(
         self, graph: SearchGraph[Node], known: Trials[Node], starts: Iterator[list[Node]], rng: np.random.Generator
     ) -> None:
-        """A chain from the fastest of each of the lists."""
+        """One chain from the fastest of each of the lists."""
         for drawn in starts:
             seconds = [found.seconds for found in known.measure(drawn)]
             self._chain(graph, known, drawn[int(np.argmin(seconds))], min(seconds), rng)

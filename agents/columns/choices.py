@@ -34,7 +34,7 @@ CHOICE_FEATURES = _SIZES + 1 + COLUMN_FEATURES
 """Number of features of a choice: sizes of an axis or index of a knob's value; then those of its column."""
 TASK_FEATURES, MACHINE_FEATURES = 3, GROUPS["hardware"]
 TYPES: tuple[tuple[str, ...], ...] = (("float16", "bfloat16"), ("int8",), ("float8_e4m3fn",), ("tf32", "tf32x3"))
-"""Data types that programs differ by, those of one kind together; float32 is none of them."""
+"""Data types that networks distinguish, in kinds; float32 is none of them."""
 
 
 class Choices(Programs):
@@ -61,7 +61,7 @@ class Choices(Programs):
 
 
 def is_joint(graph: ConstructionGraph) -> bool:
-    """Whether several axes are to be tiled together; of one alone (a map) a walk finds the best."""
+    """Whether several axes are tiled together; for a single one (a map) a walk finds the best."""
     ints = graph.tables.ints
     return int((ints[EXTENT : EXTENT + MAX_AXES] > 1).sum()) > 1
 
@@ -85,7 +85,7 @@ def _column(start: int, ints: np.ndarray) -> np.ndarray:
 
 
 def _window(axis: int, ints: np.ndarray) -> tuple[int, int]:
-    """(elements that one step along the axis moves a read's window, those that the window has without it); (1, 1) of none."""
+    """(elements by which one step along the axis moves a read's window, window elements without it); (1, 1) if there is none."""
     extents = ints[EXTENT : EXTENT + MAX_AXES]
     for dimension in range(int(ints[NUM_READS]) * MAX_DIMS):
         moves = ints[COEF + dimension * MAX_AXES : COEF + (dimension + 1) * MAX_AXES]

@@ -56,7 +56,7 @@ class Feasible:
         return found
 
     def is_feasible(self, chosen: np.ndarray) -> np.ndarray:
-        """Whether programs may become legal whose first columns are chosen, int64 [N, K], -1 beyond; bool [N]."""
+        """Whether programs with the first columns chosen, int64 [N, K], -1 beyond, may become legal; bool [N]."""
         place = int((chosen[:1] >= 0).sum()) - 1
         return self._room.kept(self._rows(chosen), place)
 

@@ -92,7 +92,7 @@ class ColumnLearner:
         return -(weights * chances).mean() - self._now("entropy") * entropy.mean(), float(rewards.mean())
 
     def given(self, choices: Choices) -> Given | None:
-        """Programs that stand in the place of the first ones drawn for a task: demonstrations, where settings want some."""
+        """Programs that replace the first ones drawn for a task: demonstrations, if settings have some."""
         count = self.settings.get("demonstrations", 0)
         if not count or self.rng.random() < self.num_timesteps / self.steps or str(choices.graph.operator) not in self.shown:
             return None
@@ -127,7 +127,7 @@ class ColumnLearner:
         return first + (last - first) * min(1.0, self.num_timesteps / self.steps)
 
     def save(self, path: Path) -> None:
-        """Write the network alone."""
+        """Write the network's tensors."""
         save_tensors(path, self.network.state_dict())
 
     def state(self) -> dict[str, Any]:

@@ -95,7 +95,7 @@ class ColumnNetwork(nn.Module):
 
 
 def network_of(settings: Mapping[str, Any]) -> ColumnNetwork:
-    """A new network by the settings of its agent, those of a card too."""
+    """A new network by the settings of its agent, also from a card."""
     return ColumnNetwork(settings["width"], *(bool(settings.get(name)) for name in ("machines", "types", "masked")))
 
 

@@ -101,7 +101,7 @@ BACKENDS: dict[str, Callable[[], Backend]] = {
     **{runner.name: runner.start for runner in RUNNERS.values()},
     "emulated": _emulated,
 }
-"""Name -> factory. `recorded`, which takes a table, is none of these."""
+"""Name -> factory. `recorded` is not among them, because it takes a table."""
 
 
 def register_backend(name: str) -> Callable[[Made], Made]:
@@ -128,10 +128,9 @@ _live: dict[tuple[str, int], Backend] = {}
 def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
     """The backend of that name for the hardware; a Backend passes through. One of each is kept per process.
 
-    `auto` follows the hardware's kind: cpu -> `cpu`; gpu -> `cuda` where that very device is present. `cuda` by name
-    takes whatever CUDA device there is. `recorded` takes the shipped tables of that hardware; see
-    `recorded.open_recorded` for other tables and for noise. It is made anew each time: how often it was asked for a
-    program is its own.
+    `auto` follows the hardware's kind: cpu -> `cpu`; gpu -> `cuda` if that device is present. `cuda` by name takes any CUDA
+    device. `recorded` takes the shipped tables of that hardware; see `recorded.open_recorded` for other tables and for noise. It
+    is new each time, with its own count of requests for each program.
 
     Raises:
         ValueError: for an unknown name, a backend of the other kind of hardware, or `auto` or `cuda` without the device.
@@ -205,7 +204,7 @@ def _check(name: str, hw: Hardware) -> None:
 def measure(
     op: Operator | Dataflow | str, schedule: Schedule | GirSchedule, hw: Hardware | str = "host", backend: str | Backend = "auto"
 ) -> Measurement:
-    """Verify and time one schedule in a worker process (or ask the model or a table, as `backend` says)."""
+    """Verify and time one schedule in a worker process (or evaluate the model or a table, by `backend`)."""
     from gensor_gym import hardware
 
     computation = resolve_computation(op)

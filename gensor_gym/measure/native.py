@@ -60,7 +60,7 @@ class NativeBackend:
         self._kernels: OrderedDict[tuple[Operator | Dataflow, bytes, Hardware], Kernel | Measurement] = OrderedDict()
 
     def digest(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
-        """Digest of the generated kernel, or of the schedule when there is none."""
+        """Digest of the generated kernel, or of the schedule without one."""
         return self._generate(op, schedule, hw).digest
 
     def measure(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> list[Measurement]:
@@ -140,7 +140,7 @@ class NativeBackend:
         self.local.close()
 
     def _generate(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> Kernel | Measurement:
-        """The kernel of a schedule, or why there is none; the last few thousand are remembered."""
+        """The kernel of a schedule, or the reason for its absence; the last few thousand are cached."""
         key = (op, schedule.key, hw)
         if key not in self._kernels:
             self._kernels[key] = make_kernel(op, schedule, hw)

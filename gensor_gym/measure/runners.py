@@ -41,7 +41,7 @@ class Runner(ABC):
 
 
 class CpuRunner(Runner):
-    """C kernels on the processor this runs on, whatever it is: names of CPUs stand for the host."""
+    """C kernels on this processor: names of CPUs mean the host."""
 
     name = "cpu"
 

@@ -70,7 +70,7 @@ class Budget:
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        """ValueError for a budget that is no number of things to spend."""
+        """ValueError for an invalid amount."""
         for name in ("trials", "evaluations", "seconds"):
             value = getattr(self, name)
             kind: Any = Real if name == "seconds" else Integral
@@ -179,7 +179,7 @@ class SearchSession(Generic[Node]):
         return answers
 
     def start(self) -> None:
-        """Start the clock, which the first use does otherwise: a search begins to count before it asks the model."""
+        """Start the clock before the first use would: a search counts time before its first evaluation."""
         if self._start is None:
             self._start = time.perf_counter()
 

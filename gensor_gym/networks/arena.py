@@ -144,7 +144,7 @@ MODES: dict[str, Callable[[Sequence[Life]], Arena]] = {"none": _none, "whole": _
 
 
 def arena(lives: Sequence[Life], mode: str = "hot") -> Arena:
-    """Places for values; ValueError for a mode that there is not."""
+    """An arena for values; ValueError for an unknown mode."""
     if mode not in MODES:
         raise ValueError(f"arena {mode!r}: expected one of {', '.join(MODES)}")
     return MODES[mode](lives)

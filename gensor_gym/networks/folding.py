@@ -36,7 +36,7 @@ def _with_joins_in_place(network: Network) -> Network:
 
 
 def _with_constants_made(network: Network) -> Network:
-    """Values of constants alone become constants, unless they only repeat: those would be larger."""
+    """Make values of constants into constants, except repetitions, which would be larger."""
     graph, arrays = network.graph, dict(network.constants)
     kept: list[tuple[str, Node]] = []
     for name, node in graph.nodes:

@@ -22,7 +22,7 @@ Form = Any
 class Fixed:
     """No tensor: a number, a text or None that is the same at every call.
 
-    An argument that is left out is `default`; where that is ..., there is none.
+    `default` is the value of an omitted argument; ... means that it is required.
     """
 
     value: Any
@@ -42,7 +42,7 @@ class Made:
 
 
 def changed(tree: Any, change: Callable[[Any], Any]) -> Any:
-    """A tree of tuples, lists and dicts, whatever their classes, with something else at its ends and objects for `Made`."""
+    """A tree of tuples, lists and dicts of any class, with changed leaves and objects for `Made`."""
     if isinstance(tree, Made):
         return tree.make([changed(part, change) for part in tree.parts])
     if isinstance(tree, dict):

@@ -57,7 +57,7 @@ class Layout:
 
 
 def layout_of(plan: Plan, kernels: Sequence[Kernel], mode: str) -> Layout:
-    """Places for a plan whose steps have these kernels; ValueError for an arena that there is not."""
+    """Memory for a plan whose steps have these kernels; ValueError for an unknown arena."""
     network, lives = plan.network, lives_of(plan)
     made = arena(lives, mode)
     values = {value.name: Place(Base.INPUT, number) for number, value in enumerate(network.inputs)}

@@ -50,7 +50,7 @@ class _Network(ctypes.Structure):
 
 
 class _Loaded(ctypes.Structure):
-    """`struct gg_loaded`, with whatever its pointers point to."""
+    """`struct gg_loaded`, with the memory that its pointers refer to."""
 
     kept: Any
 
@@ -58,7 +58,7 @@ class _Loaded(ctypes.Structure):
 
 
 class NetworkFunction(NativeFunction):
-    """A network that was loaded: called as a kernel is, with arrays of NumPy or of whatever speaks DLPack.
+    """A loaded network, called like a kernel, with arrays of NumPy or of a library with DLPack.
 
     Safe from several threads; those of a network with packed weights wait for one another.
     """
@@ -75,7 +75,7 @@ class NetworkFunction(NativeFunction):
         team = runtime(threads)
         _pack(plan, kernels, self.layout, self.fixed, threads)
         self.constants = _constants(plan, self.layout, self.fixed)
-        """Views of those that lie there as they are, by name."""
+        """Views of the unpacked constants in fixed memory, by name."""
         distinct = {kernel.digest: kernel for kernel in kernels}
         entries: dict[str, Any] = {digest: entry_of(one, one.launches[0].entry) for digest, one in distinct.items()}
         steps = (_Step * len(kernels))()

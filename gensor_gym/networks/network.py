@@ -138,7 +138,7 @@ class Network:
         return self.graph.makers
 
     def source_of(self, name: str) -> str:
-        """The value that a view, or a view of a view, is one of; itself where it is none."""
+        """The source of a view, or of a view of a view; the value itself if it is none."""
         return self.graph.behind(name)[-1]
 
     def root_of(self, name: str) -> str:

@@ -23,7 +23,7 @@ ANCHORS = {
 }
 """Anchor -> where in the host's loops the other nodes of a piece are computed."""
 _NAMED = ("panel", "block")
-"""Anchors that a text names; which of the others it is follows from the host."""
+"""Anchors that a text names; the others follow from the host."""
 
 
 @lru_cache(maxsize=4096)
@@ -53,7 +53,7 @@ class Piece:
 
     @classmethod
     def parse(cls, network: Network, text: str) -> Piece:
-        """The piece that a line says; ValueError for a name that no node has, an anchor that there is not, no number of rows."""
+        """The piece of a line; ValueError for an unknown node or anchor, or an invalid number of rows."""
         words = text.split()
         follows = _follows(words.pop(0)) if words[0].startswith("+") else 0
         anchor = words.pop(0)[1:] if words and words[0].startswith("@") else ""

@@ -124,7 +124,7 @@ def _with_slices(network: Network, pieces: list[list[str]], of: dict[str, list[s
 
 
 def _slices_read(network: Network, rows: list[str], of: dict[str, list[str]]) -> list[str] | None:
-    """A piece of nothing but parts of values that a piece alone reads, and takes."""
+    """A piece of slices of values that only one piece reads, and takes."""
     roots = dict.fromkeys(network.source_of(one) for name in rows for one in network.nodes[name].inputs)
     for part in (of[root] for root in roots if root in of and of[root] is not rows):
         both = sorted([*rows, *part], key=network.places.__getitem__)
@@ -135,7 +135,7 @@ def _slices_read(network: Network, rows: list[str], of: dict[str, list[str]]) ->
 
 
 def _joined(network: Network, name: str, of: dict[str, list[str]], pieces: list[list[str]]) -> list[str] | None:
-    """The piece that takes one node more: of the product whose element it is made of, or of the same operation."""
+    """The piece that takes one more node: that of its producing product, or of the same operation."""
     sources = [of[root] for one in network.nodes[name].inputs if (root := network.source_of(one)) in of]
     products = [piece for piece in pieces if piece in sources and isinstance(network.nodes[piece[0]], Contract)]
     origin = network.origins.get(name)

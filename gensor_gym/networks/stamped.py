@@ -22,11 +22,11 @@ from gensor_gym.networks.plan import Plan
 
 
 class StampedNetwork:
-    """A loaded network on inputs of its own, whose kernels read and write where they do when the network is called.
+    """A loaded network on its own inputs, with kernels that use the same memory as in a call.
 
     `network.c` runs the same entries on the same addresses; here a clock is read between them, and those of one loop
-    (`networks.loops`) run one after another. From one thread at a time, and
-    not while the network is called elsewhere: packed weights and their scratch are the network's.
+    (`networks.loops`) run one after another. From one thread at a time, and not while the network is called elsewhere: packed
+    weights and their scratch are the network's.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class StampedNetwork:
     def seconds(self, order: Sequence[int]) -> np.ndarray:
         """Seconds of each call of the kernels that `order` numbers, float64 [len(order)].
 
-        A kernel finds right values where those that it reads were made before and are not overwritten: all in their order, or
-        one of these several times before the next.
+        Values are right if a kernel's inputs were computed before and are not overwritten: in order, or each kernel several times
+        before the next.
         """
         numbers = np.ascontiguousarray(order, dtype=np.int64)
         if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self._calls):
@@ -68,9 +68,9 @@ class StampedNetwork:
         return np.array([self.seconds(order) for _ in range(passes)]).reshape(passes, len(self._calls))
 
     def isolated(self, turn: float) -> list[np.ndarray]:
-        """Seconds of every kernel in calls of it alone, one kernel after the other, for `turn` seconds each and at least three.
+        """Seconds of every kernel in repeated calls of it alone, for `turn` seconds each and at least three calls.
 
-        Calls before them, as many, fill caches and do not count.
+        As many uncounted calls before fill caches.
         """
         found = []
         for number in range(len(self._calls)):

@@ -33,7 +33,7 @@ _DOWN, _ALONG = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
 
 
 def rows_of_product(computation: Operator | Dataflow) -> int:
-    """Rows of a product of two matrices, or of one whose rows are gone on with, to a multiple of STEP; 0 of anything else."""
+    """Rows of a product of two matrices, or of one whose rows are used further, to a multiple of STEP; else 0."""
     if isinstance(computation, Dataflow) and not is_panel(computation):
         return 0
     op = panel_of(computation).product if isinstance(computation, Dataflow) else computation
@@ -119,7 +119,7 @@ def _with_tiles(schedule: Schedule, down: tuple[int, int], along: tuple[int, int
 
 
 def _with_whole_sums(graph: Any, op: Operator, schedule: Schedule) -> Schedule:
-    """The schedule whose register tiles add up the whole reduction at once: a short tile of it may go with one register tile."""
+    """The schedule whose register tiles add up the whole reduction at once."""
     row = schedule.row.copy()
     tile = Schedule(row).tile.copy()
     for place, axis in enumerate(op.reduce):

@@ -72,7 +72,7 @@ class Body:
 
     @property
     def absorbs(self) -> bool:
-        """Whether one read outside makes the whole term the identity, whatever the others are."""
+        """Whether one read outside makes the whole term the identity, for any other reads."""
         return self.term in ("{0}", "{0} * {1}")
 
 
@@ -84,7 +84,7 @@ BODIES = {
 }
 """Bodies by name. A map has no term: its operator names a function. Tables of tasks store indices here, so append new entries."""
 OBSERVED = ("multiply_add", "sum", "max", "map")
-"""Bodies that have a place in observations and in features of learned models, which must not move: others have none."""
+"""Bodies with a fixed index in observations and in features of learned models; others have none."""
 
 
 def limited(value: float, dtype: str) -> float:

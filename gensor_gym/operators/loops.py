@@ -45,7 +45,7 @@ PRODUCT_TYPES = ("tf32", "tf32x3", "float8_e4m3fn")
 
 @dataclass(frozen=True)
 class Axis:
-    """A loop of the operator. Every output element is indexed by the spatial axes alone."""
+    """A loop of the operator. Only spatial axes index the output."""
 
     name: str
     extent: int

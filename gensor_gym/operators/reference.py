@@ -63,7 +63,7 @@ def _checked(op: Loops, inputs: Sequence[Array]) -> list[Array]:
 
 
 def by_accesses(op: Loops, *reads: Array) -> Array:
-    """The body by axes and accesses alone, [op.output.shape]: for any operator."""
+    """The body by axes and accesses, [op.output.shape]: for any operator."""
     views = [_view(op, access, array) for access, array in zip(op.reads, reads, strict=True)]
     if is_product(op):
         second = [a for a in range(len(op.axes)) if any(row[a] for row in op.reads[1].coefficients)]

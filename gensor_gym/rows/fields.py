@@ -35,7 +35,7 @@ class FieldAction:
 
 
 def names_of_moves(fields: Sequence[Field]) -> list[tuple[str, str]]:
-    """(primitive, field) of the actions that `step_fields` makes, which stand behind `stop` in this order."""
+    """(primitive, field) of the actions of `step_fields`, which follow `stop` in this order."""
     return [(word, field.name) for field in fields for word in ("raise", "lower")]
 
 

@@ -13,7 +13,7 @@ from gensor_gym.rows.graph import RowGraph
 
 Node = TypeVar("Node", bound=FieldSchedule)
 _MOST_MET = 4096
-"""Schedules whose legal actions are remembered."""
+"""Number of schedules whose legal actions are cached."""
 
 
 class RowModel(Protocol):

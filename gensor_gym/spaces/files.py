@@ -44,7 +44,7 @@ def load_space(path: str | os.PathLike[str], format: str = "auto", unit: str | N
 
 @lru_cache(maxsize=16)
 def _load(full: str, source: str, format: str, unit: str | None, changed: int, size: int) -> TuningSpace:
-    """See `load_space`; the last two tell versions of a file apart."""
+    """See `load_space`; the last two arguments identify versions of a file."""
     own = full.endswith(".parquet")
     document = document_of(read_table(full), source) if own else _parse(_text(full, source), source)
     found = _format_of(document, source)
@@ -56,10 +56,10 @@ def _load(full: str, source: str, format: str, unit: str | None, changed: int, s
 
 
 def save_space(space: TuningSpace, path: str | os.PathLike[str], format: str | None = None) -> None:
-    """Write a space in the format it came in, or another; `.gz` at the end of the path compresses.
+    """Write a space in its own format, or another; `.gz` at the end of the path compresses.
 
     Read back, the file holds an equal document; in the other format an equal space, and going back again an equal document.
-    ValueError for a format that there is not, OSError if nothing can be written.
+    ValueError for an unknown format, OSError if nothing can be written.
     """
     format = format or space.format
     if format not in FORMATS:

@@ -112,9 +112,9 @@ class TuningTask:
 
 
 class TuningSession(SearchSession[Configuration]):
-    """A session over a recorded space, for strategies that ask no model.
+    """A session over a recorded space, for strategies without a model.
 
-    Its clock is the recording's: a trial takes the seconds it took then, and nothing else takes any.
+    Its clock is the recording's: a trial takes its recorded seconds, and nothing else takes any.
     """
 
     graph: TuningGraph

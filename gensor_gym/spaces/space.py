@@ -34,7 +34,7 @@ class Entry:
     reported: float = float("inf")
     samples: tuple[float, ...] = ()
     charge: float = 0.0
-    """Seconds that it took to compile, check and run it when it was recorded."""
+    """Recorded seconds to compile, check and run it."""
     error: str = ""
 
 
@@ -107,7 +107,7 @@ class TuningSpace:
         return {p.name: p.values[i] for p, i in zip(self.parameters, self.indices[index], strict=True)}
 
     def index(self, configuration: Mapping[str, Value]) -> int:
-        """Place of a configuration; ValueError if it is none of this space. Parameters of one value may be left out."""
+        """Index of a configuration; ValueError if it is not in this space. Parameters with a single value may be omitted."""
         known = {p.name: p for p in self.parameters}
         lacking = [p.name for p in self.parameters if p.name not in configuration and len(p.values) > 1]
         if not isinstance(configuration, Mapping) or set(configuration) - set(known) or lacking:
@@ -129,7 +129,7 @@ class TuningSpace:
 
     @cached_property
     def _ranks(self) -> dict[str, dict[tuple[int, object], int]]:
-        """Value -> its place among those of its parameter, by name."""
+        """Value -> its index among those of its parameter, by name."""
         return {p.name: {identity(value): i for i, value in enumerate(p.values)} for p in self.parameters}
 
     @cached_property
@@ -138,7 +138,7 @@ class TuningSpace:
         return {tuple(row): i for i, row in enumerate(self.indices.tolist())}
 
     def place(self, row: np.ndarray) -> int:
-        """Place of the configuration with this row of indices [P]; KeyError if there is none."""
+        """Index of the configuration with this row of indices [P]; KeyError if there is none."""
         return self._places[tuple(row.tolist())]
 
     def seconds(self, timing: str = "reported") -> np.ndarray:

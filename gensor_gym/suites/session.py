@@ -22,11 +22,11 @@ WINDOWS = 25
 
 
 class NoModel(ValueError):
-    """A search asked the model in a track that gives none."""
+    """A search evaluated the model in a track without one."""
 
 
 class SuiteSession(Session):
-    """A session that ends a search which asks for nothing new any more: programs that were tried are answered free, for ever."""
+    """A session that ends a search without new requests: tried programs are answered free, forever."""
 
     def __init__(self, task: Task, budget: Budget, on_trial: OnTrial | None = None) -> None:
         """As of `Session`."""
@@ -52,7 +52,7 @@ class ModelFreeSession(SuiteSession):
         self.graph.meter = _refuse
 
     def charge(self, evaluations: int) -> None:
-        """NoModel, whatever is asked."""
+        """NoModel for any evaluation."""
         _refuse(evaluations)
 
 
@@ -139,7 +139,7 @@ class Counted(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class CountedVector:
-    """A vector environment whose steps a session counts; all else is the environment's own."""
+    """A vector environment whose steps a session counts; everything else is the environment's."""
 
     def __init__(self, envs: Any, session: LearningSession) -> None:
         """As of `Counted`."""

@@ -28,7 +28,7 @@ from gensor_gym.registry import check_known
 from gensor_gym.suites.session import LearningSession, ModelFreeSession, OnTrial, SuiteSession
 
 Agent = Callable[[Session, np.random.Generator], object]
-"""Searches through a session, which enforces the budget and remembers the best; randomness comes from the generator alone."""
+"""Searches through a session, which enforces the budget and remembers the best; all randomness comes from the generator."""
 VERSIONS = ("v1",)
 
 
@@ -86,7 +86,7 @@ class Track:
     budget: Budget
     """Budget of a search: distinct programs measured, evaluations of the model, seconds."""
     model: bool
-    """Whether an agent may ask the model."""
+    """Whether an agent may evaluate the model."""
     steps: int | None
     """Steps of environments that an agent learns in, from scratch, evaluations of the model among them; None for searches."""
 

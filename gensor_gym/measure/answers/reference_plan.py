@@ -23,7 +23,7 @@ CODES = {"float32": 0, "float16": 1, "bfloat16": 2, "int8": 3, "int32": 4, "floa
 FUNCTIONS = ("relu", "gelu", "sigmoid", "tanh", "exp", "copy", "add", "mul", "relu6")
 """Functions of the text, by number."""
 KNOWN = ("multiply_add", "sum", "max", "map")
-"""Bodies of the text; answers of others are made on the host."""
+"""Bodies that the text supports; references of others are computed on the host."""
 STAGES = {"bias": "add", "residual": "add", "scale": "mul", "relu": "relu", "gelu": "gelu", "relu6": "relu6"}
 """Function of each stage of an epilogue."""
 _FREE = 1 << 30
@@ -135,7 +135,7 @@ def _parts(access: Access, grid: np.ndarray, padded: Sequence[int] = ()) -> np.n
 
 
 def _read_plan(op: Operator, access: Access, grids: dict[str, np.ndarray]) -> ReadPlan:
-    """The tables of a read; its offset is in those of the batch for a product, of the rows else."""
+    """The tables of a read. Its offset is in those of the batch for a product, else of the rows."""
     spans = [access.span(d, op.extents) for d in range(len(access.view))]
     padded = [d for d, (low, high) in enumerate(spans) if low < 0 or high >= access.view[d]]
     if len(padded) > 2:

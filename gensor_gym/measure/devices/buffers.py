@@ -37,7 +37,7 @@ class Guarded(Protocol):
         """Write the guard words."""
 
     def intact(self) -> bool:
-        """Whether all of them stand."""
+        """Whether all guard words are unchanged."""
 
 
 def written_outside(outputs: Sequence[Guarded], workspace: Guarded, inputs: Sequence[Guarded]) -> str:
@@ -84,7 +84,7 @@ class GuardedBuffer:
         self._bytes[self._start + self.nbytes : self._end] = _GUARD
 
     def intact(self) -> bool:
-        """Whether every guard word on both sides still stands."""
+        """Whether every guard word on both sides is unchanged."""
         front = self._bytes[self._front : self._start]
         back = self._bytes[self._start + self.nbytes : self._end]
         return bool((front == _GUARD).all() and (back == _GUARD).all())

@@ -109,7 +109,7 @@ class DeviceBuffer:
             self.array.set(np.ascontiguousarray(array))
 
     def intact(self) -> bool:
-        """Whether all guard words stand. They are few and looked at on the host."""
+        """Whether all guard words are unchanged. They are few and compared on the host."""
         return all(bool((cupy.asnumpy(side) == _GUARD).all()) for side in self._sides)
 
     def poison(self, cleared: int = 0) -> None:
@@ -145,9 +145,9 @@ class CudaDevice:
         self._inputs: list[DeviceBuffer] = []
 
     def draws(self, op: Computation, seed: int) -> tuple[Expected, ...]:
-        """The operator's three draws on the device, or where $GENSOR_GYM_REFERENCE says `host` those of NumPy.
+        """The operator's three draws on the device, or NumPy's if $GENSOR_GYM_REFERENCE is `host`.
 
-        Of fused operators NumPy computes the references and the device compares.
+        For fused operators NumPy computes the references and the device compares.
         """
         on_host = chosen_place() == "host"
         if isinstance(op, Dataflow):
@@ -176,7 +176,7 @@ class CudaDevice:
         return self._kernels
 
     def kinds(self, op: Computation) -> tuple[BaselineKind, ...]:
-        """Torch in each layout of the operator that there is; torch is imported here, before anybody has the device alone."""
+        """Torch in each available layout of the operator; torch is imported here, before a worker holds the device."""
         with suppress(ImportError):  # a comparison without torch needs none
             import torch  # noqa: F401
 
@@ -208,7 +208,7 @@ class CudaDevice:
         return TorchCudaBaseline(op, draw.inputs, kind, tensor_array)
 
     def steady(self) -> AbstractContextManager[None]:
-        """Nothing: events on the device tell the time."""
+        """Nothing: events on the device measure the time."""
         return nullcontext()
 
 

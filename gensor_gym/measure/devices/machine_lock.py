@@ -71,7 +71,7 @@ def timing_lock(device: str = "") -> Iterator[None]:
 
 
 def _taken(device: str) -> int:
-    """A descriptor that holds the lock of the file that has the name: one that was removed meanwhile locks out nobody."""
+    """A descriptor that holds the lock of the named file, even if the file is replaced meanwhile."""
     while True:
         path = lock_path(device)
         with suppress(_Unusable):  # it was changed since
@@ -84,7 +84,7 @@ def _taken(device: str) -> int:
 
 
 def _ready(path: Path) -> Path:
-    """The path of a file that can be locked, made where there is none; _Unusable says why not."""
+    """The path of a lockable file, created if missing; _Unusable gives the reason."""
     os.close(_opened(path))
     with suppress(OSError):  # a file of another user is touched by its owner alone
         os.utime(path)  # what nobody has touched for days is cleaned up
@@ -92,7 +92,7 @@ def _ready(path: Path) -> Path:
 
 
 def _opened(path: Path) -> int:
-    """A descriptor to read the file, made where there is none, readable by all whatever the umask. _Unusable says why not."""
+    """A descriptor for reading the file, created if missing, readable by all under any umask. _Unusable gives the reason."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a planted pipe would be waited at
     for last in (False,) * _TRIES + (True,):
         try:

@@ -15,8 +15,10 @@ class Opened(ABC):
     gpus = 0
     """GPUs that a worker on a cluster takes."""
     shut_in = True
-    """Whether its workers are shut in (`isolation/`): they run machine code of kernels in their own process. Not where kernels
-    are code of a device, which makes no system calls, and drivers need sockets and files of their own."""
+    """Whether its workers are isolated (`isolation/`): they run machine code of kernels in their own process.
+
+    Code of a device makes no system calls, and drivers need sockets and files, so workers of GPUs are not.
+    """
 
     @abstractmethod
     def device(self) -> Device:

@@ -50,6 +50,6 @@ def absence_of_cuda() -> str:
 
 
 def device_name(hw: Hardware) -> str:
-    """Product name of the GPU that kernels run on, `hw.name` where there is none."""
+    """Product name of the GPU that runs kernels, or `hw.name`."""
     names = gpu_names()
     return names[0] if names else hw.name

@@ -37,10 +37,10 @@ def version() -> int:
 
 
 def restrict(readable: Iterable[str], writable: Iterable[str]) -> bool:
-    """Leave this thread, and those it starts, files to read and write beneath these paths; False if that cannot be had.
+    """Leave this thread, and those it starts, files to read and write beneath these paths; False if unavailable.
 
-    A path that does not exist, or that this process may not open, is left out. A folder stands for all beneath it. Nothing can
-    be run (`execve`), and no TCP port opened where the version knows of them. Nothing takes it back.
+    A path that does not exist, or that this process may not open, is left out. A folder includes everything beneath it. Nothing
+    can be executed (`execve`), and no TCP port opened if the version supports that. It cannot be undone.
     """
     known = version()
     if not known:

@@ -1,7 +1,7 @@
 """The `recorded` backend: timings taken earlier, looked up by the program. Nothing runs.
 
-Replay is exact, or draws anew from the raw samples (noise as it really was): `resample` samples each time, decided by seed,
-program and how often it was asked for, and by nothing else.
+Replay is exact, or resamples the raw samples: `resample` samples each time, determined by seed, program and number of earlier
+requests.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class RecordedBackend:
             raise ValueError(f"folder {self._path} holds no recorded table (*.parquet)")
 
     def __len__(self) -> int:
-        """Programs in the table, of a folder those of the operators asked for so far."""
+        """Programs in the table; in a folder, those of the operators requested so far."""
         return sum(len(part.measurements) for part in self._parts.values())
 
     def device(self, hw: Hardware) -> str:
@@ -138,7 +138,7 @@ class RecordedBackend:
         return known[1].regret(known[0][program_key(schedule)], found.seconds)
 
     def restart(self) -> None:
-        """Forget how often programs were asked for: the same noise comes again."""
+        """Reset the counts of requests: the same noise comes again."""
         self._asked.clear()
 
     def close(self) -> None:

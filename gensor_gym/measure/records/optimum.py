@@ -1,9 +1,9 @@
 """Which programs of a complete table are the best: a set, since timings are noisy; and the regret of all others.
 
-A program is tied with the one of least median unless the two are distinguished: the 95 percent bootstrap interval of the
-ratio of their medians lies above one. Samples of one pass over the table are alike (a machine drifts), so passes are
-drawn first, the same for both programs, and then short blocks of neighbouring samples within each pass. Of a table of one
-pass the samples cannot say how much programs drift from pass to pass; then it has to be known from other tables.
+A program is tied with the one of least median unless the two are distinguished: the 95 percent bootstrap interval of the ratio of
+their medians lies above one. Samples of one pass over the table are correlated (a machine drifts), so passes are drawn first, the
+same for both programs, and then short blocks of neighbouring samples within each pass. A table of one pass does not show the
+drift between passes, which must come from other tables.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ KEY = b"gensor_gym"
 MOST_ROWS, MOST_BYTES = 200_000, 256 << 20
 """Limits on a file's rows and its uncompressed bytes."""
 _LIFTED = {"passes": list, "compile_seconds": float, "trial_seconds": float}
-"""Conditions with a column of their own; the others stand together as JSON."""
+"""Conditions with a column of their own; the others are stored as JSON."""
 _REPEATED = ["operator", "device", "status", "error", "conditions", "protocol"]
 """Columns that mostly repeat a value."""
 

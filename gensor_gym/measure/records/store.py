@@ -78,7 +78,7 @@ class Selection:
     before: float | None = None
 
     def __post_init__(self) -> None:
-        """ValueError for a status that there is not."""
+        """ValueError for an unknown status."""
         if self.status is not None:
             check_known("status", self.status, Status)
 
@@ -134,7 +134,9 @@ class Store:
             self._connect().execute(f"INSERT OR REPLACE INTO trials VALUES ({_marks(row)})", row)
 
     def add(self, records: Iterable[Record]) -> Added:
-        """Write records with the times they carry, all or none. Of two of one key the newer stays, an own before another's.
+        """Write records with the times they carry, all or none.
+
+        For equal keys the newer stays, and own records before imported ones.
 
         ValueError for a record without a digest; then nothing is written.
         """
@@ -226,7 +228,7 @@ class Store:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    """A connection, before anything is asked of it; sqlite3.OperationalError names a file that cannot be opened."""
+    """A new connection; sqlite3.OperationalError names a file that cannot be opened."""
     try:
         return sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     except sqlite3.Error as error:

@@ -65,7 +65,7 @@ def programs(
 
 
 def searched(op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Store | str | Path) -> int:
-    """Trials of an operator that were made here, by the compiler that is here now, or that a search which ended was asked for."""
+    """Trials made here with the present compiler, or the number that a finished search was given."""
     kept, compiler = Store(store) if isinstance(store, (str, Path)) else store, target_of(hw).compiler()
     found = [record.measurement.conditions for record in kept.records(Selection(str(op), backend.device(hw), PROTOCOL))]
     own = [conditions for conditions in found if conditions.get("compiler") == compiler and not conditions.get(IMPORTED)]

@@ -73,7 +73,7 @@ def ratio_interval(
 
 
 QUIET = 0.05
-"""Quantile of a run's samples that stands for the quiet machine: others only ever add time."""
+"""Quantile of a run's samples that represents the quiet machine: other load only adds time."""
 
 
 def quiet_ratio_interval(

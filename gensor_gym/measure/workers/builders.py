@@ -50,7 +50,7 @@ def build_cubin(kernel: Kernel) -> Built | str:
 
 
 def _holds(path: Path, cubin: bytes) -> bool:
-    """Whether a file is there that is this user's alone to write, and holds a cubin."""
+    """Whether a file holds a cubin and only this user can write it."""
     try:
         return read_own(path) == cubin
     except ValueError:

@@ -18,7 +18,9 @@ from gensor_gym.operators.types import Operator
 
 _PAUSE = 8e-3
 """Seconds between two candidates: the thread pool of the one before stops spinning (libgomp was seen to spin for 5.6 ms).
-Where everything runs on one thread there is none, and on a GPU there is none."""
+
+There is none with a single thread, and none on a GPU.
+"""
 
 _WARM_CALLS, _WARM_SECONDS = 8, 60e-3
 """Untimed calls after another candidate's, and about how many seconds they take at most.

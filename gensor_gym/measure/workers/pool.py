@@ -46,7 +46,7 @@ class Closing(Protocol):
 
 
 def compiled(compile_kernel: Compile, kernel: Kernel) -> Built | Measurement:
-    """The kernel's file, or the measurement that says why there is none."""
+    """The kernel's file, or the measurement with the reason for its absence."""
     try:
         return compile_kernel(kernel)
     except CompileFailed as error:
@@ -91,7 +91,7 @@ class LocalPool:
         self._overlap = overlap
 
     def stream(self, trials: Iterable[Trial]) -> Iterator[Measurement]:
-        """See `Pool`. Some `ahead` kernels are compiled, then timed, then the next; with `overlap` each once it is compiled."""
+        """See `Pool`. Up to `ahead` kernels are compiled, then timed, then the next; with `overlap` each when it is compiled."""
         left = iter(trials)
         compilers = ThreadPoolExecutor(os.cpu_count() or 1)
         try:

@@ -49,7 +49,7 @@ class WorkerProcess:
     ) -> None:
         """`device` is a name of `devices/opened.py`, or `start.COMPILER`; `stage_seconds` overrides deadlines of single stages.
 
-        `shut_in` says whether one that runs kernels' machine code is shut in; None leaves it to $GENSOR_GYM_ISOLATION.
+        `shut_in` isolates workers that run kernels' machine code; None leaves it to $GENSOR_GYM_ISOLATION.
         """
         unknown = set(stage_seconds or {}) - set(STAGE_SECONDS)
         if unknown:
@@ -76,7 +76,7 @@ class WorkerProcess:
             return value
 
     def _exchange(self, live: _Live, request: object) -> Any:
-        """Send a request and follow its stages to the answer; whatever else happens ends the worker."""
+        """Send a request and follow its stages to the answer; any error ends the worker."""
         stage = "start" if live.requests == 1 else "load"
         try:
             send_request(live.write_fd, live.start.enclosed(request))

@@ -1,9 +1,8 @@
 """Measuring on a cluster: a pool whose workers are Ray actors, one device each.
 
-The cluster is started by `ray start`; every node has this package installed, and all devices are of one kind, since
-timings of different machines are not to be mixed. An actor compiles, verifies and times with a worker process of its own,
-exactly as on one machine, so a kernel that crashes costs its trial and no actor. An actor that is lost, with its node or
-alone, costs the trial that it had a retry on another.
+The cluster is started by `ray start`; every node has this package installed, and all devices are of one kind, because timings of
+different machines must not be mixed. An actor compiles, verifies and times with a worker process of its own, exactly as on one
+machine, so a crash of a kernel costs its trial and no actor. After the loss of an actor its trial is retried on another.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from gensor_gym.plugins import load_plugins, loaded
 RETRIES = 3
 """Actors that a trial may lose before it counts as CRASHED."""
 START_SECONDS = 120.0
-"""How long an actor may take to come up; one that does not has no room in the cluster."""
+"""Seconds for an actor to start; a slower one has no room in the cluster."""
 
 
 class Station:
@@ -132,7 +131,7 @@ class RayPool:
     def _next(
         self, left: Iterator[tuple[int, Trial]], again: deque, position: int, done: dict, flying: dict
     ) -> tuple[int, Trial, int] | None:
-        """The next job: one to be done again, or a new one where `ahead` has room; None for now."""
+        """The next job: a retry, or a new one within `ahead`; None for now."""
         if again:
             return again.popleft()
         if len(done) + len(flying) >= self._ahead:
@@ -165,7 +164,7 @@ class RayPool:
         return ray.remote(Station).options(max_restarts=0, **options).remote(self._device, list(loaded()))
 
     def _replaced(self, station: Any) -> list[Any]:
-        """The station that stands in for a lost one; none where the cluster has no room, as long as another is left."""
+        """The replacement of a lost station; none if the cluster has no room and another station is left."""
         self._stations.remove(station)
         if _is_up(fresh := self._start()):
             self._stations.append(fresh)

@@ -31,7 +31,7 @@ def encoded(answer: object) -> object:
 
 
 def decoded(request: object, value: Any) -> Any:
-    """The answer to a request; BadReply where it is none."""
+    """The answer to a request; BadReply if it is invalid."""
     decode = next((known for kind, known in _DECODERS.items() if isinstance(request, kind)), None)
     if decode is None:
         raise BadReply(f"an answer to a {type(request).__name__}")
@@ -49,7 +49,7 @@ def text(value: Any) -> str:
 
 
 def _measurement(request: TrialRequest, value: Any) -> Measurement:
-    """The kernel's digest is the request's, whatever the worker says."""
+    """A measurement with the digest of the request, not the worker's."""
     conditions = {text(name): _condition(item) for name, item in value["conditions"].items()}
     status, digest = Status(value["status"]), request.built.kernel.digest
     return Measurement(status, tuple(_samples(value["samples"])), conditions, text(value["error"]), digest)

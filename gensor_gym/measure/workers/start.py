@@ -47,12 +47,12 @@ class Start:
         return "" if self.scratch is None else f" (it was shut in; ${SWITCH}=off starts workers that are not)"
 
     def enclosed(self, request: Any) -> Any:
-        """A request as the worker can do it: with the files themselves that it may not open, and that this user alone wrote."""
+        """A request with the content of files that the worker may not open, if only this user can write them."""
         return request.enclosed() if self.scratch is not None and hasattr(request, "enclosed") else request
 
 
 def start_of(device: str, shut_in: bool | None = None) -> Start:
-    """The start of a worker for a device, shut in or not where it runs machine code of kernels, by default as the variable says.
+    """The start of a worker for a device, isolated if it runs machine code of kernels, by default as the variable says.
 
     ValueError for an unknown device, or another value of $GENSOR_GYM_ISOLATION.
     """
@@ -96,7 +96,7 @@ def _variables(given: dict[str, str]) -> dict[str, str]:
 
 
 def _wanted() -> bool:
-    """Whether workers are to be shut in."""
+    """Whether workers should be isolated."""
     said = os.environ.get(SWITCH, "on").strip() or "on"
     if said not in ("on", "off"):
         raise ValueError(f"${SWITCH}={said!r}: expected on or off")

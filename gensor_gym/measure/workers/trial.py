@@ -94,7 +94,7 @@ class Device(Protocol):
         """The three draws of an operator, with the arrays where this device compares them."""
 
     def kinds(self, op: Computation) -> tuple[BaselineKind, ...]:
-        """The baselines that stand for torch's own kernel, one for each layout of memory that it can be given."""
+        """The baselines of torch's own kernel, one for each layout of memory that it accepts."""
 
     def load(self, built: Built, threads: int) -> Loaded:
         """Load a compiled kernel; LaunchError when the device refuses it."""
@@ -113,7 +113,7 @@ def check(loaded: Loaded, draw: Expected) -> str:
 
 @contextmanager
 def opened(device: Device, built: Built, threads: int) -> Iterator[Loaded]:
-    """Load, and unload whatever happens."""
+    """Load, and always unload."""
     loaded = device.load(built, threads)
     try:
         yield loaded

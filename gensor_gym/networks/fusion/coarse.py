@@ -31,11 +31,11 @@ loss of threads that wait for tasks, and reading if fewer rows are possible.
 HELD = 1 / 2
 """Largest share of a cache for data that should stay in it."""
 PARTS = 4
-"""Tasks of each thread, if reading stays hidden: who was kept waiting leaves some to others."""
+"""Tasks of each thread, if reading stays hidden, so that delayed threads leave some to others."""
 
 
 def fine_coarse(network: Network, machine: Hardware | None = None) -> Plan:
-    """`fine`, and each piece goes on in the loop of the one before where `rows_together` has rows for them; for this host."""
+    """`fine`, with each piece in the loop of the previous one if `rows_together` finds rows for them; default is this host."""
     hw, pieces = machine or hardware.get("host"), list(fine(network).pieces)
     for number in range(1, len(pieces)):
         first = number - len(loop_before(pieces, number))

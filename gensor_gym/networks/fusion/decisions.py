@@ -96,7 +96,7 @@ def _blocks(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
 
 
 def with_piece(pieces: Sequence[Piece], piece: Piece) -> list[Piece] | None:
-    """The pieces where one takes its nodes out of others; None if that leaves some of another's."""
+    """The pieces after one takes its nodes from others; None if that leaves a part of another."""
     taken = set(piece.nodes)
     kept = [other for other in pieces if taken.isdisjoint(other.nodes)]
     cut = [other for other in pieces if not taken.isdisjoint(other.nodes) and not taken.issuperset(other.nodes)]

@@ -19,7 +19,7 @@ from gensor_gym.networks.pieces import Piece
 from gensor_gym.networks.plan import Plan, cut_all, ordered
 
 LEAST_TASKS = 8
-"""Blocks of `_ROWS` rows that a host must have to be accepted, so that threads find work: a product alone also cuts columns."""
+"""Blocks of `_ROWS` rows that a host needs, so that threads have work: a product by itself also splits columns."""
 _ROWS = 16
 _chain_of = lru_cache(maxsize=1024)(chain_of)
 """Layers of networks are equal: each is looked at once."""
@@ -75,7 +75,7 @@ def _rows_of_panel(computation: Dataflow) -> int:
 
 
 def is_worth_while(network: Network, piece: Piece) -> bool:
-    """Whether a chain is made of it that has work for threads, and no weights that a product alone would read packed."""
+    """Whether it makes a chain with work for all threads, and without weights that a product would read packed."""
     try:
         step = piece.step(network)
         assert isinstance(step.computation, Dataflow)

@@ -1,4 +1,4 @@
-"""When two operators are of about one size: within a factor of two on every axis, in whatever order the axes stand."""
+"""Similarity of operators' sizes: within a factor of two on every axis, in any order of the axes."""
 
 from __future__ import annotations
 

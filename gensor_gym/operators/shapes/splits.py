@@ -63,7 +63,7 @@ def part_of(op: Operator, version: str = "v1") -> str:
 
 
 def _by_hash(op: Operator) -> str:
-    """The part by the group alone."""
+    """The part by the group."""
     if op.name == HELD_OUT:
         return "test"
     digest = hashlib.sha256(f"v1:{SALT}:{group(op)}".encode()).digest()
