@@ -1,4 +1,4 @@
-"""`python -m agents` lists the strategies there are; `python -m agents NAME` the hyperparameters of one and their defaults."""
+"""`python -m agents` lists the strategies; `python -m agents NAME` lists the hyperparameters of one with their defaults."""
 
 from __future__ import annotations
 

@@ -67,9 +67,9 @@ _known: dict[bytes, str] = {}
 
 
 def fingerprint(graph: ConstructionGraph) -> str:
-    """Sixteen hexadecimal digits of the task's behaviour. Found once a process for each task; nothing is charged.
+    """Sixteen hexadecimal digits of the task's behaviour, cached for the process; nothing is charged.
 
-    Of the host the limits count and not the rates, which are measured and another time a little different.
+    For the host only the limits count, because its measured rates vary a little.
     """
     if graph.hardware.name == HOST:
         graph = ConstructionGraph(graph.operator, _with_fixed_rates(graph.hardware), graph.space)

@@ -110,7 +110,7 @@ class Rounds:
         self._known: set[bytes] = set()
 
     def advance(self, limit: int) -> int:
-        """Measure one batch of at most `limit` programs; how many of them were new trials."""
+        """Measure one batch of at most `limit` programs; returns the number of new trials."""
         before = self.session.trials
         chosen = self._choose(min(limit, self.settings.batch))
         if len(chosen) == 0:

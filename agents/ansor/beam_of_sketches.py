@@ -16,7 +16,7 @@ from gensor_gym.construction import ConstructionGraph
 WIDTH = 128
 """Incomplete programs that are kept."""
 BRANCHES = 16
-"""Values that are tried for a decision of one program; with WIDTH as many programs are rated as in an evolution's generation."""
+"""Values tried for a decision of one program; with WIDTH, as many programs are scored as in an evolution's generation."""
 
 
 class BeamOfSketches:

@@ -24,7 +24,7 @@ NO_AXIS = -1
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop: slot of its axis, how often it turns in each program float64 [B], how it runs, and its tile level."""
+    """A loop: slot of its axis, iterations in each program float64 [B], how it runs, and its tile level."""
 
     axis: int
     extent: np.ndarray
@@ -34,7 +34,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Nest:
-    """A statement: which programs have it bool [B], its loops, tensors by number with how they are accessed, its work."""
+    """A statement: its programs bool [B], its loops, tensors by number with their kind of access, its work."""
 
     name: str
     present: np.ndarray

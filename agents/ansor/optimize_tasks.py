@@ -1,4 +1,4 @@
-"""The front door to many tasks: fast kernels for several operators of networks, under one budget of trials."""
+"""The search over many tasks: fast kernels for several operators of networks, under one budget of trials."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def _touched(p: Programs, nest: Nest) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _box(p: Programs, tensor: int, reach: np.ndarray) -> np.ndarray:
-    """Lengths of the box of a tensor that axes touch which run so far, [dimensions, B]."""
+    """Lengths of the tensor's box that the given extents of axes touch, [dimensions, B]."""
     at = COEF + tensor * MAX_DIMS * MAX_AXES
     dims = int(p.ints[NUM_DIMS + tensor])
     steps = p.ints[at : at + dims * MAX_AXES].reshape(dims, MAX_AXES)

@@ -186,7 +186,7 @@ def make_model(settings: AutoTvm, seed: int) -> CostModel:
 
 @dataclass(frozen=True)
 class AutoTvmSmall(AutoTvm):
-    """A variant of ours for few trials: batches of 8, learned from after the first of them."""
+    """A variant of ours for few trials: batches of 8, with learning after the first."""
 
     batch: int = 8
     warm_up: int = 0

@@ -37,7 +37,7 @@ class Annealing:
     temperature means the same on every task.
 
     The first chain begins at the best of a few random nodes, later ones alternately at a new random node and at the best
-    measured. No model is asked. A node is a program of a construction graph, or a configuration of a recorded space.
+    measured. No model is used. A node is a program of a construction graph, or a configuration of a recorded space.
     """
 
     space: str = "extended"

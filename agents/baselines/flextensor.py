@@ -55,7 +55,7 @@ class FlexTensor:
 
 @dataclass
 class _Point:
-    """A measured program: its vector, performance (1 / s, zero where it failed) and directions not gone yet."""
+    """A measured program: its vector, performance (1 / s, zero if it failed) and untried directions."""
 
     vector: np.ndarray
     performance: float

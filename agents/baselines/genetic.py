@@ -22,7 +22,7 @@ Individual = tuple[float, np.ndarray]
 class Genetic:
     """Tournaments choose parents; every column of a child is one parent's; some columns mutate; the best parents stay.
 
-    Children that are illegal or were measured are drawn again. No model is asked.
+    Children that are illegal or were measured are drawn again. No model is used.
     """
 
     space: str = "extended"

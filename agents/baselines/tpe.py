@@ -14,7 +14,7 @@ from agents.core.programs import nearest
 from gensor_gym.measure.session import Session
 
 REPEATS = 6
-"""Proposals in a row that were illegal or measured before, after which a random program takes their place."""
+"""Consecutive illegal or repeated proposals after which a random program is used."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ Key = tuple[float, int]
 
 @dataclass(frozen=True)
 class Welder(ConstructingByRules):
-    """The search; knobs and virtual threads stay as the graph's rule sets them. Nothing is random, and no model is asked."""
+    """The search; knobs and virtual threads stay as the graph's rule sets them. It is deterministic and uses no model."""
 
     space: str = "tree"
     limit: int = 2000

@@ -138,7 +138,7 @@ class ColumnLearner:
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state` of a learner that was made alike."""
+        """Continue from a `state` of a learner with the same settings."""
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.rewards = list(state["rewards"])

@@ -14,7 +14,7 @@ from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.session import Session
 
 REPEATS = 1000
-"""Draws in a row that were all measured before, after which a space too large to list counts as exhausted."""
+"""Consecutive repeated draws after which a space too large to list counts as exhausted."""
 
 WALKS = 8
 """Walks for each program wanted, before uniform draws take their place."""
@@ -52,7 +52,7 @@ class Ledger:
         return self.measure([schedule])[0].seconds
 
     def fresh(self, rng: np.random.Generator, count: int = 1) -> list[Schedule]:
-        """Different programs that were not measured, each as likely as any other; fewer where there are no more."""
+        """Different unmeasured programs, uniformly; fewer if the space has no more."""
         if self._left is None and (rows := self.programs.listed()) is not None:
             self._left = list(rng.permutation(rows))
         found: dict[bytes, Schedule] = {}

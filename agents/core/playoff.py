@@ -24,9 +24,9 @@ ROUNDS = 15
 
 
 def playoff(session: Session) -> tuple[Schedule, Measurement] | None:
-    """The finalist that is fastest in its quiet turns, with its measurement in the search.
+    """The finalist with the fastest quiet time in alternating re-timing, with its measurement in the search.
 
-    Where nothing can be timed it is the search's best; None before any trial ended OK.
+    Without a timing backend it is the search's best; None before any trial ended OK.
     """
     if session.best is None or not isinstance(session.backend, NativeBackend):
         return session.best

@@ -21,7 +21,7 @@ from gensor_gym.graph.tables.layout import SPATIAL_SLOTS, TILE
 BLOCK = 4096
 """Vectors drawn at a time."""
 BLOCKS = 256
-"""Blocks without a single legal program, after which a random walk takes the place of the uniform draw."""
+"""Blocks without a legal program, after which a random walk replaces the uniform draw."""
 LISTED = 1 << 18
 """Most candidates of a space that is listed."""
 
@@ -64,9 +64,9 @@ class Programs(Coordinates):
         return Schedule(self.rows(vector[None])[0])
 
     def uniform(self, rng: np.random.Generator) -> Schedule:
-        """A legal program, each as likely as any other: vectors drawn until one is legal.
+        """A legal program, uniformly: vectors are drawn until one is legal.
 
-        Where of a million vectors none is legal it is the end of a random walk, which is not uniform.
+        If none of a million is legal, the end of a random walk, which is not uniform.
         """
         for _ in range(BLOCKS):
             vectors = rng.integers(0, self.counts, size=(BLOCK, len(self.counts)))

@@ -45,7 +45,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Nearest(ModelSearch):
-    """Certified optima of the train operators that are most alike, carried over: nearest first, one evaluation each."""
+    """Certified optima of the most similar train operators: nearest first, one evaluation each."""
 
     split: str = "v1"
     """Version of the split whose train part is known."""

@@ -1,4 +1,4 @@
-"""Coordinate descent by the model over schedules of fused operators, again and again from other programs."""
+"""Coordinate descent by the model over schedules of fused operators, repeated from other programs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Fitted coefficients of the analytic model: one multiplier per term, stored with device and date.
 
-`fits.json` holds fits that ship with the package, by hardware name. They are made on train and validation splits only, by
-`python -m experiments.bench suite=model fit=true`.
+`fits.json` holds shipped fits by hardware name. They are made only on train and validation splits, by `python -m
+experiments.bench suite=model fit=true`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The analytic model behind one face: latency of one row, of a batch, and its terms.
+"""The analytic model behind one interface: latency of one row, of a batch, and its terms.
 
-Which of the two models it is Numba learns from a type: that of the `room` to work in, which a GPU's model does not need. The
-other model, and with it a third of the text, is then not compiled.
+Numba selects the model by a type: that of the scratch space `room`, which a GPU's model does not need. The other model, a third
+of the code, is then not compiled.
 """
 
 from __future__ import annotations

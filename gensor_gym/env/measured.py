@@ -18,11 +18,11 @@ from gensor_gym.measure.measurement import Measurement, Status
 
 Graph = ConstructionGraph | GirGraph
 ILLEGAL = {"runtime_s": math.inf, "status": Status.ILLEGAL.value}
-"""Facts of a program that is not legal, which has no latency by the model either; it is not measured."""
+"""Facts of an illegal program, which has no latency by the model and is not measured."""
 
 
 def optimum_of(graph: Graph) -> float | None:
-    """Seconds of the best program by the model where that is certain: by a certificate, or as all of the space was looked at."""
+    """Seconds of the best program by the model if it is certain: by a certificate, or by enumeration of the space."""
     if isinstance(graph, GirGraph):
         return graph.least
     certificate = certificate_of(graph)
@@ -48,7 +48,7 @@ class FinalReward:
     def of(
         self, graphs: list[Graph], rows: list[np.ndarray], latencies: list[float]
     ) -> list[tuple[float, dict[str, Any]]]:
-        """(R to add, facts) of finished programs; with the model's tier R was paid by the compiled process already.
+        """(R to add, facts) of finished programs; with the model's tier the compiled process has paid R already.
 
         `latencies` by the model in seconds, infinite for programs that are not legal.
         """
@@ -81,7 +81,7 @@ class FinalReward:
         return self._certified[id(graph)][1]
 
     def _modelled(self, graph: Graph, seconds: float) -> dict[str, Any]:
-        """Facts of a program that takes so long by the model; `regret` where the task's optimum is certified."""
+        """Facts of a program with this latency by the model; `regret` if the task's optimum is certified."""
         if seconds == math.inf:
             return ILLEGAL
         optimum = self._optimum(graph)
@@ -89,7 +89,7 @@ class FinalReward:
         return {"runtime_s": seconds, "status": "OK", **known}
 
     def restart(self) -> None:
-        """Give the same noise again, where it is made from a seed: an environment that is seeded starts anew."""
+        """Repeat the same noise from the start, if it has a seed."""
         if isinstance(self.backend, Replay):
             self.backend.restart()
 

@@ -86,7 +86,7 @@ def fill_schedule(row, ints, out):  # noqa: ANN001, ANN201
 
 @lean
 def _fill_tiles(row, axis, out):  # noqa: ANN001, ANN201
-    """Sizes along one axis; a logarithm is taken only where a tile is not the one inside it, as most are."""
+    """Sizes along one axis; a logarithm is computed only for a tile that differs from the one inside it."""
     inside, feature = 1, 0.0
     for level in range(MAX_LEVELS):
         tile = row[TILE + level * MAX_AXES + axis]

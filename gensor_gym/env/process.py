@@ -39,7 +39,7 @@ REMAINING_AT = OFFSETS["remaining"]
 def look(task, row, scalars, ints, floats, scratch, room, terms, obs):  # noqa: ANN001, ANN201
     """Model and dynamic features of a state; the model's latency and the potential are kept in `scalars`.
 
-    `scratch` int32 [ROW], `terms` float64 [NUM_TERMS] and `room` (`cost.model.room`) are there to work in.
+    `scratch` int32 [ROW], `terms` float64 [NUM_TERMS] and `room` (`cost.model.room`) are scratch space.
     """
     seconds = latency(row, ints[task], floats[task], terms, scratch, room)
     scalars[LATENCY] = seconds

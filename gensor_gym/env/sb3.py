@@ -78,7 +78,7 @@ class ConstructVecEnv(VecEnv):
         return observations, rewards.astype(np.float32), ended, infos
 
     def _end(self, ended: np.ndarray, info: dict[str, Any], infos: list[dict[str, Any]]) -> None:
-        """Write infos of the episodes that ended in this step; their sums begin again."""
+        """Write infos of the episodes that ended in this step, and reset their sums."""
         facts, elapsed = info["final_info"], round(time.time() - self._begun, 6)
         regret = facts.get("regret", np.full(self.num_envs, np.nan))
         columns = (self._returns, self._lengths, facts["runtime_s"], facts["status"], facts["steps"], regret)
@@ -106,7 +106,7 @@ class ConstructVecEnv(VecEnv):
         return {"envs": self.envs.state(), "returns": self._returns.copy(), "lengths": self._lengths.copy()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on where another one with the same arguments gave its `state`; no `reset` is needed."""
+        """Continue from the `state` of another one with the same arguments; no `reset` is needed."""
         self.envs.restore(state["envs"])
         self._returns[:], self._lengths[:] = state["returns"], state["lengths"]
 

@@ -99,7 +99,7 @@ def whole(action: SupportsIndex) -> int:
 def json_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
     """Arguments of the constructor with operators, hardware and paths as text, so that `env.spec.to_json()` round-trips.
 
-    A Hardware that differs from the one of its name stays an object: its name would bring another machine back.
+    A Hardware that differs from the one of its name stays an object, because its name means another machine.
     """
 
     def plain(value: object) -> object:

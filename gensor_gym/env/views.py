@@ -65,7 +65,7 @@ class ObservationView:
         return render.as_text if mode == "ansi" else render.as_image
 
     def batch(self, features: np.ndarray) -> Any:
-        """View of features [..., F] (flat or by group), of all of them flat the very array."""
+        """View of features [..., F] (flat or by group); the flat view of all groups is the array itself."""
         if self.kind == "dict":
             return {name: features[..., s].copy() for name, s in self.slices.items()}
         return features if self.whole else features[..., self.keep]

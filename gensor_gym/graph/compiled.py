@@ -76,7 +76,7 @@ def plain(rows: np.ndarray) -> np.ndarray:
 
 
 def _compile(function: F, made_by: Callable[..., Any], *kind: type, **options: Any) -> F:
-    """A function of a kind, kept on disk. Plain where Numba is off; of Numba's own kind with a release that was not tried."""
+    """A compiled function of a kind, cached on disk. Interpreted if Numba is off; Numba's own kind with an untried release."""
     settings: Any = numba.config
     if settings.DISABLE_JIT:
         return function
@@ -101,9 +101,9 @@ def _package_of(function: Callable[..., Any]) -> Path:
 
 @cache
 def _folder(package: Path) -> Path | None:
-    """Cache folder for the present sources of gensor_gym and of a package using it, None if none can be written.
+    """Cache folder for the present sources of gensor_gym and of a package using it, None if none is writable.
 
-    Folders unused for a week go.
+    Folders unused for a week are removed.
     """
     text = hashlib.sha256()
     for path in sorted(p for root in {_PACKAGE, package} for p in root.rglob("*.py")):

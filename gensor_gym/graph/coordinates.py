@@ -46,7 +46,7 @@ class Column:
 
     @property
     def smallest(self) -> int:
-        """Which value is as small as can be: the first of a knob, the chain of an axis with the smallest product."""
+        """Index of the smallest value: the first of a knob, the chain of an axis with the smallest product."""
         return 0 if self.is_knob else int(np.argmin(self.values.prod(axis=1)))
 
     def only(self, kept: np.ndarray) -> Column:
@@ -108,7 +108,7 @@ class Coordinates:
         return np.stack(np.unravel_index(numbers, self.counts, order="F"), axis=1)
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Vectors int64 [count, K], each as likely as any other: column after column is drawn."""
+        """Vectors int64 [count, K], uniformly distributed: column after column is drawn."""
         drawn = [rng.integers(choices, size=count) for choices in self.counts.tolist()]
         return np.array(drawn, dtype=np.int64).reshape(len(drawn), count).T
 
@@ -140,12 +140,12 @@ def columns_of(ints: np.ndarray, sizes: np.ndarray) -> list[Column]:
 
 
 def moved_knobs(ints: np.ndarray) -> list[int]:
-    """Indices of the knobs that the space has actions for."""
+    """Indices of the knobs that the space's actions move."""
     return [knob for knob in range(len(KNOBS)) if ints[ALLOWED + KNOB_UP + knob]]
 
 
 def usable_values(ints: np.ndarray, knob: int) -> list[int]:
-    """Indices of the values that the operator can use of a knob."""
+    """Indices of a knob's values that the operator can use."""
     return [i for i in range(len(KNOBS[knob].values)) if int(ints[KNOB_BITS + knob]) >> i & 1]
 
 

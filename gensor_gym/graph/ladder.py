@@ -1,4 +1,4 @@
-"""Ladders of tile sizes: the sizes that an axis may take, in climbing order."""
+"""Ladders of tile sizes: the sizes of an axis in ascending order."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def sizes(extent: int) -> tuple[int, ...]:
 def cpu_sizes(extent: int) -> tuple[int, ...]:
     """`sizes`, the heights 6 and 12 of register tiles of 4 and 2 vectors, and covers of the extent by whole tiles.
 
-    A cover is the extent rounded up to a multiple of 6, 12 or 48 (3 vectors of 16), where that is at most half of it, so
-    that a task may take an axis whole though no register tile of that size divides it.
+    A cover is the extent rounded up to a multiple of 6, 12 or 48 (3 vectors of 16), where that is at most half of it, so that a
+    task may take a whole axis that no such register tile divides.
     """
     found = sizes(extent)
     heights = {n for n in (6, 12) if n <= found[-1]}

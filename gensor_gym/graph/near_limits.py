@@ -19,7 +19,7 @@ ELEMENTS = 512
 Every other pair of programs has half of it. A thread of a GPU has 255 registers, a CPU core 31 vectors of 16.
 """
 POINTS = 16
-"""The same along reduce axes: with more of them unrolled the body is too long."""
+"""The same along reduce axes; more unrolled points would exceed the body's limit."""
 AROUND = 2048
 """Limit of a tile's elements over those of the level below, for spatial and for reduction axes."""
 DRAWS = 1 + MAX_LEVELS * MAX_AXES
@@ -39,7 +39,7 @@ def near_limits(first: np.ndarray, draws: np.ndarray, ints: np.ndarray, sizes: n
 
 @compiled
 def _fill(rows, draws, ints, sizes):  # noqa: ANN001, ANN202
-    """Tiles of every row, level by level, axes in an order that begins anywhere."""
+    """Tiles of every row, level by level, with a random first axis."""
     for b in range(rows.shape[0]):
         row, at = rows[b], 1
         levels = 1 if b % 2 == 0 else ints[NUM_LEVELS]

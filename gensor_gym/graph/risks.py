@@ -1,4 +1,4 @@
-"""Limits that a move may break: all a mask has to look at, since the program it moves from keeps every limit."""
+"""Limits that a move may break: a mask checks only these, because the program before the move keeps every limit."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def growth_risks(row, axis, ints):  # noqa: ANN001, ANN201
 def shrinking_risks(row, axis, ints):  # noqa: ANN001, ANN201
     """Limits that the previous size of a tile may break.
 
-    All it takes shrinks, but for `uneven_risks`, nor may a block tile leave too little to the threads that share its reduction.
+    Resources shrink, except for `uneven_risks`; but a block tile may leave too little for the threads that share its reduction.
     """
     risks = uneven_risks(row, axis, row[LEVEL], ints)
     if ints[IS_CPU] == 1:

@@ -1,9 +1,9 @@
 """The rules for one schedule, as plain loops over small integer arrays, compiled by Numba.
 
-`apply` is every primitive as a total function; `fits` is legality as a property of a schedule; `transition` puts the two
-together: an action is legal when the space has it, it changes the schedule, and the result fits. There is no second
-rulebook: `fill_mask` gives the same answer for all actions of a row at once, leaving out only work whose outcome is sure.
-With NUMBA_DISABLE_JIT=1 the same text runs as plain Python; `tests/support/oracle.py` is an independent one.
+`apply` is every primitive as a total function; `fits` is legality as a property of a schedule; `transition` combines the two: an
+action is legal if the space has it, it changes the schedule, and the result fits. `fill_mask` gives the same answer for all
+actions of a row at once, skipping only work with a known outcome. With NUMBA_DISABLE_JIT=1 the same text runs as plain Python;
+`tests/support/oracle.py` is an independent one.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def is_well_formed(row, ints, sizes):  # noqa: ANN001, ANN201
 def fill_mask(row, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
     """Write the legal actions of `row` into `mask` [N] (int8); `scratch` is a row to work in. `row` itself must fit.
 
-    Because it fits, only limits that a move may break are looked at; moves that surely change nothing are not tried.
+    Because it fits, only limits that a move may break are checked; moves without an effect are not tried.
     """
     for i in range(ROW):
         scratch[i] = row[i]
@@ -301,7 +301,7 @@ def _mask_knobs(row, ints, scratch, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _knob_fits(row, knob, upwards, ints, scratch):  # noqa: ANN001, ANN201
-    """Whether the program with the next value of a knob fits; it is made only where a limit is at risk."""
+    """Whether the program with the next value of a knob fits; it is built only if a limit is at risk."""
     risks = knob_risks(row, knob, upwards, ints)
     if risks == 0:
         return True

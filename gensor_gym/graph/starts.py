@@ -37,8 +37,10 @@ from gensor_gym.graph.tables.tables import (
 )
 
 WGMMA_COLUMNS = (64, 128, 256)
-"""Columns of the first wgmma programs: below 64 the instruction loses much of its rate, and from one of these to the next
-a walk climbs many rungs of the ladder."""
+"""Columns of the first wgmma programs.
+
+Below 64 the instruction loses much of its rate, and a walk climbs many rungs of the ladder between two of these.
+"""
 
 
 def starts(tables: Tables, first: np.ndarray, columns: tuple[int, ...] = WGMMA_COLUMNS) -> np.ndarray:
@@ -83,7 +85,7 @@ def _shifted(row: np.ndarray, ints: np.ndarray) -> np.ndarray:
 
 
 def _columns(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
-    """Columns of the first wgmma programs that the ladder of axis n has; its longest where it has none of them."""
+    """Columns of the first wgmma programs on the ladder of axis n; its longest size if it has none of them."""
     n, step = int(tables.ints[MATRIX_N]), int(tables.ints[COLUMN_STEP])
     ladder = [size for size in tables.ladder(n) if size % step == 0]
     return [{n: size} for size in columns if size in ladder] or [{n: max(s for s in ladder if s <= columns[0])}]

@@ -86,7 +86,7 @@ def _moves_alone(op: Operator, row: tuple[int, ...], axis: int) -> bool:
 
 
 def convolution_choices(op: Operator, kind: str) -> tuple[int, ...]:
-    """Values of knob `convolution` that mean something for this operator."""
+    """Usable values of knob `convolution` for this operator."""
     if not is_convolution(op):
         return (0,)
     return (0, 1, 2) if kind == "cpu" else (0, 3)
@@ -95,7 +95,7 @@ def convolution_choices(op: Operator, kind: str) -> tuple[int, ...]:
 def needs_copy(op: Operator) -> bool:
     """Whether a shifted matrix product (convolution=2) must copy its input.
 
-    So it is where pixels that are neighbours in the output are not so in the input, or may lie outside it.
+    It must if neighbouring pixels of the output are not neighbours in the input, or may be outside.
     """
     image, (p, q) = op.reads[0], op.spatial[-2:]
     window = any(op.axes[a].extent > 1 for a in op.reduce[1:])
@@ -104,7 +104,7 @@ def needs_copy(op: Operator) -> bool:
 
 
 def serves_all(op: Operator, read: Access, task: tuple[int, ...]) -> bool:
-    """Whether one copy of a read serves all tasks of a CPU, whose tiles are `task`: several, or all calls, read it alike."""
+    """Whether one copy of a read serves all tasks of a CPU with tiles `task`: several tasks, or all calls, read it alike."""
     kept = op.frozen and read is weights(op)
     return kept or any(task[a] < op.extents[a] and not any(row[a] for row in read.coefficients) for a in op.spatial)
 

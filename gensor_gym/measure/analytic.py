@@ -30,7 +30,7 @@ def program_key(schedule: Schedule | GirSchedule) -> bytes:
 
 
 def program_digest(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
-    """Identity of the program where no code is generated."""
+    """Identity of a program without generated code."""
     return hashlib.sha256("\0".join([str(op), hw.name, hw.arch, program_key(schedule).hex()]).encode()).hexdigest()
 
 

@@ -105,14 +105,14 @@ BACKENDS: dict[str, Callable[[], Backend]] = {
 
 
 def register_backend(name: str) -> Callable[[Made], Made]:
-    """A decorator for a class, or a function without arguments, that makes a Backend; ValueError for a name that is taken."""
+    """A decorator for a class, or a function without arguments, that makes a Backend; ValueError for a taken name."""
     return registers("backend", BACKENDS, name)
 
 
 def register_model(name: str) -> Callable[[Made], Made]:
-    """A decorator for a function of (graph, schedule) that gives seconds: a backend that runs nothing and asks it.
+    """A decorator for a function of (graph, schedule) that gives seconds: a backend that runs nothing.
 
-    ValueError for a name that is taken.
+    ValueError for a taken name.
     """
 
     def add(seconds: Made) -> Made:
@@ -179,7 +179,7 @@ def _names() -> str:
 
 
 def registered_name(backend: Backend) -> str | None:
-    """The name that `get_backend` answers with this very object in this process, None if it is nobody's."""
+    """The name for which `get_backend` returns this object in this process, None if there is none."""
     return next((name for (name, owner), live in _live.items() if live is backend and owner == os.getpid()), None)
 
 
@@ -192,7 +192,7 @@ def _auto(hw: Hardware) -> str:
 
 
 def _check(name: str, hw: Hardware) -> None:
-    """ValueError for a backend that runs kernels of targets, but none of this machine's."""
+    """ValueError for a backend of kernels for another machine than this one."""
     if name == "emulated":
         wrong = not target_of(hw).emulated
     else:

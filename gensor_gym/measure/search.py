@@ -62,7 +62,7 @@ class SearchBackend(Protocol[Asked]):
 
     @property
     def stored(self) -> bool:
-        """Whether its results are worth keeping in a store."""
+        """Whether its results should be kept in a store."""
 
     def device(self, hw: Any, /) -> str:
         """Name of the device for which results hold."""

@@ -130,7 +130,7 @@ class SearchSession(Generic[Node]):
 
     @property
     def best(self) -> tuple[Node, Measurement] | None:
-        """The fastest OK node with its measurement, the earlier one of equals; None before there is one."""
+        """The fastest OK node with its measurement, the earlier one of ties; None before the first."""
         return self._best
 
     @property
@@ -199,7 +199,7 @@ class SearchSession(Generic[Node]):
         return f"{self.trials} of {trials} trials and {self.elapsed:.1f} of {seconds} seconds spent"
 
     def _try(self, fresh: dict[str, Node]) -> set[str]:
-        """Try new kernels, from the store where it has them, in the order given, until the seconds run out."""
+        """Try new kernels in order, from the store if it has them, until the seconds run out."""
         op, hw = self.task.operator, self.task.hardware
         known = {digest: self._stored(digest) for digest in fresh}
         missing = [schedule for digest, schedule in fresh.items() if known[digest] is None]
@@ -242,7 +242,7 @@ class SearchSession(Generic[Node]):
         self._store.put(self._device, str(self.task.operator), str(schedule), kept)
 
     def keep(self, schedule: Node, measurement: Measurement) -> None:
-        """Note in the store that a search ended with this program, which it measured: `tuned` takes it before faster trials."""
+        """Record in the store that a search ended with this program: `tuned` prefers it to faster trials."""
         if self._store is not None and self.backend.stored:
             stored = self._store.get(measurement.digest, self._device) or measurement
             before = stored.conditions.get(SEARCHED)
@@ -309,7 +309,7 @@ class Session(SearchSession[Schedule]):
         return self.graph.latencies(np.ascontiguousarray(rows, dtype=np.int32))
 
     def charge(self, evaluations: int) -> None:
-        """Count evaluations of the model. The graph calls this (`ConstructionGraph.charge`), whoever evaluates by it.
+        """Count evaluations of the model. The graph calls this (`ConstructionGraph.charge`) for every caller.
 
         Raises:
             BudgetSpent: when fewer evaluations, or no seconds, are left.
@@ -324,7 +324,7 @@ class Session(SearchSession[Schedule]):
 
 
 def _weakly(method: Callable[[int], None]) -> Callable[[int], None]:
-    """A bound method that does not keep its object: session and graph would hold each other, and all that both hold."""
+    """A bound method that does not keep its object alive: session and graph would otherwise hold each other."""
     reference = weakref.WeakMethod(method)
 
     def call(evaluations: int) -> None:

@@ -26,7 +26,7 @@ class Life:
     last: int
 
     def meets(self, other: Life) -> bool:
-        """Whether both are needed in one step. An output overlaps no input of its own step."""
+        """Whether both are live in one step. An output overlaps no input of its own step."""
         return self.first <= other.last and other.first <= self.last
 
 
@@ -44,7 +44,7 @@ def rounded(size: int) -> int:
 
 
 def bound(lives: Sequence[Life]) -> int:
-    """Bytes that are needed at once in the step that needs most: no arena is smaller."""
+    """Largest number of live bytes in one step, a lower bound of an arena."""
     steps = range(1 + max((life.last for life in lives), default=-1))
     return max((sum(rounded(life.bytes) for life in lives if life.first <= step <= life.last) for step in steps), default=0)
 
@@ -59,7 +59,7 @@ def _none(lives: Sequence[Life]) -> Arena:
 
 
 class _Placed:
-    """Values with their places, as arrays: a recurrence that is unrolled has thousands."""
+    """Placed values as arrays: an unrolled recurrence has thousands."""
 
     def __init__(self, lives: Sequence[Life]) -> None:
         """Room for all of them; nothing is placed yet."""
@@ -77,7 +77,7 @@ class _Placed:
         self.end = max(self.end, end)
 
     def gaps(self, life: Life) -> np.ndarray:
-        """Beginnings, in order, of places that are free while it lives: at the start, and where any value begins or ends."""
+        """Offsets, in order, that are free while it lives: 0, and the start or end of any value."""
         first, last, offsets, ends = self._values[:, : len(self.offsets)]
         busy = (first <= life.last) & (last >= life.first)
         starts = np.array(sorted(self._edges), dtype=np.int64)
@@ -93,7 +93,7 @@ class _Placed:
 
 
 def _whole(lives: Sequence[Life]) -> Arena:
-    """The largest first, each at the lowest place where nothing lies that is needed at the same time.
+    """The largest first, each at the lowest offset without a live value.
 
     Greedy by size, of Pisarchyk and Lee (arXiv 2001.03288), section 4.3.
     """

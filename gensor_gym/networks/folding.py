@@ -105,7 +105,7 @@ def _times(array: np.ndarray, factor: np.ndarray) -> np.ndarray:
 
 @dataclass
 class _Chain:
-    """Maps one after another that each multiply a product's channels by constants, or add such: factor and addend of all."""
+    """Successive maps that each multiply a product's channels by constants, or add them: total factor and addend."""
 
     place: int
     axis: int
@@ -115,7 +115,7 @@ class _Chain:
 
 
 def _chain(network: Network, product: str) -> _Chain | None:
-    """The longest chain of a product with constant weights; None for none, or for one that only adds."""
+    """The longest chain of a product with constant weights; None if there is none, or it only adds."""
     contract, graph = network.nodes[product], network.graph
     assert isinstance(contract, Contract)
     op = contract.operator

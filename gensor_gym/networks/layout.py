@@ -85,7 +85,7 @@ def layout_of(plan: Plan, kernels: Sequence[Kernel], mode: str) -> Layout:
 
 
 def _read(plan: Plan, kernels: Sequence[Kernel]) -> frozenset[str]:
-    """Constants that some kernel reads as they are, and not only as the weights that it keeps packed."""
+    """Constants that some kernel reads unpacked."""
     return frozenset(
         name
         for step, kernel in zip(plan.steps, kernels, strict=True)

@@ -75,7 +75,7 @@ def _check_written(nest: RowNest) -> None:
 
 
 def _of_nest(nest: RowNest, tensor: str) -> bool:
-    """Whether all that is read of a tensor is."""
+    """For every value, whether all reads of its tensor are read row by row."""
     accesses = (cell.made for cell in nest.cells if isinstance(cell.made, Access))
     return all(goes_row_by_row(nest, access) for access in accesses if access.tensor == tensor and _is_read(access, tensor))
 
@@ -96,7 +96,7 @@ def loops(pieces: Sequence[Piece]) -> Iterator[list[int]]:
 
 
 def loop_fault(network: Network, pieces: Sequence[Piece]) -> str:
-    """Why pieces cannot run in the loops that they are said to; empty if they can."""
+    """Reason why pieces cannot run in their loops; empty if they can."""
     if pieces and pieces[0].follows:
         return f"{pieces[0].nodes[0]} follows nothing: expected a piece before it"
     for numbers in loops(pieces):

@@ -37,9 +37,9 @@ class Called:
         return self.name
 
     def check_ids(self, inputs: Sequence[Any]) -> None:
-        """ValueError for ids that are no row of their table, and for numbers that would not be computed with exactly.
+        """ValueError for ids outside their table, and for numbers beyond exact arithmetic.
 
-        Arrays of other shapes are left to whoever checks these.
+        Shapes are checked elsewhere.
         """
         for value, given in zip(self.inputs, inputs, strict=False):
             rows, limit = self.id_limits.get(value.name), self.limits.get(value.name)
@@ -55,7 +55,7 @@ class Called:
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A graph, its weights, and of every node the operation that it was part of where the network was written."""
+    """A graph, its weights, and the source operation of every node."""
 
     graph: Dataflow
     constants: Mapping[str, np.ndarray]
@@ -63,7 +63,7 @@ class Network:
     origins: Mapping[str, str] = field(default_factory=dict)
     """Name of a node's value -> operation, such as `layer1.0.conv1: conv2d`. Nodes of one operation are one primitive."""
     unread: Mapping[int, Value] = field(default_factory=dict)
-    """Inputs of a call that nothing is made of, by their number among all."""
+    """Unused inputs of a call, by number."""
     form: Form = None
     """Form of the user's result over numbers of outputs; None for one output, or a tuple of all."""
     types: Types = field(default_factory=dict)
@@ -169,11 +169,11 @@ class Network:
         return self._joined | {name for name, node in self.nodes.items() if isinstance(node, VIEWS)}
 
     def is_free(self, name: str) -> bool:
-        """Whether no kernel is needed for a node: a view, or parts that are made where they belong."""
+        """Whether a node needs no kernel: a view, or a join of parts made in place."""
         return name in self._free
 
     def place_of(self, name: str) -> tuple[str, int]:
-        """(the value whose memory holds it and is part of no other, bytes before it there)."""
+        """(outermost value whose memory contains it, its offset there in bytes)."""
         root, before = self.root_of(name), 0
         while root in self.joins:
             root, more = self.joins[root]
@@ -181,7 +181,7 @@ class Network:
         return root, before
 
     def made_by(self, name: str) -> list[str]:
-        """The value, or all parts of it where it is made in parts."""
+        """The value, or all its parts if it is made in parts."""
         if name not in self._joined:
             return [name]
         return [one for part, (whole, _) in self.joins.items() if whole == name for one in self.made_by(part)]

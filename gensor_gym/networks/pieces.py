@@ -21,14 +21,14 @@ ANCHORS = {
     "panel": "on whole rows of a product, where a task has finished all columns of them",
     "block": "on each block of rows of a product, which a thread keeps until a second product has added them up",
 }
-"""Anchor -> where in the host's loops the other nodes of a piece are computed."""
+"""Anchor -> the loop of the host in which the other nodes of a piece are computed."""
 _NAMED = ("panel", "block")
 """Anchors that a text names; the others follow from the host."""
 
 
 @lru_cache(maxsize=4096)
 def _fault(computation: Dataflow, is_panel: bool) -> str:
-    """Why it has no kernel; empty if it has one. Layers of networks are equal: each is asked once."""
+    """Reason why it has no kernel; empty if it has one. Cached, because layers of networks are equal."""
     try:
         (panel_of if is_panel else chain_of if is_chain(computation) else row_nest)(computation)
     except ValueError as error:
@@ -43,8 +43,7 @@ class Piece:
     nodes: tuple[str, ...]
     anchor: str
     follows: int = 0
-    """Rows of each task, where the tasks are done in the parallel loop of the piece before, each after that piece's of the same
-    rows (`networks.loops`); 0 for a piece with a loop of its own."""
+    """Rows per task when sharing the previous piece's loop (`networks.loops`); else 0."""
 
     def __str__(self) -> str:
         """The names, after the anchor if the host has several, and the rows by which it follows. `Piece.parse` reads it."""

@@ -1,4 +1,4 @@
-"""A plan: which nodes of a network are computed by one kernel, which kernels in one loop, as data that prints and parses back."""
+"""A plan: the nodes of each kernel and the kernels of each loop, as data that prints and parses."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def cut_all(network: Network) -> Plan:
 
 
 def _with_slices(network: Network, pieces: list[list[str]], of: dict[str, list[str]]) -> list[list[str]]:
-    """Rows read parts of a value where these lie, unless something else reads them too."""
+    """Rows read parts of a value in place, unless another node reads them too."""
     kept = {id(piece): piece for piece in pieces}
     for rows in pieces[::-1]:
         if id(rows) not in kept or isinstance(network.nodes[rows[0]], Contract):

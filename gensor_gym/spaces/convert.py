@@ -29,7 +29,7 @@ FAILURE = {"constraints": "InvalidConfig", "compile": "CompilationFailedConfig"}
 
 
 def document_in(space: TuningSpace, format: str) -> Json:
-    """Everything the space's file says, in the format named; its own document where that is the format already."""
+    """The space's content in the named format; its own document if that is the format already."""
     if space.format == format:
         return space.document
     return _to_t4(space) if format == t4.NAME else _to_cache(space)

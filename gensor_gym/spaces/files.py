@@ -71,7 +71,7 @@ def save_space(space: TuningSpace, path: str | os.PathLike[str], format: str | N
 
 
 def _text(full: str, source: str) -> str:
-    """Text of a file; gzip is told by its first bytes."""
+    """Text of a file; gzip is recognised by its first bytes."""
     try:
         return read_text(full)
     except (OSError, ValueError) as error:

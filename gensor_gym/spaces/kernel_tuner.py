@@ -79,7 +79,7 @@ def _entry(key: str, record: object, names: list[str], document: Mapping[str, An
 
 
 def _status(fault: str, record: Mapping[str, Any]) -> Status:
-    """The status of a failure; a result of a T4 file that became a record says more than Kernel Tuner's few kinds."""
+    """The status of a failure; a record that was a T4 result is more precise than Kernel Tuner's few kinds."""
     origin = record.get("T4")
     told = origin.get("set", {}).get("invalidity") if isinstance(origin, dict) else None
     return STATUSES.get(told, Status.LAUNCH_ERROR) if told else FAILURES.get(fault, Status.LAUNCH_ERROR)
@@ -102,7 +102,7 @@ def _values(key: str, record: Mapping[str, Any], names: list[str], document: Map
 
 
 def _listed(value: Value, known: list[Value]) -> Value:
-    """The value, or the one listed in `tune_params` that it is the text of."""
+    """The value, or the value in `tune_params` with this text."""
     if not isinstance(value, str) or value in known:
         return value
     return next((v for v in known if isinstance(v, int | float) and str(v) == value), value)

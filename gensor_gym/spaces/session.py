@@ -16,7 +16,7 @@ from gensor_gym.spaces.space import TuningSpace
 
 @dataclass(frozen=True)
 class Configuration:
-    """A configuration of a space, where a search over constructions has a schedule."""
+    """A configuration of a space, in the role of a schedule."""
 
     index: int
     text: str

@@ -41,7 +41,7 @@ class Timed(VecEnvWrapper):
 
 
 class Rates(BaseCallback):
-    """Wall seconds, processor seconds and the environment's of every rollout with the learning that follows it."""
+    """Wall, processor and environment seconds of every rollout and the update after it."""
 
     def __init__(self, env: Timed) -> None:
         """Nothing yet."""

@@ -95,7 +95,7 @@ def _moved(size: int, hw: Hardware) -> float:
 
 
 def name_of(network: Network, piece: Sequence[str]) -> str:
-    """The operation that a piece begins with, as the module names it, and how many nodes follow."""
+    """The module's name of a piece's first operation, and the number of further nodes."""
     first = network.origins.get(piece[0], piece[0])
     more = len({network.origins.get(name, name) for name in piece} - {first})
     return f"{first} +{more}" if more else first

@@ -45,7 +45,7 @@ def scored(measured: Measured) -> Scored:
 
 
 def worst_tied(predicted: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """Places int64 [N] in the order of predictions [N]; of programs with the same one the slowest comes first."""
+    """Indices int64 [N] in the order of predictions [N]; among equal predictions the slowest program comes first."""
     return np.lexsort((-seconds, predicted))
 
 

@@ -31,7 +31,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Strip:
-    """Columns of a register tile: vectors side by side, from `start`, `count` such tiles one after another."""
+    """Columns of `count` neighbouring register tiles from `start`, each of adjacent vectors."""
 
     start: int
     count: int

@@ -43,7 +43,7 @@ def make_site(
 ) -> Site:
     """The site inside the loops over the register tile, `width` elements at a time along `lane_axis`, at a point.
 
-    Along the points' axis groups are always as long as the plan says, and `point_lane` tells one in the group.
+    Along the points' axis groups have the plan's length, and `point_lane` is the index in the group.
     """
     group, lanes = list(point or looped_point(plan)), []
     for a, name in enumerate(plan.names):

@@ -1,4 +1,4 @@
-"""Which int8 products generated C computes in groups of four, and along which axis (`codegen.c.group`). Compiled."""
+"""int8 products that generated C computes in groups of four, and the axis of the groups (`codegen.c.group`). Compiled."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def direct_waste(row, tensor, room, each, ints):  # noqa: ANN001, ANN201
 
 @lean
 def direct_flying(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Bytes of a direct read that a thread has under way: a batch of the unrolled loop, in whole sectors along a row."""
+    """Bytes of a direct read that a thread has in flight: a batch of the unrolled loop, in whole sectors along a row."""
     item = ints[ITEM + tensor]
     along = batch_points(row, ints) * item if reduced_axis(tensor, ints) < 0 else max(batch_points(row, ints) * item, SECTOR)
     return min(UNDER_WAY * 4.0, fragment(row, tensor, ints) * along * 1.0)

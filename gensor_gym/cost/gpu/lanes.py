@@ -50,7 +50,7 @@ def place(row, axis, left):  # noqa: ANN001, ANN201
 
 @lean
 def placed_along(row, axis, left):  # noqa: ANN001, ANN201
-    """`lanes_along`, with `left` lanes that axes inside this one have no place for."""
+    """`lanes_along`, with `left` lanes remaining from the inner axes."""
     rows = warp_rows(row[WARP_TILE])
     if rows > 0:
         return 32 // rows if axis == SPATIAL_SLOTS - 1 else rows if axis == SPATIAL_SLOTS - 2 else 1

@@ -27,7 +27,7 @@ from gensor_gym.graph.tables.tables import (
 )
 
 HELD_REGISTERS = 32
-"""Registers of a thread that may hold elements on their way (`codegen.cuda.mma.plan`)."""
+"""Registers of a thread that may hold elements in transit (`codegen.cuda.mma.plan`)."""
 COPY = 6.0
 """Instructions of a copy of 16 bytes: five as counted on CUDA cores (`cost/gpu/simt.py`), and its store."""
 ELEMENT = 12.0

@@ -20,7 +20,7 @@ def shares_steps(row, blocks, steps, places):  # noqa: ANN001, ANN201
 
 @lean
 def sharing(row, blocks, steps, places):  # noqa: ANN001, ANN201
-    """Blocks that share out all steps, whole clusters of them: all that live at a time, each with a step at least."""
+    """Blocks that share all steps, in whole clusters: as many as run at a time, each with at least one step."""
     together = power_value(row[CLUSTER])
     return min(max(1, places // together), blocks // together * steps) * together
 

@@ -205,5 +205,5 @@ def flying_bytes(row, tensor, per_step, ints):  # noqa: ANN001, ANN201
 
 @lean
 def issued_bytes(row, tensor, run, ints):  # noqa: ANN001, ANN201
-    """Bytes of a read that the threads of a block can have under way by loads of `run` elements each."""
+    """Bytes of a read that the threads of a block can have in flight by loads of `run` elements each."""
     return threads_of(row, ints) * run * 4.0 * min(8.0, max(1.0, fragment(row, tensor, ints) * 1.0))

@@ -49,7 +49,7 @@ def pay(
 def _measured(
     final: FinalReward, graphs: list[Graph], rows: np.ndarray, latencies: np.ndarray, before: np.ndarray
 ) -> Paid:
-    """Times of the reward tier, infinite of programs whose status is not OK."""
+    """Times of the reward tier, infinite for programs whose status is not OK."""
     facts = [fact for _, fact in final.of(graphs, list(rows), latencies.tolist())]
     statuses = [fact["status"] for fact in facts]
     seconds = np.array([fact["runtime_s"] if fact["status"] == OK else math.inf for fact in facts])

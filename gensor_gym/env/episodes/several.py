@@ -27,7 +27,7 @@ ALL = slice(None)
 _EPISODES = ("_task", "_rows", "_best", "_scalars", "_masks", "_obs", "_over")
 """Attributes that hold the running episodes."""
 FEWEST_PER_THREAD = 128
-"""Environments below which handing a part to another thread costs more than it saves."""
+"""Number of environments below which another thread costs more than it saves."""
 
 
 class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
@@ -72,7 +72,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
 
     @abstractmethod
     def _begin_part(self, chosen: np.ndarray) -> None:
-        """Put scalars, masks and features of the chosen environments at the start of episodes of their tasks at their rows."""
+        """Start episodes of the chosen environments, of their tasks at their rows: scalars, masks and features."""
 
     @abstractmethod
     def _step_part(self, low: int, high: int, actions: np.ndarray, skip: np.ndarray) -> None:
@@ -145,7 +145,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self._observation(), self._masks_info(np.isin(np.arange(self.num_envs), chosen))
 
     def _chosen(self, options: dict[str, Any] | None) -> np.ndarray:
-        """Indices that a reset concerns; ValueError for a mask of the wrong form."""
+        """Indices of a reset; ValueError for a mask of the wrong form."""
         if not options or "reset_mask" not in options:
             return np.arange(self.num_envs)
         mask = options["reset_mask"]
@@ -209,7 +209,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self._view(ALL, observed), rewards, ended, np.zeros(self.num_envs, dtype=np.bool_), info
 
     def _advance(self, actions: np.ndarray, skip: np.ndarray) -> np.ndarray:
-        """Step all environments, split evenly over the threads; a copy of their features, which each thread makes of its part."""
+        """Step all environments, split evenly over the threads; returns a copy of their features."""
         observed = np.empty_like(self._obs)
 
         def step_part(low: int, high: int) -> None:
@@ -307,7 +307,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self._view(chosen, self._obs[chosen].copy())
 
     def _view(self, chosen: np.ndarray | slice, features: np.ndarray) -> Any:
-        """The chosen view of environments with these features, which are nobody else's."""
+        """The chosen view of environments with these features, which no other code shares."""
         if self.settings.observation in ("flat", "dict"):
             return self.view.batch(features)
         graphs = [self.tasks.graphs[task] for task in self._task[chosen]]
@@ -323,7 +323,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return {"streams": self._streams.state()} | {name: getattr(self, name).copy() for name in _EPISODES}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on where an environment with the same arguments gave its `state`; ValueError if the numbers differ."""
+        """Continue from the `state` of an environment with the same arguments; ValueError if the numbers differ."""
         if len(state["streams"]) != self.num_envs or state["_task"].max() >= len(self.tasks.graphs):
             raise ValueError(
                 f"state of {len(state['streams'])} environments and {state['_task'].max() + 1} tasks or more; these are "
@@ -353,7 +353,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
 
 
 def _thread_count(threads: int | None) -> int:
-    """Threads to step with: as many as given, $GENSOR_GYM_THREADS, or the usable cores; ValueError for none."""
+    """Threads to step with: the given number, $GENSOR_GYM_THREADS, or the usable cores; ValueError below one."""
     if threads is not None and (not isinstance(threads, int | np.integer) or threads < 1):
         raise ValueError(f"threads is {threads!r}; it takes an integer, 1 or more, or None")
     return threads or forced_threads() or len(os.sched_getaffinity(0))

@@ -41,7 +41,7 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
 
     @abstractmethod
     def _begin(self) -> None:
-        """Put scalars, mask and features at the start of an episode of the task at the row."""
+        """Start an episode of the task at the row: scalars, mask and features."""
 
     @abstractmethod
     def _advance(self, action: int) -> tuple[float, bool]:

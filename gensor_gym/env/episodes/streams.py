@@ -1,6 +1,6 @@
-"""The random streams of environments side by side, each made when something is first drawn from it.
+"""The random streams of parallel environments, each created at its first draw.
 
-Making one takes longer than several steps of an environment, and most are never asked: where there is one task nothing is drawn.
+Creating one takes longer than several steps of an environment, and most are never used: with a single task nothing is drawn.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Streams:
     def __init__(self, count: int) -> None:
         """Unseeded streams: each starts from the machine's entropy."""
         self._streams: list[np.random.Generator | int | None] = [None] * count
-        """The stream, or the seed of one that nothing was drawn from."""
+        """The stream, or the seed of one that is not used yet."""
 
     def seed(self, index: int, seed: int) -> None:
         """Restart the stream of an environment. Gymnasium's error names an invalid seed."""
@@ -39,7 +39,7 @@ class Streams:
         return [None if self._streams[i] is None else dict(self.of(i).bit_generator.state) for i in begun]
 
     def restore(self, states: Sequence[dict[str, Any] | None]) -> None:
-        """Go on from the `state` of as many streams."""
+        """Continue from the `state` of the same number of streams."""
         self._streams = [None if state is None else _stream(state) for state in states]
 
 

@@ -92,7 +92,7 @@ class GirEnv(EpisodeEnv):
 
 
 class GirVectorEnv(EpisodesVectorEnv):
-    """`num_envs` schedules side by side, on one thread; each behaves as a `GirEnv` with the same arguments."""
+    """`num_envs` parallel schedules, on one thread; each behaves as a `GirEnv` with the same arguments."""
 
     tasks: GirTasks
     single = GirEnv

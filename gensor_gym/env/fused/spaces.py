@@ -1,4 +1,4 @@
-"""Tables of several tasks end to end, so that a step of environments of many tasks takes a look-up and no loop over them."""
+"""Tables of several tasks end to end, so that a step over many tasks is a look-up without a loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gensor_gym.gir.space.table import GirTable, legal_actions
 
 
 class Spaces:
-    """Spaces of K tasks. Numbers of schedules count in each from 0; `task` int64 [B] says whose they are."""
+    """Spaces of K tasks. Numbers of schedules count in each from 0; `task` int64 [B] selects the space."""
 
     def __init__(self, tables: Sequence[GirTable]) -> None:
         """Tables of all tasks, in the space of one name."""

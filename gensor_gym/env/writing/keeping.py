@@ -1,4 +1,4 @@
-"""Which of many programs that are begun keep room, and which options each has: masks for many rows at once."""
+"""Feasibility of many partial programs, and of each of their options: masks for many rows at once."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class Room:
         self._ints, self._sizes = graph.tables.ints, graph.tables.sizes
 
     def kept(self, rows: np.ndarray, place: int) -> np.ndarray:
-        """Which rows int32 [N, ROW] keep room, written up to decision `place` with it, else as small as can be; bool [N].
+        """Feasible rows int32 [N, ROW], written up to decision `place` with it and else at the minimum; bool [N].
 
-        Of the last decision, which are legal programs.
+        At the last decision, the legal programs.
         """
         found = np.zeros(len(rows), dtype=np.bool_)
         fill_kept(rows, self._facts[place], place + 1 == len(self._facts), self._ints, self._sizes, found)
         return found
 
     def options(self, rows: np.ndarray, place: int, count: int) -> np.ndarray:
-        """Which of the `count` options of decision `place` keep room in rows that are written up to it; bool [N, count]."""
+        """Feasible options, of `count`, of decision `place` in rows that are written up to it; bool [N, count]."""
         alone, inverse = np.unique(rows, axis=0, return_inverse=True)
         masks = np.zeros((len(alone), count), dtype=np.int8)
         last = place + 1 == len(self._facts)

@@ -52,7 +52,7 @@ GROWING = REGISTERS | CODE | SHARED | L1_TILE | TASK_TILE | SPLIT
 
 @lean
 def keeps_room(row, fact, ints, sizes):  # noqa: ANN001, ANN201
-    """Whether a row, written up to a decision and else as small as can be, may become a legal program."""
+    """Whether a row, written up to a decision and else at the minimum, may become a legal program."""
     if not within(row, ints, GROWING):
         return False
     if ints[IS_CPU] == 1:

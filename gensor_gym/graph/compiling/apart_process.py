@@ -16,7 +16,7 @@ import time
 from importlib import import_module
 
 IDLE_S = 5.0
-"""Seconds without anything to do after which it ends."""
+"""Idle seconds after which it ends."""
 WATCH_S = 0.2
 """Seconds between two looks at whether the parent is there."""
 
@@ -56,7 +56,7 @@ def _line(descriptor: int) -> bytes:
 
 
 def _end_with(parent: int) -> None:
-    """End as soon as the parent is no more; a process without one belongs to another."""
+    """End as soon as the parent has ended; an orphan belongs to another process."""
     while os.getppid() == parent:
         time.sleep(WATCH_S)
     os._exit(0)

@@ -19,7 +19,7 @@ from gensor_gym.graph.compiling.kept import Kept
 from gensor_gym.graph.compiling.plain import interpreted
 
 _hurry: ContextVar[bool | None] = ContextVar("hurry", default=None)
-"""Whether functions are answered at once, all of them or none; None if each does as it was declared."""
+"""Whether all functions answer early or none does; None if each follows its declaration."""
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def waiting() -> Iterator[None]:
 
 
 class Hurried(Kept):
-    """A function that answers early where its caller says so (`at_once`)."""
+    """A function that answers early if its caller says so (`at_once`)."""
 
     early = False
     """Whether it does so anyway."""
@@ -58,7 +58,7 @@ class Hurried(Kept):
         return super()._compile_for_args(*args, **kws)
 
     def _answer(self, *args: Any) -> Any:
-        """The plain function's answer, or the compiled one's where plain Python stumbles, as over a division by zero."""
+        """The interpreted function's answer, or the compiled one's if Python raises, as for a division by zero."""
         try:
             return self._plain(*args)
         except Exception:  # nothing is changed yet, and the compiled function says what it has to say of these arguments

@@ -20,7 +20,7 @@ _LOOK_S = 0.02
 
 
 class Kept(CPUDispatcher):  # type: ignore[misc]
-    """A function that is looked for on disk before it is compiled, and compiled by one process at a time."""
+    """A function that is looked up on disk before it is compiled, by one process at a time."""
 
     _cache: Any
     targetctx: Any
@@ -32,7 +32,7 @@ class Kept(CPUDispatcher):  # type: ignore[misc]
         return isinstance(self._cache, FunctionCache)
 
     def is_kept(self, types: tuple[Any, ...]) -> bool:
-        """Whether it lies on disk for arguments of some types."""
+        """Whether it is on disk for the given argument types."""
         if not self.keeps:
             return False
         file = self._cache._cache_file

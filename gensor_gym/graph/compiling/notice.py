@@ -16,9 +16,9 @@ from typing import TextIO
 from numba.core import event
 
 QUIET = "GENSOR_GYM_QUIET"
-"""Environment variable that silences the line where it is set to anything but nothing."""
+"""Environment variable that silences the notice if it is not empty."""
 PATIENCE_S = 2.0
-"""Seconds of compiling after which it is said."""
+"""Seconds of compiling after which the notice appears."""
 _OURS = ("gensor_gym", "agents", "experiments")
 _COMPILING = "numba:compile"
 
@@ -53,7 +53,7 @@ class Notice(event.Listener):  # type: ignore[misc]
             self._say(self._out(), seconds)
 
     def lasts(self, seconds: float) -> None:
-        """Another process has been compiling for so long, while this one waits or has slower answers."""
+        """Another process has been compiling for this long, while this one waits or runs interpreted."""
         if seconds > PATIENCE_S and not self._silent():
             self._say_once(self._out())
 
@@ -65,7 +65,7 @@ class Notice(event.Listener):  # type: ignore[misc]
             out.flush()
 
     def _say(self, out: TextIO, seconds: float) -> None:
-        """The line, once; on a terminal, while it lasts, how far it is."""
+        """Print the line, once; on a terminal also the progress."""
         self._say_once(out)
         if out.isatty():
             out.write(f"\r{self._functions} functions, {seconds:.0f} s\x1b[K" if self._depth > 0 else "\r\x1b[K")
@@ -79,7 +79,7 @@ def _is_ours(event: event.Event) -> bool:
 
 
 def _is_silent() -> bool:
-    """Whether this process says nothing: a worker, one that is told to, or one without a standard error."""
+    """Whether this process prints nothing: a worker, one with $GENSOR_GYM_QUIET, or one without standard error."""
     return bool(os.environ.get(QUIET)) or multiprocessing.parent_process() is not None or sys.stderr is None
 
 

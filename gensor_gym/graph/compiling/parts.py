@@ -25,7 +25,7 @@ from numba.core.typed_passes import NativeLowering
 from gensor_gym.graph.compiling.early import Hurried
 
 TRIED = ("0.68",)
-"""Releases of Numba that tests/graph/test_graph_parts.py has passed with."""
+"""Releases of Numba with which tests/graph/test_graph_parts.py passes."""
 
 
 class _Text(JITCodeLibrary):  # type: ignore[misc]
@@ -109,7 +109,7 @@ class Part(CPUDispatcher):  # type: ignore[misc]
         self.overloads[tuple(cres.signature.args)] = cres
 
     def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
-        """Called from Python with types that were not met: the same function as one that Python calls."""
+        """New argument types: compile and register a Python-callable overload."""
         found = self.whole._compile_for_args(*args, **kws)
         for types, compiled in self.whole.overloads.items():
             if types not in self._answered:  # given twice they would fit two functions, and every call would end up here again
@@ -124,7 +124,7 @@ class Part(CPUDispatcher):  # type: ignore[misc]
 
     @cached_property
     def whole(self) -> Any:
-        """The same function with all that it calls, for Python to call."""
+        """The same function with its callees, for Python."""
         return _WHOLE[self.py_func](self.py_func)
 
 
@@ -146,7 +146,7 @@ class Entry(Hurried):
 
 
 class Early(Entry):
-    """An entry that always answers early: its callers ask little at a time."""
+    """An entry that always answers early, for callers with few calls."""
 
     early = True
 

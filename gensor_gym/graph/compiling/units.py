@@ -52,7 +52,7 @@ _COMPILER = pipeline(_Lowering)
 
 
 class Unit(Hurried):
-    """A function that Python may call as any other; compiled ones call it where it is."""
+    """A function that Python may call as any other; compiled callers share its code."""
 
     def compile(self, sig: Any) -> Any:
         """See Numba's. Afterwards the function is on disk, and later callers get its loader instead of its text."""

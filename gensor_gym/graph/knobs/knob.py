@@ -11,9 +11,10 @@ from gensor_gym.operators.types import Operator
 
 REGISTERS, CODE, SHARED, REDUCE_SHARES, L1_TILE, TASK_TILE, PACKING, SPLIT, MATRIX, WARPS = (1 << i for i in range(10))
 EVERY = (1 << 10) - 1
-"""Limits, as members of a set. Both kinds of hardware: registers (and threads), code, work for all parts of a split
-reduction. GPU: shared memory, work for all reduction threads, whole fragments for tensor cores and no knob that they
-have no use for, whole warps over the block's threads. CPU: L1 tile, task tile, packing for vectors of channels.
+"""Limits, as members of a set. Both kinds of hardware: registers (and threads), code, work for all parts of a split reduction.
+
+GPU: shared memory, work for all reduction threads, whole fragments for tensor cores and no knob that does not apply to them,
+whole warps over the block's threads. CPU: L1 tile, task tile, packing for vectors of channels.
 """
 
 
@@ -31,7 +32,7 @@ class Knob:
     cost: str
     """Cost of a larger value, in words."""
     is_useful: Callable[[Operator, Hardware, int], bool] = lambda op, hardware, value: True
-    """Whether a value other than the default means something for an operator on hardware of this kind."""
+    """Whether a value other than the default is useful for an operator on hardware of this kind."""
     masked: tuple[int, ...] = ()
     """Values whose code generation is not written yet."""
     raising: int = 0
@@ -39,15 +40,15 @@ class Knob:
     lowering: int = 0
     """Limits that the previous value may break."""
     cores: tuple[int, ...] = (0, 1, 2)
-    """Values of knob `tensor_core` that it goes with: programs of other kinds keep the default, or break limit MATRIX."""
+    """Values of knob `tensor_core` that use it: programs of other kinds keep the default, or break limit MATRIX."""
     of_operands: bool = False
-    """Whether it is about how operands are copied, laid out and walked over, which space `medium` moves."""
+    """Whether it concerns copies, layout and traversal of operands, which space `medium` moves."""
     structural: bool = False
     """Whether it changes the generated code as a whole. The model errs alike on programs that agree in these knobs."""
 
     @property
     def default(self) -> int:
-        """The value of programs that have no use for the knob."""
+        """The value of programs that do not use the knob."""
         return self.values[0]
 
     @property

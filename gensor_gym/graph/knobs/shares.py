@@ -41,7 +41,7 @@ KNOBS = (
 
 @lean
 def blocks_have_steps(row, ints):  # noqa: ANN001, ANN201
-    """Whether the reduction has a step for every block of split_k; blocks that share out all steps split it of themselves."""
+    """Whether the reduction has a step for every block of split_k; blocks that share all steps split it by themselves."""
     return row[SPLIT_K] == 0 or (row[PERSISTENT] < EQUAL_SHARES and power_value(row[SPLIT_K]) <= reduce_steps(row, 1, ints))
 
 

@@ -44,7 +44,7 @@ def _has_tiles_for(op: Operator, hardware: Hardware, blocks: int) -> bool:
 
 
 PANEL = 64
-"""Columns of B side by side in shared memory: 128 bytes of 16 bits."""
+"""Contiguous columns of B in shared memory: 128 bytes of 16 bits."""
 EQUAL_SHARES = 2
 """Index of the value of `persistent` with which blocks share out steps instead of tiles."""
 
@@ -108,7 +108,7 @@ def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def pixels_of(row, ints):  # noqa: ANN001, ANN201
-    """Pixels of an image in a register tile of wgmma, which takes them as they lie."""
+    """Pixels of an image in a register tile of wgmma that reads it in place."""
     pixels = 1
     for axis in range(ints[COLUMNS_FROM], SPATIAL_SLOTS):
         pixels *= row[TILE + axis]

@@ -49,7 +49,7 @@ def copy_width(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def copied_length(row, tensor, dimension, ints):  # noqa: ANN001, ANN201
-    """Length of a block's box as it is copied to shared memory: of a window's rows whole copies, begun up to one earlier."""
+    """Length of a block's box copied to shared memory; rows of a window are whole copies that begin up to one copy earlier."""
     length = box_length(row, tensor, dimension, 1, ints)
     if dimension != ints[NUM_DIMS + tensor] - 1 or ints[WINDOW + tensor] == 0:
         return length

@@ -55,7 +55,7 @@ def is_folded(op: Operator) -> bool:
 
 
 def is_filled_up(op: Operator) -> bool:
-    """Whether zeros fill up a wgmma's step of a convolution that is laid out: where it is folded, or half of it is channels."""
+    """Whether zeros pad a wgmma's step of a laid-out convolution: if it is folded, or half of the step is channels."""
     roles = matrix_axes(op)
     if roles is None or not is_laid_out(op):
         return False
@@ -122,7 +122,7 @@ def wgmma_columns(op: Operator) -> tuple[int, ...]:
 
 
 def _run(op: Operator, roles: MatrixAxes) -> tuple[int, ...]:
-    """The innermost spatial axes that move B and the output from one element to the next, and A not at all."""
+    """The innermost spatial axes that move B and the output contiguously, and A not at all."""
     found: list[int] = []
     for axis in reversed(op.spatial):
         run = math.prod(op.axes[a].extent for a in found)
@@ -139,7 +139,7 @@ def _move_alone(op: Operator, read: Access) -> bool:
 
 
 def has_maps(op: Operator, roles: MatrixAxes) -> bool:
-    """Whether tensor maps can describe both operands: as they lie, B transposed, or laid out, no groups, short steps."""
+    """Whether tensor maps can describe both operands: in place, with B transposed, or laid out; no groups, short steps."""
     if is_laid_out(op):
         steps = [max(row[a] for a in op.spatial) for row in op.reads[roles.b].coefficients[-2:]]
         return len(op.spatial) == 4 and max(steps) <= MAP_STEP

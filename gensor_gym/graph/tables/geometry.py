@@ -1,4 +1,4 @@
-"""A program's tiles in numbers: boxes, products, steps of loops. Compiled, for one row."""
+"""Quantities of a program's tiles: boxes, products, steps of loops. Compiled, for one row."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def tensor_bytes(tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def folded_bytes(ints):  # noqa: ANN001, ANN201
-    """Bytes of an image of 16-bit elements that is laid out with rows of the window as channels: rows of whole 16 bytes."""
+    """Bytes of a 16-bit image that is laid out with rows of the window as channels: rows of multiples of 16 bytes."""
     image, k = ints[MATRIX_B], ints[MATRIX_K]
     pixels = ints[VIEW + image * MAX_DIMS] * ints[VIEW + image * MAX_DIMS + 2] * ints[EXTENT + SPATIAL_SLOTS - 1]
     together = ints[EXTENT + k] * ints[EXTENT + ints[FOLDED]] * ints[ITEM + image]
@@ -176,7 +176,7 @@ def columns_of(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def matrix_rows(row, level, ints):  # noqa: ANN001, ANN201
-    """Rows of a tile along m as tensor cores have them: of wgmma 64 at least."""
+    """Rows of a tile along m on tensor cores: at least 64 for wgmma."""
     rows = row[TILE + level * MAX_AXES + ints[MATRIX_M]]
     return max(rows, WGMMA_ROWS) if row[TENSOR_CORE] == 2 else rows
 

@@ -49,7 +49,7 @@ class DeviceFused:
 
     @property
     def nbytes(self) -> int:
-        """Device memory held, and as much as the host holds."""
+        """Bytes of device memory in use, plus those on the host."""
         return sum(array.nbytes for array in self._arrays())
 
     def changed(self, arrays: Sequence[Array]) -> str:
@@ -77,7 +77,7 @@ class DeviceFused:
 def device_fused(
     kernels: ReferenceKernels, graph: Dataflow, draws: Sequence[FusedDraw], download: Callable[[Array], np.ndarray]
 ) -> tuple[DeviceFused | Downloaded, ...]:
-    """Draws of the host on the device; as they are where an output is of a type that the device does not compare."""
+    """Draws of the host on the device; unchanged if the device cannot compare an output's type."""
     on_host = tuple(downloaded_fused(draw, download) for draw in draws)
     if any(value.dtype not in CODES for value in graph.outputs):
         return on_host

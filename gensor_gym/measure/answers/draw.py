@@ -35,7 +35,7 @@ class Expected(Protocol):
         """Modified inputs, in words; empty if there are none."""
 
     def fault(self, output: Any) -> str:
-        """Empty when every element of the output is within its bound, else which is not, in words."""
+        """Empty if every element of the output is within its bound, else the fault in words."""
 
     def distance(self, output: Any) -> tuple[float, float]:
         """||output - reference|| and ||reference||, where the reference is known."""

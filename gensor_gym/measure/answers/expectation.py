@@ -49,7 +49,7 @@ from gensor_gym.operators.types import Operator
 
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "int32": 0.0, "int8": 0.0}
 ADDED_ROUNDOFF = {"float8_e4m3fn": 2.0**-14}
-"""Unit roundoff of the sums of a product where tensor cores keep less than the accumulator's type has, by the operator's type."""
+"""Unit roundoff of a product's sums if tensor cores keep less than the accumulator's type, by the operator's type."""
 INPUT_ROUNDOFF = {"tf32": 2.0**-11}
 """Unit roundoff of the numbers that a product's inputs are rounded to, by the operator's data type."""
 _SMALLEST = {"float32": 2.0**-126, "float16": 2.0**-24, "bfloat16": 2.0**-126, "int32": 0.0, "int8": 0.0}
@@ -140,7 +140,7 @@ Draws = Callable[[Any, int], tuple[Expected, ...]]
 
 
 class ExpectationCache:
-    """Draws of the operators used lately, made once each; the oldest go when `limit` bytes are passed."""
+    """Draws of recently used operators, made once each; the oldest are dropped beyond `limit` bytes."""
 
     def __init__(self, make: Draws = make_draws, limit: int = 1 << 30) -> None:
         """`make` is the device's; `limit` in bytes. The operator in use is always kept."""

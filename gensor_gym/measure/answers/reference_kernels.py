@@ -30,7 +30,7 @@ _BLOCKS = 1024
 """Blocks of the entries that look for faults."""
 _MOST_BATCHES = 65535
 _SMALL = 1 << 16
-"""Elements of an array that is copied whole where some hundred of it are looked at."""
+"""Elements up to which an array is copied as a whole to read some hundred of them."""
 _LOWEST = {"max": float("-inf"), "sum": 0.0}
 NULL = np.int64(0)
 
@@ -100,7 +100,7 @@ class ReferenceKernels:
     def _products(
         self, plan: ReferencePlan, inputs: Sequence[Array], dtypes: Sequence[str], targets: tuple[Any, ...]
     ) -> list[Array]:
-        """Tiles of rows and columns. The arrays that come back are read until the stream is done."""
+        """Tiles of rows and columns. The returned arrays are in use until the stream is done."""
         operands: list[Any] = []
         for read, array, dtype, group in zip(plan.reads, inputs, dtypes, ("rows", "columns"), strict=True):
             operands += [array, *self._tables(read, group, "deep", "batch"), np.int32(CODES[dtype])]

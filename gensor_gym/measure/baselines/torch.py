@@ -80,7 +80,7 @@ def _call_by_accesses(op: Operator) -> Callable[..., Any]:
 
 
 def _integer_body(op: Operator, x: list[Any]) -> Callable[[], Any]:
-    """An int8 operator with int32 results, where torch has one call for that (a matrix at a time in a batch).
+    """An int8 operator with int32 results, if torch has one call for it (a matrix at a time in a batch).
 
     Torch's other int8 operators give int8 (they overflow) or round to a scale, so nothing is compared with them.
     """
@@ -190,7 +190,7 @@ class TorchBaseline:
     """Torch's kernel for an operator on given inputs, with a set number of threads, on the CPU."""
 
     def __init__(self, op: Operator, inputs: tuple[np.ndarray, ...], threads: int, prepacked: bool = False) -> None:
-        """Import torch, copy the inputs (bfloat16 travels as bits) and, where told so, prepack the weights."""
+        """Import torch, copy the inputs (bfloat16 as bits) and optionally prepack the weights."""
         import torch
 
         keep_freed_memory()

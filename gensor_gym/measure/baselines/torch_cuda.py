@@ -42,7 +42,7 @@ class Replayed:
     """Calls of torch on GPU 0, timed as graphs of as many on one stream."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
-        """Calls it a few times, so that all is chosen and compiled."""
+        """Warm up with a few calls, so that everything is chosen and compiled."""
         import torch
 
         self._torch = torch
@@ -122,7 +122,7 @@ class TorchCudaBaseline(Replayed):
 
 
 def distance_fault(output: Any, shape: tuple[int, ...], draw: Expected, tolerance: float) -> str:
-    """Empty when an output of that shape has ||output - reference|| <= tolerance * ||reference||, where it is known."""
+    """Empty if ||output - reference|| <= tolerance * ||reference|| over the known elements, else the fault."""
     if tuple(output.shape) != shape:
         return f"shape {tuple(output.shape)} instead of {shape}"
     error, scale = draw.distance(output)
@@ -132,7 +132,7 @@ def distance_fault(output: Any, shape: tuple[int, ...], draw: Expected, toleranc
 
 
 def laid_out(tensors: list[Any], kind: BaselineKind) -> list[Any]:
-    """The tensors with their elements in memory as a kind wants them; shapes and values stay."""
+    """The tensors in the memory layout of a kind; shapes and values are unchanged."""
     import torch
 
     if kind == "torch.nhwc":
@@ -171,7 +171,7 @@ def layouts(op: Operator) -> tuple[BaselineKind, ...]:
 
 
 def check_bytes(op: Operator) -> None:
-    """ValueError for a product of 8 bits that torch refuses on a GPU; at other places it is an error of cuBLAS's."""
+    """ValueError for a product of 8 bits that torch refuses on a GPU; elsewhere it would be an error of cuBLAS."""
     if op.dtype not in ("int8", "float8_e4m3fn") or op.name not in ("gemm", "batched_gemm", "gemv"):
         return
     sizes: dict[str, Any] = dict(op.arguments)

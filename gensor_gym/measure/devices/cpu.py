@@ -30,7 +30,7 @@ _MOST_DRAWS = 1 << 30
 
 
 class CpuDevice:
-    """The processor this runs on. Buffers of the last operator are kept for the next kernel of it."""
+    """The processor this runs on. Buffers of the last operator are reused by its next kernel."""
 
     exclusive = False
 

@@ -61,7 +61,7 @@ def translated() -> Iterator[None]:
 
 @contextmanager
 def referenced() -> Iterator[None]:
-    """Errors of computing or comparing reference answers: no kernel is to blame, so a refusal is a ReferenceFault."""
+    """Errors of computing or comparing references: not a kernel's fault, so a refusal is a ReferenceFault."""
     try:
         with translated():
             yield
@@ -120,7 +120,7 @@ class DeviceBuffer:
 
 
 class CudaDevice:
-    """GPU 0. Input buffers of the last operator are kept for its next kernel."""
+    """GPU 0. Input buffers of the last operator are reused by its next kernel."""
 
     exclusive = True
 
@@ -158,7 +158,7 @@ class CudaDevice:
         return device_draws(self._reference_kernels(), op, seed, self.draws_limit, lambda: timing_lock(self.lock))
 
     def _fused_draws(self, op: Dataflow, draws: Sequence[FusedDraw], on_host: bool) -> tuple[Expected, ...]:
-        """Draws of the host for outputs of this device, which are downloaded where the device cannot have the draws."""
+        """Draws of the host for outputs of this device, which are downloaded if the draws do not fit on the device."""
         with suppress(ReferenceFault):
             if not on_host:
                 kernels = self._reference_kernels()

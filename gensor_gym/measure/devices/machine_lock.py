@@ -23,11 +23,11 @@ from gensor_gym.cache.folders import make_cache_dir
 FOLDER = Path("/tmp")
 _SHARED_MODE = 0o666
 _TRIES, _PAUSE = 20, 5e-3
-"""Another process may be between making the file and letting all open it."""
+"""Retries while another process may be creating the file and its permissions."""
 
 
 class LockWarning(RuntimeWarning):
-    """The lock that all users of a device share cannot be had."""
+    """The lock that all users of a device share is unavailable."""
 
 
 class _Unusable(Exception):
@@ -37,7 +37,7 @@ class _Unusable(Exception):
 def lock_path(device: str = "") -> Path:
     """The file whose lock is the timing lock of a device, by default the processor; for programs of other systems as well.
 
-    It is there afterwards. Where another's file, a link or a folder has taken the name, it is a file of this user's own, and a
+    The file exists afterwards. If another user's file, a link or a folder has the name, it is this user's own file, and a
     LockWarning says that other users are not waited for. ValueError if that cannot be made either.
     """
     shared = FOLDER / f"gensor_gym-timing{device}.lock"
@@ -56,7 +56,7 @@ def lock_path(device: str = "") -> Path:
 def timing_lock(device: str = "") -> Iterator[None]:
     """Hold the timing lock of a device, by default the processor (a lock on a file, released when the process dies).
 
-    Where no file can be had it waits for nobody, and a LockWarning says so.
+    Without a file it waits for nobody, and a LockWarning says so.
     """
     try:
         place = _taken(device)

@@ -1,7 +1,7 @@
-"""The `emulated` backend: whether a CUDA kernel is right, found out on a machine without a GPU. It gives no times.
+"""The `emulated` backend: checks a CUDA kernel on a machine without a GPU. It gives no times.
 
-A kernel that is right has status OK and no samples, so its `seconds` are infinite: a search cannot rank by it, and
-`conditions` says `timed: False`.
+A correct kernel has status OK and no samples, so its `seconds` are infinite: a search cannot rank by it, and `conditions` has
+`timed: False`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class EmulatedBackend:
         """Nothing to end."""
 
     def _too_long(self, kernel: Kernel, seconds: float) -> Measurement:
-        """The measurement of a kernel that is not tried."""
+        """The measurement of a kernel that would take too long."""
         error = (
             f"{kernel.operator}: not tried, the emulator takes {seconds:.0f} s or more for this schedule and has "
             f"{self.timeout:g} s; choose larger tiles, a smaller operator, or EmulatedBackend(timeout=seconds)"

@@ -66,7 +66,7 @@ def no_new_privileges() -> bool:
 
 
 def _ruleset(known: int, rights: int) -> int:
-    """The descriptor of a ruleset that takes away all that the version can; negative where it is refused."""
+    """The descriptor of a ruleset with all rights that the version handles; negative if it is refused."""
     fields = [rights, *([_TCP] if known >= 4 else []), *([_SCOPES] if known >= 6 else [])]
     attributes = struct.pack(f"={len(fields)}Q", *fields)
     return int(_libc.syscall(_CREATE, attributes, ctypes.c_size_t(len(attributes)), 0))

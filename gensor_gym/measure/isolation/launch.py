@@ -58,7 +58,7 @@ def _neighbour(name: str) -> ModuleType:
 
 
 def main(rules: str, arguments: list[str]) -> None:
-    """Shut this process in, if there is a file of rules, and run the worker in it."""
+    """Isolate this process, if there is a file of rules, and run the worker in it."""
     os.environ[ISOLATED_BY] = shut_in(**_taken(Path(rules))) if rules else ""
     sys.argv = [WORKER, *arguments]
     runpy.run_module(WORKER, run_name="__main__", alter_sys=True)

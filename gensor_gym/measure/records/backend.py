@@ -123,7 +123,7 @@ class RecordedBackend:
     def regret(self, graph: ConstructionGraph, schedule: Schedule) -> float | None:
         """Regret of a program in its task, zero in the set that is tied with the best, infinite if it failed.
 
-        None if the table lacks a schedule of the task's space: then nobody knows the best.
+        None if the table lacks a schedule of the task's space: then the optimum is unknown.
         """
         key = (str(graph.operator), graph.space)
         if key not in self._optima:
@@ -145,7 +145,7 @@ class RecordedBackend:
         """Nothing to end."""
 
     def _find_optimum(self, graph: ConstructionGraph) -> tuple[dict[bytes, int], Optimum] | None:
-        """Place of every program of the space, and their optimum; None if one is not recorded or none is OK."""
+        """Index of every program of the space, and their optimum; None if one is not recorded or none is OK."""
         rows: list[Schedule] = []
         whole: list[Measurement] = []
         for schedule in (Schedule(row) for batch in graph.enumerate() for row in batch):

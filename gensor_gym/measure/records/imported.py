@@ -33,9 +33,9 @@ AHEAD = 86_400.0
 
 
 def checked(records: Iterable[Record], source: str, own: bool = False) -> list[Record]:
-    """The records, marked as another's unless this user measured them on this machine (`own`): no search answers from them.
+    """The records, marked as imported unless this user measured them on this machine (`own`): no search answers from them.
 
-    ValueError says which of a source is not to be taken, and why.
+    ValueError names the rejected record and the reason.
     """
     taken = list(records)
     for number, record in enumerate(taken, 1):
@@ -52,9 +52,9 @@ def _marked(record: Record, own: bool) -> Record:
 
 
 def fault(record: Record, legality: bool = True, known: Operator | Dataflow | None = None) -> str:
-    """Why a record is not to be believed; empty if nothing speaks against it. Without `legality` that is left to be asked.
+    """Reason to reject a record; empty if there is none. Without `legality` that check is left out.
 
-    `known` is the operator where it is at hand: a graph of one's own is not found by its name.
+    `known` is the operator if it is available: a user's own graph cannot be found by its name.
     """
     return _fault_of_texts(record) or fault_of_numbers(record) or _fault_of_program(record, legality, known)
 
@@ -90,7 +90,7 @@ def fault_of_numbers(record: Record) -> str:
 
 
 def _fault_of_program(record: Record, legality: bool, known: Operator | Dataflow | None) -> str:
-    """Operator and schedule are of this version; the schedule is legal on this machine where it was timed on such a one."""
+    """Fault unless operator and schedule are of this version, and the schedule is legal on its machine."""
     try:
         op = known or resolve_computation(record.operator)
         schedule = kind_of(op).parse(record.schedule)

@@ -23,10 +23,10 @@ REACH = 4.0
 
 @dataclass(frozen=True)
 class Optimum:
-    """`best` is the least median in seconds, `tied` bool [N] says which programs cannot be told from it.
+    """`best` is the least median in seconds, `tied` bool [N] marks its statistical ties.
 
-    `floor` is the noise floor of a regret: logarithms of two medians of the best program itself, taken
-    anew, differ by less in 97.5 of 100 cases. Below it no difference should be believed.
+    `floor` is the noise floor of a regret: logarithms of two medians of the best program itself, measured again, differ by less
+    in 97.5 of 100 cases. Smaller differences are noise.
     """
 
     best: float

@@ -33,9 +33,9 @@ _NAN_BYTE = 0xFF
 
 
 def verified(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> bool:
-    """Whether the kernel of a legal program answers as the operator's reference does: looked up, or built and called now.
+    """Whether the kernel of a legal program gives the reference's answer: looked up, or built and called now.
 
-    Where it does not, or cannot be built, a RuntimeWarning says so.
+    If not, or if it cannot be built, a RuntimeWarning says so.
     """
     try:
         kernel = remembered(op, schedule, hw)
@@ -86,5 +86,5 @@ def _left_out(op: Operator | Dataflow, schedule: Schedule | GirSchedule, why: st
 
 
 def _notes() -> Path:
-    """The file of those checked, each with the compiler and when."""
+    """The file of the checked programs, each with the compiler and the time."""
     return make_cache_dir("tuned") / "verified.json"

@@ -15,7 +15,7 @@ LEVEL = f"{100 * CONFIDENCE:g} %"
 
 
 def median_interval(samples: np.ndarray | list[float] | tuple[float, ...], confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Interval of the median from order statistics (binomial), at least `confidence` where the count allows it.
+    """Interval of the median from order statistics (binomial), at least `confidence` if the count allows it.
 
     Fewer than six samples cannot reach 95 percent; then the whole range is returned. ValueError for no samples.
     """

@@ -9,7 +9,7 @@ import numpy as np
 from gensor_gym.measure.stats.intervals import CONFIDENCE, quiet_ratio_interval, ratio_interval
 
 TOLERANCE = 0.025
-"""Half of the five percent that have to be distinguished: two kernels whose times are closer are the same here."""
+"""Half of the five percent that must be distinguished: kernels with closer times count as the same."""
 
 
 class Verdict(enum.StrEnum):

@@ -1,4 +1,4 @@
-"""Several kernels of one operator timed together: rounds in random order, so that drift hits all of them alike."""
+"""Several kernels of one operator timed together: rounds in random order, so that drift affects all alike."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def run_comparison(
 ) -> dict[str, list[float]]:
     """Seconds per call of every candidate, one sample a round, in the order of the rounds.
 
-    Every candidate is verified first, on the same inputs. Torch is timed in each layout that the device knows. Those of a
-    frozen operator meet oneDNN with packed weights, under `torch.prepacked`. ValueError when one is wrong or they differ in
-    operator.
+    Every candidate is verified first, on the same inputs. Torch is timed in each layout that the device knows. Kernels of a
+    frozen operator are compared with oneDNN with packed weights, under `torch.prepacked`. ValueError when one is wrong or they
+    differ in operator.
     """
     operators = {built.kernel.operator for _, built in request.built}
     if len(operators) != 1:

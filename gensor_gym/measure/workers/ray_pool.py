@@ -72,7 +72,7 @@ class RayPool:
         self._device, self._count, self._ahead = device, workers, ahead
         self._stations: list[Any] = []
         self.retries = 0
-        """Trials that were begun again because their station was lost."""
+        """Trials that were restarted because their station was lost."""
 
     def device(self, hw: Hardware) -> str:
         """Name of the devices; ValueError when they differ."""
@@ -189,7 +189,7 @@ def connect() -> None:
 
 
 def _is_up(station: Any) -> bool:
-    """Whether a station answers; one that does not is given up."""
+    """Whether a station answers; otherwise it is abandoned."""
     try:
         ray.get(station.pid.remote(), timeout=START_SECONDS)
     except (GetTimeoutError, RayActorError):

@@ -19,7 +19,7 @@ class Built:
     compiler: str = ""
     compile_seconds: float = 0.0
     library: bytes = field(default=b"", repr=False)
-    """The file itself, for a worker that may not read it where it lies."""
+    """The file itself, for a worker that may not open it."""
     refused: str = ""
     """Why it is not enclosed: no kernel is loaded then."""
 

@@ -23,7 +23,7 @@ REPEATS = 3
 """Calls that are checked one by one after timing, to catch kernels that fail or skip every second or third call."""
 
 Announce = Callable[[str], None]
-"""Tells the harness which stage begins, so that a crash or a hang is placed."""
+"""Tells the harness which stage begins, to attribute a crash or a hang."""
 
 
 BaselineKind = Literal["torch", "torch.nhwc", "torch.b_transposed", "torch.compile", "torch.prepacked"]

@@ -30,7 +30,7 @@ from gensor_gym.plugins import load_named
 
 _WATCH_SECONDS = 0.5
 _BEHIND = 5
-"""Niceness of those who compile: whoever times is not to wait for them."""
+"""Niceness of compilers, so that the timing process does not wait for them."""
 _DEVICE_LOST = 70
 """Exit code after a sticky device error."""
 

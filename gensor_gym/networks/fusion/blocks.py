@@ -44,7 +44,7 @@ def _read_inside(network: Network, inside: set[str], last: str) -> set[str]:
 
 
 def _moves_before(network: Network, inside: set[str], products: Iterable[str]) -> set[str]:
-    """Transpositions and slices that nothing but the products' operands is made of."""
+    """Transpositions and slices that only make the products' operands."""
     found: set[str] = set()
     sources = {source for product in products for source in network.nodes[product].inputs}
     for name, node in reversed(network.graph.nodes):
@@ -68,7 +68,7 @@ def _feeds(network: Network, name: str, wanted: set[str]) -> bool:
 
 
 def _moves_after(network: Network, last: str) -> set[str]:
-    """Transpositions that are all that is done with the product."""
+    """Transpositions that are the product's only use."""
     found: set[str] = set()
     while len(readers := readers_of(network, last)) == 1 and isinstance(network.nodes[readers[0]], Transpose):
         last = readers[0]

@@ -85,7 +85,7 @@ def _wants_fewer(rows: int, count: int, between: float, hw: Hardware) -> bool:
 
 
 def _bandwidth(network: Network, hw: Hardware) -> float:
-    """Bytes a second of all threads from where the network's constants lie from call to call."""
+    """Bytes a second of all threads from the memory level that holds the network's constants between calls."""
     size = sum(array.nbytes for array in network.constants.values())
     fits = (level for level in hw.memory[1:] if size <= HELD * level.capacity)
     return next(fits, hw.memory[-1]).bandwidth

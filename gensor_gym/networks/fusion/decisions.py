@@ -67,7 +67,7 @@ def _joins(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
 
 
 def _panels(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
-    """A product with rows that read it, or that read rows of its already."""
+    """Panels of a product with rows that read it, or with more rows of an existing panel."""
     for one in plan.pieces:
         for other in plan.pieces:
             panel = panel_of_both(plan.network, one, other)

@@ -22,7 +22,7 @@ LEAST_TASKS = 8
 """Blocks of `_ROWS` rows that a host needs, so that threads have work: a product by itself also splits columns."""
 _ROWS = 16
 _chain_of = lru_cache(maxsize=1024)(chain_of)
-"""Layers of networks are equal: each is looked at once."""
+"""Cached, because layers of networks are equal."""
 
 
 def fine(network: Network) -> Plan:
@@ -40,7 +40,7 @@ def fine(network: Network) -> Plan:
 
 
 def _with_panels(plan: Plan) -> Plan:
-    """Each product takes the rows that read it, where these are whole rows of its and there are enough of them for threads."""
+    """Each product takes the rows that read it, if these are whole rows and enough for all threads."""
     for name, node in plan.network.graph.nodes:
         while isinstance(node, Contract) and (taken := _taken(plan, name)) is not None:
             plan = taken

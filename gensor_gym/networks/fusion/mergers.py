@@ -40,7 +40,7 @@ def _with(plan: Plan, number: int, rows: int) -> Plan:
 
 
 def loop_before(pieces: Sequence[Piece], number: int) -> list[Piece]:
-    """The pieces of the loop that a piece would go on in."""
+    """The pieces of the loop that a piece would join."""
     first = number - 1
     while pieces[first].follows:
         first -= 1

@@ -1,7 +1,7 @@
-"""Plans of rules that were made on this machine before: a network that is planned again is looked up, and its plan is checked.
+"""Cached plans of rules: a network that is planned again is looked up, and its plan is checked.
 
-Texts lie in this user's cache under a hash of the graph, the origins of its nodes, its constants, the name of the rule, the
-machine and the sources of this package.
+The user's cache holds texts under a hash of the graph, the origins of its nodes, its constants, the name of the rule, the machine
+and the sources of this package.
 """
 
 from __future__ import annotations

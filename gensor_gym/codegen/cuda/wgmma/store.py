@@ -41,9 +41,9 @@ def write_store(
 ) -> None:
     """Finish and store this thread's accumulators; a slice of a split reduction stores sums to the workspace.
 
-    `held` has those of a block of rows, which `write_held`, if anything, writes beforehand.
+    `held` holds the accumulators of a block of rows; `write_held`, if given, writes them beforehand.
 
-    Of every 64 x 8 elements it holds two pairs: rows r and r + 8, accumulators 4 i + 2 half and the next.
+    A thread holds two pairs of every 64 x 8 elements: rows r and r + 8, accumulators 4 i + 2 half and the next.
     """
     m, m_rows = plan.op.axes[plan.roles.m], plan.register[plan.roles.m]
     indices = [origin(plan, a) for a in range(len(plan.op.axes))]
