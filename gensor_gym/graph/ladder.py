@@ -69,9 +69,9 @@ def compact_ladders(op: Operator, kind: str) -> list[tuple[int, ...]]:
     """Coarse ladders with at most COMPACT_STATES combinations over all levels and stages of construction.
 
     Starts from sizes 1, 4, 16, 64, 256 (those the padded extent allows) on every axis and, while the count is too
-    large, drops one size: the largest of the axis with the most sizes left, of the shortest of those, of the last of
-    those (a ladder of one size fixes the axis).
-    Sizes of an axis divide each other, so every pair of levels is a multiple whatever was dropped.
+    large, drops one size: the largest of the axis with the most sizes left (ties: the shortest axis, then the last of
+    those). A ladder of one size fixes the axis.
+    Sizes of an axis divide each other, so every pair of levels stays a multiple.
     """
     rungs = [[s for s in (1, 4, 16, 64, 256) if s == 1 or s <= sizes(n)[-1]] for n in op.extents]
     levels = LEVELS[kind]

@@ -22,7 +22,7 @@ def _has_buffers(op: Operator, hardware: Hardware, buffers: int) -> bool:
 KNOBS = (
     Knob(
         place=STAGES, name="stages", kind="gpu", values=(1, 2, 3, 4, 5),
-        doc="1 .. 5: buffers in shared memory; by cp.async from sm_80 on, before that 2 by way of registers",
+        doc="1 .. 5: buffers in shared memory; by cp.async from sm_80 on, before that 2 through registers",
         cost="shared memory per stage",
         is_useful=_has_buffers, raising=SHARED, structural=True,
     ),
