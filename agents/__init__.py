@@ -17,7 +17,7 @@ _LAZY = {
     "TasksResult": "agents.ansor.optimize_tasks", "optimize_tasks": "agents.ansor.optimize_tasks",
     "Tuned": "agents.recorded.tune", "tune": "agents.recorded.tune",
 }  # fmt: skip
-"""Name -> module: what has strategies of its own is imported when it is first used."""
+"""Name -> module of objects that are imported when first used, because they need strategies."""
 
 
 def __getattr__(name: str) -> Any:

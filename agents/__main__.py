@@ -1,4 +1,4 @@
-"""`python -m agents` lists the strategies there are; `python -m agents NAME` the hyperparameters of one and their defaults."""
+"""`python -m agents` lists the strategies; `python -m agents NAME` lists the hyperparameters of one with their defaults."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gensor_gym.registry import near
 
 
 def summary(name: str) -> str:
-    """What a strategy is: the first paragraph of its class's docstring, as one line."""
+    """Summary of a strategy: the first paragraph of its class's docstring, as one line."""
     return " ".join((inspect.getdoc(class_of(name)) or "").split("\n\n")[0].split())
 
 
 def hyperparameters(name: str) -> Iterator[tuple[str, object, str]]:
-    """(name, default, what the text under the field says of it, which may be nothing) of every field of a strategy's class."""
+    """(name, default, text under the field or empty) of every field of a strategy's class."""
     cls = class_of(name)
     said: dict[str, str] = {}
     for base in reversed([base for base in cls.__mro__ if dataclasses.is_dataclass(base)]):

@@ -1,4 +1,4 @@
-"""From a torch module to one function: every piece of its plan is a task, searched once and found again."""
+"""From a torch module to one function: every piece of its plan is a task, searched once and then stored."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ from gensor_gym.registry import check_known
 TRIALS, MOST_TRIALS = 3, 64
 """Programs that are measured of each piece where nobody says otherwise: without a budget in seconds, and with one."""
 LEAST_SECONDS = 1e-3
-"""What is left of a budget that is spent before pieces are searched: each is tried once then."""
+"""Seconds of a budget that was spent before the search of pieces: each is tried once then."""
 Examples = Sequence[Any] | Mapping[str, Any]
 FALLBACKS = ("error", "torch")
-"""What may become of a module that is not covered."""
+"""Possible results for a module that is not covered."""
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,15 +62,15 @@ class CompiledNetwork:
     plan: Plan
     hardware: Hardware
     results: tuple[Result, ...]
-    """What was found for each step; equal computations share one."""
+    """The result for each step; equal computations share one."""
     kernels: tuple[Kernel, ...]
-    """Of each step."""
+    """The kernel of each step."""
     function: NetworkFunction
     """The network in this process."""
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of what it computes and how: the plan, the kernels' texts, the weights."""
+        """SHA-256 of the plan, the kernels' texts and the weights."""
         found = hashlib.sha256("\0".join([str(self.plan), *(kernel.digest for kernel in self.kernels)]).encode())
         for name, array in sorted(self.plan.network.constants.items()):  # not all of fixed memory: kernels leave sums there
             found.update(name.encode() + np.ascontiguousarray(array).tobytes())
@@ -79,7 +79,7 @@ class CompiledNetwork:
     def as_torch(self) -> Callable[..., Any]:
         """The network as an operator of torch, for torch.compile and torch.export; see `codegen.runtime.torch_operator`.
 
-        RuntimeError where it is asked for the first time within compiled code.
+        RuntimeError if it is asked for the first time within compiled code.
         """
         from gensor_gym.codegen.runtime.torch_operator import refuse_compiling, torch_operator
 
@@ -106,10 +106,12 @@ class CompiledNetwork:
         return export_network(self.plan, self.kernels, self.function, folder, self.hardware.units, known, library)
 
     def __call__(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
-        """What the module returns, for inputs of NumPy, torch or whatever speaks DLPack; see `codegen.runtime.c.NativeFunction`.
+        """The module's results, for inputs of NumPy, torch or another library with DLPack.
 
-        Inputs may be named as the module's are, and come in tuples, lists and dicts as those of the example. Of outputs in
-        dicts or lists `out` is a tuple of all; where an input is called `out`, it is that.
+        See `codegen.runtime.c.NativeFunction`.
+
+        Inputs may be named as the module's are, and come in tuples, lists and dicts as those of the example. For outputs in dicts
+        or lists `out` is a tuple of all; if an input is called `out`, it is that input.
 
         Raises:
             TypeError: for inputs of other names or another form, and for `out` where outputs are not all of float32.
@@ -124,7 +126,7 @@ class CompiledNetwork:
         return self._formed(self._typed(self.function(*self._given(inputs, named), out=out), checked=True))
 
     def _formed(self, made: Any) -> Any:
-        """One output or a tuple of all as the module returns them."""
+        """One output or a tuple of all in the form of the module's result."""
         network = self.plan.network
         return made if network.form is None else put_together(network.form, made if len(network.outputs) > 1 else (made,))
 
@@ -151,7 +153,7 @@ class CompiledNetwork:
         return is_flat(self.plan.network.takes)
 
     def picture(self) -> Figure:
-        """Kernels as boxes around what each computes, with the sizes of values between: a figure of matplotlib."""
+        """A matplotlib figure: kernels as boxes around their nodes, with the sizes of values between."""
         from gensor_gym.networks.drawing.picture import figure_of
 
         return figure_of(self.plan)
@@ -162,7 +164,7 @@ class CompiledNetwork:
 
 
 def _as_called(compiled: CompiledNetwork, operator: Callable[..., Any]) -> Callable[..., Any]:
-    """An operator of torch that is called as the module is, and returns what it does."""
+    """An operator of torch with the module's arguments and results."""
 
     def call(*inputs: Any, **named: Any) -> Any:
         return compiled._formed(compiled._typed(operator(*compiled._given(inputs, named))))
@@ -178,13 +180,12 @@ def compile_network(
     """Find a kernel for every piece of a network's plan.
 
     Each distinct computation is searched with `trials` measured programs (3, or with a budget in `seconds` 64 at most), unless a
-    search of it is remembered (`optimize(.., reuse=True)`). `seconds` are shared out among pieces by what they promise
-    (`agents.pieces`). `on_task` is told of each search before it begins: (how many were begun, of how many, computation);
-    without it a terminal shows a bar. `plan` is a rule or the name of one (`networks.fusion.rules.PLANS`). `options` are
-    `optimize`'s.
+    search of it is remembered (`optimize(.., reuse=True)`). `seconds` are shared out among pieces by their expected gains
+    (`agents.pieces`). `on_task` is told of each search before it begins: (how many were begun, of how many, computation); without
+    it a terminal shows a bar. `plan` is a rule or the name of one (`networks.fusion.rules.PLANS`). `options` are `optimize`'s.
 
-    `arena` says how values between kernels are placed (`networks.arena.MODES`). The plan's constants lie in the function's
-    memory, but for weights that kernels keep packed.
+    `arena` says how values between kernels are placed (`networks.arena.MODES`). The function's memory holds the plan's constants,
+    except weights that kernels keep packed.
 
     Raises:
         Unsupported: if a piece of the plan has no kernel, or is too large to be verified.
@@ -231,7 +232,7 @@ def check_settings(
     hardware: Hardware | str = "host", trials: int | None = None, seconds: float = math.inf,
     plan: Callable[[Network], Plan] | str = "fine", arena: str = "hot", **others: Any,
 ) -> Hardware:  # fmt: skip
-    """The machine; ValueError for what `compile_network` refuses of any network. `others` are looked at when it searches."""
+    """The machine; ValueError for arguments that no network can have. `others` are checked when it searches."""
     if not isinstance(seconds, Real) or not seconds > 0:
         raise ValueError(f"seconds={seconds!r}: expected a number above 0")
     if trials is not None and (not isinstance(trials, int) or trials < 1):
@@ -246,7 +247,7 @@ def check_settings(
 def _kernels(
     plan: Plan, results: Sequence[Result], asked: Mapping[Operator | Dataflow, Asked], trials: int
 ) -> tuple[Kernel, ...]:
-    """Of each step what was found; of steps in one loop with others the fastest near it that has the loop's tasks."""
+    """The kernel of each step; in a shared loop, the fastest near the result that has the loop's tasks."""
     texts: dict[tuple[object, int], Kernel] = {}
     rows = task_rows(plan.pieces)
     for step, result, count in zip(plan.steps, results, rows, strict=True):
@@ -267,7 +268,7 @@ def compile_module(
 def compile_module(
     module: Any, example_inputs: Examples, fallback: str = "error", seconds: float = math.inf, **options: Any
 ) -> CompiledNetwork | FallenBack:
-    """A torch module as one function; see `compile_network` for `options`, and `frontends.torch_export` for what is covered.
+    """A torch module as one function; see `compile_network` for `options`, and `frontends.torch_export` for the coverage.
 
     With `fallback="torch"` a module that cannot be compiled is returned as a function that calls it, and a RuntimeWarning says
     why. `seconds` include torch's export.
@@ -301,10 +302,10 @@ class FallenBack:
 
     module: Any
     reason: str
-    """What is not, and where it is in the module."""
+    """The unsupported operation, and its position in the module."""
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
-        """What the module gives, without gradients."""
+        """The module's result, without gradients."""
         torch: Any = sys.modules["torch"]  # which the module is of
         with torch.no_grad():
             return self.module(*inputs, **named)

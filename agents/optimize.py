@@ -32,7 +32,7 @@ from gensor_gym.operators.types import Operator
 
 @dataclass(frozen=True)
 class Result:
-    """What a search found: the fastest verified schedule, its measurement, and every trial on the way."""
+    """Result of a search: the fastest verified schedule, its measurement, and all trials."""
 
     schedule: Schedule | GirSchedule
     measurement: Measurement
@@ -65,7 +65,7 @@ class Result:
 
     @property
     def known(self) -> dict[str, object]:
-        """What an export says of the kernel beside its text: schedule, machine, measurement with its conditions."""
+        """An export's facts on the kernel: schedule, machine, measurement with its conditions."""
         measured = {
             "status": self.measurement.status.value, "seconds": self.measurement.seconds,
             "samples": list(self.measurement.samples), "conditions": self.measurement.conditions,
@@ -74,7 +74,7 @@ class Result:
 
 
 def export_all(results: Sequence[Result], folder: str | Path, library: str = "gensor_kernels") -> Exported:
-    """As `Result.export`, of the kernels of several results for one machine."""
+    """As `Result.export`, for the kernels of several results for one machine."""
     from gensor_gym.codegen.export import export
 
     threads = max((result.task.hardware.units for result in results), default=1)
@@ -95,16 +95,16 @@ def optimize(
 ) -> Result:
     """Search with a budget of measured trials and return the best program.
 
-    `operator` is an operator, a fused one such as `softmax(m=128, n=768)`, or the text of a graph of one's own. The strategy is
-    `markov` where none is named; for fused operators `exhaustive`, which ranks all of their space by the model, or `gir_descent`
-    where that is too large.
+    `operator` is an operator, a fused one such as `softmax(m=128, n=768)`, or the text of a graph of one's own. The default
+    strategy is `markov`; for fused operators `exhaustive`, which ranks their whole space by the model, or `gir_descent` if the
+    space is too large.
 
-    Which that is, of those that were nearly the fastest, is decided by timing them again in turns (`agents.core.playoff`).
+    Near-ties are re-timed alternately (`agents.core.playoff`).
 
-    With `reuse` the search is left out where one of as many trials was made before, and one of fewer goes on: the fastest program
-    in the store (by default the one of this user, see `gensor_gym.tuned`) of the same operator, device, protocol and compiler is
-    the result, with an empty trace; but programs of others that are said to be faster are measured first, at most `trials`.
-    `on_trial` is called with every trial as it ends.
+    With `reuse`, a stored search with at least as many trials replaces this one, and one with fewer is continued. The result is
+    the fastest stored program of the same operator, device, protocol and compiler, with an empty trace. The store is by default
+    this user's, see `gensor_gym.tuned`. Up to `trials` imported programs that claim to be faster are measured first. `on_trial`
+    is called with every trial as it ends.
 
     ValueError names what is unknown. RuntimeError if no trial ended OK; it lists the statuses.
     """
@@ -119,7 +119,7 @@ def optimize(
 
 
 class NoKernel(RuntimeError):
-    """No program of a search ran well; the text names the computation and what became of them."""
+    """No program of a search ran well; the text names the computation and the statuses."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Asked:
         backend: str | Backend = "auto", store: Store | str | None = None, reuse: bool = False,
         on_trial: Callable[[TraceRow], None] | None = None, **hyperparameters: object,
     ) -> Asked:  # fmt: skip
-        """ValueError names what is unknown. Searches of many computations share an open store."""
+        """ValueError names the unknown argument. Searches of many computations share an open store."""
         computation = resolve_computation(operator)
         chosen = default_for(computation, machines.get(hardware)) if strategy is None else strategy
         search: Strategy = resolve(chosen, searched_of(computation), hyperparameters)
@@ -147,7 +147,7 @@ class Asked:
         return cls(task, search, kept_in, reuse, on_trial)
 
     def known(self, trials: int, least: int = 0) -> Result | None:
-        """What an earlier search found, where that is to be used; `trials` and `least` as of `kept`."""
+        """The result of an earlier search, if it is to be used; `trials` and `least` as of `kept`."""
         if not self.reuse or self.store is None:
             return None
         found = kept(self.task, self.store, trials, self.on_trial, least)
@@ -160,7 +160,7 @@ class Asked:
     def decided(self, session: Session, final: bool = True) -> Result:
         """The fastest program of a search that has ended, which the store keeps; without `final` nothing is timed once more.
 
-        NoKernel where none ran well, RuntimeError where it is wrong.
+        NoKernel where none ran well, RuntimeError if it is wrong.
         """
         task, best = self.task, playoff(session) if final else session.best
         if best is None:

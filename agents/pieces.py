@@ -1,8 +1,8 @@
-"""The search of all pieces of a network: each distinct computation once, under one budget of seconds where there is one.
+"""The search of all pieces of a network: each distinct computation once, optionally under one budget of seconds.
 
-With a budget every piece is tried once, those first that take most of the network's time by their floors. What is left goes batch
-by batch, each as long as all before it of that piece, to the piece that Ansor's scheduler expects most of, by seconds measured
-times appearances.
+With a budget every piece is tried once, those first whose floors take most of the network's time. The rest goes to the piece with
+the highest expected gain by Ansor's scheduler, by measured seconds times appearances, in batches that double the time of that
+piece.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gensor_gym.networks.tasks import by_rows, first_by_rows, rows_of_product
 from gensor_gym.operators.types import Operator
 
 ENDING = 0.25
-"""Share of a budget that is left for what ends searches: the best programs timed in turns, and checked."""
+"""Share of a budget that is reserved for the end of searches: the best programs are re-timed alternately and checked."""
 OnTask = Callable[[int, int, str], None]
 
 
@@ -41,10 +41,10 @@ def search_pieces(
 ) -> dict[Operator | Dataflow, Result]:  # fmt: skip
     """A program for every computation, searched with at most `trials` each unless a search of it has ended before.
 
-    Without a budget in seconds a search of fewer trials goes on.
+    Without a budget in seconds a search of fewer trials is continued.
 
-    A search that was killed goes on: its trials are in the store. `seconds` may be infinite; of a budget in which not every piece
-    can be tried once a RuntimeWarning says how much longer that took.
+    A killed search resumes from the store. `seconds` may be infinite; if the budget is too short to try every piece once, a
+    RuntimeWarning states the excess.
     """
     least = trials if math.isinf(seconds) else 0
     found = {computation: known for computation, one in asked.items() if (known := _ended(one, trials, least)) is not None}
@@ -75,9 +75,9 @@ def _searched(
 
 
 def in_loop(asked: Asked, found: Schedule | GirSchedule, rows: int, trials: int) -> Schedule | GirSchedule:
-    """The program that was found, where its tasks make up so many rows; else of `trials` near it the fastest as measured.
+    """The program, if its tasks compute `rows` rows; else the fastest measured of `trials` near it that do.
 
-    ValueError where there is none, RuntimeError where none ran well.
+    ValueError if there is none, RuntimeError if none ran well.
     """
     task = asked.task
     if generate(task.operator, found, task.hardware).tasks_of(rows):
@@ -100,7 +100,7 @@ def _ended(asked: Asked, trials: int, least: int) -> Result | None:
 
 @dataclass(frozen=True)
 class _ByRows:
-    """A search of programs near the best one, whose tasks make up blocks of so many rows."""
+    """A search of programs near the best one, whose tasks compute blocks of `rows` rows."""
 
     rows: int
 
@@ -124,7 +124,7 @@ class Piece:
 
     @classmethod
     def of(cls, asked: Asked, count: int, seed: int) -> Piece:
-        """One that has no trial yet."""
+        """A piece without trials."""
         op = asked.task.operator
         session = asked.session(Budget(trials=1))
         return cls(asked, count, seed, session, Progress(float(op.flops), getattr(op, "name", "")))
@@ -136,10 +136,10 @@ class Piece:
         return self.count * (best[1].seconds if best else warm_floor(self.asked.task.operator, self.asked.task.hardware))
 
     def advance(self, trials: int, seconds: float = math.inf) -> None:
-        """Search on with so many more trials, the last of which begins within so many seconds.
+        """Continue the search with `trials` more trials, the last of which begins within `seconds`.
 
-        The strategy begins anew and comes to what it tried before, which is answered at once. The last trial of a product, if not
-        its first, is of a plain block of rows (`networks.tasks`): the model praises such programs, and walks seldom end there.
+        The strategy starts anew and repeats its earlier trials, which are answered at once. The last trial of a product, if not
+        its first, is of a plain block of rows (`networks.tasks`): the model ranks such programs high, and walks seldom end there.
         """
         session, before = self.session, self.session.trials
         session.start()

@@ -1,4 +1,4 @@
-"""What a terminal shows while pieces of a network are searched; nothing where there is none."""
+"""Progress on a terminal while pieces of a network are searched; nothing without a terminal."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a strategy is, and the registry of those there are.
+"""The protocol of strategies, and their registry.
 
-A strategy is a frozen dataclass of hyperparameters with `search(session, rng)`. It works through the session alone, which
-enforces its budget and remembers the best; `BudgetSpent` may pass through `search`.
+A strategy is a frozen dataclass of hyperparameters with `search(session, rng)`. It works only through the session, which enforces
+its budget and remembers the best; `BudgetSpent` may pass through `search`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _KINDS: dict[Any, tuple[Any, str]] = {
     "int": _WHOLE, int: _WHOLE, "float": _NUMBER, float: _NUMBER, "bool": (bool, "true or false"), bool: (bool, "true or false"),
     "str": ((str, os.PathLike), "text"), "str | None": ((str, os.PathLike), "text"),
 }  # fmt: skip
-"""Types of hyperparameters that are checked here -> what is accepted, and what that is called; classes check all others."""
+"""Types of hyperparameters that are checked here -> accepted types, and their name; classes check all others."""
 Searched = TypeVar("Searched", bound=SearchSession, contravariant=True)
 
 
 class Search(Protocol[Searched]):
-    """Anything that searches what its sessions are of."""
+    """Any strategy, for the kind of session that it supports."""
 
     def search(self, session: Searched, rng: np.random.Generator) -> None:
         """Spend the session's budget; randomness comes from `rng` only."""
@@ -54,11 +54,11 @@ class Strategy(Search[Session], Protocol):
 
 CONSTRUCTIONS, RECORDED, FUSED = "construction graphs", "recorded spaces", "fused operators"
 LEARNING = "environments to learn in"
-"""Of a frozen suite's sessions (`gensor_gym.suites`)."""
+"""Kind of a frozen suite's sessions with environments (`gensor_gym.suites`)."""
 
 
 def searched_of(computation: Operator | Dataflow) -> str:
-    """What a search of a computation searches: a product with rows after it has the schedules of the product."""
+    """Kind of search of a computation: a product with rows after it has the schedules of the product."""
     return CONSTRUCTIONS if kind_of(computation) is Schedule else FUSED
 
 
@@ -67,11 +67,11 @@ class Constructs(Protocol):
     """A strategy that constructs by the model alone; `agents.core.ranking.Constructing` makes one of any with `construct`."""
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """One construction after another, as long as anybody asks: programs, their seconds by the model, evaluations.
+        """One construction after another, for as long as the caller iterates: programs, their seconds by the model, evaluations.
 
-        The first may be smaller than those that follow, so that something is known early, unless only it is asked for (`once`).
-        What a budget of evaluations raises passes through. Where they end, a search begins again, unless the strategy says
-        that it is `exhaustive`: that it would construct the same programs.
+        The first may be smaller than the later ones, for an early result, unless only one is requested (`once`). Exceptions of a
+        budget of evaluations pass through. After the last construction a search begins again, unless the strategy is `exhaustive`
+        and would construct the same programs.
         """
 
 
@@ -82,7 +82,7 @@ class Entry:
     where: str
     """module:class."""
     searches: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: {CONSTRUCTIONS: {}})
-    """What it searches (CONSTRUCTIONS, RECORDED, FUSED, LEARNING) -> hyperparameters whose default there is not the class's."""
+    """Kind of search (CONSTRUCTIONS, RECORDED, FUSED, LEARNING) -> hyperparameters whose default differs from the class's."""
 
 
 STRATEGIES: dict[str, Entry] = {
@@ -149,14 +149,14 @@ STRATEGIES: dict[str, Entry] = {
     "elsewhere": Entry("agents.recorded.other_devices:OtherDevices", {RECORDED: {}}),
     "policy": Entry("agents.recorded.policy:TuningPolicy", {RECORDED: {}}),
 }
-"""By name. In a recorded space `random_walk` is a random search."""
+"""Strategies by name. In a recorded space `random_walk` is a random search."""
 DEFAULTS = {CONSTRUCTIONS: "markov", FUSED: "exhaustive"}
-"""What searches where nobody chose: the paper's traverser; of a fused operator all of the space by the model: it is small."""
+"""Default strategies: the paper's traverser; for fused operators, whose space is small, all of it by the model."""
 _DESCENTS = "gir_descent"
 
 
 def default_for(computation: Operator | Dataflow, hardware: Hardware) -> str:
-    """What searches where nobody chose; of a fused operator whose space takes minutes to be gone through, descents."""
+    """The default strategy; for a fused operator whose space takes minutes to enumerate, descents."""
     searched = searched_of(computation)
     if searched == FUSED and isinstance(graph := graph_of(computation, hardware, "gir"), GirGraph) and graph.size > LARGEST:
         return _DESCENTS
@@ -201,7 +201,7 @@ def strategies_for(searched: str) -> list[str]:
 
 
 def class_of(name: str) -> type[Any]:
-    """The class that a registered name stands for, a dataclass; ImportError where a library that it needs is missing."""
+    """The class that a registered name stands for, a dataclass; ImportError if a library that it needs is missing."""
     module, _, attribute = STRATEGIES[name].where.partition(":")
     found: type[Any] = getattr(import_module(module), attribute)
     return found
@@ -213,7 +213,7 @@ def get_strategy(name: str, **hyperparameters: object) -> Strategy:
 
 
 def build(name: str, searched: str, hyperparameters: Mapping[str, object]) -> Any:
-    """A strategy with the defaults of what is searched; ValueError as of `get_strategy`, and where it searches something else."""
+    """A strategy with the defaults of the kind of search; ValueError as of `get_strategy`, and for another kind."""
     if name not in STRATEGIES:
         load_named()
     if name not in STRATEGIES:
@@ -234,9 +234,9 @@ def build(name: str, searched: str, hyperparameters: Mapping[str, object]) -> An
 
 
 def resolve(strategy: Any, searched: str, hyperparameters: Mapping[str, object]) -> Any:
-    """The strategy of a name as of `build`, or the very object.
+    """The strategy of a name as of `build`, or the object itself.
 
-    ValueError for what is neither, and where its class is registered for something else.
+    ValueError for anything else, and if its class is registered for another kind.
     """
     if isinstance(strategy, str):
         return build(strategy, searched, hyperparameters)

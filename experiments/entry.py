@@ -1,9 +1,9 @@
 """The command line: `gensor COMMAND ..`, which is `python -m experiments COMMAND ..`.
 
-Every command is a line of `COMMANDS`: where it is written, what it does, two examples. `python -m experiments.COMMAND` is
-promised of `compare`, `reproduce`, `bench` and `gpu` alone, each by a module of its own beside this one.
+Every command is a line of `COMMANDS`: its module, its description, two examples. `python -m experiments.COMMAND` is supported for
+`compare`, `reproduce`, `bench` and `gpu` only, each by a module next to this one.
 
-Nothing slow is imported before signals are listened to: until then one ends the process in Python's own words.
+Slow imports come after the signal handlers: until then a signal ends the process with Python's own message.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ def main() -> None:
 
 
 def run_as_main(name: str, spec: ModuleSpec | None) -> None:
-    """For the modules that `python -m experiments.COMMAND` runs: nothing happens where they are imported."""
+    """Entry of the modules that `python -m experiments.COMMAND` runs: importing them does nothing."""
     if name == "__main__" and spec is not None:
         _run(spec.name.rpartition(".")[2], sys.argv[1:])
 
@@ -261,7 +261,7 @@ def overview() -> str:
 
 
 def help_of(name: str) -> str:
-    """What a command does, and its examples."""
+    """Description of a command, and its examples."""
     command = COMMANDS[name]
     return "\n".join([f"gensor {name}: {command.about}", *(f"  gensor {name} {words}" for words in command.examples), ""])
 
@@ -304,7 +304,7 @@ def _run(name: str, words: Sequence[str]) -> None:
 
 
 def _open_streams() -> None:
-    """Where a daemon closed them they lead nowhere; no file that is opened later may take their number."""
+    """Open closed standard streams on the null device; otherwise a later file could take their number."""
     for number, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -322,7 +322,7 @@ def _in_any_letters(*streams: TextIO) -> None:
 
 
 def how_to_go_on(name: str, words: Sequence[str]) -> str:
-    """What is said of a command that was stopped."""
+    """Message after a stopped command."""
     if name == "train":
         words = [word for word in words if not word.startswith("resume=")]  # by default it goes on
     again = shlex.join(["gensor", name, *words])

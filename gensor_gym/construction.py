@@ -40,7 +40,7 @@ from gensor_gym.operators.types import Operator
 from gensor_gym.rows.graph import RowGraph
 
 _WEIGHTS = np.array([1.0 if a.primitive.startswith("inverse") else 0.5 if a.primitive == "cache" else 2.0 for a in ACTIONS])
-"""How often a random walk takes an action relative to others, float64 [N]."""
+"""Relative frequency of an action in a random walk, float64 [N]."""
 
 
 class ConstructionGraph(RowGraph[Schedule]):
@@ -75,9 +75,9 @@ class ConstructionGraph(RowGraph[Schedule]):
 
     @cached_property
     def coordinates(self) -> Coordinates:
-        """All columns of the task's programs; the knobs that the space does not move stay as in the unscheduled program.
+        """All columns of the task's programs; knobs outside the space stay as in the unscheduled program.
 
-        Listed once, since that takes longer than a descent.
+        Cached, because listing takes longer than a descent.
         """
         return Coordinates(opened(self._initial.row, self.tables.ints), columns_of(self.tables.ints, self.tables.sizes))
 
@@ -100,7 +100,7 @@ class ConstructionGraph(RowGraph[Schedule]):
         return bool(rules.is_well_formed(schedule.row, self.tables.ints, self.tables.sizes))
 
     def action_mask(self, schedule: Schedule) -> np.ndarray:
-        """Legal actions, bool [N]: of what is no schedule of this operator and hardware only `stop`."""
+        """Legal actions, bool [N]; only `stop` for a schedule of another operator or hardware."""
         if not self._is_well_formed(schedule):
             return np.arange(NUM_ACTIONS) == STOP
         return super().action_mask(schedule)
@@ -136,7 +136,7 @@ class ConstructionGraph(RowGraph[Schedule]):
         return results, legal
 
     def room(self) -> np.ndarray:
-        """What compiled code that evaluates on `tables` works in, one for each thread (`cost.model.room`)."""
+        """Scratch space of compiled code that evaluates on `tables`, one for each thread (`cost.model.room`)."""
         return model.room(self.tables.ints)
 
     def latency(self, schedule: Schedule) -> float:
@@ -146,7 +146,7 @@ class ConstructionGraph(RowGraph[Schedule]):
         return super().latency(schedule)
 
     def latencies(self, rows: np.ndarray) -> np.ndarray:
-        """Seconds of every row, float64 [B]; infinite where resources exceed the limits. Rows must be well formed."""
+        """Seconds of every row, float64 [B]; infinite if resources exceed the limits. Rows must be well formed."""
         self.charge(len(rows))
         seconds = np.empty(len(rows), dtype=np.float64)
         model.fill_latencies(plain(rows), self.tables.ints, self.tables.floats, self.room(), seconds)
@@ -155,7 +155,7 @@ class ConstructionGraph(RowGraph[Schedule]):
     def terms(self, schedule: Schedule) -> dict[str, float]:
         """The parts of the latency in seconds, by name (`cost.terms.TERMS`), of an illegal schedule too.
 
-        ValueError where a tile is below 1, or the level or a knob out of range.
+        ValueError if a tile is below 1, or the level or a knob out of range.
         """
         row = plain(schedule.row)
         values = [len(knob.values) for knob in KNOBS]
@@ -180,8 +180,8 @@ class ConstructionGraph(RowGraph[Schedule]):
     def walk(self, row: np.ndarray, draws: np.ndarray, weights: np.ndarray = _WEIGHTS) -> np.ndarray:
         """Rows int32 [1 + steps, ROW] of a walk from `row`, which must be legal: each of `draws` [steps] chooses an action.
 
-        Draws are float64 in [0, 1), `weights` float64 [N] how often an action is taken relative to others; where nothing but
-        `stop` is legal the walk stands still.
+        Draws are float64 in [0, 1), `weights` float64 [N] are relative frequencies of actions; if only `stop` is legal, the walk
+        does not move.
         """
         way = np.empty((1 + len(draws), ROW), dtype=np.int32)
         way[0] = row
@@ -215,7 +215,7 @@ def graph_of(
 
 
 def kind_of(computation: Operator | Dataflow) -> type[Schedule | GirSchedule | ChainSchedule]:
-    """What schedules of a computation are."""
+    """Class of a computation's schedules."""
     if isinstance(computation, Dataflow) and not is_panel(computation):
         return ChainSchedule if is_chain(computation) else GirSchedule
     return Schedule

@@ -1,4 +1,4 @@
-"""When Python searches memory for cycles: not while many objects are made that stay, each search of which goes through all."""
+"""Control of Python's garbage collector: off while many long-lived objects are created, because each collection visits all."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Without a search; it comes after. The process's other threads do without one, too."""
+    """Without garbage collection, which runs afterwards. This affects all threads of the process."""
     with _set(False):
         yield
 
 
 @contextlib.contextmanager
 def collected() -> Iterator[None]:
-    """With searches also within `uncollected`: for what takes long."""
+    """With garbage collection even inside `uncollected`: for long calls."""
     with _set(True):
         yield
 

@@ -1,7 +1,7 @@
-"""The fingerprint of a task: results compare only where it is the same.
+"""The fingerprint of a task: results are comparable only if it is the same.
 
-It is a hash of behaviour. It changes when the task's space, its rules or what the model says of it change, and not for a
-comment, another machine, a new operator or a faster way to compute the same. Each task is asked what it does:
+It is a hash of behaviour. It changes with the task's space, its rules or its model, and not with a comment, another machine, a
+new operator or a faster implementation. It covers:
 
 - which sizes and which values of knobs there are, where construction starts, the horizon, the roofline floor;
 - which actions are legal along walks that are always the same, from the unscheduled program and one of every kind, and
@@ -9,9 +9,9 @@ comment, another machine, a new operator or a faster way to compute the same. Ea
 - how long programs take, with every term of the model: all of them in a small space, else those that were drawn and those
   that coordinate descents try on their way from the fastest of them.
 
-Integers count exactly, seconds to six digits (a part in 2^20): other processors, compilers and orders of summation differ
-in the last bits. Descents pass over gains that small, since a tie broken the other way would lead to another
-program. It is no proof: a change that touches only programs which none of these meets does not show.
+Integers count exactly, seconds to six digits (a part in 2^20): other processors, compilers and orders of summation differ in the
+last bits. Descents ignore gains that small, because a tie broken the other way would lead to another program. It is no proof: a
+change that affects none of these programs does not show.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ HOST = "host"
 DIGITS = 16
 """Hexadecimal digits of a fingerprint."""
 LISTED = 4096
-"""Candidates up to which all programs of a space are evaluated."""
+"""Most candidates of a space whose programs are all evaluated."""
 WALKS, STEPS = 12, 64
 """Walks from each start, and their steps."""
 DRAWN = 4096
@@ -61,15 +61,15 @@ GAIN = 1.0 - 1e-6
 COLUMNS = (64, 128, 256)
 """Columns of the wgmma programs that are begun with. Like the chances below it is a copy: searches may be tuned."""
 CHANCES = np.array([1.0 if a.primitive.startswith("inverse") else 0.5 if a.primitive == "cache" else 2.0 for a in ACTIONS])
-"""How often a walk takes an action relative to others, float64 [N]."""
+"""Relative frequency of an action in a walk, float64 [N]."""
 
 _known: dict[bytes, str] = {}
 
 
 def fingerprint(graph: ConstructionGraph) -> str:
-    """Sixteen hexadecimal digits of the task's behaviour. Found once a process for each task; nothing is charged.
+    """Sixteen hexadecimal digits of the task's behaviour, cached for the process; nothing is charged.
 
-    Of the host the limits count and not the rates, which are measured and another time a little different.
+    For the host only the limits count, because its measured rates vary a little.
     """
     if graph.hardware.name == HOST:
         graph = ConstructionGraph(graph.operator, _with_fixed_rates(graph.hardware), graph.space)
@@ -87,14 +87,14 @@ def fingerprints(ops: Iterable[Operator], hardware: Hardware | str, space: str) 
 
 
 def common(found: Iterable[str]) -> str:
-    """One fingerprint for several tasks, in whatever order: of a single one its own."""
+    """One fingerprint for several tasks, in any order; for a single task its own."""
     different = sorted(set(found))
     return different[0] if len(different) == 1 else hashlib.sha256(" ".join(different).encode()).hexdigest()[:DIGITS]
 
 
 @lru_cache(maxsize=4096)
 def _task_fingerprint(op: Operator, hardware: Hardware, space: str) -> str:
-    """The fingerprint of a task whose graph nobody has made yet."""
+    """The fingerprint of a task without a graph."""
     return fingerprint(ConstructionGraph(op, hardware, space))
 
 
@@ -130,7 +130,7 @@ def _digest(graph: ConstructionGraph) -> str:
 
 
 def _facts(graph: ConstructionGraph) -> list[object]:
-    """What the task's tables say of its space and its scale."""
+    """The task's space and scale from its tables."""
     tables = graph.tables
     knobs = {
         KNOBS[k].name: [KNOBS[k].values[i] for i in values]
@@ -169,7 +169,7 @@ def _evaluated(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
 
 
 def _descended(graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """What descents from the fastest of `rows` [B, ROW] evaluate on their way, float64 [N, TRACED]; to six digits the fastest."""
+    """Evaluations of descents from the fastest of `rows` [B, ROW], float64 [N, TRACED]; ranked to six digits."""
     parts = [np.empty((0, TRACED))]
     for row in rows[np.argsort(_rounded(seconds), kind="stable")[:DESCENTS]]:
         trace = np.empty((EVALUATED, TRACED))

@@ -1,4 +1,4 @@
-"""Where data that ships lies: its path in the repository is its path in an installation as well, from whatever folder."""
+"""Paths of shipped data: the path in the repository is the path in an installation as well, from any folder."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _MOVED = {
     "results/tune": "experiments/data/tuned",
     "results/best_known.json": "experiments/data/best_known.json",
 }
-"""Paths that commands were published with, and where what they name is now."""
+"""Published paths, and their present locations."""
 
 
 def located(path: str | os.PathLike[str]) -> Path:
-    """The file or folder of a path from here; where there is none, the one of that path that ships, if there is one."""
+    """The file or folder of a path from here; if missing, the shipped one with that path, if there is one."""
     here, text = Path(path), Path(path).as_posix()
     for old, new in _MOVED.items():
         if text == old or text.startswith(f"{old}/"):

@@ -1,9 +1,9 @@
-"""Plugins: installed packages that register what is their own, loaded where a run names them and never otherwise.
+"""Plugins: installed packages that register entries, loaded only if a run names them.
 
 A package names a module in the entry points `gensor_gym.plugins`; importing it registers operators, machines, backends,
-strategies and tables by their decorators. `load_plugins("NAME")` does it here, `plugins=[NAME]` for a command of `experiments`,
-`$GENSOR_GYM_PLUGINS` (names with commas between them) for a process. Loading sets that variable, so processes that are
-started afterwards load the same.
+strategies and tables by their decorators. `load_plugins("NAME")` loads it in Python, `plugins=[NAME]` in a command of
+`experiments`, `$GENSOR_GYM_PLUGINS` (names separated by commas) in a process. Loading sets that variable, so later child
+processes load the same.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def load_plugins(*names: str) -> None:
 
 
 def load_named() -> None:
-    """Load what `$GENSOR_GYM_PLUGINS` names: in a worker process, the plugins of the run that started it."""
+    """Load the plugins in `$GENSOR_GYM_PLUGINS`: in a worker process, those of the run that started it."""
     load_plugins(*filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))))
 
 
 def loaded() -> dict[str, str]:
-    """Package and version of every plugin that was loaded, by its name: what a run writes beside its results."""
+    """Package and version of every loaded plugin, by its name, for the record of a run."""
     return dict(_loaded)
 
 

@@ -1,4 +1,4 @@
-"""Registering operators, machines, backends, strategies and tables by name: no name is taken twice, and messages say by whom."""
+"""Registration of operators, machines, backends, strategies and tables: names are unique, and messages name the owner."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 Made = TypeVar("Made", bound=Callable)
 _OWNERS: dict[tuple[str, str], str] = {}
-"""(kind, name) -> module, of what was registered; what stands in a table from the beginning is this project's."""
+"""(kind, name) -> module of registered entries; entries not listed are this project's."""
 
 
 def register(kind: str, table: dict[str, Any], name: str, value: object, owner: str) -> None:
-    """Put what `owner`, a module, defines into a table; a module that is run again replaces its own.
+    """Put an entry of module `owner` into a table; a module that runs again replaces its own.
 
     ValueError for a name that another module has. `kind` is the word for one entry.
     """
@@ -25,14 +25,14 @@ def register(kind: str, table: dict[str, Any], name: str, value: object, owner: 
 
 
 def registered(kind: str) -> list[str]:
-    """Names that were registered, beside what stood in the table from the beginning."""
+    """Names of registered entries, without this project's own."""
     return [name for of, name in _OWNERS if of == kind]
 
 
 def near(name: object, names: Iterable[str]) -> str:
-    """The end of a message about a name that is not there, or several: those of `names` that are spelled like it.
+    """The end of a message about unknown names: those of `names` with similar spelling.
 
-    Empty where none is.
+    Empty if there are none.
     """
     known: dict[str, str] = {}
     for one in names:
@@ -43,7 +43,7 @@ def near(name: object, names: Iterable[str]) -> str:
 
 
 def check_known(what: str, value: object, known: Iterable[str]) -> None:
-    """ValueError for a value that is none of those `known`, with those that are spelled like it; `what` says of what it is."""
+    """ValueError for a value outside `known`, with similar spellings; `what` is the kind of value."""
     if value not in (names := list(known)):
         raise ValueError(f"{what} {value!r}: expected one of {', '.join(names)}{near(value, names)}")
 

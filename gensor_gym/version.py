@@ -1,4 +1,4 @@
-"""The version of the package, for files that say what wrote them."""
+"""The version of the package, for files that record their writer."""
 
 from __future__ import annotations
 

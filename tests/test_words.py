@@ -26,6 +26,19 @@ RULES = {
     r"\bhardly\b": "'barely', 'almost no'",
     r"(?:^|[.;] )Nor\b": "'also not', after the subject",
     r"\ban own\b|\btold apart\b": "'of its own', 'distinguished'",
+    r"\bin turns\b": "'alternately'",
+    r"\bshut in\b": "'isolated'",
+    r"\b(?:goes|go|gone) on\b": "'resumes', 'continues'",
+    r"\banew\b": "'again', a new one",
+    r"\bby way of\b": "'through', 'by'",
+    r"\bwhatever\b": "'any', 'for every'",
+    r"\bwhere there is (?:none|one)\b|\bthere is none\b|\b(?:are|is) none\b": "'if it is missing', 'no' and the noun",
+    r"\bgone through\b": "'enumerated', 'traversed'",
+    r"\bone after the other\b": "'one after another', 'in order'",
+    r"\bas it (?:lies|comes)\b": "'in place', 'unchanged'",
+    r"\basked of\b": "'requested from'",
+    r"\bmeans? something\b": "'is usable', 'matters'",
+    r"\bthe other way round\b": "'the reverse'",
 }
 """Turn of phrase -> the better wording."""
 LEFT = {("README.md", BESIDE): 2}

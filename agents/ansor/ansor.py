@@ -1,6 +1,6 @@
 """Ansor (Zheng et al., OSDI 2020): sketches, random annotation, evolutionary search on a learned model.
 
-Its analytic model of the gym is not asked. Numbers are those of the authors' code (TVM v0.8) where the paper gives none.
+The gym's analytic model is not used. Numbers are those of the authors' code (TVM v0.8) if the paper gives none.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Ansor:
 class AnsorSmall(Ansor):
     """A variant of ours for budgets of tens of trials: batches of 8, and the model predicts after the first of them.
 
-    Without the penalty on leaves: the weights of a few slow programs are too small beside it for any tree to grow.
+    It has no penalty on leaves: next to it the weights of a few slow programs are too small for any tree to grow.
     """
 
     batch: int = 8
@@ -115,7 +115,7 @@ class Rounds:
         self._known: set[bytes] = set()
 
     def advance(self, limit: int) -> int:
-        """Measure one batch of at most `limit` programs; how many of them were new trials."""
+        """Measure one batch of at most `limit` programs; returns the number of new trials."""
         before = self.session.trials
         chosen = self._choose(min(limit, self.settings.batch))
         if len(chosen) == 0:
@@ -141,7 +141,7 @@ class Rounds:
         return greedy.joined(fresh).joined(ranked).new().head(count)
 
     def _ranked(self, random: Population, kept: Population) -> Population:
-        """Programs to measure, the best first: what evolution meets, or an ablation of it."""
+        """Programs to measure, best first: those that evolution meets, or an ablation of it."""
         if self.settings.tuning == "none":
             return random.head(0)
         if self.settings.tuning == "beam":

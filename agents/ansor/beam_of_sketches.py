@@ -1,8 +1,8 @@
-"""Beam search over incomplete programs on a learned model: what Ansor compares its evolution with (its figure 7).
+"""Beam search over incomplete programs on a learned model: Ansor's baseline for its evolution (its figure 7).
 
-A program is built decision by decision, first the tiles of every axis, then the knobs; what is not decided yet stands at its
-smallest. After each decision the incomplete programs that the model rates lowest are dropped, although the model learned
-from complete ones: Ansor's authors name that as the fault of the method. Order, width and branches are our reconstruction.
+A program is built decision by decision, first the tiles of every axis, then the knobs; undecided numbers are at their minimum.
+After each decision the incomplete programs with the lowest scores are dropped, although the model learned from complete ones:
+Ansor's authors name that as the fault of the method. Order, width and branches are our reconstruction.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gensor_gym.construction import ConstructionGraph
 WIDTH = 128
 """Incomplete programs that are kept."""
 BRANCHES = 16
-"""Values that are tried for a decision of one program; with WIDTH as many programs are rated as in an evolution's generation."""
+"""Values tried for a decision of one program; with WIDTH, as many programs are scored as in an evolution's generation."""
 
 
 class BeamOfSketches:
@@ -29,7 +29,7 @@ class BeamOfSketches:
         self._first = np.stack([_smallest(sketch) for sketch in sketches])
 
     def construct(self, score: Score, rng: np.random.Generator) -> Population:
-        """Distinct complete programs that the last decision led to, the best first; those of sketches with fewer too."""
+        """Distinct complete programs after the last decision, best first; those of sketches with fewer decisions too."""
         beam = Population(self._first, np.arange(len(self._first)))
         for step in range(max(map(len, self._decisions))):
             rows, numbers = [], []
@@ -47,7 +47,7 @@ class BeamOfSketches:
         return self._legal(beam)
 
     def _decided(self, row: np.ndarray, number: int, step: int, rng: np.random.Generator) -> np.ndarray:
-        """The row with some values of its next decision [B, ROW]; itself where there is none left."""
+        """The row with some values of its next decision [B, ROW]; itself if there is none left."""
         if step >= len(self._decisions[number]):
             return row[None]
         column = self._decisions[number][step]

@@ -48,7 +48,7 @@ class Settings:
     mutation: float = 0.85
     crossover: float = 0.05
     tries: int = 10
-    """Rounds of drawing until a generation is full; what children are then missing are copies of parents."""
+    """Rounds of drawing until a generation is full; copies of parents replace the missing children."""
 
 
 @dataclass(frozen=True)
@@ -67,15 +67,15 @@ class Population:
         return Population(self.rows[indices], self.sketches[indices])
 
     def head(self, count: int) -> Population:
-        """The first so many, or as many as there are."""
+        """The first `count`, or all if there are fewer."""
         return self.take(np.arange(min(count, len(self))))
 
     def joined(self, other: Population) -> Population:
-        """These and others."""
+        """Both populations in one."""
         return Population(np.concatenate([self.rows, other.rows]), np.concatenate([self.sketches, other.sketches]))
 
     def keys(self) -> list[bytes]:
-        """What distinguishes programs, hashable."""
+        """Hashable keys of the programs."""
         return [row.tobytes() for row in self.rows]
 
     def new(self, known: Container[bytes] = ()) -> Population:
@@ -101,7 +101,7 @@ class Evolution:
     def sample(self, rng: np.random.Generator, count: int) -> Population:
         """Up to `count` programs at random, legal and of bound threads, sketches being equally likely.
 
-        Fewer where few draws are such: after `tries` rounds LEAST are enough, and after ROUNDS whatever there is.
+        Fewer if such draws are rare: after `tries` rounds LEAST suffice, and after ROUNDS any number.
         """
         found = Population(self.graph.stack([]), np.empty(0, dtype=np.int64))
         for turn in range(ROUNDS):
@@ -117,7 +117,7 @@ class Evolution:
         return found.head(count)
 
     def evolve(self, first: Population, score: Score, generations: int, rng: np.random.Generator) -> Population:
-        """All distinct programs met over the generations, the best first; equals in the order they were met."""
+        """All distinct programs met over the generations, best first; equal ones in the order of meeting."""
         scores: dict[bytes, float] = {}
         met, now = first.head(0), first
         for generation in range(generations + 1):
@@ -147,7 +147,7 @@ class Evolution:
         return children.joined(parents.take(rng.choice(len(parents), size=wanted - len(children), p=chances)))
 
     def _children(self, parents: Population, mates: Population, rng: np.random.Generator) -> np.ndarray:
-        """One child of every parent, rows [B, ROW], legal or not: a mutant, a cross with the mate, or a copy."""
+        """One child of every parent, rows [B, ROW], legal or not: a mutant, a crossover with the mate, or a copy."""
         rows = parents.rows.copy()
         draws = rng.random((len(rows), DRAWS))
         crossed = self.settings.mutation + self.settings.crossover
@@ -174,7 +174,7 @@ class Evolution:
         return (np.cumsum(weights) / max(weights.sum(), 1e-300)).tolist()  # type: ignore[no-any-return]
 
     def _mutate(self, row: np.ndarray, sketch: int, draws: list[float]) -> None:
-        """Change a row in place by one mutation, chosen by four draws from [0, 1); nothing where there is no choice."""
+        """Change a row in place by one mutation, chosen by four draws from [0, 1); nothing if there is no choice."""
         kind = bisect_right(self._kinds[sketch], draws[0])
         if kind > LOCATION:
             return

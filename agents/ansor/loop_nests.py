@@ -1,8 +1,8 @@
-"""The innermost statements of a program and the loops around each, as Ansor's features need them (appendix B of the paper).
+"""The innermost statements of a program and the loops around each, for Ansor's features (appendix B of the paper).
 
-Statements: the update of an output element, its store, a copy for every operand that is staged or packed, and where a
-reduction is shared the addition of its parts. Loops are listed from the outside. What is listed is what the schedule says,
-not the text of the generated code; instructions of tensor cores are listed as the multiply-adds that they do.
+Statements: the update of an output element, its store, a copy for every operand that is staged or packed, and the addition of
+parts if a reduction is shared. Loops are listed from the outside. The list follows the schedule, not the text of the generated
+code; tensor-core instructions count as their multiply-adds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_AXIS = -1
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop: slot of its axis, how often it turns in each program float64 [B], how it runs, and its tile level."""
+    """A loop: slot of its axis, iterations in each program float64 [B], how it runs, and its tile level."""
 
     axis: int
     extent: np.ndarray
@@ -34,7 +34,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Nest:
-    """A statement: which programs have it bool [B], its loops, tensors by number with how they are accessed, its work."""
+    """A statement: its programs bool [B], its loops, tensors by number with their kind of access, its work."""
 
     name: str
     present: np.ndarray
@@ -44,7 +44,7 @@ class Nest:
     operations: dict[str, float] = field(default_factory=dict)
     """Operations of one turn by name: mad, add, mul, div, cmp, math, other."""
     allocated: np.ndarray | None = None
-    """Bytes of the buffer that the statement writes, float64 [B]; None where that is the output."""
+    """Bytes of the buffer that the statement writes, float64 [B]; None if that is the output."""
 
 
 class Programs:

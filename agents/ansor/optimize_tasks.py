@@ -1,4 +1,4 @@
-"""The front door to many tasks: fast kernels for several operators of networks, under one budget of trials."""
+"""The search over many tasks: fast kernels for several operators of networks, under one budget of trials."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from gensor_gym.operators.types import Operator
 
 @dataclass(frozen=True)
 class TasksResult:
-    """What a search over several tasks found."""
+    """Result of a search over several tasks."""
 
     results: tuple[Result | None, ...]
-    """One for every operator, None where no kernel ran well."""
+    """One for every operator, None if no kernel ran well."""
     order: tuple[int, ...]
     """Task of every batch."""
     objective: tuple[float, ...]

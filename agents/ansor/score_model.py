@@ -51,7 +51,7 @@ class ScoreModel:
         return self._trees is not None
 
     def add(self, task: str, features: Statements, seconds: np.ndarray) -> None:
-        """Programs measured for a task, with their seconds float64 [B], infinite where one failed."""
+        """Programs measured for a task, with their seconds float64 [B], infinite if one failed."""
         if len(seconds) != features.count:
             raise ValueError(f"{len(seconds)} timings for {features.count} programs: expected one each")
         self._features.setdefault(task, []).append(features)

@@ -1,10 +1,10 @@
 """Ansor's sketches (OSDI 2020, section 4): structures derived by rules, whose tile sizes and annotations are still open.
 
-A sketch here is a set of programs of our space: for every axis the chains of tiles it may take, for every knob its values.
-The rules are those of the paper's table 1 and section 4.3, their conditions those of the authors' code. Our programs are
-always tiled, with the epilogue fused and accumulators in registers, and staged reads always in shared memory: Always
-Inline, Fusion, Add Cache Stage and Skip are decided thereby. What stays open is the number of tile levels, how a reduction
-is factored and, as the paper's user rules, algorithms that Ansor has no rule for. `docs/related.md` says where `ansor` departs.
+A sketch here is a set of programs of our space: for every axis the chains of tiles it may take, for every knob its values. The
+rules are those of the paper's table 1 and section 4.3, their conditions those of the authors' code. Our programs are always
+tiled, with the epilogue fused and accumulators in registers, and staged reads always in shared memory: Always Inline, Fusion, Add
+Cache Stage and Skip are thereby decided. Open are the number of tile levels, the factors of a reduction and, as the paper's user
+rules, algorithms without a rule of Ansor's. `docs/related.md` says where `ansor` departs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gensor_gym.operators.types import Operator
 PARALLEL = 16
 """Tasks for each core that parallel loops should give (authors' code)."""
 AUTHORS = ("split_k", "reduce_threads", "vector", "unroll", "pack_a", "pack_b", "loop_order", "thread_split")
-"""Knobs that Ansor has a word for; `beyond` adds the others."""
+"""Knobs known to Ansor; `beyond` adds the others."""
 ALGORITHMS = {"convolution": (0, 1), "tensor_core": (0,)}
 """Algorithms that Ansor's own rules make: direct ones without tensor cores."""
 
@@ -34,10 +34,10 @@ Options = dict[str, tuple[int, ...]]
 
 
 class Sketch(Coordinates):
-    """A structure: columns of every axis slot and of the knobs with a choice, restricted to what the rules leave open."""
+    """A structure: columns of every axis slot and of the knobs with a choice, restricted to the values that the rules allow."""
 
     def __init__(self, name: str, base: np.ndarray, columns: Sequence[Column]) -> None:
-        """A name beside what `Coordinates` has."""
+        """`Coordinates` with a name."""
         super().__init__(base, columns)
         self.name = name
 
@@ -65,7 +65,7 @@ def has_data_reuse(op: Operator) -> bool:
 
 
 def has_more_reduction_parallel(graph: ConstructionGraph) -> bool:
-    """Whether the outputs alone give too little to do at once (rule 6; on a GPU the rule of cross-thread reduction)."""
+    """Whether the outputs give too little parallelism (rule 6; on a GPU the rule of cross-thread reduction)."""
     op, hw = graph.operator, graph.hardware
     space = math.prod(op.extents[a] for a in op.spatial)
     reduction = math.prod(op.extents[a] for a in op.reduce)
@@ -78,7 +78,7 @@ def has_more_reduction_parallel(graph: ConstructionGraph) -> bool:
 TEMPLATE_INNERMOST = 16
 """Innermost factors of a limited space: powers of two up to this."""
 LOCATIONS = ("pack_a", "pack_b", "loop_order")
-"""Knobs that stand for the location of a computation: whether an operand is copied first, and which loop is outside."""
+"""Knobs for the location of a computation: whether an operand is copied first, and which loop is outside."""
 
 
 def derive_sketches(
@@ -86,11 +86,11 @@ def derive_sketches(
 ) -> list[Sketch]:
     """All sketches of a task.
 
-    `beyond` takes algorithms that Ansor's own rules do not make (shifted and implicit matrix products, tensor cores) as
-    user rules, and draws knobs that Ansor has no word for like its pragmas; without it they stand at the space's default.
-    `max_innermost` bounds the innermost factor of an axis, except where an instruction's fragment decides it. `limited` is the
-    paper's ablation (figure 7): tile levels, innermost sizes and computation locations such as a manual template has. It names
-    no values; ours are one level less on a CPU, powers of two up to 16, and locations at the space's default.
+    `beyond` takes algorithms that Ansor's own rules do not make (shifted and implicit matrix products, tensor cores) as user
+    rules, and draws knobs unknown to Ansor like its pragmas; without it they are at the space's default. `max_innermost` bounds
+    the innermost factor of an axis, except where an instruction's fragment decides it. `limited` is the paper's ablation (figure
+    7): tile levels, innermost sizes and computation locations such as a manual template has. It names no values; ours are one
+    level less on a CPU, powers of two up to 16, and locations at the space's default.
     """
     if max_innermost < 1:
         raise ValueError(f"max_innermost={max_innermost}: expected 1 or more")
@@ -138,7 +138,7 @@ def _factor(graph: ConstructionGraph, options: Options) -> list[tuple[str, Optio
 
 
 def _algorithms(graph: ConstructionGraph, options: Options) -> list[tuple[str, Options]]:
-    """One sketch for every algorithm: they ask different forms of tiles, and of other knobs."""
+    """One sketch for every algorithm: each has other tiles and other knobs."""
     plain: Options = {"tensor_core": (0,), "persistent": (0,), "cluster": (1,)}
     whole = all(1 in options.get(name, (1,)) for name in ("thread_split", "reduce_threads"))
     kinds: list[tuple[str, Options]] = []
@@ -159,7 +159,7 @@ def _algorithms(graph: ConstructionGraph, options: Options) -> list[tuple[str, O
 
 
 def _sketch(graph: ConstructionGraph, name: str, options: Options, max_innermost: int) -> Sketch | None:
-    """The sketch, or None where an axis has no tile of the form that its algorithm asks for."""
+    """The sketch, or None if an axis has no tile of the form that its algorithm asks for."""
     base, free = graph.coordinates.base.copy(), []
     for knob, values in options.items():
         indices = np.array([KNOBS[KNOB_INDEX[knob]].values.index(v) for v in values], dtype=np.int32)

@@ -1,9 +1,9 @@
 """Ansor's features: one vector for every innermost statement of a program (appendix B of the paper; TVM's `feature.cc`).
 
-Groups as there: operations, vectorised, unrolled and parallel loops, GPU threads, buffers, the curve of arithmetic
-intensity, what is allocated, loops outside. Departures, since a schedule is looked at and not lowered code: no integer
-operations of index arithmetic; buffers stand in the operator's order and not by size; the intensity is log2(operations /
-bytes) (the authors' quotient of logarithms is a known slip); the values of our knobs follow, since most of them are no loop.
+Groups as there: operations, vectorised, unrolled and parallel loops, GPU threads, buffers, the curve of arithmetic intensity,
+allocations, outer loops. Departures, because the features come from a schedule and not from lowered code: no integer operations
+of index arithmetic; buffers are in the operator's order and not by size; the intensity is log2(operations / bytes) (the authors'
+quotient of logarithms is a known slip); the values of our knobs follow, because most are no loops.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _touched(p: Programs, nest: Nest) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _box(p: Programs, tensor: int, reach: np.ndarray) -> np.ndarray:
-    """Lengths of the box of a tensor that axes touch which run so far, [dimensions, B]."""
+    """Lengths of the tensor's box that the given extents of axes touch, [dimensions, B]."""
     at = COEF + tensor * MAX_DIMS * MAX_AXES
     dims = int(p.ints[NUM_DIMS + tensor])
     steps = p.ints[at : at + dims * MAX_AXES].reshape(dims, MAX_AXES)
@@ -165,7 +165,7 @@ def _box(p: Programs, tensor: int, reach: np.ndarray) -> np.ndarray:
 
 
 def _buffers(p: Programs, nest: Nest, touched: np.ndarray, inner: np.ndarray) -> np.ndarray:
-    """Features of up to five buffers, zeros where there are fewer, [B, 90]."""
+    """Features of up to five buffers, zeros if there are fewer, [B, 90]."""
     columns = np.zeros((len(p.rows), MAX_BUFFERS * BUFFER))
     items = np.array([float(p.ints[ITEM + tensor]) for tensor, _ in nest.accesses])
     moved = (touched * items[None, :, None]).sum(axis=1)
@@ -235,6 +235,6 @@ def _allocation(p: Programs, nest: Nest, turns: np.ndarray) -> np.ndarray:
 
 
 def _outside(p: Programs, nest: Nest, turns: np.ndarray) -> np.ndarray:
-    """Turns of all loops, how many loops turn, and the unrolling asked for, [B, 3]."""
+    """Iterations of all loops, number of loops longer than 1, and the unrolling, [B, 3]."""
     number = sum(((loop.extent > 1).astype(np.float64) for loop in nest.loops), start=np.zeros(len(p.rows)))
     return np.column_stack([_log(turns), number, _log(p.knob("unroll"))])

@@ -23,13 +23,13 @@ class Scheduler(Protocol):
     """Says which task gets the next batch."""
 
     def choose(self, tasks: list[Progress], rng: np.random.Generator) -> int | None:
-        """Its number; None where all are dead."""
+        """Number of the chosen task; None if all are dead."""
 
 
 Objective = Callable[[np.ndarray], float]
 """A number to make small, from best latencies float64 [n]."""
 STEP = 1e-4
-"""Share of a latency by which df/dg is taken as a finite difference."""
+"""Relative step of the finite difference for df/dg."""
 GROUP = 1.618
 """Tasks of one operator class are alike when log_1.618 of their operations agrees as a whole number."""
 PATIENT = 5
@@ -61,7 +61,7 @@ def _appearances(weights: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Progress:
-    """What a task has: its operations, its class, and its best latency after every batch (infinite: none ran)."""
+    """Progress of a task: its operations, its class, and its best latency after every batch (infinite: none ran)."""
 
     flops: float
     kind: str
@@ -78,7 +78,7 @@ class Progress:
         return self.best[-1] if self.best else math.inf
 
     def record(self, latency: float, new_trials: int, early_stopping: int | None) -> None:
-        """One batch. Without a new trial, or `early_stopping` trials after the last gain, the task is dead."""
+        """Record one batch. Without a new trial, or `early_stopping` trials after the last gain, the task is dead."""
         self.trials += new_trials
         if latency < self.latency:
             self.last_gain = self.trials
@@ -107,7 +107,7 @@ class GradientScheduler:
             )
 
     def choose(self, tasks: list[Progress], rng: np.random.Generator) -> int | None:
-        """Number of the task for the next batch; None where all are dead."""
+        """Number of the task for the next batch; None if all are dead."""
         alive = [i for i, task in enumerate(tasks) if not task.dead]
         for i in alive:
             if not tasks[i].best:
@@ -143,13 +143,13 @@ class GradientScheduler:
         return (self.objective(latencies) - self.objective(less)) / (STEP * latencies[i])
 
     def _backward(self, task: Progress) -> float:
-        """What a batch gained lately; 0 before there were enough."""
+        """Gain of the latest batches; 0 before there are enough."""
         if len(task.best) <= self.window or not math.isfinite(task.best[-1 - self.window]):
             return 0.0
         return (task.best[-1] - task.best[-1 - self.window]) / self.window
 
     def _forward(self, tasks: list[Progress], i: int, members: list[int | None]) -> float:
-        """What a batch may gain: all of it in as many batches as there were, or what tasks alike suggest."""
+        """Expected gain of a batch: all of the latency in as many batches as so far, or the level of similar tasks."""
         task = tasks[i]
         gain = -task.latency / len(task.best)
         alike = [t for k, t in enumerate(tasks) if members[i] is not None and members[k] == members[i]]
@@ -166,7 +166,7 @@ class RoundRobin:
     objective: Objective
 
     def choose(self, tasks: list[Progress], rng: np.random.Generator) -> int | None:
-        """Of the tasks that are not dead the first with the fewest batches; None where all are dead."""
+        """The first live task with the fewest batches; None if all are dead."""
         alive = [i for i, task in enumerate(tasks) if not task.dead]
         return min(alive, key=lambda i: len(tasks[i].best), default=None)
 

@@ -15,7 +15,7 @@ from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, SPATIAL_SLOTS, TILE, 
 FEW_OUTPUTS = 2
 """Warps of outputs up to which a block may have fewer threads than a warp."""
 VIRTUAL = 4
-"""A warp over so many is the bound on virtual threads."""
+"""The bound on virtual threads is a warp divided by this."""
 _REDUCE_THREADS, _TENSOR_CORE = (KNOB + KNOB_INDEX[name] for name in ("reduce_threads", "tensor_core"))
 _SHARES = np.array(KNOBS[KNOB_INDEX["reduce_threads"]].values)
 

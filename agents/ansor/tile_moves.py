@@ -20,10 +20,10 @@ Groups = list[np.ndarray]
 
 
 class TileMoves:
-    """Moves among the chains of one axis; those from a chain are worked out when they are first asked for."""
+    """Moves among the chains of one axis; the moves from a chain are computed at first use."""
 
     def __init__(self, chains: np.ndarray, levels: int) -> None:
-        """`chains` int32 [C, MAX_LEVELS + 1], of which the first `levels` tiles mean something."""
+        """`chains` int32 [C, MAX_LEVELS + 1]; only the first `levels` tiles are meaningful."""
         self._chains = chains
         inner = chains[:, 0] // chains[:, MAX_LEVELS]
         self._sizes = np.column_stack([inner, chains[:, :levels]]).astype(np.int64)
@@ -31,7 +31,7 @@ class TileMoves:
         self._known: dict[tuple[int, bool], Groups] = {}
 
     def groups(self, chain: np.ndarray, granularity: bool = False) -> Groups:
-        """Where a chain leads; with `granularity` only by moves between outermost tile and grid.
+        """Chains reachable from a chain; with `granularity` only by moves between outermost tile and grid.
 
         KeyError for a chain that is not of this axis.
         """
@@ -49,7 +49,7 @@ class TileMoves:
         return [self._chains[part] for part in np.split(order, edges)] if len(order) else []
 
     def _outer(self, index: int) -> Groups:
-        """Chains that differ in the outermost tile alone."""
+        """Chains that differ only in the outermost tile."""
         inside = (self._sizes[:, :-1] == self._sizes[index, :-1]).all(axis=1)
         same_threads = self._chains[:, MAX_LEVELS] == self._chains[index, MAX_LEVELS]
         others = inside & same_threads & (self._sizes[:, -1] != self._sizes[index, -1])
@@ -89,7 +89,7 @@ def _is_move(sizes, one, other, first, last):  # noqa: ANN001, ANN202
 
 
 def pick(groups: Sequence[np.ndarray], levels: float, factor: float) -> np.ndarray | None:
-    """A pair of levels, then a factor, by two draws from [0, 1); None where there is no move."""
+    """A pair of levels, then a factor, by two draws from [0, 1); None if there is no move."""
     if not groups:
         return None
     group = groups[int(levels * len(groups))]

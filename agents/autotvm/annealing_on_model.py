@@ -30,10 +30,10 @@ class AnnealingOnModel:
     patience: int = 50
     """Steps without a change among the best candidates after which the search ends."""
     points: np.ndarray | None = field(default=None, init=False)
-    """Where the chains are, [chains, K]; kept between searches."""
+    """Present points of the chains, [chains, K]; kept between searches."""
 
     def best(self, score: Score, count: int, tried: set[bytes], rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """At most `count` configurations that were not tried, best first, [N, K], and their scores [N]."""
+        """At most `count` untried configurations, best first, [N, K], and their scores [N]."""
         if self.points is None:
             self.points = self.template.random(self.chains, rng)
         points, scores = self.points, score(self.points)

@@ -25,7 +25,7 @@ from gensor_gym.measure.session import Session
 MEMBERS = 6
 """Models of an ensemble, as in the authors' study."""
 IDLE_BATCHES = 20
-"""Batches in a row whose kernels were all known under another configuration, after which the space counts as exhausted."""
+"""Batches in a row without a new kernel, after which the space counts as exhausted."""
 
 
 @dataclass(frozen=True)
@@ -48,20 +48,20 @@ class AutoTvm:
     acquisition: str = ""
     """Empty for one model; `mean`, `ucb` or `ei` for an ensemble on random subsets, with objective `regression`."""
     diversity: int = 1
-    """Lambda: candidates per program measured, of which a diverse batch is picked; 1 takes the best."""
+    """Lambda: candidates per measured program; a diverse batch is chosen from them. 1 takes the best."""
     alpha: float = 1.0
-    """What a new value of a knob in the batch counts for, in units of the model's score; infinite: scores do not count."""
+    """Weight of a knob value new to the batch, in units of the model's score; infinite: scores do not count."""
     chains: int = 128
-    """Of simulated annealing on the model."""
+    """Number of chains of simulated annealing on the model."""
     steps: int = 500
-    """Of a chain, at most."""
+    """Most steps of a chain."""
     patience: int = 50
     """Steps without a better candidate after which the annealing ends."""
     history: str = ""
     """Store, table or folder of tables with trials of earlier tasks, from which a global model is fitted; empty for none."""
 
     def __post_init__(self) -> None:
-        """ValueError for what is out of range."""
+        """ValueError for a value out of range."""
         for name in ("batch", "diversity", "chains", "steps", "patience"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}: expected 1 or more")
@@ -94,7 +94,7 @@ class AutoTvm:
 
 
 class Tuner:
-    """One search: what was tried, with which result, and the chains on the model."""
+    """One search: tried configurations with their results, and the chains on the model."""
 
     def __init__(self, settings: AutoTvm, session: Session, rng: np.random.Generator) -> None:
         """Nothing is tried yet."""
@@ -114,7 +114,7 @@ class Tuner:
         self._listed_features = None if listed is None else self.features(listed)
 
     def propose_and_measure(self) -> bool:
-        """One batch; whether anything was left to try."""
+        """Measure one batch; returns whether any configuration was left."""
         plan = self._plan()
         if not len(plan):
             return False
@@ -146,7 +146,7 @@ class Tuner:
         return found[diverse_pick(found, scores, count, self.settings.alpha)]
 
     def _random(self, count: int) -> np.ndarray:
-        """At most so many new configurations, uniform."""
+        """At most `count` new configurations, uniform."""
         listed = self.template.enumerated
         if listed is not None:
             new = [i for i, key in enumerate(keys_of(listed)) if key not in self.tried]
@@ -160,7 +160,7 @@ class Tuner:
         return found
 
     def features(self, points: np.ndarray) -> np.ndarray:
-        """What the model observes of configurations."""
+        """The model's features of configurations."""
         return program_features(self.settings.features, self.session.graph, self.template.rows(points))
 
     def _score(self) -> Callable[[np.ndarray], np.ndarray]:
@@ -177,7 +177,7 @@ class Tuner:
         return self.model.predict(features, self._margin(features))
 
     def _margin(self, features: np.ndarray) -> np.ndarray | None:
-        """What earlier tasks say; None where there are none or they no longer count."""
+        """Prediction from earlier tasks; None if there are none or they no longer count."""
         return None if self.earlier is None else self.earlier.margin(features, len(self.seconds))
 
 
@@ -191,7 +191,7 @@ def make_model(settings: AutoTvm, seed: int) -> CostModel:
 
 @dataclass(frozen=True)
 class AutoTvmSmall(AutoTvm):
-    """A variant of ours for few trials: batches of 8, learned from after the first of them."""
+    """A variant of ours for few trials: batches of 8, with learning after the first."""
 
     batch: int = 8
     warm_up: int = 0

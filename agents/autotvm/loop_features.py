@@ -1,17 +1,17 @@
 """Features of programs for learned cost models: every loop of our nest with its context, as many columns for every task.
 
-AutoTVM describes a program by its loops, each with length, annotation, position, arithmetic and how it touches each buffer
-(Chen et al., NeurIPS 2018, section 3.1; their extractor: extents of loops that move a buffer count as touched, the others as
-reuse). Our nest is the same for every task: STAGES loops over each of the 8 axis slots, those of length 1 kept. So programs of
-other operators and machines have the same columns, which transfer needs.
+AutoTVM describes a program by its loops, each with length, annotation, position, arithmetic and how it touches each buffer (Chen
+et al., NeurIPS 2018, section 3.1; their extractor: extents of loops that move a buffer count as touched, the others as reuse).
+Our nest is the same for every task: STAGES loops over each of the 8 axis slots, those of length 1 kept. So programs of other
+operators and machines have the same columns, which transfer needs.
 
 The nest, outside in (a tile of level l holds whole tiles of level l - 1; trips are rounded up):
 
     GPU   grid of block tiles, virtual threads, threads | steps of the reduction, register steps | register tile
     CPU   task tiles (parallel), reduce blocks | L1 tiles, register tiles, ordered by knob `loop_order` | register tile
 
-What packing, shared memory and splits of a reduction do to it stands in the knobs' columns. This layout of columns is our
-reconstruction; touched elements are those of the dense box (windows overlap), which is finer than a product of extents.
+Packing, shared memory and splits of a reduction are in the knobs' columns. This layout of columns is our reconstruction; touched
+elements are those of the dense box (windows overlap), which is finer than a product of extents.
 """
 
 from __future__ import annotations
@@ -83,13 +83,12 @@ def task_features(graph: ConstructionGraph) -> np.ndarray:
 def loop_columns() -> list[str]:
     """Names of the F columns.
 
-    `s0.a4.length` is the loop of stage 0 over axis slot 4; fields of a loop: log2 of its length, its position in the nest,
-    log2 of the product of lengths from the root down to it, and from it down to the body (both with itself), its annotation
-    (one-hot). `s0.a4.t1.count`: elements of tensor 1 (the write is the last, tensor 4) that the loop touches with all it
-    holds; `reuse`: points of the iteration for each of these; `stride`: elements its index moves from one turn to the next, 0
-    where it does not; `thread_count`, `thread_reuse`: both over what one thread or task has, 0 for loops inside a thread.
-    Then `knob.NAME`, the index of each knob's value, and `task.NAME`: log2 of extents, operations, bytes, cores, size of
-    an element; flags.
+    `s0.a4.length` is the loop of stage 0 over axis slot 4; fields of a loop: log2 of its length, its position in the nest, log2
+    of the product of lengths from the root down to it, and from it down to the body (both with itself), its annotation (one-hot).
+    `s0.a4.t1.count`: elements of tensor 1 (the write is the last, tensor 4) that the loop touches, with its inner loops; `reuse`:
+    points of the iteration for each of these; `stride`: elements that its index moves in one iteration, 0 if it does not;
+    `thread_count`, `thread_reuse`: both for one thread or task, 0 for loops inside a thread. Then `knob.NAME`, the index of each
+    knob's value, and `task.NAME`: log2 of extents, operations, bytes, cores, size of an element; flags.
     """
     names = []
     for stage in range(STAGES):
@@ -242,7 +241,7 @@ def _fill_loops(row, ints, trips, order, spans, counts, out):  # noqa: ANN001, A
 
 @lean
 def _touched(tensor, spans, ints):  # noqa: ANN001, ANN202
-    """Elements of the dense box that so many points of every axis touch, within the tensor."""
+    """Elements of the dense box that the given points of every axis touch, within the tensor."""
     size = np.float64(1.0)
     for d in range(ints[NUM_DIMS + tensor]):
         at = PAIRS + (tensor * MAX_DIMS + d) * PAIR_WIDTH

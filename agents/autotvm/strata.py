@@ -1,8 +1,8 @@
 """Strata of a space, for stratified draws: the programs on CUDA cores and those of each way to use tensor cores.
 
-TVM has a template for every algorithm, tensor cores among them. Our spaces hold them side by side, and among configurations
-drawn uniformly a tensor-core program is very rare, because its tiles must be whole fragments. So random programs are drawn
-stratum by stratum, from values that are legal there.
+TVM has a template for every algorithm, tensor cores among them. Our spaces contain all of them, and among configurations drawn
+uniformly a tensor-core program is very rare, because its tiles must be whole fragments. So random programs are drawn stratum by
+stratum, from values that are legal there.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _STRATUM_OF = {knob.place: knob.cores[0] for knob in KNOBS if len(knob.cores) ==
 
 
 def strata_of(columns: Sequence[Column], ints: np.ndarray) -> list[list[np.ndarray]]:
-    """For every stratum the indices of values that a program of it may have, column by column.
+    """Indices of the values that a program of each stratum may have, column by column.
 
-    Strata: CUDA cores, mma.sync and wgmma where knob `tensor_core` moves, else one. What is left out is not legal in the
-    stratum; of the rest, most are.
+    Strata: CUDA cores, mma.sync and wgmma if knob `tensor_core` moves, else one. Omitted values are illegal in the stratum; most
+    of the others are legal.
     """
     cores = [column.values[:, 0].tolist() for column in columns if column.first == TENSOR_CORE]
     if ints[IS_CPU] or not cores:

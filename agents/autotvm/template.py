@@ -1,8 +1,8 @@
 """The template of a task: its programs as configurations of knobs, as AutoTVM describes a space.
 
 A knob of the template is the whole tile chain of one axis (AutoTVM's `define_split`) or one knob that the space moves
-(`define_knob`): a column. A configuration is a vector of `agents.core.programs`, an index for each of them. Configurations
-that are no legal schedule are skipped, as AutoTVM skips what does not build.
+(`define_knob`): a column. A configuration is a vector of `agents.core.programs`, an index for each of them. Configurations that
+are no legal schedule are skipped, as AutoTVM skips those that do not build.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from agents.core.programs import BLOCK, Programs
 from gensor_gym.construction import ConstructionGraph
 
 ENUMERABLE = 1 << 17
-"""Spaces with at most so many configurations are listed once, and then known to be exhausted when they are."""
+"""Spaces up to this number of configurations are listed once, so that their exhaustion is known."""
 _ROUNDS = 200
 
 
 class Template(Programs):
-    """The space of one graph, of which whole arrays of configurations int64 [B, K] are drawn and moved."""
+    """The space of one graph; arrays of configurations int64 [B, K] are drawn and moved together."""
 
     def __init__(self, graph: ConstructionGraph) -> None:
         """Look once at every configuration, by number, where the space is small."""
@@ -28,7 +28,7 @@ class Template(Programs):
         """See `agents.autotvm.strata`; `random` draws as many of each."""
         self._known: np.ndarray | None = None
         self.enumerated: np.ndarray | None = None
-        """All legal configurations int64 [N, K] where the space is small, else None."""
+        """All legal configurations int64 [N, K] of a small space, else None."""
         if self.size <= ENUMERABLE:
             every = self.vectors(np.arange(self.size))
             self._known = self.legal(every)
@@ -39,9 +39,9 @@ class Template(Programs):
         return super().legal(vectors) if self._known is None else self._known[self.numbers(vectors)]
 
     def random(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        """At most `count` legal configurations, drawn with replacement; fewer where legal ones are very rare.
+        """At most `count` legal configurations, drawn with replacement; fewer if legal ones are very rare.
 
-        Uniform, and in large spaces as many of every stratum.
+        Uniform; in large spaces, the same number of every stratum.
         """
         if self.enumerated is not None:
             return self.enumerated[rng.integers(len(self.enumerated), size=count)]
@@ -65,7 +65,7 @@ class Template(Programs):
     def mutated(self, configurations: np.ndarray, rng: np.random.Generator, tries: int = 8) -> np.ndarray:
         """Each configuration with one knob, drawn uniformly, at another value, drawn uniformly [B, K].
 
-        What is not legal is drawn again, `tries` times in all; a configuration that finds no move stays.
+        Illegal results are redrawn, up to `tries` times; a configuration without a legal move is unchanged.
         """
         result = configurations.copy()
         left = np.arange(len(configurations)) if len(self.counts) else np.empty(0, dtype=np.int64)
@@ -84,5 +84,5 @@ class Template(Programs):
 
 
 def keys_of(configurations: np.ndarray) -> list[bytes]:
-    """What distinguishes configurations, hashable."""
+    """Hashable keys of configurations."""
     return [configuration.tobytes() for configuration in np.ascontiguousarray(configurations, dtype=np.int64)]

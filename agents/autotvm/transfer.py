@@ -1,8 +1,8 @@
-"""What earlier tasks taught: a global model under the local one (Chen et al., NeurIPS 2018, section 4).
+"""Transfer from earlier tasks: a global model under the local one (Chen et al., NeurIPS 2018, section 4).
 
-The prediction is global(x) + local(x): the local model is boosted on top of the global model's margin. As more is measured the
-margin counts less, half for every 64 trials, and from under 5 % on it is dropped (numbers of the authors' released tuner). The
-representation must mean the same for other operators: `curve` is made for that, `loops` has the same columns for all here.
+The prediction is global(x) + local(x): the local model is boosted on top of the global model's margin. The margin is halved for
+every 64 trials and dropped below 5 % (numbers of the authors' released tuner). The representation must mean the same for other
+operators: `curve` is made for that, `loops` has the same columns for all here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class GlobalModel:
     """Trees fitted to trials of other operators on the same hardware; pairs are compared within an operator."""
 
     def __init__(self, path: str, graph: ConstructionGraph, kind: str, objective: str, recall_of: int, seed: int) -> None:
-        """Read, compute features, fit. ValueError where there is no such file or too little in it."""
+        """Read, compute features, fit. ValueError if there is no such file or too little in it."""
         tasks = _tasks(_records(located(path)), graph)
         parts = [(program_features(kind, other, rows), labels_of(seconds)) for other, rows, seconds in tasks]
         count = sum(len(labels) for _, labels in parts)
@@ -43,13 +43,13 @@ class GlobalModel:
         self.model.fit(features, labels, groups=[len(y) for _, y in parts])
 
     def margin(self, features: np.ndarray, trials: int) -> np.ndarray | None:
-        """What the global model adds to the score after so many trials of this task, [B]; None when it is dropped."""
+        """The global model's addition to the score after `trials` trials of this task, [B]; None if it is dropped."""
         share = 0.5 ** (trials / HALF)
         return share * self.model.predict(features) if share >= DROPPED else None
 
 
 def labels_of(seconds: np.ndarray) -> np.ndarray:
-    """Throughput over the best one's, float64 [B]; 0 for what failed (infinite seconds), also where all failed."""
+    """Throughput over the best one's, float64 [B]; 0 for failures (infinite seconds), also if all failed."""
     best = np.min(seconds)
     return np.where(np.isfinite(seconds), best / seconds, 0.0) if np.isfinite(best) else np.zeros(len(seconds))
 
@@ -66,7 +66,7 @@ def _records(path: Path) -> Iterable[Record]:
 def _tasks(
     records: Iterable[Record], graph: ConstructionGraph
 ) -> list[tuple[ConstructionGraph, np.ndarray, np.ndarray]]:
-    """(graph, rows [N, ROW], seconds [N], infinite where it failed) of every other operator in the records."""
+    """(graph, rows [N, ROW], seconds [N], infinite if it failed) of every other operator in the records."""
     by_operator: dict[str, list[Record]] = {}
     for record in records:
         if record.operator != str(graph.operator):

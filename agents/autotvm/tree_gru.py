@@ -112,9 +112,9 @@ class TreeGru:
         return terms.sum() / sign.abs().sum().clamp(min=1.0)
 
     def _inputs(self, features: np.ndarray) -> tuple[Any, Any, Any, Any, Any]:
-        """Loops inside out: numbers [B, N, LOOP_INPUTS], axis slots [B, N], how many [B]; strides [B, A, T]; knobs [B, ...].
+        """Loops inside out: numbers [B, N, LOOP_INPUTS], axis slots [B, N], their number [B]; strides [B, A, T]; knobs [B, ...].
 
-        N is the largest number of loops longer than 1; what stands beyond a program's own number means nothing.
+        N is the largest number of loops longer than 1; entries beyond a program's own number are undefined.
         """
         import torch
 

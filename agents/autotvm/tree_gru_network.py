@@ -49,13 +49,13 @@ class TreeGruNetwork(nn.Module):
         return nodes.reshape(len(strides), MAX_TENSORS, self.hidden).sum(dim=1)
 
     def _gates(self, embed: Any, numbers: Any) -> Any:
-        """What the cell's gates take from an embedded input [..., 3 hidden]; two linear maps in a row are one."""
+        """Input of the cell's gates from an embedded input [..., 3 hidden]; two linear maps in a row are one."""
         weight = self.cell.weight_ih @ embed.weight
         bias = torch.addmv(self.cell.bias_ih, self.cell.weight_ih, embed.bias)
         return nn.functional.linear(numbers, weight, bias)
 
     def _step(self, gates: Any, state: Any) -> Any:
-        """The cell, of what its gates take from the input [B, 3 hidden] and of its state [B, hidden]."""
+        """The cell, from its gates' input [B, 3 hidden] and its state [B, hidden]."""
         reset, update, new = gates.chunk(3, dim=1)
         of_state = nn.functional.linear(state, self.cell.weight_hh, self.cell.bias_hh)
         reset_state, update_state, new_state = of_state.chunk(3, dim=1)

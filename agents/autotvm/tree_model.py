@@ -1,8 +1,8 @@
 """Gradient-boosted trees as a cost model, with the settings of AutoTVM's authors.
 
-Labels are throughput over the best observed, 0 for what failed. Objective `rank` compares pairs, since the search only takes the
-top; `regression` fits the label (Chen et al., NeurIPS 2018, section 3.2; numbers from the released tuner). Boosting ends when
-the average recall of the top programs, on the training data, has not grown for 20 rounds.
+Labels are throughput over the best observed, 0 for failures. Objective `rank` compares pairs, since the search only takes the
+top; `regression` fits the label (Chen et al., NeurIPS 2018, section 3.2; numbers from the released tuner). Boosting ends when the
+average recall of the top programs, on the training data, has not grown for 20 rounds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LEAST_SPREAD = 1e-9
 
 
 class CostModel(Protocol):
-    """What a search asks of a learned model of a task."""
+    """Interface of a learned model of a task."""
 
     def fit(self, features: np.ndarray, labels: np.ndarray, margin: np.ndarray | None = None) -> None:
         """Learn labels float [B] of features float32 [B, F], on top of a margin [B] that another model gives."""
@@ -144,7 +144,7 @@ class Ensemble:
 
 
 def _expected_improvement(mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
-    """Of normal distributions over the best label, 1."""
+    """Expected improvement of normal distributions over the best label, 1."""
     above = mean - 1.0
     z = above / deviation
     below = 0.5 * (1.0 + np.array([math.erf(value) for value in z / math.sqrt(2.0)]))

@@ -19,14 +19,14 @@ from gensor_gym.measure.session import SearchSession, Session
 
 
 class Trials(Protocol[Asked]):
-    """Who answers a chain: a session, or a `Ledger`, which knows equal programs without generating their text."""
+    """A chain's source of measurements: a session, or a `Ledger`, which recognises equal programs without their text."""
 
     @property
     def trials(self) -> int:
         """Different nodes measured."""
 
     def measure(self, schedules: Sequence[Asked], /) -> list[Measurement]:
-        """Measurements in order, of what was measured before for free."""
+        """Measurements in order; repeated ones are free."""
 
 
 @dataclass(frozen=True)
@@ -36,24 +36,26 @@ class Annealing:
     A slower node is accepted with probability exp(-d / T), d being the difference of the logarithms of times, so that a
     temperature means the same on every task.
 
-    The first chain begins at the best of a few random nodes, later ones by turns at a new random node and at the best
-    measured. No model is asked. A node is a program of a construction graph, or a configuration of a recorded space.
+    The first chain begins at the best of a few random nodes, later ones alternately at a new random node and at the best
+    measured. No model is used. A node is a program of a construction graph, or a configuration of a recorded space.
     """
 
     space: str = "extended"
     starts: int = 6
     """Nodes drawn uniformly at the beginning, and at every restart from a new one."""
     reach: int = 4
-    """A step of a chain takes one action to so many: from a register tile to another all that is built on it must change."""
+    """Most actions in one step of a chain: another register tile changes everything built on it."""
     hot: float = 0.3
     """Temperature at the start of a chain: a node 1.35 times slower is accepted one time in three."""
     cold: float = 0.02
     """Temperature at its end."""
     steps: int = 48
-    """New trials in which it falls, geometrically; then the chain ends."""
+    """New trials over which the temperature falls, geometrically; then the chain ends."""
     patience: int = 60
-    """Steps in a row without a new trial, after which a chain ends: all around is known. Of a recorded space so many chains
-    in a row without a new trial end the search as well."""
+    """Steps in a row without a new trial, after which a chain ends: its neighbourhood is known.
+
+    In a recorded space, as many chains in a row without a new trial end the search.
+    """
 
     def __post_init__(self) -> None:
         """ValueError names a value that no chain could have."""
@@ -72,7 +74,7 @@ class Annealing:
             self._anneal(session.graph, session, self._configurations(session, rng), rng)
 
     def _programs(self, ledger: Ledger, rng: np.random.Generator) -> Iterator[list[Schedule]]:
-        """Where chains begin on a construction graph: at programs that were not measured, drawn for every chain."""
+        """Starts of chains on a construction graph: unmeasured programs, drawn for every chain."""
         for chain in count():
             best, before = ledger.session.best, ledger.trials
             if not (drawn := ledger.walked(rng, self.starts)):
@@ -82,7 +84,7 @@ class Annealing:
                 ledger.measure(drawn[:1])
 
     def _configurations(self, session: SearchSession[Node], rng: np.random.Generator) -> Iterator[list[Node]]:
-        """Where chains begin in a recorded space: at any configurations, measured before or not."""
+        """Starts of chains in a recorded space: any configurations, measured before or not."""
         chains = idle = 0
         while idle < self.patience:
             best, before = session.best, session.trials
@@ -95,7 +97,7 @@ class Annealing:
     def _anneal(
         self, graph: SearchGraph[Node], known: Trials[Node], starts: Iterator[list[Node]], rng: np.random.Generator
     ) -> None:
-        """A chain from the fastest of each of the lists."""
+        """One chain from the fastest of each of the lists."""
         for drawn in starts:
             seconds = [found.seconds for found in known.measure(drawn)]
             self._chain(graph, known, drawn[int(np.argmin(seconds))], min(seconds), rng)
@@ -103,7 +105,7 @@ class Annealing:
     def _chain(
         self, graph: SearchGraph[Node], known: Trials[Node], node: Node, seconds: float, rng: np.random.Generator
     ) -> None:
-        """One chain from a node that was measured."""
+        """One chain from a measured node."""
         begin, idle = known.trials, 0
         while (used := known.trials - begin) < self.steps and idle < self.patience:
             after, before = graph.random_schedule(rng, int(rng.integers(1, self.reach + 1)), node), known.trials

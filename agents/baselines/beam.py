@@ -18,11 +18,11 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class Beam(Constructing):
-    """Of all successors that are new, the `width` fastest by the model are the next beam.
+    """The `width` fastest new successors by the model are the next beam.
 
-    Successors may be slower than where they come from, so that moves that change no program (a level opened) do not end the
-    search; it ends when for `patience` steps no faster program came. Everything met is ranked, and measured in that order.
-    The first search begins at the unscheduled program, those after it, when all that was met is measured, at random ones.
+    Successors may be slower than their parents, so that moves that change no program (a level opened) do not end the search; it
+    ends after `patience` steps without a faster program. All programs met are ranked, and measured in that order. The first
+    search begins at the unscheduled program, later ones, when all programs met are measured, at random ones.
     """
 
     space: str = "extended"
@@ -72,7 +72,7 @@ class Beam(Constructing):
 
 
 def successors(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
-    """All that one legal action makes of any of the rows [B, ROW], int32 [N, ROW]."""
+    """All results of one legal action on any of the rows [B, ROW], int32 [N, ROW]."""
     masks = graph.action_masks(rows)
     masks[:, STOP] = False
     parents, actions = np.nonzero(masks)

@@ -30,11 +30,11 @@ class Droplet:
 
     space: str = "extended"
     starts: int = 4
-    """Programs of Roller's rules that are measured, the best of which is the start; and random ones at a restart."""
+    """Programs of Roller's rules that are measured; the best is the start. Restarts use random programs."""
     batch: int = 8
     """Neighbours measured at a time (16 in the source, where the devices are many)."""
     reach: int = 3
-    """Speculation goes up to so many numbers along a place."""
+    """Largest speculative distance along one number."""
     level: float = 0.05
     """Level of the test."""
 

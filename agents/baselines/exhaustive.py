@@ -24,20 +24,20 @@ BEFORE_OTHER = 3
 class Exhaustive:
     """Rank every legal schedule by the model, then measure in that order until the budget is spent.
 
-    Of a fused operator the families (vector, rows, streaming, whether there is one task) whose best is near the best of all take
-    turns, each with its next one: where the model errs, it errs alike on a family, and programs that differ in loops alone are
-    nearly one. The best of the other way to store, past the caches or not, is the fourth however far it is: what either costs
-    differs most from processor to processor.
+    Programs of a fused operator form families (vector, rows, streaming, whether there is one task), because the model errs alike
+    on a family. Families whose best is near the best of all alternate, each with its next program. The best program with the
+    other kind of store (past the caches or not) is the fourth, however slow it is, because the cost of stores differs most
+    between processors.
 
-    In space `compact` and without a limit on trials this measures the whole space: its optimum is the tier's. No model ranks
-    a recorded space: there the order is that of the file.
+    In space `compact` and without a limit on trials this measures the whole space: its optimum is the tier's. A recorded space
+    has no model: its order is that of the file.
     """
 
     space: str = "compact"
     keep: int = 4096
     """Programs kept for measuring, or as many as the budget has trials; all of them where the space has no more."""
     near: float = 1.2
-    """Of a fused operator's programs those that are predicted to take up to so many times the best are measured in turns."""
+    """Families of a fused operator alternate among programs predicted to take up to this multiple of the best."""
 
     def search(self, session: SearchSession[Node], rng: np.random.Generator) -> None:
         """Measure one after the other."""
@@ -60,9 +60,9 @@ class Exhaustive:
 
 
 def tried_first(graph: GirGraph, rows: np.ndarray, seconds: np.ndarray, near: float = Exhaustive.near) -> np.ndarray:
-    """The order, int64 [B], in which programs of a fused operator are tried, of rows int32 [B, ROW] and seconds float64 [B].
+    """Order, int64 [B], in which programs of a fused operator are tried, from rows int32 [B, ROW] and seconds float64 [B].
 
-    Those of which one task does all are families of their own: what starting other threads costs differs most from the model.
+    Programs with a single task form families of their own: the model errs most on the cost of starting other threads.
     """
     order = np.argsort(seconds, kind="stable")
     header = GirSchedule.columns(rows)
@@ -78,9 +78,9 @@ def tried_first(graph: GirGraph, rows: np.ndarray, seconds: np.ndarray, near: fl
 
 
 def in_turns(families: np.ndarray, seconds: np.ndarray, limit: float) -> np.ndarray:
-    """The order, int64 [B], of programs that are sorted by their seconds float64 [B]: the next of each family in turns.
+    """Order, int64 [B], of programs sorted by seconds float64 [B]: families alternate, each with its next program.
 
-    `families` [B, K]: those with the same line are one. What takes more than `limit` seconds comes last, as it is sorted.
+    `families` [B, K]: equal lines are one family. Programs above `limit` seconds come last, in sorted order.
     """
     met: dict[bytes, int] = {}
     turns = []

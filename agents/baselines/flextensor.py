@@ -42,7 +42,7 @@ class FlexTensor:
     """Steps of a training, each on `batch` transitions."""
     batch: int = 32
     width: int = 64
-    """Of the network's hidden layers."""
+    """Width of the network's hidden layers."""
     rate: float = 0.003
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
@@ -55,7 +55,7 @@ class FlexTensor:
 
 @dataclass
 class _Point:
-    """A measured program: its vector, performance (1 / s, zero where it failed) and directions not gone yet."""
+    """A measured program: its vector, performance (1 / s, zero if it failed) and untried directions."""
 
     vector: np.ndarray
     performance: float
@@ -77,7 +77,7 @@ class _Exploration:
         self.trained = 0
 
     def start(self, count: int) -> bool:
-        """Measure so many new random programs; False where there are none."""
+        """Measure `count` new random programs; False if there are none."""
         drawn = self.ledger.walked(self.rng, count)
         for schedule, measurement in zip(drawn, self.ledger.measure(drawn), strict=False):
             vector = self.programs.vector(schedule)
@@ -110,7 +110,7 @@ class _Exploration:
         return [points[i] for i in picked]
 
     def _go(self, point: _Point) -> bool:
-        """Along the direction of most value (or a random one) that leads to a new legal program; False without any."""
+        """Follow the direction of the highest value (or a random one) that leads to a new legal program; False without any."""
         values = self.network.values(self._features(point.vector))[0] + 1e-6 * self.rng.random(len(self.directions))
         while point.left.any():
             left = np.flatnonzero(point.left)

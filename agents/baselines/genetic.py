@@ -22,7 +22,7 @@ Individual = tuple[float, np.ndarray]
 class Genetic:
     """Tournaments choose parents; every column of a child is one parent's; some columns mutate; the best parents stay.
 
-    Children that are illegal or were measured are drawn again. No model is asked.
+    Children that are illegal or were measured are drawn again. No model is used.
     """
 
     space: str = "extended"
@@ -30,9 +30,9 @@ class Genetic:
     elite: int = 6
     """Parents that survive a generation; the rest of it are children."""
     tournament: int = 3
-    """Drawn for each parent: the fastest of so many."""
+    """Programs drawn for each parent; the fastest is chosen."""
     mutation: float = 1.5
-    """Columns of a child that mutate, in the mean."""
+    """Columns of a child that mutate, on average."""
     local: float = 0.7
     """Share of mutations that go to the next number in one place of a column; the others take any choice."""
 

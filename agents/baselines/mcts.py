@@ -28,7 +28,7 @@ class Mcts(Constructing):
 
     space: str = "extended"
     simulations: int = 400
-    """Before anything is measured, and again when all that was visited is measured."""
+    """Simulations before the first measurement, and again when all visited programs are measured."""
     exploration: float = 0.5
     """Weight of the confidence bound."""
     widening: float = 2.0
@@ -46,7 +46,7 @@ class Mcts(Constructing):
         measure_rankings(self.construct, session, rng, self.per_register_tile)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """All programs visited in a tree of its own, by the model."""
+        """All programs visited in a new tree, by the model."""
         begin, before = time.perf_counter(), graph.evaluations
         search = Search(self, graph, rng)
         for _ in range(self.simulations):
@@ -58,7 +58,7 @@ class Mcts(Constructing):
 
 @dataclass
 class Node:
-    """A place in the tree. `untried` holds successors in the order in which they become children, the last first."""
+    """A node of the tree. `untried` holds successors in the order in which they become children, the last first."""
 
     row: np.ndarray
     low: float = math.inf
@@ -72,7 +72,7 @@ class Node:
 
 
 class Search:
-    """One tree. Another search may order children, bound and value them in its own way (see `agents.policies.policy_mcts`)."""
+    """One tree. A subclass may order children, bound and value them differently (see `agents.policies.policy_mcts`)."""
 
     def __init__(self, settings: Mcts, graph: ConstructionGraph, rng: np.random.Generator) -> None:
         """A root."""
@@ -101,7 +101,7 @@ class Search:
             node.total += low
 
     def _next(self, node: Node) -> tuple[Node | None, bool]:
-        """(a child, whether it is new); None where no successor is left that the tree does not hold already."""
+        """(a child, whether it is new); None if no successor is left that the tree does not hold already."""
         if node.untried is None:
             node.untried = self.expand(node)
             self.tree.update(child.row.tobytes() for child in node.untried)

@@ -1,4 +1,4 @@
-"""Random search: legal programs of the space, each as likely as any other, none twice."""
+"""Random search: legal programs of the space, uniformly, none twice."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class RandomWalk:
             idle = 0 if session.trials > before else idle + self.batch
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """One construction that does not end: walks until the evaluations of the graph are spent."""
+        """One endless construction: walks until the evaluations of the graph are spent."""
         for _ in count():
             graph.latencies(graph.stack([graph.random_schedule(rng) for _ in range(DRAWN)]))
         yield from ()

@@ -14,7 +14,7 @@ from agents.core.programs import nearest
 from gensor_gym.measure.session import Session
 
 REPEATS = 6
-"""Proposals in a row that were illegal or measured before, after which a random program takes their place."""
+"""Consecutive illegal or repeated proposals after which a random program is used."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Tpe:
     candidates: int = 24
     """Drawn from the good programs' density; the one most unlike the bad is proposed."""
     multivariate: bool = True
-    """One density over all parameters; otherwise each parameter by itself."""
+    """Whether one density covers all parameters; otherwise each parameter has its own."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Propose and measure until the budget is spent or every program measured."""
@@ -61,7 +61,7 @@ class Tpe:
         return optuna.create_study(sampler=sampler)
 
     def _propose(self, ledger: Ledger, study: optuna.Study, space: dict[str, IntDistribution]) -> np.ndarray | None:
-        """The vector of a legal program that was not measured; None where proposals do not come to one."""
+        """The vector of a legal program that was not measured; None if proposals do not come to one."""
         for _ in range(REPEATS):
             trial = study.ask({**space})
             vector = _vector(ledger, [trial.params[name] for name in space])

@@ -1,12 +1,12 @@
 """Best-first search over tiles, keyed by traffic and waves: our reconstruction of Welder's search (OSDI 2023).
 
-Of the sources (notes on the paper's artifact and on BitBLAS, its successor): a priority queue keyed by (traffic + 1) x waves,
-beginning at tiles of 1; neighbours are the next larger size of one axis; it stops when the queue is empty or after 2,000
-states, and what it saw is sorted by the same key; traffic is that of one block, waves the rounds in which the device runs all
-blocks. Ours: several memory levels are searched one after the other, inside out as our rules demand, from the best tiles of
-the level before; on a CPU a tile of the level is a block and its cores run them, one each; traffic counts whole elements, not
-transactions; the score of a block's threads is a factor of the key, and tiles of every size go on to the next level, since
-the register tile stands before the block. Welder fuses operators and places them in memory levels; here is one operator.
+From the sources (notes on the paper's artifact and on BitBLAS, its successor): a priority queue keyed by (traffic + 1) x waves,
+beginning at tiles of 1; neighbours are the next larger size of one axis; it stops when the queue is empty or after 2,000 states,
+and sorts the visited states by the same key; traffic is that of one block, waves the rounds in which the device runs all blocks.
+Ours: several memory levels are searched one after the other, inside out as our rules demand, from the best tiles of the level
+before; on a CPU a tile of the level is a block and its cores run them, one each; traffic counts whole elements, not transactions;
+the score of a block's threads is a factor of the key, and tiles of every size go on to the next level, because the register tile
+comes before the block. Welder fuses operators and places them in memory levels; here is one operator.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ WARPS = 4
 """Warps that a block is wanted to have (BitBLAS)."""
 
 Key = tuple[float, int]
-"""What the queue is ordered by, the smallest first."""
+"""Sort key of the queue, smallest first."""
 
 
 @dataclass(frozen=True)
 class Welder(ConstructingByRules):
-    """The search; knobs and virtual threads stay as the graph's rule sets them. Nothing is random, and no model is asked."""
+    """The search; knobs and virtual threads stay as the graph's rule sets them. It is deterministic and uses no model."""
 
     space: str = "tree"
     limit: int = 2000
     """States of one queue."""
     kept: int = 4
-    """Tiles of a level, of each power of two of elements, from which the next level is searched."""
+    """Tiles of a level that are kept for the search of the next level, for each power of two of elements."""
     top_k: int = 64
     """Programs measured, fewer where the budget is smaller."""
     per_register_tile: int = 2

@@ -1,8 +1,7 @@
-"""What a policy observes that chooses a program column by column: features of every choice, of the columns, of the task.
+"""Observation of a policy that chooses a program column by column: features of every choice, of the columns, of the task.
 
-A column is the whole chain of tiles and virtual threads of an axis, or one knob (`gensor_gym.graph.coordinates`). Nothing that is
-observed here asks the analytic model: a choice is described by its sizes alone, so that a program costs one evaluation when it is
-complete.
+A column is the whole chain of tiles and virtual threads of an axis, or one knob (`gensor_gym.graph.coordinates`). No feature uses
+the analytic model: a choice is described by its sizes, so a program costs one evaluation when it is complete.
 """
 
 from __future__ import annotations
@@ -21,22 +20,25 @@ from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_DIMS, MAX_LEVELS,
 from gensor_gym.graph.tables.tables import BYTES, COEF, EXTENT, FLOPS, NUM_READS, STRIDE
 
 SEES = 2
-"""Version of what a policy observes, and of its network: raised whenever one of them changes, so that no old one is used."""
+"""Version of a policy's observation and network: raised with each change, so that no old policy is loaded."""
 _MULTIPLES = ((0, (2, 4)), (1, (2, 4, 8, 32)))
-"""Level, and numbers of which the tile there is a multiple or not: vectors, transactions and warps."""
+"""Level, and the divisors of its tile that are features: vectors, transactions and warps."""
 _SIZES = 9 + 3 + 3 + sum(len(numbers) for _, numbers in _MULTIPLES)
 COLUMN_FEATURES = 2 + 6 + 2 + len(KNOBS)
-"""Of a column: whether spatial, extent; for two reads and the write whether the axis moves it, and contiguously; of a window how
-far a step moves it, and its extent without the axis; knob one-hot."""
+"""Number of features of a column.
+
+Whether spatial, extent; for two reads and the write whether the axis moves it, and contiguously; for a window, how far a step
+moves it, and its extent without the axis; knob one-hot.
+"""
 CHOICE_FEATURES = _SIZES + 1 + COLUMN_FEATURES
-"""Of a choice: of an axis its sizes, of a knob its index; then those of its column."""
+"""Number of features of a choice: sizes of an axis or index of a knob's value; then those of its column."""
 TASK_FEATURES, MACHINE_FEATURES = 3, GROUPS["hardware"]
 TYPES: tuple[tuple[str, ...], ...] = (("float16", "bfloat16"), ("int8",), ("float8_e4m3fn",), ("tf32", "tf32x3"))
-"""Data types that programs differ by, those of one kind together; float32 is none of them."""
+"""Data types that networks distinguish, in kinds; float32 is none of them."""
 
 
 class Choices(Programs):
-    """The columns of a graph, knobs first, described: what kind of program it is decides what tiles are good."""
+    """A graph's columns with features. Knobs come first, because the kind of program determines which tiles are good."""
 
     def __init__(self, graph: ConstructionGraph) -> None:
         """List and describe them."""
@@ -46,7 +48,7 @@ class Choices(Programs):
         described = [_column(column.first, ints) for column in self.columns]
         parts = [_described(column, own, ints) for column, own in zip(self.columns, described, strict=True)]
         self.features = np.concatenate([np.empty((0, CHOICE_FEATURES), dtype=np.float32), *parts])
-        """Of all choices, column after column, float32 [sum of counts, CHOICE_FEATURES]."""
+        """Features of all choices, column after column, float32 [sum of counts, CHOICE_FEATURES]."""
         self.column_features = np.array(described, dtype=np.float32).reshape(-1, COLUMN_FEATURES)
         """Float32 [K, COLUMN_FEATURES]."""
         flops, size = floats[FLOPS], floats[BYTES]
@@ -55,11 +57,11 @@ class Choices(Programs):
         self.types = np.array([graph.operator.dtype in kind for kind in TYPES], dtype=np.float32)
         """Float32 [len(TYPES)]: the kind of the data type; policies of several types look at it."""
         self.machine = static_features(graph.operator, graph.hardware)[-MACHINE_FEATURES:]
-        """Float32 [MACHINE_FEATURES]: what environments show of the machine; policies of several machines look at it."""
+        """Float32 [MACHINE_FEATURES]: environments' features of the machine, for policies of several machines."""
 
 
 def is_joint(graph: ConstructionGraph) -> bool:
-    """Whether several axes are to be tiled together; of one alone (a map) a walk finds the best."""
+    """Whether several axes are tiled together; for a single one (a map) a walk finds the best."""
     ints = graph.tables.ints
     return int((ints[EXTENT : EXTENT + MAX_AXES] > 1).sum()) > 1
 
@@ -83,7 +85,7 @@ def _column(start: int, ints: np.ndarray) -> np.ndarray:
 
 
 def _window(axis: int, ints: np.ndarray) -> tuple[int, int]:
-    """(elements that one step along the axis moves a read's window, those that the window has without it); (1, 1) of none."""
+    """(elements by which one step along the axis moves a read's window, window elements without it); (1, 1) if there is none."""
     extents = ints[EXTENT : EXTENT + MAX_AXES]
     for dimension in range(int(ints[NUM_READS]) * MAX_DIMS):
         moves = ints[COEF + dimension * MAX_AXES : COEF + (dimension + 1) * MAX_AXES]
@@ -106,10 +108,10 @@ def _described(column: Column, features: np.ndarray, ints: np.ndarray) -> np.nda
 
 
 def _sizes(chains: np.ndarray, extent: float, step: int, others: int) -> np.ndarray:
-    """Of chains float64 [C, MAX_LEVELS + 1], virtual threads last.
+    """Features of chains float64 [C, MAX_LEVELS + 1], virtual threads last.
 
-    Logarithms of tiles and of their ratios, padding, how much more than its tiles a window reads that moves by `step` and covers
-    `others` beside, flags.
+    Logarithms of tiles and of their ratios, padding, flags, and the excess of a window that moves by `step` over its tiles,
+    `others` being its other extent.
     """
     inner, block, outer, virtual = chains[:, 0], chains[:, 1], chains[:, MAX_LEVELS - 1], chains[:, MAX_LEVELS]
     trips = np.ceil(extent / outer)

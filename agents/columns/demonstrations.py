@@ -1,7 +1,7 @@
-"""Demonstrations: the fastest programs by the model that coordinate descents find. A policy learns from them too.
+"""Demonstrations: the fastest programs by the model that coordinate descents find, for a policy to learn from.
 
-A policy that draws a column at a time seldom meets the best programs of a unit whose tiles must fit it. What it is shown ranks
-first, so the columns of such programs become likely together.
+A policy that draws a column at a time seldom meets the best programs of a unit whose tiles must fit it. Demonstrations rank
+first, so their columns become likely together.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RESTARTS = 24
 MOST = 24
 """Programs of a task."""
 WITHIN = 1.5
-"""A demonstration takes at most so many times the fastest one's time, by the model."""
+"""Largest time of a demonstration, relative to the fastest one's, by the model."""
 _known: dict[Choices, np.ndarray] = {}
 
 
@@ -39,7 +39,7 @@ def demonstrated(choices: Choices) -> np.ndarray:
 
 
 def _found(choices: Choices) -> np.ndarray:
-    """By descents, whose draws begin with the same seed always."""
+    """Programs of descents, always drawn with the same seed."""
     graph = choices.graph
     schedules, latencies = ranked(*descended(Programs(graph), begun(graph, RESTARTS, np.random.default_rng(0))), graph)
     fast = sum(seconds <= WITHIN * latencies[0] for seconds in latencies)  # fastest first
@@ -54,7 +54,7 @@ def _write(path: Path, found: np.ndarray) -> None:
 
 
 def _key(choices: Choices) -> str:
-    """Of a task under today's rules and model."""
+    """Key of a task under the present rules and model."""
     graph = choices.graph
     text = "\0".join([str(graph.operator), graph.hardware.digest, graph.space, fingerprint(graph), str(RESTARTS)])
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,11 +1,11 @@
-"""Which choices are feasible: those with which a program that is begun may still become legal, as masks of `Write-v0` say.
+"""Feasible choices: those with which a partial program may still become legal, like the masks of `Write-v0`.
 
-What tiles take grows with them, so that it is looked at with all that is to come as small as can be; what asks for larger tiles
-(shares of threads, whole fragments of the unit that was chosen) with the sizes that may still come (`env/writing/room.py`). A
-policy that draws column by column is kept to feasible choices, as masks keep a walk to legal actions. It is a bound and no
-promise: of programs that keep room some meet in the end two limits that cannot be kept together.
+Resources grow with tiles, so they are checked with every later choice at its minimum. Conditions that need larger tiles (shares
+of threads, whole fragments of the chosen unit) are checked with the sizes still available (`env/writing/room.py`). A policy that
+draws column by column is restricted to feasible choices, as masks restrict a walk to legal actions. This is a bound: some
+feasible programs end in conflicting limits.
 
-A policy without the setting `masked` rejects illegal programs whole and comes here only where hardly any draw is legal. Rejection
+A policy without the setting `masked` rejects whole illegal programs, and uses this only if almost no draw is legal. Rejection
 keeps the policy's own distribution, replacing a choice does not (best of 32 on a large convolution: 3.8 and 7.8 %, in no file).
 """
 
@@ -29,14 +29,14 @@ class Feasible:
 
     @cached_property
     def _room(self) -> Room:
-        """Of the task."""
+        """Feasibility rules of the task."""
         return Room(self.choices.graph)
 
     def kept(self, chosen: np.ndarray, column: int, at: np.ndarray, chances: np.ndarray) -> np.ndarray:
-        """Choices int64 [N] of a column, drawn by chances [N, C], in place of those of `at` [N] that are not feasible.
+        """Choices int64 [N] of a column: those of `at` [N], with infeasible ones redrawn by chances [N, C].
 
-        `chosen`: what the columns are so far, int64 [N, K], -1 where nothing is chosen. Where no choice is feasible, any; where
-        those that are have no chance at all in float32, each is as likely.
+        `chosen`: the columns so far, int64 [N, K], -1 for open ones. Without a feasible choice any is drawn; if the feasible ones
+        all have chance 0 in float32, they are equally likely.
         """
         at, before = at.copy(), chosen.copy()
         before[:, column] = at
@@ -56,7 +56,7 @@ class Feasible:
         return found
 
     def is_feasible(self, chosen: np.ndarray) -> np.ndarray:
-        """Whether programs may become legal whose first columns are chosen, int64 [N, K], -1 beyond; bool [N]."""
+        """Whether programs with the first columns chosen, int64 [N, K], -1 beyond, may become legal; bool [N]."""
         place = int((chosen[:1] >= 0).sum()) - 1
         return self._room.kept(self._rows(chosen), place)
 

@@ -1,4 +1,4 @@
-"""Programs that a policy is given to learn from, in the place of some that it would draw."""
+"""Demonstrations in the place of some programs that a policy would draw."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from agents.columns.feasible import Feasible
 
 
 class Given:
-    """Programs that are known, in the place of the first ones drawn: how likely they are is told as of any other."""
+    """Known programs that replace the first drawn ones; their probabilities are computed as usual."""
 
     def __init__(self, chosen: np.ndarray, feasible: Feasible | None = None) -> None:
-        """Their choices, int64 [G, K]; what all are kept to, of a network that is masked."""
+        """Choices of the demonstrations, int64 [G, K]; feasibility rules for a masked network."""
         self.chosen, self.feasible = chosen, feasible
 
     def kept(self, _chosen: np.ndarray, column: int, at: np.ndarray, _chances: np.ndarray) -> np.ndarray:

@@ -1,10 +1,9 @@
-"""How a policy learns to write programs column by column: by what rank its programs have among those of the same task.
+"""Training of a policy that writes programs column by column, by the rank of its programs among those of the same task.
 
-REINFORCE (Williams 1992) after every batch: several programs for each of a few tasks, and a program's weight is its rank among
-those of its task, nothing below the best share of them, less the mean. So the best are made more probable and not the average:
-a policy is asked for several programs, of which the fastest counts (risk-seeking policy gradients, Petersen et al. 2021). Ranks
-need no scale, no optimum and no value function. Programs that do not fit rank last. Entropy of the chances is rewarded, less and
-less.
+REINFORCE (Williams 1992) after every batch: several programs for each of a few tasks. A program's weight is its rank among those
+of its task, cut to the best share of them, less the mean. So the best become more probable and not the average: the fastest of
+several programs of a policy counts (risk-seeking policy gradients, Petersen et al. 2021). Ranks need no scale, no optimum and no
+value function. Illegal programs rank last. A bonus on entropy decreases over training.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class ColumnLearner:
     """
 
     def __init__(self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], steps: int, seed: int) -> None:
-        """For so many programs in all. ValueError names a setting that is out of range."""
+        """For `steps` programs in total. ValueError names a setting out of range."""
         for name, least in (("width", 1), ("tasks", 1), ("programs", 2)):
             if type(settings[name]) is not int or settings[name] < least:
                 raise ValueError(f"agent.{name} is {settings[name]!r}; expected a whole number, {least} or more")
@@ -55,7 +54,7 @@ class ColumnLearner:
         self._writing: dict[str, WriteVectorEnv] = {}
         self.shown = {str(choices.graph.operator) for choices in self.choices}
         self.rewards: list[float] = []
-        """Of the batches since the last point of the learning curve."""
+        """Rewards of the batches since the last point of the learning curve."""
         self.rng = np.random.default_rng(seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -63,7 +62,7 @@ class ColumnLearner:
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=settings["learning_rate"])
 
     def advance(self) -> float:
-        """One batch of programs, and a step down the gradient; the mean reward of the programs, 0 for those that do not fit."""
+        """One batch of programs, and a gradient step; returns the mean reward of the programs, 0 for illegal ones."""
         tasks, programs = self.settings["tasks"], self.settings["programs"]
         for group in self.optimizer.param_groups:
             group["lr"] = self._now("learning_rate")
@@ -79,7 +78,7 @@ class ColumnLearner:
         return float(np.mean(rewards))
 
     def _loss(self, choices: Choices, programs: int) -> tuple[torch.Tensor, float]:
-        """Of programs for one task: what to descend on, and their mean reward."""
+        """Loss of programs for one task, and their mean reward."""
         given = self.given(choices)
         feasible = Feasible(choices, self.rng) if self.settings.get("masked") else None
         if given is not None:
@@ -93,7 +92,7 @@ class ColumnLearner:
         return -(weights * chances).mean() - self._now("entropy") * entropy.mean(), float(rewards.mean())
 
     def given(self, choices: Choices) -> Given | None:
-        """Programs that stand in the place of the first ones drawn for a task: demonstrations, where settings want some."""
+        """Programs that replace the first ones drawn for a task: demonstrations, if settings have some."""
         count = self.settings.get("demonstrations", 0)
         if not count or self.rng.random() < self.num_timesteps / self.steps or str(choices.graph.operator) not in self.shown:
             return None
@@ -101,7 +100,7 @@ class ColumnLearner:
         return Given(known[self.rng.permutation(len(known))[:count]])
 
     def seconds(self, choices: Choices, chosen: np.ndarray) -> np.ndarray:
-        """By what programs of a task are ranked whose choices int64 [N, K] these are: float64 [N], infinite where one is illegal.
+        """Ranking times of a task's programs with choices int64 [N, K]: float64 [N], infinite if illegal.
 
         They are written in `gensor_gym/Write-v0`, whose decisions are these columns in this order.
         """
@@ -128,18 +127,18 @@ class ColumnLearner:
         return first + (last - first) * min(1.0, self.num_timesteps / self.steps)
 
     def save(self, path: Path) -> None:
-        """Write the network alone."""
+        """Write the network's tensors."""
         save_tensors(path, self.network.state_dict())
 
     def state(self) -> dict[str, Any]:
-        """All that the rest of the training depends on, for `restore`."""
+        """State for `restore`: everything that the rest of the training depends on."""
         return {
             "network": self.network.state_dict(), "optimizer": self.optimizer.state_dict(),
             "rng": self.rng.bit_generator.state, "steps": self.num_timesteps, "rewards": list(self.rewards),
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state` of a learner that was made alike."""
+        """Continue from a `state` of a learner with the same settings."""
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.rewards = list(state["rewards"])
@@ -147,7 +146,7 @@ class ColumnLearner:
 
 
 def weights_of(seconds: np.ndarray, best: float) -> np.ndarray:
-    """Weights float32 [N], of mean 0, of programs with these latencies, infinite where one does not fit.
+    """Weights float32 [N], of mean 0, of programs with these latencies, infinite if one does not fit.
 
     By rank: 2 for the fastest, falling to 0 at the share `best` and beyond, less the mean. Equal latencies have equal ranks;
     where all are equal there is nothing to learn, and all weights are 0.

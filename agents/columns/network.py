@@ -1,8 +1,8 @@
 """The network of a policy that chooses a program column by column. PyTorch, so imported when it is used.
 
-Every choice has an embedding, from its sizes alone, so that any extent has choices that training met under others. What
-has been chosen is the sum of such embeddings, what is still to choose the sum of its columns' (sets, as in Zaheer et al. 2017):
-these and the task make a query, and a choice's logit is its product with the query, plus a number of its own.
+Every choice has an embedding of its sizes only, so that any extent shares choices with those of training. Chosen columns are
+summed as embeddings of choices, open ones as embeddings of columns (sets, as in Zaheer et al. 2017): these and the task make a
+query, and a choice's logit is its product with the query, plus a bias of the choice.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ class ColumnNetwork(nn.Module):
         return chosen, chance, entropy
 
     def _task(self, choices: Choices) -> torch.Tensor:
-        """What queries see of a task."""
+        """Features of a task for queries."""
         seen = [choices.task, *([choices.machine] if self.machine else []), *([choices.types] if self.types else [])]
         return torch.from_numpy(np.concatenate(seen))
 
 
 def network_of(settings: Mapping[str, Any]) -> ColumnNetwork:
-    """A new network by the settings of its agent, those of a card too."""
+    """A new network by the settings of its agent, also from a card."""
     return ColumnNetwork(settings["width"], *(bool(settings.get(name)) for name in ("machines", "types", "masked")))
 
 

@@ -29,7 +29,7 @@ from gensor_gym.locate import located
 BLOCK, FEW = 256, 4
 """Programs drawn at a time; a block is idle with fewer than FEW new legal ones."""
 KNOWN, BARREN = 16, 256
-"""Idle blocks in a row after which no more is drawn: where most legal draws are known, and where hardly any draw is legal."""
+"""Idle blocks in a row after which no more is drawn: where most legal draws are known, and where almost no draw is legal."""
 FRESH, WARMER = (0.25, 0.75), 1.25
 """Shares of a block's legal programs: with fewer new ones than the first the temperature rises by this factor, with more than the
 second it falls again."""
@@ -39,7 +39,7 @@ HOTTEST = 40
 
 @dataclass
 class Memory:
-    """What a search has written, and the temperature of its next draws, never below the first."""
+    """Programs that a search has written, and the temperature of its next draws, never below the first."""
 
     first: float
     written: set[bytes] = field(default_factory=set)
@@ -50,11 +50,11 @@ class Memory:
 
     @property
     def temperature(self) -> float:
-        """Of the next draws."""
+        """Temperature of the next draws."""
         return self.first * WARMER**self.warmer
 
     def adapt(self, new: int, legal: int) -> None:
-        """After a block with so many legal programs, so many of them new."""
+        """Adapt after a block with `legal` legal programs, `new` of them new."""
         if new < FRESH[0] * legal:
             self.warmer = min(HOTTEST, self.warmer + 1)
         elif new > FRESH[1] * legal:
@@ -69,15 +69,15 @@ class ColumnWriter(Episodic, Learned):
     episodes: int = 64
     """Legal programs at a time, all different."""
     temperature: float = 1.0
-    """Of the first draws: above 1 the policy tries more. It rises where draws come back to programs that were written before."""
+    """Temperature of the first draws: above 1 the policy explores more. It rises when draws repeat earlier programs."""
     agent: ClassVar[str] = "columns"
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """As many programs as `episodes` says; no measurement."""
+        """One construction of `episodes` programs; no measurement."""
         return self.written(graph, self.episodes, Memory(self.temperature), rng)
 
     def written(self, graph: ConstructionGraph, count: int, memory: Memory, rng: np.random.Generator) -> Construction:
-        """At most `count` legal programs that were not written before; fewer where few are left to draw."""
+        """At most `count` new legal programs; fewer if few are left."""
         begin = time.perf_counter()
         rows = write(load_columns(str(self.folder(graph)), self.trust), choices_of(graph), count, memory, rng)
         seconds = graph.latencies(rows)
@@ -90,11 +90,11 @@ class Columns(ColumnWriter):
     """Draws that never come back to a program, more and more of them."""
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """Its rounds; where the first is alone, one construction of `episodes` programs."""
+        """Its rounds; with `once` a single construction of `episodes` programs."""
         return super().constructions(graph, rng, once) if once else self.rounds(graph, rng)
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """1 program, 1, 2, 4, .. and then always `episodes`, none twice; ends where hardly any is left to draw."""
+        """1 program, 1, 2, 4, .. and then always `episodes`, none twice; ends where almost no is left to draw."""
         memory = Memory(self.temperature)
         growing = (min(1 << turn, self.episodes) for turn in range(self.episodes.bit_length()))
         for count in chain([1], growing, repeat(self.episodes)):
@@ -105,11 +105,10 @@ class Columns(ColumnWriter):
 
 
 def write(network: Any, choices: Choices, count: int, memory: Memory, rng: np.random.Generator) -> np.ndarray:
-    """At most `count` legal programs that were not written before, rows int32 [N, ROW]: the most probable one of all, then draws.
+    """At most `count` new legal programs, rows int32 [N, ROW]: the most probable one of all, then draws.
 
-    Programs that do not fit are drawn again: whether one fits is no question to the model. Where the most probable one does not,
-    the most probable that does of the first block stands in its place. Where hardly any draw fits, choices are kept to feasible
-    ones.
+    Illegal programs are redrawn, because legality needs no evaluation of the model. If the most probable program is illegal, the
+    most probable legal one of the first block replaces it. If almost no draw is legal, choices are restricted to feasible ones.
     """
     found: list[np.ndarray] = []
     feasible, known, barren = Feasible(choices, rng), 0, 0
@@ -169,7 +168,7 @@ def load_columns(folder: str, trust: bool = False) -> Any:
 
 
 def _tensors(folder: Path, trust: bool) -> dict[str, Any]:
-    """Those of the policy's file; a file of an earlier version is PyTorch's, and read where it is trusted."""
+    """Tensors of the policy's file; a file of an earlier version is PyTorch's, and is read only if trusted."""
     import torch
 
     if (folder / POLICY).exists():

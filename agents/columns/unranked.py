@@ -1,4 +1,4 @@
-"""The policy of columns without the model: what it writes is measured as it comes."""
+"""The policy of columns without the model: its programs are measured as they come."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class ColumnsUnranked(Columns):
-    """Measure what a policy of columns writes, the most probable program first, then draws: the model is asked nothing."""
+    """Measure the programs of a policy of columns, the most probable first, then draws, without evaluating the model."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Write a program and measure it, until the budget is spent or nothing new is written."""

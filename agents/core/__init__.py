@@ -1,1 +1,1 @@
-"""What strategies share: rankings, programs as coordinates, what was measured, threads."""
+"""Shared parts of strategies: rankings, programs as coordinates, ledgers of measurements, threads."""

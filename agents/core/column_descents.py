@@ -18,7 +18,7 @@ _NEAR = 24
 def begun(graph: ConstructionGraph, count: int, rng: np.random.Generator) -> list[np.ndarray]:
     """Random programs [ROW]; on a GPU of every kind in turn (`gensor_gym.graph.starts`).
 
-    No column alone leads to tensor cores, and a random walk hardly ever does.
+    No column alone leads to tensor cores, and a random walk almost never does.
     """
     rows = starts(graph.tables, graph.initial().row)[1:] if graph.hardware.kind == "gpu" else ()
     kinds: list[tuple[int | None, Schedule | None]] = [(None, None), *((_NEAR, Schedule(row)) for row in rows)]
@@ -26,7 +26,7 @@ def begun(graph: ConstructionGraph, count: int, rng: np.random.Generator) -> lis
 
 
 def descended(programs: Programs, first: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Where descents from `first` end and all that is one column away: rows int32 [N, ROW], model seconds float64 [N]."""
+    """End points of descents from `first` and all programs one column away: rows int32 [N, ROW], model seconds float64 [N]."""
     ends = [programs.descend(row) for row in first]
     around = [programs.neighbours(row) for row, _ in ends]
     rows = np.concatenate([np.stack([row for row, _ in ends]), *(found for found, _ in around)])

@@ -1,11 +1,11 @@
-"""Measuring down a ranking of the model, and learning from what is measured how far the model is off, structure by structure.
+"""Measuring down a ranking of the model, with corrections learned from measurements, structure by structure.
 
-The model errs alike on programs that are built alike: those that leave an operand unpacked, say, all suffer from the same
-cache sets. So a program's predicted time is the model's times the mean ratio measured / model of its structure so far. Two
-rules keep the trials apart: at most so many of one register tile, among programs that are predicted to be near the best.
+The model errs alike on similar programs: those that leave an operand unpacked, say, all suffer from the same cache sets. So a
+program's predicted time is the model's times the mean ratio measured / model of its structure so far. Two rules diversify the
+trials: a limit for each register tile, among programs that are predicted to be near the best.
 
-Measured is what a program takes in the quietest samples of its trial. By medians a search of gemm 512x512x512 beside other work
-on the machine took the structure that the first four trials of 1.3 to 3.0 ms spoke for, and ended at 1.16 ms instead of 0.89.
+The measured time is that of the quietest samples of a trial. With medians, a search of gemm 512x512x512 next to other work on the
+machine followed the structure of its first four trials of 1.3 to 3.0 ms, and ended at 1.16 ms instead of 0.89.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Session
 
 FAILED = math.log(4.0)
-"""What a trial that failed says of its structure: four times slower than predicted."""
+"""Log ratio that a failed trial counts for its structure: four times slower than predicted."""
 SLACK = 1.03
-"""Neighbours of the best that the model calls slower than so many times the best are not measured."""
+"""Neighbours of the best whose predicted time exceeds this multiple of the best's are not measured."""
 TRIES = 20
 """Neighbours drawn until one is new."""
 PRIOR = 0.5
@@ -33,7 +33,7 @@ PRIOR = 0.5
 
 
 def structure_of(schedule: Schedule) -> bytes:
-    """What programs of one structure have in common."""
+    """Key of a program's structure."""
     return schedule.row[STRUCTURE].tobytes()
 
 
@@ -45,18 +45,18 @@ class Feedback:
     counts: dict[bytes, int] = field(default_factory=dict)
 
     def add(self, schedule: Schedule, model: float, measured: float) -> None:
-        """One trial; `measured` is infinite where it failed."""
+        """Record one trial; `measured` is infinite if it failed."""
         key = structure_of(schedule)
         ratio = math.log(measured / model) if math.isfinite(measured) else self.scale() + FAILED
         self.sums[key] = self.sums.get(key, 0.0) + ratio
         self.counts[key] = self.counts.get(key, 0) + 1
 
     def scale(self) -> float:
-        """The smallest mean of a structure: what the model is off where it is right about the rest; 0 before any trial."""
+        """The smallest mean of a structure: the model's common error; 0 before any trial."""
         return min((self.sums[key] / self.counts[key] for key in self.sums), default=0.0)
 
     def corrected(self, schedule: Schedule, model: float) -> float:
-        """Predicted seconds, on the scale of what was measured."""
+        """Predicted seconds, on the scale of the measurements."""
         key, scale = structure_of(schedule), self.scale()
         count = self.counts.get(key, 0)
         off = (self.sums.get(key, 0.0) + PRIOR * scale) / (count + PRIOR)
@@ -77,19 +77,18 @@ def measure_with_feedback(
 
 
 class Trials:
-    """Which program to measure next: from the ranking, or, every other time, beside the best one measured.
+    """Chooses the next program to measure: from the ranking or, every other time, a neighbour of the best measured one.
 
-    First comes the best of every structure that the model calls no slower than `explored` times the best of all: of a
-    structure that was never measured the feedback knows nothing.
-    Of the programs of the ranking whose prediction is within `near` times the best's, those come first of whose register
-    tile fewer than `per_register_tile` were measured; when there are none, the bound on a register tile grows by as many.
-    A neighbour differs in one column (`agents.core.programs`); it is drawn from those that the model calls no slower than SLACK.
+    First comes the best of every structure whose predicted time is within `explored` times the best of all, because the feedback
+    knows nothing of an unmeasured structure. Next come programs of the ranking whose prediction is within `near` times the best's
+    and whose register tile has fewer than `per_register_tile` measurements; when there are none, that limit grows by the same
+    number. A neighbour differs in one column (`agents.core.programs`) and is drawn from those within SLACK.
     """
 
     def __init__(
         self, session: Session, rng: np.random.Generator, per_register_tile: int, near: float, explored: float = 0.0
     ) -> None:
-        """Nothing is measured yet. ValueError where no program could ever be chosen."""
+        """Nothing is measured yet. ValueError if no program could ever be chosen."""
         if per_register_tile < 1 or not near >= 1.0:
             raise ValueError(f"per_register_tile={per_register_tile}, near={near}: expected 1 or more for both")
         self.session, self.rng, self.per_tile, self.near, self.explored = session, rng, per_register_tile, near, explored
@@ -114,7 +113,7 @@ class Trials:
                 self._try(*found)
 
     def _unknown(self, left: dict[Schedule, float]) -> list[Schedule]:
-        """The best of every structure that is to be explored and of which nothing was measured, fastest first."""
+        """The best program of every unmeasured structure that is to be explored, fastest first."""
         limit, firsts = self.explored * min(left.values(), default=0.0), dict[bytes, Schedule]()
         for schedule in sorted(left, key=left.__getitem__):
             if left[schedule] > limit:
@@ -132,7 +131,7 @@ class Trials:
         return min(fresh, key=predicted.__getitem__)
 
     def _neighbour(self) -> tuple[Schedule, float] | None:
-        """A new program beside the best measured one, and the model's seconds for it; None where there is none."""
+        """A new neighbour of the best measured program, and the model's seconds for it; None if there is none."""
         if self.best is None:
             return None
         best = self.best[1]
@@ -145,7 +144,7 @@ class Trials:
         return None
 
     def _try(self, schedule: Schedule, model: float) -> None:
-        """One trial."""
+        """Measure one program."""
         (measured,) = self.session.measure([schedule])
         seconds = measured.quiet_seconds
         self.feedback.add(schedule, model, seconds)

@@ -1,4 +1,4 @@
-"""What a store has for a task, so that nothing is searched that was found before."""
+"""Stored results of a task, so that no search is repeated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Kept = tuple[Schedule, Measurement, tuple[TraceRow, ...]]
 def kept(
     task: Task, store: Store | str, trials: int, on_trial: Callable[[TraceRow], None] | None = None, least: int = 0
 ) -> Kept | None:
-    """The fastest program of a store; None where it has none, or fewer trials than `least` were made of the task.
+    """The fastest program of a store; None if it has none, or fewer trials than `least` were made of the task.
 
     Programs of others that are said to be faster than the own one are measured first, at most `trials` of them, and are own ones
     then. Without a trial to spend the time is the other's, where there is no own program.

@@ -1,4 +1,4 @@
-"""What a search has measured, program by program, and what it has not measured yet."""
+"""Programs that a search has measured and those that it has not."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.session import Session
 
 REPEATS = 1000
-"""Draws in a row that were all measured before, after which a space too large to list counts as exhausted."""
+"""Consecutive repeated draws after which a space too large to list counts as exhausted."""
 
 WALKS = 8
 """Walks for each program wanted, before uniform draws take their place."""
 
 
 class Ledger:
-    """Measurements by program. What was asked for once is answered from here."""
+    """Measurements by program. A repeated request is answered from here."""
 
     def __init__(self, session: Session) -> None:
         """Nothing is measured."""
@@ -48,11 +48,11 @@ class Ledger:
         return [m for m in answers[: answers.index(None) if None in answers else None] if m is not None]
 
     def seconds(self, schedule: Schedule) -> float:
-        """Median seconds of one program, infinite where it failed."""
+        """Median seconds of one program, infinite if it failed."""
         return self.measure([schedule])[0].seconds
 
     def fresh(self, rng: np.random.Generator, count: int = 1) -> list[Schedule]:
-        """Different programs that were not measured, each as likely as any other; fewer where there are no more."""
+        """Different unmeasured programs, uniformly; fewer if the space has no more."""
         if self._left is None and (rows := self.programs.listed()) is not None:
             self._left = list(rng.permutation(rows))
         found: dict[bytes, Schedule] = {}

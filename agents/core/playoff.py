@@ -19,14 +19,14 @@ from gensor_gym.measure.workers.process import WorkerLost
 
 FINALISTS = 5
 WITHIN = 1.1
-"""A program that took more than so many times the best's quiet time is no finalist."""
+"""Largest quiet time of a finalist, relative to the best's."""
 ROUNDS = 15
 
 
 def playoff(session: Session) -> tuple[Schedule, Measurement] | None:
-    """The finalist that is fastest in its quiet turns, with its measurement in the search.
+    """The finalist with the fastest quiet time in alternating re-timing, with its measurement in the search.
 
-    Where nothing can be timed it is the search's best; None before any trial ended OK.
+    Without a timing backend it is the search's best; None before any trial ended OK.
     """
     if session.best is None or not isinstance(session.backend, NativeBackend):
         return session.best

@@ -21,16 +21,16 @@ from gensor_gym.graph.tables.layout import SPATIAL_SLOTS, TILE
 BLOCK = 4096
 """Vectors drawn at a time."""
 BLOCKS = 256
-"""Blocks without a single legal program, after which a random walk takes the place of the uniform draw."""
+"""Blocks without a legal program, after which a random walk replaces the uniform draw."""
 LISTED = 1 << 18
-"""Candidates up to which a space is listed."""
+"""Most candidates of a space that is listed."""
 
 Direction = tuple[int, int, int]
 """A column, a place in it, and how many distinct numbers up (or, below zero, down)."""
 
 
 class Programs(Coordinates):
-    """The space of one graph: C columns that have a choice, of which every legal program is a vector int64 [C]."""
+    """The space of one graph: C columns with a choice; every legal program is a vector int64 [C]."""
 
     def __init__(self, graph: ConstructionGraph, fixed: Collection[int] = ()) -> None:
         """Columns that begin at the places `fixed` of a row are left out."""
@@ -39,7 +39,7 @@ class Programs(Coordinates):
 
     @cached_property
     def logs(self) -> list[np.ndarray]:
-        """Of every column its numbers as they are compared, float64 [choices, places]."""
+        """Numbers of every column on the scale of comparison, float64 [choices, places]."""
         return [column.values * 1.0 if column.is_knob else np.log2(column.values) for column in self.columns]
 
     @cached_property
@@ -48,7 +48,7 @@ class Programs(Coordinates):
         return [(c, p) for c, logs in enumerate(self.logs) for p in range(logs.shape[1]) if np.ptp(logs[:, p]) > 0]
 
     def vector(self, schedule: Schedule) -> np.ndarray | None:
-        """The vector int64 [C] of a schedule; None where the space does not have it."""
+        """The vector int64 [C] of a schedule; None if the space does not have it."""
         return self.vector_of(schedule.row)
 
     def opened(self, row: np.ndarray) -> np.ndarray:
@@ -64,9 +64,9 @@ class Programs(Coordinates):
         return Schedule(self.rows(vector[None])[0])
 
     def uniform(self, rng: np.random.Generator) -> Schedule:
-        """A legal program, each as likely as any other: vectors drawn until one is legal.
+        """A legal program, uniformly: vectors are drawn until one is legal.
 
-        Where of a million vectors none is legal it is the end of a random walk, which is not uniform.
+        If none of a million is legal, the end of a random walk, which is not uniform.
         """
         for _ in range(BLOCKS):
             vectors = rng.integers(0, self.counts, size=(BLOCK, len(self.counts)))
@@ -75,13 +75,13 @@ class Programs(Coordinates):
         return Schedule(self.opened(self.graph.random_schedule(rng).row))
 
     def listed(self) -> np.ndarray | None:
-        """All legal programs, rows int32 [N, ROW]; None where there are too many candidates to list."""
+        """All legal programs, rows int32 [N, ROW]; None if there are too many candidates to list."""
         if self.size > LISTED:
             return None
         return np.concatenate([self.graph.stack([]), *self.graph.enumerate()])
 
     def moved(self, vector: np.ndarray, direction: Direction) -> np.ndarray | None:
-        """The vector after a move; None where the place has no such number. It may be illegal."""
+        """The vector after a move; None if the place has no such number. It may be illegal."""
         column, place, steps = direction
         logs = self.logs[column]
         now = logs[vector[column]]
@@ -96,7 +96,7 @@ class Programs(Coordinates):
         return found
 
     def descend(self, row: np.ndarray) -> tuple[np.ndarray, float]:
-        """(the program from which no column gains, its seconds by the model), by coordinate descent from `row` [ROW]."""
+        """(program that no column improves, its seconds by the model), by coordinate descent from `row` [ROW]."""
         row = self.opened(row)
         found = descend(row, self, self.graph.tables, sweeps=False)
         self.graph.charge(found.tried, found.improvements)
@@ -113,7 +113,7 @@ class Programs(Coordinates):
     def other_register_tiles(self, row: np.ndarray) -> np.ndarray:
         """Rows [N, ROW], legal or not, that differ from `row` in the innermost tiles of two spatial axes, and otherwise least.
 
-        No column alone leads there: on a CPU the way from 8x48 to 6x64 goes by 6x48 or 8x64, of which neither is as fast.
+        No single column leads there: on a CPU the way from 8x48 to 6x64 goes through 6x48 or 8x64, and both are slower.
         """
         row = self.opened(row)
         spatial = [column for column in self.columns if column.first < TILE + SPATIAL_SLOTS]
@@ -128,7 +128,7 @@ class Programs(Coordinates):
 
 
 def _with_other_innermost(column: Column, row: np.ndarray) -> list[np.ndarray]:
-    """Of every innermost tile but that of a row, the chain whose other numbers are nearest to the row's."""
+    """For every other innermost tile, the chain whose other numbers are nearest to the row's."""
     now, sizes = np.log2(row[column.places]), column.values[:, 0]
     far = np.abs(np.log2(column.values) - now)[:, 1:].sum(axis=1)
     return [

@@ -20,12 +20,12 @@ from gensor_gym.measure.session import Session
 REGISTER_TILE = list(range(TILE, TILE + MAX_AXES))
 """Places of the register tile in a row."""
 STRUCTURE = [knob.place for knob in KNOBS if knob.structural]
-"""Places of the knobs that change what is generated as a whole. The model errs alike on programs of one structure."""
+"""Indices of the knobs that change the generated code as a whole. The model errs alike on programs of one structure."""
 
 
 @dataclass(frozen=True)
 class Construction:
-    """What a construction by the model alone gives: distinct programs, fastest first, and what it cost."""
+    """Result of a construction by the model: distinct programs, fastest first, and its cost."""
 
     schedules: tuple[Schedule, ...]
     latencies: tuple[float, ...]
@@ -39,7 +39,7 @@ class Construction:
 
 
 class Constructing(ABC):
-    """A strategy that constructs by the model alone, again and again: what `agents.strategy.Constructs` asks for."""
+    """A strategy that constructs by the model, again and again, as `agents.strategy.Constructs` requires."""
 
     @abstractmethod
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
@@ -52,7 +52,7 @@ class Constructing(ABC):
 
 
 class ConstructingByRules(Constructing):
-    """One whose rules alone construct: the model ranks nothing; it is asked once about the results, for the record."""
+    """A strategy that constructs by rules: the model ranks nothing, and evaluates the results once for the record."""
 
     @abstractmethod
     def rows(self, graph: ConstructionGraph) -> tuple[list[np.ndarray], int]:
@@ -151,7 +151,7 @@ def ranked(
 
 
 def diverse(schedules: tuple[Schedule, ...], per_register_tile: int) -> list[Schedule]:
-    """The ranking with at most so many programs of each register tile, the others moved to the end."""
+    """The ranking with at most `per_register_tile` programs of each register tile in front, the others at the end."""
     taken: dict[bytes, int] = {}
     first: list[Schedule] = []
     later: list[Schedule] = []

@@ -1,10 +1,9 @@
-"""A construction graph that is watched: the best latency after every evaluation of the model, and an end of the search.
+"""A construction graph with a curve: the best latency after every evaluation of the model, and an end of the search.
 
-For comparisons at equal evaluations, and at equal processor seconds: those of a search on one thread are what it takes by the
-clock where nothing else runs, and other work does not make them more.
-Whoever asks the model through the graph is watched exactly, evaluation by evaluation;
-compiled walks, which ask it themselves, tell of what they found (`ConstructionGraph.charge`), and so does a policy's observer
-after every step of its episodes.
+For comparisons at equal evaluations, and at equal processor seconds: for a search on one thread these are its wall-clock time on
+an idle machine, and other work does not increase them. Evaluations through the graph are recorded one by one. Compiled walks,
+which evaluate by themselves, report their results (`ConstructionGraph.charge`), and so does a policy's observer after every step
+of its episodes.
 """
 
 from __future__ import annotations
@@ -36,23 +35,23 @@ class Curve:
     """Processor seconds since the search began."""
 
     def add(self, evaluations: int, latency: float, elapsed: float) -> None:
-        """An evaluation; nothing where it is no improvement."""
+        """An evaluation; nothing if it is no improvement."""
         if math.isfinite(latency) and (not self.latencies or latency < self.latencies[-1]):
             self.evaluations.append(evaluations)
             self.latencies.append(latency)
             self.elapsed.append(elapsed)
 
     def best(self, evaluations: np.ndarray | float) -> np.ndarray:
-        """Best latency after so many evaluations, of the shape asked; infinite before the first program."""
+        """Best latency after `evaluations`, in their shape; infinite before the first program."""
         at = np.searchsorted(np.array(self.evaluations), evaluations, side="right")
         return np.array([math.inf, *self.latencies])[at]
 
 
 class Watched:
-    """Put before a graph: it has a curve. BudgetSpent ends the search when `limit` evaluations and `seconds` are both spent.
+    """Mixin of a graph with a curve. BudgetSpent ends the search when `limit` evaluations and `seconds` are both spent.
 
-    Without seconds the evaluation beyond the limit is not made. Compiled walks are charged when they end; what they find beyond
-    both does not enter the curve.
+    Without seconds no evaluation beyond the limit is made. Compiled walks are charged when they end; their results beyond both
+    limits do not enter the curve.
     """
 
     clock: Callable[[], float] = staticmethod(time.process_time)
@@ -87,7 +86,7 @@ class Watched:
             self._end()
 
     def latencies(self, rows: np.ndarray) -> np.ndarray:
-        """As of any graph, as far as the limit goes where the seconds are spent."""
+        """As of any graph; once the seconds are spent, up to the limit."""
         before = self.evaluations
         allowed = rows if self.elapsed < self.seconds else rows[: max(0, self.limit - before)]
         seconds: np.ndarray = super().latencies(allowed)  # type: ignore[misc]

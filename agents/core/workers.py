@@ -19,8 +19,8 @@ _done: set[CodeType | None] = set()
 def shared_out(work: Callable[[slice], Any], count: int) -> list[Any]:
     """Results of `work` on even parts of range(count), one worker a part; compiled work does not hold the GIL.
 
-    Of work that is new to the process the first part is done in the calling thread: there Numba compiles what it calls, for as
-    long as half a minute, and a signal that stops the run is heard, which waits for no other thread.
+    When the work is new to the process, the calling thread does the first part: Numba compiles there for up to half a minute, and
+    a signal that stops the run is not blocked by another thread.
     """
     edges = np.linspace(0, count, min(workers(), count) + 1).astype(int)
     parts = [slice(low, high) for low, high in zip(edges[:-1], edges[1:], strict=True)]
@@ -34,5 +34,5 @@ def shared_out(work: Callable[[slice], Any], count: int) -> list[Any]:
 
 
 def workers() -> int:
-    """Worker threads: GENSOR_GYM_THREADS or the usable cores; ValueError where it is no number of them."""
+    """Worker threads: GENSOR_GYM_THREADS or the usable cores; ValueError if it is no number of them."""
     return forced_threads() or len(os.sched_getaffinity(0))

@@ -1,1 +1,1 @@
-"""Searches that come from proofs of optima: neighbours of certified optima, the proof itself."""
+"""Searches from proofs of optima: neighbours of certified optima (`nearest`), the proof itself (`certifier`)."""

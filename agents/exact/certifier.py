@@ -24,7 +24,7 @@ class Certifier(ModelSearch):
     exhaustive: ClassVar[bool] = True
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """One. ValueError for a task that no proof is known for, or that gives up."""
+        """One construction. ValueError for a task without a method of proof, or if it gives up."""
         begin, before = time.perf_counter(), graph.evaluations
         found = certify(graph, most_nodes=self.nodes)
         made = graph.evaluations - before

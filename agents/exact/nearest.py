@@ -1,7 +1,7 @@
-"""The baseline of every policy that was trained on other operators: the optima of the most alike of them, carried over.
+"""Baseline of policies that were trained on other operators: optima of the most similar training operators, transferred.
 
-Certified optima of the train part are what a table of tuned programs would be. An operator's neighbours are those of its class
-first, then the others, by the distance of their extents; where the table has several machines, by that of their rates as well.
+Certified optima of the train part stand for a table of tuned programs. An operator's neighbours are those of its class first,
+then the others, by the distance of their extents; with several machines, by that of their rates as well.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ class Known:
 
     kind: str
     place: np.ndarray
-    """What distances are of, float64: see `_place`."""
+    """Coordinates for distances, float64: see `_place`."""
     row: np.ndarray
     """The program, int32 [ROW]."""
 
 
 @dataclass(frozen=True)
 class Nearest(ModelSearch):
-    """Certified optima of the train operators that are most alike, carried over: nearest first, one evaluation each."""
+    """Certified optima of the most similar train operators: nearest first, one evaluation each."""
 
     split: str = "v1"
     """Version of the split whose train part is known."""
     machines: tuple[str, ...] = ()
     """Machines whose optima are known; the machine of the task where none is named."""
     certificates: str = ""
-    """File of certificates (`gensor_gym.exact`) beside those that ship."""
+    """File of certificates (`gensor_gym.exact`) in addition to the shipped ones."""
     exhaustive: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -122,7 +122,7 @@ def table(machines: tuple[str, ...], space: str, split: str, path: str) -> tuple
 
 
 def _known(certificate: Certificate) -> Known:
-    """What is kept of a certificate."""
+    """The table entry of a certificate."""
     graph = ConstructionGraph(*certificate.key)
     return Known(graph.operator.name, _place(graph), certificate.best.row)
 

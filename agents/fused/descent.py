@@ -1,4 +1,4 @@
-"""Coordinate descent by the model over schedules of fused operators, again and again from other programs."""
+"""Coordinate descent by the model over schedules of fused operators, repeated from other programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class GirDescent(Constructing):
-    """One field or placed value after another is set to the best of all its values, until a round changes nothing.
+    """One field or placed value after another is set to its best value, until a round changes nothing.
 
     The first descent begins at the unscheduled program, others at random ones; the order of coordinates is drawn for each.
     """
@@ -43,7 +43,7 @@ class GirDescent(Constructing):
             yield self.descend(graph, graph.random_schedule(rng).row if number else graph.initial().row, rng)
 
     def descend(self, graph: GirGraph, row: np.ndarray, rng: np.random.Generator) -> Construction:
-        """All programs that a descent asks about."""
+        """All programs that a descent evaluates."""
         begin = time.perf_counter()
         asked, seconds = [row[None]], [graph.latencies(row[None])]
         best, changed = float(seconds[0][0]), True

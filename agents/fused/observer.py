@@ -1,4 +1,4 @@
-"""What a policy of fused operators observes, and the programs that its episodes went through."""
+"""Observation of a policy of fused operators, and the programs of its episodes."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class GirPpo(Episodic, LearnedWalk):
     agent: ClassVar[str] = "gir_ppo"
 
     def folder(self, graph: Any) -> Path:
-        """Where the checkpoint lies."""
+        """Folder of the checkpoint."""
         return located(self.checkpoint) if self.checkpoint else POLICIES / f"{self.agent}_{graph.hardware.kind}"
 
     def policy(self, graph: Any) -> tuple[Learner, Any]:
@@ -39,7 +39,7 @@ class GirPpo(Episodic, LearnedWalk):
         return load_policy(str(self.folder(graph)))
 
     def explore(self, graph: Any, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
-        """What the policy's episodes observe."""
+        """Programs that the policy's episodes observe."""
         learner, model = self.policy(graph)
         envs = GirVectorEnv(self.episodes, graph.operator, graph.hardware, space=self.space, autoreset_mode="Disabled")
         observer = learner.observer(envs, self.retain, graph.charge)  # type: ignore[arg-type]

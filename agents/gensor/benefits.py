@@ -1,11 +1,11 @@
 """Benefits of primitives, one by one; the transition probabilities, which weigh and normalise them, are in `walk.py`. Compiled.
 
-Gensor states that the benefit of tiling compares memory traffic with memory footprint, that of caching latency and
-bandwidth of two memory levels, and that of virtual threads bank conflicts; the formulas were not available to us. What
-stands here is our reconstruction: Roller's score S = (Q(T) - Q(T')) / (F(T') - F(T)) for tiling, in the form of ratios
-(Q(T) / Q(T')) / (F(T') / F(T)), of which each has an exponent, or as that difference in shares of Q and F; the ratio of
-transfer times for caching, the ratio of shared-memory wavefronts for virtual threads; and, as an option of its own, the
-ratio of the model's latencies. The exponents are configuration; how they were chosen stands in `docs/design.md`.
+Gensor states that the benefit of tiling compares memory traffic with memory footprint, that of caching latency and bandwidth of
+two memory levels, and that of virtual threads bank conflicts; the formulas were not available to us. This is our reconstruction:
+Roller's score S = (Q(T) - Q(T')) / (F(T') - F(T)) for tiling, in the form of ratios (Q(T) / Q(T')) / (F(T') / F(T)), each with an
+exponent, or as that difference in shares of Q and F; the ratio of transfer times for caching, the ratio of shared-memory
+wavefronts for virtual threads; and, as an option of its own, the ratio of the model's latencies. The exponents are configuration;
+`docs/design.md` says how they were chosen.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def occupied(row, ints):  # noqa: ANN001, ANN201
 
 @compiled
 def difference_of(less, more):  # noqa: ANN001, ANN201
-    """The score of traffic that falls to 1 / `less` while the footprint grows to `more` >= 1 times what it was."""
+    """Score of a tile whose traffic falls to 1 / `less` and whose footprint grows to `more` >= 1 times its size."""
     saved, held = 1.0 - 1.0 / less, more - 1.0
     if held == 0.0:
         return 1.0 if saved == 0.0 else 1.0 / LEAST if saved > 0.0 else LEAST
@@ -110,7 +110,7 @@ def cache_benefit(row, ints, floats):  # noqa: ANN001, ANN201
 
 @compiled
 def conflicts(row, ints):  # noqa: ANN001, ANN201
-    """Shared-memory wavefronts per reduction point of a warp; 1 where nothing is staged or there are no threads yet."""
+    """Shared-memory wavefronts per reduction point of a warp; 1 if nothing is staged or there are no threads yet."""
     if ints[IS_CPU] == 1 or row[LEVEL] == 0:
         return 1.0
     total = 0.0

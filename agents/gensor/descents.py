@@ -21,7 +21,7 @@ def descended(
     limit: int = LIMIT,
     ints: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Programs [P, ROW] with their seconds [P], the ends of descents from the best `count` register tiles added.
+    """Programs [P, ROW] and seconds [P], plus the ends of descents from the best `count` register tiles.
 
     `ints` is a table of the task in which some moves are not allowed.
     """

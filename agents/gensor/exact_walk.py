@@ -91,7 +91,7 @@ class Chain:
         return found
 
     def _advance(self, now: np.ndarray, temperature: float) -> np.ndarray:
-        """One step of chances [steps at the level, S]."""
+        """One step of probabilities [steps at the level, S]."""
         parts = self._weights(temperature)
         ripeness = self._ripeness(temperature, len(now))[:, None]
         moves, opens, closes = (np.asarray(part.sum(axis=1)).ravel() for part in (parts.moves, parts.opens, parts.closes))
@@ -125,7 +125,7 @@ class Chain:
     def mean_hitting_times(self, targets: np.ndarray, temperature: float, at_level: int = 0) -> np.ndarray:
         """Mean steps from every state to `targets` in the chain of `matrix(temperature, at_level)`, float64 [S].
 
-        Infinite where a state may end up where no target can be reached from.
+        Infinite if a state may end up where no target can be reached from.
         """
         chain = self.matrix(temperature, at_level)
         reverse = (chain > 0).T.tocsr()
@@ -149,7 +149,7 @@ class _Weights:
 
 
 def chain_of(graph: ConstructionGraph, strategy: Markov | None = None, states: StateGraph | None = None) -> Chain:
-    """The chain of a strategy's first round from the unscheduled program. ValueError where the task has too many states.
+    """The chain of a strategy's first round from the unscheduled program. ValueError if the task has too many states.
 
     ValueError too for a strategy without backtracking, whose graph is another one.
     """

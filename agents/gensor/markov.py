@@ -1,9 +1,9 @@
 """Gensor's traverser: an annealed walk whose transition probabilities are normalised benefits (arXiv 2502.11407).
 
-Many walkers construct at once; the programs they visit are ranked by the analytic model and the top-k measured. `Markov`
-belongs to space `gensor`; `MarkovExtended` is our extension to the knobs of the extended space, and is not called Gensor.
-What the sources leave open (benefit exponents, annealing, retention, top-k) is a field here: our reconstruction (see
-`agents/gensor/benefits.py`; how the values were chosen, and on which shapes, stands in `docs/design.md`).
+Many walkers construct at once; the programs they visit are ranked by the analytic model and the top-k measured. `Markov` belongs
+to space `gensor`; `MarkovExtended` is our extension to the knobs of the extended space, and is not called Gensor. Details that
+the sources leave open (benefit exponents, annealing, retention, top-k) are fields: our reconstruction (see
+`agents/gensor/benefits.py`; `docs/design.md` says how the values were chosen, and on which shapes).
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ class Markov(Constructing):
     traffic: float = 2.0
     footprint: float = 0.25
     form: Form = "ratio"
-    """Of a tiling's benefit in traffic Q and footprint F: Q(T) / Q(T') and F(T) / F(T'), each with its exponent, or Roller's
-    difference (Q(T) - Q(T')) / (F(T') - F(T)) in shares of both, with the exponent of traffic."""
+    """Form of a tiling's benefit in traffic Q and footprint F: Q(T) / Q(T') and F(T) / F(T'), each with its exponent, or Roller's
+        difference (Q(T) - Q(T')) / (F(T') - F(T)) in shares of both, with the exponent of traffic.
+    """
     model: float = 2.0
     cache: float = 0.5
     cache_growth: float = 2.0
@@ -62,9 +63,9 @@ class Markov(Constructing):
     refine_steps: int = 96
     refine_temperature: float = 0.25
     descents: int = 24
-    """Best programs from which the walk goes on at temperature zero."""
+    """Best programs from which the walk continues at temperature zero."""
     columns: int = 0
-    """Best programs, of different structures, from which coordinate descent over whole columns goes on."""
+    """Best programs, of different structures, from which coordinate descent over whole columns continues."""
     retain: int = 4
     """Best programs kept of each walk."""
     per_register_tile: int = 2
@@ -115,17 +116,17 @@ class Markov(Constructing):
     def _descend_columns(
         self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """As `descended`, by whole columns (`agents.core.programs`), from the best program of each structure, which stays."""
+        """As `descended`, by whole columns (`agents.core.programs`), from the best program of each structure, which is kept."""
         programs = Programs(graph, STRUCTURE)
         ends = [programs.descend(row) for row in best_of_each(STRUCTURE, rows, seconds)[: self.columns]]
         found, reached = zip(*ends, strict=True)
         return np.concatenate([rows, found]), np.concatenate([seconds, reached])
 
     def _register_tiles(self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-        """Where the second round starts: the register tiles of the best programs, nothing built on them yet.
+        """Starts of the second round: the register tiles of the best programs, with all other levels open.
 
-        Knobs stay as they are, unless the bare register tile does not fit with them (threads that share a reduction need
-        a longer block tile): then they are those of the unscheduled program, from which the walk starts if need be.
+        Knobs stay, unless the bare register tile is illegal with them (threads that share a reduction need a longer block tile).
+        Then they are those of the unscheduled program, from which the walk starts if necessary.
         """
         best = best_of_each(REGISTER_TILE, rows, seconds)[: self.refiners].copy()
         best[:, LEVEL] = 0
@@ -212,8 +213,8 @@ class MarkovExtended(Markov):
     descents: int = 16
     columns: int = 8
     near: float = 1.3
-    """Programs predicted to take up to so many times the best are near enough to be measured for their register tile."""
+    """Programs predicted to take up to this multiple of the best are measured for their register tile."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Construct, then measure what is predicted to be best, which what was measured corrects (`agents.core.feedback`)."""
+        """Construct, then measure the best predictions, which measurements correct (`agents.core.feedback`)."""
         measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near)

@@ -1,7 +1,7 @@
-"""One walk of the traverser over the construction graph, compiled; many of them run side by side.
+"""One walk of the traverser over the construction graph, compiled; many run in parallel.
 
-A Markov chain: the next primitive depends on the current program and the hardware only, and on the temperature. Each step
-turns the benefits of the legal primitives into probabilities, P(a) proportional to B(a)^(1 / temperature).
+A Markov chain: the next primitive depends on the current program and the hardware only, and on the temperature. Each step turns
+the benefits of the legal primitives into probabilities, P(a) proportional to B(a)^(1 / temperature).
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def fill_gains(rows, seconds, source, action, target, ints, floats, options, gai
 
 @compiled
 def walk(row, seed, ints, floats, sizes, options, space, rows, seconds, trace):  # noqa: ANN001, ANN201
-    """One annealed walk of `row`, in place; fills the best programs and `trace`. `space` is the model's `room`.
+    """One annealed walk of `row`, in place; fills the best programs and `trace`. `space` is the model's scratch space (`room`).
 
     Returns (states visited, model evaluations).
     """

@@ -1,7 +1,7 @@
-"""Annealing by the model behind another construction: its chains begin at the best programs of that, and not at random ones.
+"""Annealing by the model after another construction: its chains begin at the best programs of that one.
 
-A walk on the construction graph changes one tile at a time; a chain changes the whole column of tiles of an axis at once, so
-that no valley of the model lies between two programs. They go on from what a walk or a policy finds in some hundred evaluations.
+A walk on the construction graph changes one tile at a time. A chain changes the whole column of tiles of an axis at once, so it
+crosses valleys of the model. Chains continue from the programs that a walk or a policy finds in some hundred evaluations.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ template_of = lru_cache(maxsize=4)(Template)
 def annealed(
     graph: ConstructionGraph, found: Construction, chains: int, steps: int, temperature: float, rng: np.random.Generator
 ) -> Construction:
-    """A construction, with what chains from the best programs of its register tiles asked the model about added.
+    """A construction with the programs of chains that start at the best programs of its register tiles.
 
-    A chain begins at each of the best, in turn where there are fewer than chains. Programs that the template does not have begin
-    none; where it has none of them, chains begin at random ones.
+    A chain begins at each of the best, repeatedly if there are fewer than chains. Programs outside the template are skipped;
+    without any inside, chains begin at random ones.
     """
     begin = time.perf_counter()
     template = template_of(graph)
@@ -56,17 +56,17 @@ def annealed(
 
 @dataclass(frozen=True)
 class Annealed:
-    """Put before a strategy that constructs: chains of `agents.autotvm.annealing_on_model` go on from what it finds."""
+    """Mixin of a constructing strategy: chains of `agents.autotvm.annealing_on_model` continue from its programs."""
 
     chains: int = 2
     """Chains of annealing by the model, begun at the best programs of different register tiles."""
     chain_steps: int = 512
     """Steps of each."""
     chain_temperature: float = 0.02
-    """As that of `ModelAnnealing`, from which the three values are."""
+    """As `ModelAnnealing`'s, which also gives the other two values."""
 
     def __post_init__(self) -> None:
-        """ValueError for no chains, no steps or a negative temperature, and what the strategy refuses."""
+        """ValueError for no chains, no steps or a negative temperature, and as of the strategy."""
         if self.chains < 1 or self.chain_steps < 1 or self.chain_temperature < 0:
             given = f"chains={self.chains}, chain_steps={self.chain_steps}, chain_temperature={self.chain_temperature}"
             raise ValueError(f"{given}: expected 1 or more, 1 or more, and 0 or more")
@@ -96,6 +96,6 @@ class ColumnsAnnealing(Annealed, ColumnWriter):
 class MarkovAnnealing(Annealed, Markov):
     """Gensor's traverser, then the chains; ours, and not called Gensor.
 
-    With a short walk (experiments/data/tuned/markov_annealing_budgets.json) what `PolicyAnnealing` is to be compared with;
-    the default is the whole walk of `Markov`, some 100,000 evaluations.
+    With a short walk (experiments/data/tuned/markov_annealing_budgets.json) it is the baseline of `PolicyAnnealing`; the default
+    is the whole walk of `Markov`, some 100,000 evaluations.
     """

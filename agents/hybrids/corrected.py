@@ -26,7 +26,7 @@ class Corrected(Constructing):
     checkpoint: str = ""
     """Folder of its policy, if it has one."""
     trust: bool = False
-    """As the proposer's setting of that name, where it has a checkpoint."""
+    """As the proposer's setting of that name, if it has a checkpoint."""
     correction: str = ""
     """Folder of `gensor learn_correction`; empty takes none."""
     most: int = 512
@@ -56,6 +56,6 @@ class Corrected(Constructing):
         return get_strategy(self.proposer, space=self.space, **of_policy)
 
     def training_seconds(self, graph: ConstructionGraph) -> float | None:
-        """What the policy inside cost, where there is one."""
+        """Training cost of the policy inside, if there is one."""
         cost = getattr(self._inner(), "training_seconds", None)
         return float(cost(graph)) if callable(cost) else None

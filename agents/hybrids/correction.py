@@ -1,7 +1,7 @@
-"""What measurements say of the analytic model: boosted trees that predict log(measured / model) from a program's terms and knobs.
+"""A learned correction of the analytic model: boosted trees that predict log(measured / model) from terms and knobs.
 
-Learned on operators of the train part, used on any: no feature says which operator it is. The mean of an operator is taken away
-before, since only the order of an operator's programs matters. This is a second model on top of the first, and no policy.
+Trained on operators of the train part, used on any: no feature identifies the operator. Each operator's mean is subtracted first,
+because only the order of its programs matters. This is a second model on top of the first, and no policy.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Correction:
         return np.asarray(self.booster.predict(xgboost.DMatrix(features)), dtype=np.float64)
 
     def save(self, folder: Path, card: dict[str, Any]) -> None:
-        """correction.json and its card.json; the card names `operators`, `hardware` and `space` of what was measured."""
+        """Write correction.json and its card.json; the card names `operators`, `hardware` and `space` of the measurements."""
         folder.mkdir(parents=True, exist_ok=True)
         self.booster.save_model(folder / "correction.json")
         write_whole(folder / CARD, (json.dumps({**card, "fingerprint": _fingerprint(card)}, indent=1) + "\n").encode())
@@ -84,7 +84,7 @@ def centred(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
 
 def _fingerprint(card: dict[str, Any]) -> str:
-    """Of the tasks that a correction was learned on: its features are the model's terms for them."""
+    """Fingerprint of the training tasks of a correction: its features are the model's terms for them."""
     return common(fingerprints(map(operators.parse, card["operators"]), card["hardware"], card["space"]).values())
 
 

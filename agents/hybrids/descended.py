@@ -23,7 +23,7 @@ class ColumnsDescents(ColumnWriter):
 
     episodes: int = 32
     descents: int = 4
-    """Programs of a round, of different register tiles, from which descents go on."""
+    """Programs of a round, of different register tiles, from which descents continue."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Measure the best program of a round and where each descent ends, until the budget is spent or nothing new comes."""

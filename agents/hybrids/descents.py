@@ -1,4 +1,4 @@
-"""Coordinate descents by the model, one after another: what a policy that asks the model less often is up against in seconds."""
+"""Coordinate descents by the model, one after another: the baseline in seconds of a policy with few evaluations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gensor_gym.measure.session import Session
 
 
 def descent(programs: Programs, row: np.ndarray) -> Construction:
-    """Where the compiled descent from `row` int32 [ROW] ends."""
+    """End of the compiled descent from `row` int32 [ROW]."""
     begin, before = time.perf_counter(), programs.graph.evaluations
     row, seconds = programs.descend(row)
     made = programs.graph.evaluations - before
@@ -28,7 +28,7 @@ def descent(programs: Programs, row: np.ndarray) -> Construction:
 class Descents(ModelSearch):
     """Compiled coordinate descents on the model over whole columns, from one random program after another.
 
-    It is what the proof of an optimum begins with (`gensor_gym.exact.incumbent`), gone on with. `model_descent` measures more.
+    The proof of an optimum begins with them (`gensor_gym.exact.incumbent`). `model_descent` measures more.
     """
 
     def search(self, session: Session, rng: np.random.Generator) -> None:

@@ -25,12 +25,12 @@ class ModelDescent(ModelSearch):
     """Descents from random programs in a round."""
 
     structures: int = 0
-    """Structures (packed operands, order of loops, ..), those of the best programs, in each of which a descent goes on."""
+    """Structures (packed operands, order of loops, ..) of the best programs, in each of which a descent continues."""
 
     register_tiles: int = 0
-    """Other register tiles of the best program, those that the model calls fastest, from each of which a descent goes on.
+    """Other register tiles of the best program, the fastest by the model, from each of which a descent continues.
 
-    On a CPU alone: what it is worth on a GPU was not looked at.
+    Only on a CPU: its effect on a GPU was not measured.
     """
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
@@ -59,10 +59,10 @@ class ModelDescent(ModelSearch):
 
 @dataclass(frozen=True)
 class ModelDescentExtended(ModelDescent):
-    """The same in the extended space, in many structures, with the model corrected structure by structure by what was measured.
+    """The same in the extended space, in many structures, with measurements correcting the model structure by structure.
 
     The model errs by a fifth from structure to structure (it takes caches and misaligned loads for better than they are), which a
-    few trials mend where the ranking holds good programs of each.
+    few trials correct if the ranking holds good programs of each.
     """
 
     space: str = "extended"
@@ -70,10 +70,10 @@ class ModelDescentExtended(ModelDescent):
     structures: int = 12
     register_tiles: int = 8
     near: float = 1.3
-    """Programs predicted to take up to so many times the best are near enough to be measured for their register tile."""
+    """Programs predicted to take up to this multiple of the best are measured for their register tile."""
     explored: float = 1.2
-    """Structures whose best program is predicted to take up to so many times the best of all are measured once, first."""
+    """Structures whose best program is predicted to take up to this multiple of the best of all are measured once, first."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Descend, then measure what is predicted to be best, which what was measured corrects (`agents.core.feedback`)."""
+        """Descend, then measure the best predictions, which measurements correct (`agents.core.feedback`)."""
         measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near, self.explored)

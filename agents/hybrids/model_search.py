@@ -1,8 +1,8 @@
-"""Annealing and evolution on the analytic model: the searches of AutoTVM and Ansor without anything learned.
+"""Annealing and evolution on the analytic model: the searches of AutoTVM and Ansor without learning.
 
 Both papers search under a model that is learned from measurements (`agents.autotvm.annealing_on_model`,
-`agents.ansor.evolution`). Here the
-analytic model takes its place, so that what is compared with other strategies by the model is the search alone.
+`agents.ansor.evolution`). Here the analytic model replaces it, so that a comparison with other strategies by the model compares
+the searches only.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Asked:
         return seconds
 
     def construction(self) -> Construction:
-        """What was asked about and is legal, ranked."""
+        """The legal evaluated programs, ranked."""
         rows, seconds = np.concatenate(self.rows), np.concatenate(self.seconds)
         legal = np.isfinite(seconds)
         schedules, latencies = ranked(rows[legal], seconds[legal], self.graph)
@@ -76,15 +76,15 @@ class ModelSearch(Constructing):
 class ModelAnnealing(ModelSearch):
     """Parallel simulated annealing over tile chains and knobs: AutoTVM's search, the score being -log of the model's latency.
 
-    The temperature falls linearly from `start_temperature` to 0: at the start a program slower by so much, in the logarithm of
-    the latency, is accepted one time in e. Numbers are those that `gensor tune_budgets` chose for 4,096 evaluations on
-    train and validation (H200, space `gensor`); AutoTVM's 128 chains of 500 steps are for scores that cost nothing.
+    The temperature falls linearly from `start_temperature` to 0: at the start a program that is slower by this amount, in the
+    logarithm of the latency, is accepted one time in e. Numbers are those that `gensor tune_budgets` chose for 4,096 evaluations
+    on train and validation (H200, space `gensor`); AutoTVM's 128 chains of 500 steps assume free scores.
     """
 
     chains: int = 2
     steps: int = 512
     start_temperature: float = 0.02
-    """At the start a program slower by so much, in the logarithm, is accepted one time in e."""
+    """At the start a program that is slower by this amount, in the logarithm, is accepted one time in e."""
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
         """One annealing after another, each from new random programs."""

@@ -1,1 +1,1 @@
-"""How policies that walk are learned: the registry of learners, their networks, what they observe, cloning."""
+"""Training of policies that walk: the registry of learners, their networks, their observations, cloning."""

@@ -1,4 +1,4 @@
-"""Models without environments: a network is built for the widths of what it observes and answers."""
+"""Models without environments, from the sizes of observation and action spaces."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ MOST_STATES = 3000
 
 @dataclass(frozen=True)
 class Examples:
-    """States with what a teacher does there."""
+    """States with a teacher's actions."""
 
     observations: np.ndarray
     """float32 [E, O]."""
@@ -40,11 +40,11 @@ class Examples:
     targets: np.ndarray
     """Probabilities of the teacher's actions, float32 [E, N]."""
     returns: np.ndarray
-    """Of the teacher's way from there, float32 [E]."""
+    """Returns of the teacher's episodes from there, float32 [E]."""
 
 
 def optimum(graph: ConstructionGraph, rng: np.random.Generator) -> Schedule | None:
-    """The certified optimum; None where no certificate of this fingerprint is there."""
+    """The certified optimum; None if no certificate of this fingerprint is there."""
     found = certificate_of(graph)
     return found.best if found is not None else None
 
@@ -81,7 +81,7 @@ def examples(
 def way_to(graph: ConstructionGraph, goal: Schedule) -> list[int] | None:
     """A shortest way to a program.
 
-    None where it is longer than an episode, or limits are in the way so often that it is not found quickly.
+    None if it is longer than an episode, or limits are in the way so often that it is not found quickly.
     """
     try:
         way = actions_to(graph, goal, MOST_STATES)

@@ -16,7 +16,7 @@ FORMER["agents.networks"] = "agents.learners.networks"
 
 @contextmanager
 def former_names() -> Iterator[None]:
-    """What is unpickled in here finds its classes under the old names as well."""
+    """Context in which unpickling finds classes under their old names as well."""
     missing = [name for name in FORMER if name not in sys.modules]
     sys.modules.update({name: import_module(FORMER[name]) for name in missing})
     try:

@@ -19,20 +19,20 @@ from gensor_gym.graph.tables.tables import HORIZON
 
 @dataclass(frozen=True)
 class Answer:
-    """What a policy says of programs."""
+    """Outputs of a policy for programs."""
 
     chances: np.ndarray
-    """Log-probabilities of actions float [B, N]; -inf where one is not legal."""
+    """Log-probabilities of actions float [B, N]; -inf if one is not legal."""
     values: np.ndarray
     """Expected returns from there on, float [B], in the scale of `agents.learners.observed`."""
     seconds: np.ndarray
-    """Of the programs themselves by the model, float [B]."""
+    """The programs' seconds by the model, float [B]."""
     nearest: np.ndarray
     """Seconds of the fastest program observed from each, itself among them, float [B]."""
 
 
 class Guide:
-    """A policy on one task. What the model is asked on the way is charged to the graph."""
+    """A policy on one task. Evaluations of the model are charged to the graph."""
 
     def __init__(self, learner: Learner, model: object, graph: ConstructionGraph, retain: int = 4) -> None:
         """Keeps the `retain` fastest programs observed from every program asked about."""
@@ -42,7 +42,7 @@ class Guide:
         self._seconds: list[np.ndarray] = []
 
     def ask(self, rows: np.ndarray, steps: int) -> Answer:
-        """Of programs [B, ROW] with so many steps left of an episode."""
+        """Evaluate the policy on programs [B, ROW] with `steps` steps left of an episode."""
         placed = Placed(self.tasks, rows, steps)
         observer = self.learner.observer(placed, self.retain, self.graph.charge)
         observed = observer.observe(placed.flat, np.zeros(len(rows), dtype=np.bool_))
@@ -54,12 +54,12 @@ class Guide:
         return Answer(chances, self.learner.values(self.model, observed), placed.seconds, observer.seconds[:, 0])
 
     def programs(self) -> tuple[np.ndarray, np.ndarray]:
-        """All that was kept: rows int32 [P, ROW], model seconds [P]."""
+        """All retained programs: rows int32 [P, ROW], model seconds [P]."""
         return np.concatenate(self._rows), np.concatenate(self._seconds)
 
 
 class Placed:
-    """Any programs of one task, with what a policy observes of them: `flat` float32 [B, F]."""
+    """Any programs of one task, with a policy's observation: `flat` float32 [B, F]."""
 
     def __init__(self, tasks: TaskSet, rows: np.ndarray, steps: int | np.ndarray) -> None:
         """`steps` left of the episode, one number or one of each program."""

@@ -33,7 +33,7 @@ def flat_space(model: Any) -> Any:
 
 
 def load_model(folder: Path, card: Mapping[str, Any], trust: bool = False) -> tuple[Learner, Any]:
-    """How the policy of a folder was learned, and a model that answers; ValueError names what does not fit."""
+    """The learner of a folder's policy, and its model; ValueError names a mismatch."""
     learner = get_learner(described(folder, card)[0])
     if not (folder / POLICY).exists():
         check_trust(folder, trust)
@@ -42,7 +42,7 @@ def load_model(folder: Path, card: Mapping[str, Any], trust: bool = False) -> tu
 
 
 def network_of(folder: Path, card: Mapping[str, Any], learner: Learner) -> Any:
-    """A model that answers with the tensors of a folder; ValueError names what does not fit."""
+    """A model with the tensors of a folder; ValueError names a mismatch."""
     agent, settings, space = described(folder, card)
     tensors, facts = load_tensors(path := folder / POLICY)
     for name in FACTS:

@@ -1,9 +1,9 @@
-"""Networks of policies: a loop nest as a set of axes, and scores of actions by the programs they lead to.
+"""Networks of policies: a loop nest as a set of axes, and scores of actions by their successor programs.
 
 The flat network of `ppo`, `a2c` and `dqn` is their library's own: its layers are `net_arch` of a file of `conf/agent/`.
 
-Set networks as in Zaheer et al. (2017, Deep Sets): one perceptron for every axis, pooled by mean and maximum. What is
-computed of an axis does not depend on its slot, so that exchanging two slots exchanges their scores.
+Set networks as in Zaheer et al. (2017, Deep Sets): one perceptron for every axis, pooled by mean and maximum. An axis's features
+do not depend on its slot, so that exchanging two slots exchanges their scores.
 """
 
 from __future__ import annotations
@@ -16,20 +16,22 @@ from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS
 from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS
 
 _MOVES = 6
-"""Features of an axis in the group `operator` beside its extent: whether it moves each of three tensors, and contiguously."""
+"""Features of an axis in the group `operator` besides its extent: whether it moves each of three tensors, and contiguously."""
 _OF_AXES = ("tile", "inverse_tile", "set_vthread", "inverse_vthread")
 PRIMITIVES = tuple(dict.fromkeys(action.primitive for action in ACTIONS))
 HIDEABLE: dict[str, slice] = {
     "kind": slice(OFFSETS["operator"] + MAX_AXES, OFFSETS["operator"] + GROUPS["operator"]),
     "hardware": slice(OFFSETS["hardware"], OFFSETS["hardware"] + GROUPS["hardware"]),
 }
-"""What a network can be told not to look at, in the flat observation: of the group `operator` all but the extents, which tells
-classes of operators apart; figures of the hardware. Constant in an episode, and on what was not trained on unlike anything seen.
+"""Parts of the flat observation that can be hidden from a network.
+
+The group `operator` without the extents, which identifies the operator's class; the hardware's figures. They are constant in an
+episode, and out of distribution on new classes and machines.
 """
 
 
 def axis_places() -> list[list[int]]:
-    """Places [A, P] in the flat observation of what is known of every axis slot."""
+    """Indices [A, P] in the flat observation of every axis slot's features."""
     tiles, operator = OFFSETS["tiles"], OFFSETS["operator"]
     return [
         [
@@ -42,7 +44,7 @@ def axis_places() -> list[list[int]]:
 
 
 def all_but(hidden: tuple[str, ...]) -> torch.Tensor:
-    """1 for every flat feature [F] that is looked at, else 0; ValueError names what cannot be hidden."""
+    """1 for every visible flat feature [F], else 0; ValueError names a part that cannot be hidden."""
     if unknown := [name for name in hidden if name not in HIDEABLE]:
         raise ValueError(f"agent.hidden {unknown}: expected some of {sorted(HIDEABLE)}")
     shown = torch.ones(NUM_FEATURES)
@@ -140,7 +142,7 @@ class BySuccessor(nn.Module):
     kinds: torch.Tensor
 
     def __init__(self, width: int, axes: bool, actions: list[int], features: int) -> None:
-        """For successors of these actions, so many features each."""
+        """For successors of these actions, `features` features each."""
         super().__init__()
         self.features = features
         slots = [MAX_AXES if (axis := ACTIONS[n].axis) is None else axis for n in actions]
@@ -156,7 +158,7 @@ class BySuccessor(nn.Module):
         nn.init.normal_(self.kind.weight, std=0.1)
 
     def forward(self, ahead: torch.Tensor, context: torch.Tensor, embedded: torch.Tensor | None) -> torch.Tensor:
-        """Logits from successors' features [B, A, F]; the first of them is 1 where an action is legal."""
+        """Logits from successors' features [B, A, F]; the first of them is 1 if an action is legal."""
         state, at = torch.nonzero(ahead[:, :, 0] > 0.5, as_tuple=True)
         # index_select: the gradient of plain indexing is far slower on a CPU
         hidden = self.program(ahead[state, at]) + self.kind(self.kinds[at]) + self.context(context).index_select(0, state)
@@ -168,9 +170,9 @@ class BySuccessor(nn.Module):
 
 
 class ActorCritic(nn.Module):
-    """What MaskablePPO calls its `mlp_extractor`: logits of all actions from one network, the critic's features from another.
+    """The `mlp_extractor` of MaskablePPO: logits of all actions from one network, the critic's features from another.
 
-    The critic is flat: it is needed in training alone, and for leaves of a tree, and is the cheaper so.
+    The critic is flat and so cheaper: only training and the leaves of a tree use it.
     """
 
     shown: torch.Tensor
@@ -201,7 +203,7 @@ class ActorCritic(nn.Module):
         return self.scores(self._successors(observation), context, embedded)
 
     def forward_critic(self, observation: torch.Tensor) -> torch.Tensor:
-        """The critic's features: of the state, and of what every successor gains."""
+        """The critic's features: of the state, and of every successor's gain."""
         context = self.critic(self._flat(observation))[0]
         if self.ahead is None:
             return context

@@ -1,4 +1,4 @@
-"""The training environment of a policy: what its observer observes, and returns that begin at the same level in every task."""
+"""The training environment of a policy: its observer's observations, and returns that begin at the same level in every task."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ObservedVecEnv(VecEnvWrapper):
         return self.observer.observe(flat, self._running)
 
     def step_wait(self) -> VecEnvStepReturn:
-        """As of the environment inside, the observations the observer's."""
+        """As of the wrapped environment, with the observer's observations."""
         played = self.venv.envs.task_indices.copy()
         stepped: Any = self.venv.step_wait()
         flat, rewards, ended, infos = stepped

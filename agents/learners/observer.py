@@ -1,8 +1,7 @@
-"""What a policy observes of the programs it may build next, and the best program observed.
+"""Observation of the programs that a policy may build next, and the best program observed.
 
-`Observer` gives the flat observation. `LookaheadObserver` adds for every legal action what the model says of the program that
-it leads to, which is what Gensor's traverser looks at (arXiv 2502.11407); every program that the model is asked about counts
-as one evaluation, as it does for the traverser.
+`Observer` gives the flat observation. `LookaheadObserver` adds the model's terms of every legal action's successor, as Gensor's
+traverser uses them (arXiv 2502.11407); every evaluated program counts, as for the traverser.
 """
 
 from __future__ import annotations
@@ -32,12 +31,14 @@ _GROWTH, _LEFT, _AFTER = _USES + 6, _USES + 7, _USES + 8
 # Not the environment's view `successors` (`gensor_gym.env.views`), which is part of its interface: that one has a row for each
 # of all actions, their levels and primitives, and charges nothing. Shipped policies were trained on these features.
 NUM_LOOKAHEAD_FEATURES = _AFTER + 1
-"""Legal; log speed-up; log ratios of the terms; resources; log2 of the size's growth and of what is left of the axis; log10
-of the latency over the roofline floor. All zero where the action is not legal."""
+"""Legal; log speed-up; log ratios of the terms; resources; log2 of the size's growth and of the rest of the axis.
+
+Log10 of the latency over the roofline floor. All zero if the action is illegal.
+"""
 
 
 class Programs(Protocol):
-    """What an observer looks at: environments, or programs laid side by side (`agents.learners.guide.Placed`)."""
+    """Programs of an observer: environments, or any programs (`agents.learners.guide.Placed`)."""
 
     tasks: TaskSet
     num_envs: int
@@ -62,7 +63,7 @@ class Observer:
     """The flat observation of `envs`; remembers the `retain` fastest programs that every episode went through."""
 
     extra = 0
-    """Values beside the flat observation."""
+    """Number of values in addition to the flat observation."""
 
     def __init__(self, envs: Programs, retain: int = 1, charge: Charge = lambda count, best: None) -> None:
         """Nothing observed; `charge` is told how many programs the model was asked about, and the best so far [[count, s]]."""
@@ -88,7 +89,7 @@ class Observer:
         return flat
 
     def _asked(self, count: int) -> None:
-        """Charge for so many answers of the model; the best program so far counts when all of them are there."""
+        """Charge `count` evaluations of the model; the best program so far counts after all of them."""
         if count:
             self.charge(count, np.array([[count, self.seconds.min()]]))
 
@@ -109,7 +110,7 @@ class LookaheadObserver(Observer):
 
     @staticmethod
     def features(space: str) -> int:
-        """Those of the flat observation and of every action."""
+        """Number of features: those of the flat observation and of every action."""
         return NUM_FEATURES + len(lookahead_actions(space)) * NUM_LOOKAHEAD_FEATURES
 
     def observe(self, flat: np.ndarray, over: np.ndarray) -> np.ndarray:
@@ -182,7 +183,7 @@ def evaluate_ahead(task, rows, over, masks, actions, ints, floats, sizes, space,
 
 @compiled
 def fill_one(out, now, after, here, there, ints, floats, flat, result):  # noqa: ANN001, ANN201
-    """What the model says of one successor beside the present program, and its resources."""
+    """The model's terms of one successor relative to the present program, and its resources."""
     out[_LEGAL] = 1.0
     out[_GAIN] = max(-LIMIT, min(LIMIT, math.log(now / after)))
     least = 1e-3 * floats[FLOOR]

@@ -20,18 +20,18 @@ from agents.learners.observer import Observer
 
 @dataclass(frozen=True)
 class Learner:
-    """One way to learn a policy."""
+    """A method of training a policy."""
 
     make: Callable[[Mapping[str, Any], Any, int | None], Any]
     """(settings, `VecEnv`, seed or None) -> a fresh model, which has `policy`, `learn` and `num_timesteps`."""
     load: Callable[[Path], Any]
     """(file of stable-baselines3) -> its model. Runs the code that the file holds: see `agents.learners.loading`."""
     logits: Callable[[Any, np.ndarray, np.ndarray], np.ndarray]
-    """(model, observations [B, O], masks bool [B, N]) -> log-probabilities up to a constant [B, N], -inf where not legal."""
+    """(model, observations [B, O], masks bool [B, N]) -> log-probabilities up to a constant [B, N], -inf if not legal."""
     values: Callable[[Any, np.ndarray], np.ndarray]
     """(model, observations [B, O]) -> expected returns float [B] from there on."""
     observer: type[Observer] = Observer
-    """What the policy observes."""
+    """Observer of the policy."""
 
 
 LEARNERS: dict[str, str] = {

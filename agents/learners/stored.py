@@ -1,6 +1,6 @@
-"""A policy's file: tensors by name in a safetensors file, which is numbers and nothing else. A JSON card lies beside it.
+"""A policy's file: tensors by name in a safetensors file, which holds numbers only, with a JSON card next to it.
 
-No code comes from such a file. What it holds is put into a network that is built here, from the card's settings.
+No code comes from such a file: its tensors fill a network that is built from the card's settings.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 POLICY, ZIP = "policy.safetensors", "policy.zip"
 """Files of a policy: ours, and that of stable-baselines3, of other projects and of earlier versions."""
 MOST_BYTES = 256 << 20
-"""Of a policy's file; those that ship have less than one megabyte."""
+"""Limit on a policy's file; the shipped ones have less than one megabyte."""
 MOST_WIDTH = 2048
-"""Of a layer."""
+"""Largest width of a layer."""
 _LAYERS, _WIDTHS = 8, ("width", "n_quantiles")
 FACTS = ("observations", "actions")
-"""Widths of what a policy that walks observes and answers, in the file's header."""
+"""Sizes of a walking policy's observation and action space, in the file's header."""
 
 
 def save_tensors(path: str | os.PathLike[str], tensors: Mapping[str, torch.Tensor], **facts: int) -> None:
@@ -52,7 +52,7 @@ def load_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, torch.Tensor],
 
 
 def fill(network: torch.nn.Module, tensors: Mapping[str, torch.Tensor], path: str | os.PathLike[str]) -> None:
-    """Put the tensors of a file into a network. ValueError where names, shapes or types are not the network's."""
+    """Put the tensors of a file into a network. ValueError if names, shapes or types are not the network's."""
     wanted = {name: _kind(tensor) for name, tensor in network.state_dict().items()}
     found = {name: _kind(tensor) for name, tensor in tensors.items()}
     for name in [*wanted, *found]:
@@ -71,7 +71,7 @@ def check_width(folder: str | os.PathLike[str], name: str, value: object) -> Non
 
 
 def described(folder: Path, card: Mapping[str, Any]) -> tuple[str, dict[str, Any], str]:
-    """Agent, its settings and the space of a card; ValueError for what is none, and for networks too large."""
+    """Agent, its settings and the space of a card; ValueError for an invalid card, and for networks too large."""
     agent, config = card.get("agent"), card.get("config")
     settings = config.get("agent") if isinstance(config, dict) else None
     env = config.get("env") if isinstance(config, dict) else None
@@ -88,7 +88,7 @@ def described(folder: Path, card: Mapping[str, Any]) -> tuple[str, dict[str, Any
 
 
 def check_trust(folder: Path, trust: bool) -> None:
-    """ValueError unless a folder's file of stable-baselines3 is trusted; a warning says what was done then."""
+    """ValueError unless a folder's file of stable-baselines3 is trusted; if it is, a warning names the risk."""
     if not (path := folder / ZIP).exists():
         raise FileNotFoundError(f"no policy at {folder / POLICY}")
     if trust is not True:

@@ -1,4 +1,4 @@
-"""The card of a policy: what it was trained on, in a file beside it that is checked before the policy is used.
+"""The card of a policy: its training tasks, in a file next to it that is checked before the policy is used.
 
 `experiments/training/train.py` writes it.
 """
@@ -15,7 +15,7 @@ from gensor_gym.foreign import read_json
 from gensor_gym.graph.tables.layout import LAYOUT_VERSION
 
 CARD = "card.json"
-"""Of a checkpoint folder, beside the policy's file."""
+"""File name of the card in a checkpoint folder."""
 HOLDS = f"with {POLICY} and {CARD} in it"
 
 
@@ -52,7 +52,7 @@ def checked_card(folder: Path) -> dict[str, Any]:
 
 
 def read_card(folder: Path) -> dict[str, Any]:
-    """The card of a checkpoint: configuration, data, cost and evaluation. FileNotFoundError where there is none."""
+    """The card of a checkpoint: configuration, data, cost and evaluation. FileNotFoundError if there is none."""
     if not (folder / CARD).exists():
         raise FileNotFoundError(f"no {CARD} in {folder}: expected the folder that `gensor train` writes, {HOLDS}")
     return read_json(folder / CARD, finite=False)

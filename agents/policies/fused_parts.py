@@ -1,7 +1,7 @@
-"""Fused operators that policies learn from, are chosen by and are judged on: shapes drawn once, by a seed of their own.
+"""Fused operators for training, selecting and testing policies: shapes drawn once, from a fixed seed.
 
-`fused/train`, `fused/validation` and `fused/test` have other shapes of the same factories. `fused/unseen` is of a factory that
-no policy has seen: masked softmax reads a second tensor beside its rows, and has a map before its first reduction.
+`fused/train`, `fused/validation` and `fused/test` have different shapes of the same factories. `fused/unseen` has a factory that
+no policy has seen: masked softmax reads a second tensor besides its rows, and has a map before its first reduction.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DIGITS = 16
 
 
 def fused_operators(given: str | Sequence[str]) -> list[Dataflow]:
-    """Fused operators of parts (`fused/train`), calls (`softmax(m=64, n=96)`) and texts; ValueError names what is none."""
+    """Fused operators of parts (`fused/train`), calls (`softmax(m=64, n=96)`) and texts; ValueError names an invalid one."""
     found: list[Dataflow] = []
     for one in [given] if isinstance(given, str) else given:
         found += part(one) if one.startswith("fused/") else [_fused(one)]
@@ -52,13 +52,13 @@ def part(name: str) -> tuple[Dataflow, ...]:
 
 
 def parts_of(given: str | Sequence[str]) -> list[str]:
-    """Parts that operators belong to; `train` is what no other part has."""
+    """Parts that contain the operators; `train` if there are none."""
     chosen = set(fused_operators(given))
     return sorted(name.partition("/")[2] for name in _DRAWN if chosen.intersection(part(name))) or ["train"]
 
 
 def fused_fingerprints(ops: Iterable[Dataflow], hardware: str, space: str) -> dict[str, str]:
-    """Of every task what changes when its space, its rules or what the model says of it do, by the operator's text.
+    """Fingerprint of every task, by the operator's text: it changes with its space, its rules or its model.
 
     Legal schedules count exactly, their seconds to six digits.
     """

@@ -1,4 +1,4 @@
-"""Strategies with a learned policy: where its checkpoint lies, how it is loaded, what it cost."""
+"""Strategies with a learned policy: its checkpoint, how it is loaded, its training cost."""
 
 from __future__ import annotations
 
@@ -44,11 +44,13 @@ class Learned(Constructing):
     trust: bool = False
     """Whether a `policy.zip` of stable-baselines3 may be read, which runs whatever code its maker put into it."""
     agent: ClassVar[str] = "ppo"
-    """Who learned the policy that is taken by default."""
+    """Agent that trained the default policy."""
 
     near: float | None = None
-    """Where set, what is proposed is measured as by `markov_ext`: corrected by what was measured, within so many times the best
-    (`agents.core.feedback`). Otherwise down the ranking of the model."""
+    """If set, proposals are measured as by `markov_ext`.
+
+    Corrected by measurements, within this multiple of the best (`agents.core.feedback`). Otherwise down the ranking of the model.
+    """
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Propose and measure until the budget is spent or nothing new is proposed."""
@@ -58,11 +60,11 @@ class Learned(Constructing):
             measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near)
 
     def folder(self, graph: ConstructionGraph) -> Path:
-        """Where the checkpoint lies."""
+        """Folder of the checkpoint."""
         return located(self.checkpoint) if self.checkpoint else POLICIES / f"{self.agent}_{graph.hardware.kind}"
 
     def training_seconds(self, graph: ConstructionGraph) -> float:
-        """What the policy cost to train, from its card."""
+        """Training cost of the policy, from its card."""
         return float(read_card(self.folder(graph))["training_seconds"])
 
 
@@ -78,7 +80,7 @@ class Episodic(Constructing):
             raise ValueError(f"episodes={self.episodes}, temperature={self.temperature}: expected 1 or more, and above 0")
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """Of 1, 2, 4, .. and then always `episodes` episodes, of that many from the first on where it is alone."""
+        """Constructions of 1, 2, 4, .. and then always `episodes` episodes; with `once` a single one of `episodes`."""
         growing = () if once else (min(1 << turn, self.episodes) for turn in range(self.episodes.bit_length()))
         for episodes in chain(growing, repeat(self.episodes)):
             yield dataclasses.replace(self, episodes=episodes).construct(graph, rng)  # type: ignore[type-var]
@@ -86,12 +88,12 @@ class Episodic(Constructing):
 
 @dataclass(frozen=True)
 class LearnedWalk(Learned):
-    """A search with a policy that walks on the construction graph, step by step, and remembers what it saw."""
+    """A search with a policy that walks on the construction graph, step by step, and remembers the visited programs."""
 
     retain: int = 4
-    """Fastest programs kept of each episode, or of what is visited from each program asked about."""
+    """Fastest programs kept of each episode, or of the neighbourhood of each evaluated program."""
     descents: int = 0
-    """Best programs, of different register tiles, from which descents by the model go on, as the traverser's do."""
+    """Best programs, of different register tiles, from which descents by the model continue, as the traverser's do."""
 
     def policy(self, graph: ConstructionGraph) -> tuple[Learner, Any]:
         """How the policy for a task was learned, and its model."""

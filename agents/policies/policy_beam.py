@@ -14,11 +14,11 @@ from gensor_gym.graph.actions import NUM_ACTIONS, STOP
 
 @dataclass(frozen=True)
 class PolicyBeam(LearnedWalk):
-    """After every step the `width` programs at which the policy is most probably then.
+    """After every step, keep the `width` programs at which the policy most probably is.
 
-    Many ways lead to a program, because the order of most actions does not matter. Their probabilities are added up, so that a
-    beam holds as many programs as it is wide; our variant of beam search. With `noise` Gumbel noise is added to the logarithms
-    at every step, which makes another search of the same task see other programs.
+    Many paths lead to a program, because the order of most actions does not matter. Their probabilities are summed, so that a
+    beam of a given width holds as many distinct programs; our variant of beam search. With `noise`, Gumbel noise on the
+    logarithms at every step makes another search of the same task see other programs.
     """
 
     width: int = 16
@@ -30,7 +30,7 @@ class PolicyBeam(LearnedWalk):
             raise ValueError(f"width={self.width}, noise={self.noise}: expected 1 or more, and 0 or more")
 
     def explore(self, graph: ConstructionGraph, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
-        """What is asked about and observed on the way."""
+        """Programs evaluated and observed by the search."""
         guide, visited = Guide(*self.policy(graph), graph, self.retain), 0
         rows, chances = graph.initial().row[None], np.zeros(1)
         for steps in range(graph.horizon, 1, -1):

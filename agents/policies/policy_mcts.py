@@ -19,9 +19,9 @@ from gensor_gym.graph.actions import STOP
 
 @dataclass(frozen=True)
 class PolicyMcts(LearnedWalk):
-    """Simulations from the unscheduled program. A simulation ends where it adds a child, which the critic values.
+    """Simulations from the unscheduled program. A simulation ends at a new child, which the critic evaluates.
 
-    The value of a node is what the best program observed from it, or what the critic expects from there, takes.
+    The value of a node is the time of the best program observed from it, or the critic's estimate.
     """
 
     simulations: int = 400
@@ -34,7 +34,7 @@ class PolicyMcts(LearnedWalk):
     """Share of the critic in the value of a leaf; the rest is the best program observed from there."""
 
     def explore(self, graph: ConstructionGraph, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
-        """What is asked about and observed in a tree of its own."""
+        """Programs evaluated and observed in a new tree."""
         tree = Mcts(self.space, self.simulations, self.exploration, self.widening, self.exponent)
         guide = Guide(*self.policy(graph), graph, self.retain)
         search = GuidedSearch(tree, graph, rng, guide, self.critic)
@@ -56,7 +56,7 @@ class GuidedSearch(Search):
         super().__init__(settings, graph, rng)
 
     def first_low(self) -> float:
-        """What is known of the root."""
+        """The root's best time so far."""
         self.leaf(self.root)
         return self.root.low
 

@@ -24,10 +24,10 @@ class Ppo(Episodic, LearnedWalk):
     episodes: int = 64
     """Episodes sampled at a time, the first of them greedy."""
     temperature: float = 1.0
-    """Of sampling: above 1 the policy tries more, which many episodes need more than few."""
+    """Temperature of sampling: above 1 the policy explores more, which pays off with many episodes."""
 
     def explore(self, graph: ConstructionGraph, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
-        """What the policy's episodes observe."""
+        """Programs that the policy's episodes observe."""
         learner, model = self.policy(graph)
         envs = ConstructVectorEnv(
             self.episodes, operator=graph.operator, hardware=graph.hardware, space=self.space, autoreset_mode="Disabled"
@@ -62,10 +62,10 @@ class QrDqn(Ppo):
 def rollout(
     learner: Learner, model: Any, envs: EpisodesVectorEnv, observer: Observer, rng: np.random.Generator, temperature: float = 1.0
 ) -> int:
-    """One episode in every environment of the observer, which remembers the programs; returns the steps taken in all.
+    """One episode in every environment of the observer, which remembers the programs; returns the total number of steps.
 
-    Environment 0 takes the most probable legal action, the others sample; none goes back to where it has been. The environments
-    are of one task.
+    Environment 0 takes the most probable legal action, the others sample; none revisits a program. The environments are of one
+    task.
     """
     flat, _ = envs.reset(seed=int(rng.integers(2**31)))
     over, steps, visited = np.zeros(envs.num_envs, dtype=bool), 0, Visited(envs.tasks.graphs[0], envs.num_envs)
@@ -85,6 +85,6 @@ def rollout(
 
 
 def drawn(logits: np.ndarray, greedy: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Scores [B, N] of which the highest is the action: the most probable one where `greedy` [B], else drawn by `rng`."""
+    """Scores [B, N] whose maximum is the action: the most probable one if `greedy` [B], else drawn by `rng`."""
     scores: np.ndarray = logits + np.where(greedy[:, None], 0.0, rng.gumbel(size=logits.shape))
     return scores

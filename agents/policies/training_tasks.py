@@ -23,15 +23,15 @@ def bound(trained_on: str | Sequence[str], env: Mapping[str, Any]) -> dict[str, 
 
 
 def is_current(card: Mapping[str, Any]) -> bool:
-    """Whether all tasks of a card are what they were in training; ValueError for a task that is not known here."""
+    """Whether all tasks of a card are the same as in training; ValueError for an unknown task."""
     return bool(card.get("fingerprint") == bound(card["operators"], card["config"]["env"])["fingerprint"])
 
 
 def changed_tasks(card: Mapping[str, Any]) -> list[str]:
-    """Operators of a card whose tasks have another fingerprint now; of every class of operators the largest is looked at.
+    """Operators of a card whose tasks have changed; only the largest of every class of operators is checked.
 
-    A card without fingerprints of tasks has none that is the same. Where operators, machine or space are not known here,
-    what is not known is named instead.
+    A card without fingerprints counts as changed. If operators, machine or space are unknown, the unknown name is returned
+    instead.
     """
     known = card.get(KEPT, {})
     try:

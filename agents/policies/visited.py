@@ -21,7 +21,7 @@ class Visited:
         self.been: list[set[bytes]] = [set() for _ in range(episodes)]
 
     def choose(self, episodes: np.ndarray, rows: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        """Actions int64 [B] of the highest scores [B, N], -inf where not legal, that lead the `episodes` [B] to new programs.
+        """Actions int64 [B] of the highest scores [B, N], -inf if not legal, that lead the `episodes` [B] to new programs.
 
         `rows` int32 [B, ROW] is where they are. An episode that can go nowhere new stops.
         """

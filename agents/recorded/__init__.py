@@ -1,1 +1,1 @@
-"""Searches of recorded tuning spaces: the front door, annealing, policies, and what was best on other devices."""
+"""Searches of recorded tuning spaces: the function `tune`, annealing, policies, and the optima of other devices."""

@@ -1,4 +1,4 @@
-"""What was best on other devices first: configurations in the order of their times in other recordings of the kernel."""
+"""Configurations in the order of their times on other devices, from other recordings of the kernel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from gensor_gym.spaces import TuningSession, TuningSpace, load_space
 
 SLOWEST = 2.0
-"""What a configuration that failed on a device counts there: so many times the log regret of the slowest that ran."""
+"""Regret of a configuration that failed on a device: this multiple of the log regret of the slowest that ran."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class OtherDevices:
     """Files of the same kernel on other devices; their times are taken as the session takes its own."""
 
     def __post_init__(self) -> None:
-        """ValueError where there is nothing to learn from."""
+        """ValueError if there is nothing to learn from."""
         if not isinstance(self.spaces, Sequence) or isinstance(self.spaces, str) or not self.spaces:
             raise ValueError(f"spaces is {self.spaces!r}: expected a list of one file or more, of the kernel on other devices")
 
@@ -35,7 +35,7 @@ class OtherDevices:
 def order(space: TuningSpace, others: Sequence[TuningSpace], timing: str = "reported") -> np.ndarray:
     """Places in `space` of the configurations that all `others` have, best there first, int64; ties in the order of the file.
 
-    ValueError where the parameters differ, or no configuration is recorded on all.
+    ValueError if the parameters differ, or no configuration is recorded on all.
     """
     names = [p.name for p in space.parameters]
     total = np.zeros(len(space))
@@ -54,6 +54,6 @@ def order(space: TuningSpace, others: Sequence[TuningSpace], timing: str = "repo
 
 
 def _regret(other: TuningSpace, regrets: np.ndarray, configuration: dict) -> float:
-    """Regret of a configuration on another device, infinite where it is not recorded there."""
+    """Regret of a configuration on another device, infinite if it is not recorded there."""
     found = other.find(configuration)
     return np.inf if found is None else float(regrets[found])

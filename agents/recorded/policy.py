@@ -29,9 +29,9 @@ class TuningPolicy:
     trust: bool = False
     """Whether a `policy.zip` of stable-baselines3 may be read, which runs whatever code its maker put into it."""
     temperature: float = 1.0
-    """Of the draws: above 1 the policy tries more."""
+    """Temperature of the draws: above 1 the policy explores more."""
     starts: str = "best"
-    """Where the first episodes begin: `best` where the recordings learned from are best, one each; `random` as all others."""
+    """Starts of the first episodes: `best` in each of the training recordings, or `random` as all others."""
     patience: int = 100
     """Episodes in a row without a new trial, after which the space counts as exhausted."""
 
@@ -76,7 +76,7 @@ class TuningPolicy:
 
 
 def check_fits(card: dict[str, Any], space: TuningSpace, checkpoint: str) -> None:
-    """ValueError where a policy was learned on other parameters, or other values of them, than a space has."""
+    """ValueError if a policy was learned on other parameters, or other values of them, than a space has."""
     learned = [(name, tuple(values)) for name, values in card["parameters"]]
     if learned != space.variables:
         raise ValueError(

@@ -22,12 +22,12 @@ def get_strategy_of_spaces(name: str, **hyperparameters: object) -> RecordedStra
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a search of a recorded space found."""
+    """Result of a search of a recorded space."""
 
     configuration: dict[str, Value]
     seconds: float
     regret: float
-    """log(T / T*), T* being the best recorded time; zero for what is statistically tied with it."""
+    """log(T / T*), T* being the best recorded time; zero for statistical ties with it."""
     in_optimal_set: bool
     """Whether the configuration is statistically tied with the best."""
     trace: tuple[TraceRow, ...]
@@ -44,7 +44,7 @@ def tune(
 ) -> Tuned:
     """Search a recorded space (or its file) with a budget of trials and of recorded seconds, None being no limit.
 
-    ValueError names what is unknown. RuntimeError if no trial ended OK.
+    ValueError names the unknown argument. RuntimeError if no trial ended OK.
     """
     if not isinstance(space, TuningSpace):
         space = load_space(space)

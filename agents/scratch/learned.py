@@ -1,4 +1,4 @@
-"""What agents that learn from nothing have in common: learn in most of the steps, then show ten programs."""
+"""Shared parts of agents that learn from scratch: most of the steps are training, then they show ten programs."""
 
 from __future__ import annotations
 

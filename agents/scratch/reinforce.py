@@ -39,7 +39,7 @@ class ScratchReinforce:
     space: str = "gensor"
     width: int = 64
     programs: int = 32
-    """Of a batch."""
+    """Programs of a batch."""
     best: float = 0.15
     """Share of a batch's programs that is made more probable."""
     learning_rate: float = 0.005

@@ -1,8 +1,8 @@
-"""Algorithms of stable-baselines3 and sb3-contrib, from nothing, by their defaults but for what makes a run dear.
+"""Algorithms of stable-baselines3 and sb3-contrib, from scratch, by their defaults except for expensive ones.
 
 Rollouts of PPO have 2,048 steps, as by default, of 32 environments, in minibatches of 512 in place of 64. DQN learns from 128
-transitions for every 16 steps in place of 32 for every 4, which is as many, and its buffer holds no more than there are steps.
-Actions of the two that know no masks may be illegal, which costs a step.
+transitions for every 16 steps instead of 32 for every 4, the same ratio, and its buffer holds no more than there are steps. The
+two algorithms without masks may choose illegal actions, which costs a step.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Sb3(FromScratch):
         """A fresh model."""
 
     def acting(self, model: Any) -> Act:
-        """What the model does in one environment."""
+        """The model's action in one environment."""
 
         def act(observation: Any, legal: np.ndarray, greedy: bool) -> int:
             return int(model.predict(observation, deterministic=greedy)[0])

@@ -48,7 +48,7 @@ def bench(config: DictConfig) -> dict[str, Lines]:
 
 @configured("bench")
 def run(config: DictConfig) -> None:
-    """One configuration."""
+    """Run one configuration."""
     with refusals():
         lines = bench(config)
         if (console := Console()).is_terminal:  # a pipe has had the lines themselves

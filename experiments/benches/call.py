@@ -1,9 +1,8 @@
-"""Calling a kernel as README does, `optimize(..).kernel(a, b)`, next to its time as measured: what the call adds.
+"""Calling a kernel as README does, `optimize(..).kernel(a, b)`, next to its measured time: the overhead of a call.
 
-In every round the kernel is measured anew by the backend, in its worker, and then called so many times in this process,
-from Python, in each of several ways; so is torch's function on the same inputs, which returns a fresh output as well. Inputs
-begin where NumPy's larger arrays do, as those that are measured; `bound_at_lines` says what a kernel takes where they begin at
-cache lines, as torch's own do.
+In every round the backend measures the kernel anew in its worker. Then this process calls it several times from Python, in each
+of several ways, and torch's function on the same inputs, which also returns a fresh output. Inputs begin where NumPy's larger
+arrays do, as in measurements; `bound_at_lines` is the kernel's time on inputs at cache lines, as torch's own.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _compared(found: Result, settings: DictConfig, seed: int, hw: Hardware) -> dict[str, Any]:
-    """Seconds as measured, as called and as bound, and torch's call; median and interval over the rounds, and what calls add.
+    """Seconds as measured, as called and as bound, and torch's call; median and interval over the rounds, and the overhead.
 
-    RuntimeError where the kernel that was found fails when it is measured again.
+    RuntimeError if the kernel fails when it is measured again.
     """
     op, backend, steal = found.task.operator, get_backend("cpu", hw), Steal()
     ways = _ways(found, operators.random_inputs(op, np.random.default_rng(seed)))
@@ -78,9 +77,9 @@ def _ways(found: Result, drawn: tuple[np.ndarray, ...]) -> dict[str, Callable[[]
 
 
 def _seconds(call: Callable[[], object], calls: int) -> float:
-    """Seconds of a call, the median over `SAMPLES` of so many each, as that of a measurement is; one more warms up.
+    """Seconds of a call, the median over `SAMPLES` samples of `calls` calls each, as in a measurement; one more warms up.
 
-    Of long calls a sample has fewer: a measurement's lasts some milliseconds, too.
+    Samples of long calls have fewer: a measurement's lasts some milliseconds, too.
     """
     samples = []
     for _ in range(1 + SAMPLES):

@@ -1,7 +1,7 @@
-"""Construction by the model alone: its seconds, its latency over the best known, the states it visits.
+"""Construction by the model: its seconds, its latency over the best known, the states it visits.
 
-Beside the strategies stand the compiled coordinate descents that certification begins with: what a policy that asks the model
-less often is up against in wall time.
+The compiled coordinate descents that certification begins with are listed too: the baseline in wall time of a policy with few
+evaluations.
 """
 
 from __future__ import annotations

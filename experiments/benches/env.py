@@ -1,7 +1,7 @@
-"""Steps per second of the environment, single and vector, what parts of a step take, and steps per second of learning on it.
+"""Steps per second of the environment, single and vector, the time of a step's parts, and steps per second of learning on it.
 
-Legal actions are drawn beforehand by playing the same episodes once (the environment is deterministic under a seed), so
-that what is timed is stepping alone: transition, mask, observation, reward, and the resets between episodes.
+Legal actions are drawn beforehand by playing the same episodes once (the environment is deterministic under a seed), so that only
+stepping is timed: transition, mask, observation, reward, and the resets between episodes.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _vector(name: str, arguments: dict, settings: DictConfig, seed: int, emit: L
 
 
 def _parts(arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> None:
-    """What parts of a step take, at states on the way of episodes."""
+    """Times of a step's parts, at states of episodes."""
     envs = gymnasium.make_vec(CONSTRUCT, num_envs=settings.num_envs, **arguments)
     _play_vector(envs, parts.DEEP, seed)
     inner: Any = envs.unwrapped
@@ -86,7 +86,7 @@ def _parts(arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> Non
 
 
 def _emit(emit: Lines, form: str, count: int, arguments: dict, steps: int, repeat: Callable[[], None], repeats: int) -> None:
-    """Time the repeats, each with the machine's own speed beside it: wall time, and processor time of all threads."""
+    """Time the repeats, each with the machine's own speed: wall time, and processor time of all threads."""
     repeat()
     steal = Steal()
     rates, loops, busy = [], [], []
@@ -119,7 +119,7 @@ def table(rows: list[dict]) -> str:
 
 
 def table_of_parts(rows: list[dict]) -> str:
-    """Medians of what parts of a step take, in microseconds of processor time."""
+    """Medians of the parts of a step, in microseconds of processor time."""
     lines = ["parts of a step     hardware      space     operator          model   mask   observation"]
     for row in rows:
         if row["kind"] == "parts":

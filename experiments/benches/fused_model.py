@@ -1,6 +1,6 @@
-"""How well the model of row nests ranks programs of fused operators: random ones, and its own first, all measured on this CPU.
+"""Ranking of fused operators' programs by the model of row nests: random programs and its own first ones, measured on this CPU.
 
-`python -m experiments.bench suite=fused_model`. What was measured is kept, so that a run that was ended goes on.
+`python -m experiments.bench suite=fused_model`. Measurements are kept, so that an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gensor_gym.gir.graph import GirGraph
 from gensor_gym.measure.session import Budget, Session, Task
 
 FIRST = (1, 3, 10)
-"""Of so many first programs by the model the regret is told, and of three that `exhaustive` tries first."""
+"""Numbers of first programs by the model whose regret is reported, and of those that `exhaustive` tries first."""
 
 
 def run(config: DictConfig, lines: Lines) -> None:
@@ -36,7 +36,7 @@ def run(config: DictConfig, lines: Lines) -> None:
 
 
 def ranked(operator: str, settings: DictConfig, seed: int, store: str) -> dict[str, Any]:
-    """One operator's programs, measured, beside what the model says of them."""
+    """One operator's programs, measured, with the model's seconds."""
     session = Session(Task.of(operator, "host", "cpu", "gir"), Budget(), store)
     graph: GirGraph = session.graph  # type: ignore[assignment]
     rng = np.random.default_rng(seed)

@@ -1,13 +1,12 @@
-"""Kernels against torch: what a search finds, timed in interleaved rounds with torch's own, one operator after the other.
+"""Kernels against torch: the result of a search, timed in interleaved rounds with torch's own, one operator after another.
 
-Every kernel has two times. Isolated: in a loop of C in a worker, its output a buffer that is there, torch's freed memory kept.
-Called: from Python in this process, both sides with a fresh output (`kernel_sets.called`).
+Every kernel has two times. Isolated: in a loop of C in a worker, with an existing output, torch's freed memory kept. Called: from
+Python in this process, both sides with a fresh output (`kernel_sets.called`).
 
-The strategy and, where asked for, reference searches of more trials find a kernel each; all of them and torch are timed
-together. Torch is given one thread and as many as ours and is counted at its best. The register-resident multiply-add loop
-of `hardware/probe.c` runs just before and after each operator, so that a share of it is of the same minute.
-GENSOR_GYM_THREADS=1 runs all of it on one thread. An int8 operator is timed beside its float32 twin as well. What is done is
-kept: a second start with the same settings goes on with the rest.
+The strategy and, optionally, reference searches with more trials find a kernel each; all of them and torch are timed together.
+Torch runs on one thread and on as many as ours, and its best counts. The register-resident multiply-add loop of
+`hardware/probe.c` runs just before and after each operator, so that shares refer to the same minute. GENSOR_GYM_THREADS=1 runs
+everything on one thread. An int8 operator is also compared with its float32 twin. A second start with the same settings resumes.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from gensor_gym.operators.types import Operator
 Winners = dict[str, tuple[Schedule, float]]
 """Label -> schedule and the seconds that its search saw."""
 QUIET = 0.1
-"""Quantile of our samples that stands for the quietest rounds beside the multiply-add loop's best."""
+"""Quantile of our samples that is compared with the multiply-add loop's best."""
 
 
 def run(config: DictConfig, emit: Lines) -> None:
@@ -116,7 +115,7 @@ def _shape(op: Operator, settings: DictConfig, seed: int, store: str, retimers: 
 
 
 def _twin(op: Operator, schedule: Schedule, settings: DictConfig, seed: int, store: str, retimer: Retimer) -> dict[str, Any]:
-    """The float32 kernel that the same search finds, and what int8 gains over it."""
+    """The float32 kernel of the same search, and the gain of int8 over it."""
     twin = float32_twin(op)
     found, row = _search(twin, settings, seed, store, retimer)
     if KERNEL not in found:
@@ -125,7 +124,7 @@ def _twin(op: Operator, schedule: Schedule, settings: DictConfig, seed: int, sto
 
 
 def _search(op: Operator, settings: DictConfig, seed: int, store: str, retimer: Retimer) -> tuple[Winners, dict[str, Any]]:
-    """(winners by label, what to say of the searches): the strategy's under `kernel`, references under their names."""
+    """(winners by label, report of the searches): the strategy's under `kernel`, references under their names."""
     hw = retimer.hardware
     wanted = [(KERNEL, settings.strategy, settings.trials)]
     wanted += [(f"{name}@{settings.reference.trials}", name, settings.reference.trials) for name in settings.reference.strategies]

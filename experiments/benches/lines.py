@@ -1,4 +1,4 @@
-"""What every suite needs: JSON lines, intervals, and how busy the machine was."""
+"""Shared parts of suites: JSON lines, intervals, and the machine's load."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Lines:
 
     @property
     def rows(self) -> list[dict[str, object]]:
-        """What was written so far."""
+        """All rows so far."""
         return list(self.journal)
 
     def __call__(self, **values: object) -> None:
@@ -43,7 +43,7 @@ class Lines:
 
 
 def machine() -> dict[str, object]:
-    """Where and when, and by which code."""
+    """Machine, time and revision."""
     return {
         "processor": processor_name(),
         "cores": len(os.sched_getaffinity(0)),
@@ -54,7 +54,7 @@ def machine() -> dict[str, object]:
 
 
 def calibration() -> float:
-    """Rounds of an empty loop of Python per second: what this machine gives a process at this moment."""
+    """Rounds of an empty loop of Python per second: the machine's present speed for a process."""
     begin = time.perf_counter()
     for _ in range(LOOP):
         pass
@@ -69,7 +69,7 @@ class Steal:
         self._before = _ticks()
 
     def share(self) -> float:
-        """Stolen over all ticks; 0 where the system does not say."""
+        """Stolen over all ticks; 0 if the system does not say."""
         after = _ticks()
         total = after[1] - self._before[1]
         return (after[0] - self._before[0]) / total if total > 0 else 0.0

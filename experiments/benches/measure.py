@@ -1,6 +1,6 @@
-"""Measuring itself: trials per second, where their time goes, what shutting workers in adds, how long kernels compile.
+"""The measuring itself: trials per second, the time of their parts, the overhead of isolation, compile times.
 
-Compiled kernels are kept in a folder that is empty when the suite begins, so that every trial compiles its kernel.
+The folder of compiled kernels is empty when the suite begins, so that every trial compiles its kernel.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _ranked(graph: ConstructionGraph, rng: np.random.Generator, count: int) -> list[Schedule]:
-    """The best of some random schedules by the model: what a search sends to be measured."""
+    """The best of some random schedules by the model, as a search would measure."""
     drawn = [graph.random_schedule(rng) for _ in range(CHOICES * count)]
     seconds = graph.latencies(np.ascontiguousarray(graph.stack(drawn), dtype=np.int32))
     return [drawn[i] for i in np.argsort(seconds, kind="stable")[:count]]

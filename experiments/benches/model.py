@@ -26,11 +26,11 @@ from gensor_gym.operators.types import Operator
 
 FITS = {"coefficients": COEFFICIENTS, "constants": CONSTANTS}
 FASTEST = 5
-"""One in so many programs belongs to the fastest, whose ranking counts by itself."""
+"""One program in this many belongs to the fastest, whose ranking counts separately."""
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """One line for each operator, one over all, and one of the fit where it is asked for; or the ranking benchmark."""
+    """One line for each operator, one over all, and one for a fit if requested; or the ranking benchmark."""
     if config.ranking:
         ranking.run(config, emit)
         return
@@ -113,7 +113,7 @@ def _score(samples: list[Sample], ks: list[int], name: str, group: str, emit: Li
 
 
 def fastest_by_knob(sample: Sample) -> dict[str, dict[int, float]]:
-    """Seconds of the fastest timed program by knob and value, for knobs of which several values were timed."""
+    """Seconds of the fastest timed program by knob and value, for knobs with several timed values."""
     found = {}
     for index, knob in enumerate(KNOBS):
         column = sample.rows[:, KNOB + index]

@@ -1,7 +1,7 @@
-"""Where networks' time goes: `python -m experiments.bench suite=profile profile.names=[resnet50]` (conf/bench/profile.yaml).
+"""Profiles of networks: `python -m experiments.bench suite=profile profile.names=[resnet50]` (conf/bench/profile.yaml).
 
-Each network is compiled, verified and timed in a process of its own. A line for each kernel, one for the whole, a table in which
-equal kernels stand together, and a figure.
+Each network is compiled, verified and timed in its own process. The result is a line for each kernel, one for the whole, a table
+that groups equal kernels, and a figure.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _profiled(asked: dict[str, Any], limit: float, cache: Path) -> dict[str, Any]:
-    """What the process says of one network; Lost where it cannot, takes too long, or its outputs are wrong."""
+    """The process's profile of one network; Lost if it fails, takes too long, or its outputs are wrong."""
     side = Side(SIDE, asked["threads"], cache, PROCESS)
     try:
         side.hear(limit)

@@ -1,9 +1,9 @@
-"""Whether a timing repeats: the same kernels timed in two separate runs beside a busy neighbour, verdict by verdict.
+"""Repeatability of timings: the same kernels in two separate runs next to a busy neighbour, verdict by verdict.
 
-A run is a worker process of its own that times all kernels, single-threaded, in rounds of random order, with the anchor
-among them, while another process keeps the last core busy. The second run also times kernels that do five percent more
-iterations: an entry that calls the kernel 21 times instead of 20. The verdict on kernels of separate runs is `quiet`; the
-others stand beside it to show what rounds and the anchor are worth there. Within a run it is `paired`.
+A run is a worker process that times all kernels, single-threaded, in rounds of random order, with the anchor among them, while
+another process keeps the last core busy. The second run also times kernels with five percent more iterations: an entry that calls
+the kernel 21 times instead of 20. The verdict on kernels of separate runs is `quiet`; the other verdicts show the effect of
+rounds and the anchor. Within a run it is `paired`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ while os.getppid() == int(sys.argv[1]):
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Lines for the machine, for every pair, and counts beside their targets."""
+    """Lines for the machine, for every pair, and counts with their targets."""
     settings = config.repeatability
     kernels = draw(settings.operator, dataclasses.replace(hardware.get("host"), units=1), settings.kernels, config.seed)
     same = {f"{i}": repeated(kernel, ITERATIONS) for i, kernel in enumerate(kernels)}

@@ -1,8 +1,8 @@
-"""From a new process to the end of its first episode: with an empty cache of compiled code, and again with that code there.
+"""From a new process to the end of its first episode: with an empty cache of compiled code, and again with the filled one.
 
-Each start is a process of its own (`start_process`). Seconds are the process's processor time, imports included, and not that of
-the process which compiles beside it; beside them stands the wall time, which others on the machine stretch. Functions are listed
-by what compiling them alone takes, without those that they call.
+Each start is a process of its own (`start_process`). Seconds are the process's processor time, imports included, without that of
+the compile server. The wall time, which other load stretches, is listed too. Functions are listed by their own compile time,
+without their callees.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from gensor_gym.graph.compiling.notice import QUIET
 from gensor_gym.locate import ROOT
 
 PHASES = ("imports", "make", "reset", "step", "episode")
-"""What a start is made of: imports, `gymnasium.make`, `reset`, the first step, the rest of the episode."""
+"""Phases of a start: imports, `gymnasium.make`, `reset`, the first step, the rest of the episode."""
 COLD, WAITED, WARM = "cold", "waited", "warm"
-"""Starts: nothing compiled; nothing compiled, and every function waited for; with what the waiting one left."""
+"""Kinds of start: nothing compiled; nothing compiled, and every function compiled before it runs; with the cache of the second.
+"""
 
 
 def run(config: DictConfig, emit: Lines) -> None:
@@ -56,7 +57,7 @@ def table(rows: list[dict[str, object]]) -> str:
 
 
 def start_of(arguments: Any, cache: str, folder: str | None, limit_s: float) -> dict[str, Any]:
-    """What a process found that starts now; its compiled code lies in the folder, or where it always does."""
+    """Result of a process that starts now; its compiled code is kept in the folder, or in the default one."""
     own = {"NUMBA_CACHE_DIR": folder} if folder is not None else {}
     environment = os.environ | own | {QUIET: "1", "PYTHONPATH": str(ROOT)}
     begin = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Where two texts of JSON lines differ first."""
+"""The first difference of two texts of JSON lines."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Entries of a frozen suite: every search of an agent on a track, with the actions that build its best program.
 
-`AGENT/TRACK.jsonl`: a header, a line for each task and seed, and the digest of all that stands above. Verification plays the
-actions in the environment again, computes every line anew from what it finds and compares the whole file byte for byte. What an
-entry only states (what the search spent, the regret after each trial before the last, how it learned, who it was) the digest
-holds together: a changed byte is seen, a lie told with care is not. An entry may hold the first few seeds alone.
+`AGENT/TRACK.jsonl`: a header, a line for each task and seed, and the digest of the lines above. Verification plays the actions in
+the environment, recomputes every line and compares the whole file byte for byte. Facts that an entry only states (the spent
+budget, the regret after each trial before the last, the learning curve, the agent) are covered by the digest, which detects
+corruption, not deliberate falsification. An entry may hold the first few seeds only.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from gensor_gym.suites.session import NoModel
 
 FOLDER = ROOT / "results" / "suite"
 STATED = ("curve", "processor_s", "asked", "learning", "trials", "evaluations", "elapsed_s", "worked_s")
-"""What a line states and nobody computes again."""
+"""Fields that a line only states."""
 FIELDS = ("suite", "track", "task", "fingerprint", "seed", "actions", "seconds", "regret", *STATED)
 HEADER = ("suite", "track", "agent", "strategy", "settings")
 MOST_BYTES = 64 << 20
@@ -43,9 +43,11 @@ MOST_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Entrant:
-    """Who searches: `name` is its folder; a registered strategy with settings, or a function of `gensor_gym.suites.Agent`.
+    """The agent of an entry: `name` is its folder.
 
-    A text among the settings may hold `{seed}`: so one policy of several, trained by other seeds, searches with each seed.
+    A registered strategy with settings, or a function of `gensor_gym.suites.Agent`.
+
+    A text among the settings may contain `{seed}`: so each seed searches with the policy of its own training seed.
     """
 
     name: str
@@ -65,7 +67,7 @@ class Entrant:
         return {"suite": track.suite, "track": track.name, "agent": self.name, "strategy": self.strategy, "settings": settings}
 
     def agent(self, track: Track, task: SuiteTask, seed: int) -> Agent:
-        """What searches a task with a seed; ValueError for what is not there."""
+        """The agent for a task and a seed; ValueError if it does not exist."""
         if ":" in self.strategy:
             found: Agent = load_function(self.strategy)
             return found
@@ -76,15 +78,15 @@ class Entrant:
 
 
 def _kind(name: str, track: Track) -> str:
-    """What a strategy is asked to search: in a track of steps it may be one that learns in environments."""
+    """Kind of search of a strategy: in a track of steps it may be one that learns in environments."""
     learns = track.steps is not None and name in strategies_for(LEARNING)
     return LEARNING if learns else CONSTRUCTIONS
 
 
 def play(entrant: Entrant, track: Track, folder: Path, seeds: int | None = None) -> Path:
-    """Search every task with every seed, or the first few seeds; goes on where it was stopped. The entry's path.
+    """Search every task with every seed, or the first few seeds, resuming an earlier run; returns the entry's path.
 
-    What an entry of the same header holds is not searched again.
+    Searches in an entry with the same header are not repeated.
     """
     header = entrant.header(track)
     path = folder / track.suite / entrant.name / f"{track.name}.jsonl"
@@ -120,7 +122,7 @@ def _there(path: Path, header: Mapping[str, Any]) -> dict[Any, dict[str, Any]]:
 
 
 def _searched(entrant: Entrant, track: Track, task: SuiteTask, seed: int) -> dict[str, Any]:
-    """One search, made again where it was held up."""
+    """One search, repeated if it was held up."""
     while True:
         (row,) = replace(track, tasks=(task,)).run(entrant.agent(track, task, seed), (seed,))
         if not held_up(row, track):
@@ -152,7 +154,7 @@ def text_of(header: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str
 
 
 def verify(path: Path) -> list[dict[str, Any]]:
-    """The lines of an entry that is true. Difference names the first byte that differs, ValueError what does not read."""
+    """The lines of a valid entry. Difference names the first byte that differs, ValueError an unreadable part."""
     text = read_text(path, MOST_BYTES)
     rows = [parse_json(line) for line in text.splitlines()]
     if len(rows) < 3 or not isinstance(rows[0], dict) or tuple(rows[0]) != HEADER:
@@ -180,7 +182,7 @@ def verify(path: Path) -> list[dict[str, Any]]:
 
 
 def _again(track: Track, task: SuiteTask, seed: int, line: Mapping[str, Any]) -> dict[str, Any]:
-    """A line as the environment's rules have it, with what it only states; ValueError where more was spent than there is."""
+    """A line recomputed by the environment's rules, with its stated facts; ValueError if it spent more than the budget."""
     evaluations = (track.budget.evaluations if track.steps is None else track.steps) if track.model else 0
     for name, most in (("trials", track.budget.trials), ("evaluations", evaluations)):
         if most is not None and not 0 <= line[name] <= most:
@@ -213,9 +215,9 @@ def played(task: SuiteTask, actions: Sequence[int]) -> float:
 
 
 def submit(version: str, entrants: Sequence[Entrant], folder: Path, tracks: Sequence[str], seeds: int | None = None) -> int:
-    """Play on tracks; the exit status. ValueError names what is unknown.
+    """Play on tracks; the exit status. ValueError names an unknown track.
 
-    Where none is named these are all of searches, those without a model only of agents that do not ask for it.
+    Default tracks are all of searches; those without a model only for agents that do not need it.
     """
     suite = get(version)
     for name in tracks:

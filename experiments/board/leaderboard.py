@@ -16,7 +16,7 @@ from experiments.commands.refusal import exit_code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 2 where an entry is not true, or the page is not what `--check` expects."""
+    """Command line; returns the exit status: 2 for an invalid entry, or if the page differs with `--check`."""
     parser = Parser(prog="python -m experiments leaderboard", description="Verify entries, and build results/suite/README.md.")
     parser.add_argument("--frozen", default="v1", metavar="VERSION", help="of the suite")
     parser.add_argument("--folder", type=Path, help="of entries of your own: verify them and print where they stand")

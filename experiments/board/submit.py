@@ -1,6 +1,6 @@
 """Search the tasks of a frozen suite: `python -m experiments submit markov`, or `--agent FILE.py:FUNCTION --name NAME`.
 
-An entry is a file for each track, results/suite/VERSION/NAME/TRACK.jsonl (`entries`). A run that was ended goes on where it was.
+An entry is a file for each track, results/suite/VERSION/NAME/TRACK.jsonl (`entries`). A run that was ended resumes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _entrants(args: argparse.Namespace) -> list[Entrant]:
-    """Those of the command line; ValueError where they do not fit together."""
+    """Agents of the command line; ValueError if its options conflict."""
     settings = dict(_setting(text) for text in args.set)
     who = [*args.strategies, *([args.agent] if args.agent else [])]
     if not who or (len(who) > 1 and (settings or args.name)) or ((settings or args.agent) and not args.name):

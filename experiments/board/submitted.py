@@ -1,4 +1,4 @@
-"""What is submitted by name: functions in modules or files, and the names under which they are listed."""
+"""Submitted functions, in modules or files, and the names under which they are listed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def check_name(name: str) -> None:
 
 
 def load_function(text: str) -> Callable[..., Any]:
-    """The function of MODULE:FUNCTION or FILE.py:FUNCTION; ValueError says what is not there."""
+    """The function of MODULE:FUNCTION or FILE.py:FUNCTION; ValueError names the missing part."""
     where, colon, name = text.rpartition(":")
     try:
         found = getattr(_module(where), name) if colon else None

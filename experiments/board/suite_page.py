@@ -1,4 +1,4 @@
-"""The page of a frozen suite: a table for each track, what was known after so many seconds and evaluations, and figures."""
+"""The page of a frozen suite: a table for each track, results after given seconds and evaluations, and figures."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ MODEL = ("greedy", "descents", "model_descent")
 
 
 LEARNT = (0, WINDOWS // 2, WINDOWS - 3)
-"""Points of a learning curve in its table; in the last steps some agents show what they learned."""
+"""Points of a learning curve in its table; some agents use the last steps to show their result."""
 
 
 def lines(found: list[Standing], pictures: str | None) -> Iterator[str]:
-    """All tables and figures as Markdown; `pictures` is the way to the figures' folder, None where there are none."""
+    """All tables and figures as Markdown; `pictures` is the path of the figures' folder, None without figures."""
     for standing in found:
         track = standing.track
         few = "" if _whole(standing) else ", fewer where the table says so"
@@ -87,7 +87,7 @@ def _row(standing: Standing, agent: str, tier: int, groups: list[str]) -> tuple[
 
 
 def _told(standing: Standing) -> Iterator[str]:
-    """What follows from the table, in words."""
+    """Conclusions from the table, in words."""
     named = "; ".join(", ".join(f"`{name}`" for name in names) for names in standing.tiers)
     yield f"Intervals tell {len(standing.tiers)} tiers apart (aim: four): {named}."
     least = iqm(standing.scores[standing.agents[0]])
@@ -97,7 +97,7 @@ def _told(standing: Standing) -> Iterator[str]:
 
 
 def _spending(standing: Standing) -> list[str]:
-    """IQM regret of what was measured after so much was spent."""
+    """IQM regret of the best measured program after given budgets."""
     head = ("IQM regret after", *(f"{most:g} s" for most in SECONDS), *(f"{most:,} evaluations" for most in EVALUATIONS))
     rows = []
     for agent in standing.agents:
@@ -109,7 +109,7 @@ def _spending(standing: Standing) -> list[str]:
 
 
 def _learning(standing: Standing) -> list[str]:
-    """What agents came to while they learned."""
+    """Results of agents during training."""
     rows, steps = [], ["", "", ""]
     for agent in standing.agents:
         if (curves := learned(standing, agent)) is not None:
@@ -125,7 +125,7 @@ def _learning(standing: Standing) -> list[str]:
 
 
 def percent(regret: float | np.ndarray) -> str:
-    """A regret as percent more than the best; none of what is worse than a hundred times it, or no program."""
+    """A regret as percent above the best; none if it is more than a hundred times as slow, or without a program."""
     return f"{100 * np.expm1(float(regret)):.1f} %" if regret < CAP else "none"
 
 
@@ -138,9 +138,9 @@ def beside(version: str, folder: Path, shipped: Path) -> Iterator[str]:
 
 
 def build(version: str, folder: Path, page: Path, check: bool = False) -> None:
-    """Verify all entries, write tables into the page and draw its figures beside the entries.
+    """Verify all entries, write tables into the page and draw its figures next to the entries.
 
-    ValueError for an entry that is not true; with `check` nothing is written, and ValueError where another page would be.
+    ValueError for an invalid entry; with `check` nothing is written, and ValueError if the page would change.
     """
     from experiments.board.suite_figures import draw
 

@@ -1,7 +1,7 @@
-"""Scores of a frozen suite's entries: regrets in the end, after so many seconds or evaluations, and who is apart from whom.
+"""Scores of a frozen suite's entries: final regrets, regrets after seconds or evaluations, and distinguishable tiers.
 
-By `experiments.statistics`, whose definitions are those of Agarwal et al. (NeurIPS 2021), the paper of the package `rliable`: a
-test compares them with that package where it is installed. Its intervals draw seeds alone, within each task; these draw tasks as
+By `experiments.statistics`, with the definitions of Agarwal et al. (NeurIPS 2021), the paper of the package `rliable`: a test
+compares them with that package if it is installed. Its intervals resample only seeds, within each task; these resample tasks as
 well, and are wider.
 """
 
@@ -18,12 +18,12 @@ from experiments.statistics.statistics import interquartile_mean as iqm
 from gensor_gym.suites import Suite, Track
 
 CAP = float(np.log(100))
-"""Regret of what is worse than a hundred times the best, or no program at all."""
+"""Regret of programs more than a hundred times slower than the best, and of searches without a program."""
 RESAMPLES = 1000
 WITHIN = 0.05
-"""What is as good as the best."""
+"""Regret that counts as equal to the best."""
 SECONDS = (0.01, 0.1, 1.0, 10.0)
-"""Processor seconds at which the best program measured until then is looked at."""
+"""Processor seconds at which the best program measured until then is scored."""
 EVALUATIONS = (64, 1024, 16384, 262144)
 Scores = Mapping[str, np.ndarray]
 Lines = Sequence[Mapping[str, Any]]
@@ -40,19 +40,19 @@ def scores_of(track: Track, lines: Lines) -> np.ndarray:
 
 
 def scores_after(track: Track, lines: Lines, spent: str, limits: Sequence[float]) -> np.ndarray:
-    """Regrets [tasks, seeds, limits] of the best program measured before so much of `processor_s` or `asked` was spent."""
+    """Regrets [tasks, seeds, limits] of the best program measured within the limits of `processor_s` or `asked`."""
     own = seeds_of(track, lines)
     return np.stack([own.scores([{**row, "regret": _after(row, spent, most)} for row in lines]) for most in limits], axis=-1)
 
 
 def _after(row: Mapping[str, Any], spent: str, most: float) -> float:
-    """One search's, capped: CAP where nothing was measured yet."""
+    """Capped regret of one search: CAP before the first measurement."""
     known = [CAP if value is None else value for value, at in zip(row["curve"], row[spent], strict=False) if at <= most]
     return min(CAP, known[-1]) if known else CAP
 
 
 def interval(scores: np.ndarray) -> tuple[float, float]:
-    """Of the interquartile mean."""
+    """Interval of the interquartile mean."""
     low, high = statistics.bootstrap(iqm, scores, resamples=RESAMPLES)
     return float(low), float(high)
 
@@ -90,7 +90,7 @@ class Standing:
 
     track: Track
     lines: Mapping[str, Lines]
-    """Of each agent."""
+    """Lines of each agent."""
     scores: Scores
     tiers: list[list[str]]
 
@@ -107,12 +107,12 @@ class Standing:
 
 
 def standings(suite: Suite, entries: Mapping[str, Mapping[str, Lines]]) -> list[Standing]:
-    """Of the tracks that have entries, in the suite's order."""
+    """Standings of the tracks that have entries, in the suite's order."""
     return [Standing.of(track, entries[name]) for name, track in suite.tracks.items() if entries.get(name)]
 
 
 def learned(standing: Standing, agent: str) -> np.ndarray | None:
-    """Of an agent that learned [searches, points, (steps, mean regret of the last episodes, best met)], nan of nothing."""
+    """Learning curves of an agent: [searches, points, (steps, mean regret of the last episodes, best so far)], nan if missing."""
     curves = [row["learning"] for row in standing.lines[agent]]
     if any(not curve for curve in curves):
         return None

@@ -1,1 +1,1 @@
-"""Certified optima of the model: made, checked, and what an episode lost against them."""
+"""Certified optima of the model: computing and checking them, and an episode's loss against them."""

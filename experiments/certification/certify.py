@@ -1,8 +1,8 @@
 """Certify optima of the analytic model: `python -m experiments certify [operators ..] [--space gensor]`.
 
 Operators are texts, ids, tables or splits, by default all named shapes but elementwise maps. Every certificate is a line of
-gensor_gym/data/certificates/HARDWARE_SPACE.jsonl, written as soon as it is there; what the file has under its task's
-fingerprint is not done again, so a run that was ended goes on where it was.
+gensor_gym/data/certificates/HARDWARE_SPACE.jsonl, written at once. Tasks with a certificate under the present fingerprint are
+skipped, so that an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TABLES = ("roller", "gensor_table5", "autotvm", "ansor", "common", "smoke")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 1 where an optimum was not proved."""
+    """Command line; returns the exit status: 1 if an optimum was not proved."""
     parser = _parser()
     args = parser.parse_args(arguments)
     if args.seconds is not None and not args.seconds > 0:

@@ -27,12 +27,12 @@ from gensor_gym.fingerprint import fingerprint
 from gensor_gym.locate import located
 
 DESCENTS = 8
-"""Best samples from which coordinate descent goes on."""
+"""Best samples from which coordinate descent continues."""
 
 
 @dataclass
 class Findings:
-    """What was found out about a certificate: words of what holds, and of what is wrong."""
+    """Findings about a certificate: confirmed properties and faults, in words."""
 
     holds: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
@@ -69,7 +69,7 @@ def check(certificate: Certificate, samples: int, enumerate_up_to: int, again: f
 
 
 def parts_of(space: str) -> tuple[str, list[str] | None]:
-    """(name, knobs that move) of a certificate's space such as `extended(unroll, stages)`; None where all of them do."""
+    """(name, knobs that move) of a certificate's space such as `extended(unroll, stages)`; None if all of them do."""
     name, _, knobs = space.removesuffix(")").partition("(")
     return (name, [word.strip() for word in knobs.split(",")]) if knobs else (name, None)
 
@@ -95,7 +95,7 @@ def _sampled(graph: ConstructionGraph, samples: int, rng: np.random.Generator) -
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 1 where something is wrong."""
+    """Command line; returns the exit status: 1 if something is wrong."""
     parser = Parser(prog="python -m experiments check_certificates", description="Check certificates.")
     parser.add_argument("file", nargs="+", type=Path)
     parser.add_argument("--samples", type=int, default=1_000_000, help="random programs of large spaces; 0 for none")

@@ -1,9 +1,9 @@
-"""Tell what an episode or a schedule lost against the optimum: `python -m experiments explain OPERATOR --actions ".."`.
+"""Explain the loss of an episode or a schedule against the optimum: `python -m experiments explain OPERATOR --actions ".."`.
 
-Three parts: the terms of the model beside those of the optimum; for an episode, what every step lost; and the smallest set
-of changes, whole columns (an axis with its tiles and virtual threads, or a knob), that makes the schedule an optimal one.
-Where all states of the task can be visited, a step's loss is exact: the value of the state before it less that of taking the
-step (`gensor_gym.exact.values`). In larger spaces values are not known, and only the latency after each step is told.
+Three parts: the terms of the model and those of the optimum; for an episode, the loss of every step; and the smallest set of
+changes, whole columns (an axis with its tiles and virtual threads, or a knob), that makes the schedule optimal. If all states of
+the task can be visited, a step's loss is exact: the value of the state before it less that of taking the step
+(`gensor_gym.exact.values`). In larger spaces values are unknown, and only the latency after each step is listed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NAMES = {str(action): number for number, action in enumerate(ACTIONS)}
 
 @dataclass(frozen=True)
 class Step:
-    """One step of an episode: the action's name, seconds after it, and what it lost (None where values are not known)."""
+    """One step of an episode: the action's name, seconds after it, and its loss (None if values are unknown)."""
 
     action: str
     seconds: float
@@ -58,7 +58,7 @@ class Change:
 def optima_of(graph: ConstructionGraph) -> np.ndarray:
     """Optimal schedules with all levels opened, int32 [N, ROW]: all of a small task, else the certified one.
 
-    Certified by a shipped certificate, or now. ValueError where that cannot be done.
+    Certified by a shipped certificate, or now. ValueError if that cannot be done.
     """
     try:
         states = explore(graph, MOST_EXPLORED)
@@ -125,7 +125,7 @@ def smallest_changes(graph: ConstructionGraph, schedule: Schedule, optima: np.nd
 
 
 def _subsets(names: list[str], most: int) -> Iterator[tuple[str, ...]]:
-    """Subsets of names with at most so many, the smallest first."""
+    """Subsets of at most `most` names, the smallest first."""
     for count in range(most + 1):
         yield from itertools.combinations(names, count)
 
@@ -213,7 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def explain(
     graph: ConstructionGraph, actions: str | None = None, schedule: str | None = None, step_cost: float = 0.001
 ) -> Iterator[str]:
-    """Lines about an episode's actions or a schedule's text. ValueError names what is illegal."""
+    """Lines about an episode's actions or a schedule's text. ValueError names the illegal one."""
     if actions is None:
         found = Schedule.parse(schedule or str(graph.initial()))
         if not graph.is_legal(found):

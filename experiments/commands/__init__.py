@@ -1,1 +1,1 @@
-"""What commands share: their arguments, errors, ends."""
+"""Shared parts of commands: arguments, errors, exit."""

@@ -23,12 +23,11 @@ _EPILOGUE = re.compile(r"(\s*\+\s*[A-Za-z_]\w*)*")
 
 
 def readable(arguments: list[str]) -> list[str]:
-    """Arguments as Hydra understands them.
+    """Arguments in Hydra's syntax.
 
-    `operator=X` is left alone where X names files of conf/operator; otherwise it sets the value `operators`. Texts
-    such as gemm(m=512, n=384, k=1000)+bias are quoted, in other arguments as well. What stands first may be the value of
-    `operators` alone. ValueError for a strategy that there is not, and for
-    words without a name behind it.
+    `operator=X` is unchanged if X names files of conf/operator; otherwise it sets the value `operators`. Texts such as
+    gemm(m=512, n=384, k=1000)+bias are quoted, in other arguments as well. The first argument may be the value of `operators`.
+    ValueError for an unknown strategy, and for words without a name.
     """
     store_strategies(registered("strategy"))  # of plugins that were loaded since
     known = strategies_for(CONSTRUCTIONS)
@@ -60,7 +59,7 @@ def compose(overrides: list[str], name: str = "config") -> DictConfig:
 def store_strategies(names: Iterable[str] | None = None) -> None:
     """Make strategies options of Hydra's group `strategy`: their fields with their defaults, at strategies.NAME.
 
-    One that a library is missing for has none of its fields there; its search says what is missing.
+    A strategy with a missing library has no fields there; its search names the library.
     """
     known = strategies_for(CONSTRUCTIONS)
     for name in known if names is None else [name for name in names if name in known]:

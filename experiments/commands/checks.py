@@ -22,7 +22,7 @@ def check_whole(given: Mapping[str, Any], least: int, *names: str, of: str = "",
 
 
 def check_list(given: Mapping[str, Any], least: int, *names: str, of: str = "") -> None:
-    """As `check_whole`, of entries that are lists with one number at least."""
+    """As `check_whole`, for entries that are lists with at least one number."""
     for name in names:
         values = given[name]
         if not isinstance(values, list) or not values or not all(type(value) is int and value >= least for value in values):

@@ -1,4 +1,4 @@
-"""What the commands of `experiments` have in common: readable arguments, errors, what is said at the end."""
+"""Shared parts of the commands of `experiments`: readable arguments, errors, the final message."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from experiments.commands.refusal import refusals
 from experiments.commands.words import in_a_line
 
 Run = Callable[[DictConfig, Console], Path | None]
-"""What a command does with its configuration; the folder of the results, None where it says itself where they are."""
+"""A command on its configuration; returns the folder of the results, None if it reports that itself."""
 
 
 def command(name: str, *more: type[Exception]) -> Callable[[Run], Callable[[], None]]:

@@ -1,4 +1,4 @@
-"""What a run was given, beside its results: `.hydra` as Hydra's users know it. `overrides.yaml` is enough to run it again."""
+"""Inputs of a run, next to its results: `.hydra` as Hydra's users know it. `overrides.yaml` suffices to run it again."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def keep_configuration(folder: Path, config: DictConfig) -> None:
 
 
 def task_folder() -> Path | None:
-    """The folder that Hydra gives this task of a multirun; None where it is none."""
+    """The folder that Hydra gives this task of a multirun; None if it is none."""
     if not HydraConfig.initialized() or HydraConfig.get().mode != RunMode.MULTIRUN:
         return None
     return Path(HydraConfig.get().runtime.output_dir)
 
 
 def sweep_name() -> str | None:
-    """What the multirun of this task is called: the last two parts of its folder, by default day and time; None outside one."""
+    """Name of this task's multirun: the last two parts of its folder, by default day and time; None outside one."""
     return "/".join(Path(HydraConfig.get().sweep.dir).absolute().parts[-2:]) if task_folder() is not None else None
 
 

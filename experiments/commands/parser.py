@@ -1,4 +1,4 @@
-"""Arguments of the commands without Hydra: what they do not know is said in one line, with near words."""
+"""Arguments of the commands without Hydra: unknown words give an error of one line, with similar words."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How a command ends on an error of the user's: one line on the standard error, exit code 2.
+"""Exit of a command on a user error: one line on standard error, exit code 2.
 
-An error of the user's speaks of what was given: a value, a file, a missing package, a full disk. Any other is ours and is shown
-whole. `--debug` (or $GENSOR_GYM_DEBUG=1) shows every error whole.
+A user error concerns the input: a value, a file, a missing package, a full disk. Any other error is ours and is shown with its
+trace. `--debug` (or $GENSOR_GYM_DEBUG=1) shows every error with its trace.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def users_errors() -> tuple[type[Exception], ...]:
 
 
 def one_line(error: BaseException) -> str:
-    """What an error says, on one line, without control characters, which a file could have put there."""
+    """An error's text on one line, without control characters, which may come from a file."""
     text = " ".join(str(error).split()) or type(error).__name__
     shown = "".join(letter if letter.isprintable() else "?" for letter in text)
     return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]} .."
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error says, behind which a worker's trace may stand; all of it where errors are shown whole."""
+    """The first line of an error's text, without a worker's trace; all of it in debugging mode."""
     return str(error) if debugging() else str(error).partition("\n")[0]
 
 
@@ -74,7 +74,7 @@ def refusals(*more: type[Exception]) -> Iterator[None]:
 
 
 def exit_code(work: Callable[[], int | None]) -> int:
-    """What the work of a command without Hydra returns, 0 for None; the code of its refusal where it ends in one."""
+    """Exit status of a command without Hydra, 0 for None; the code of its refusal if it ends in one."""
     try:
         with refusals():
             return work() or 0
@@ -86,7 +86,7 @@ def exit_code(work: Callable[[], int | None]) -> int:
 
 @contextmanager
 def whole_output() -> Iterator[None]:
-    """As `refusals`, and what was printed has been written, or is said not to have been."""
+    """As `refusals`, and the printed output is flushed, with an error if that fails."""
     with refusals():
         yield
     try:

@@ -1,15 +1,15 @@
 """Stopping a command: the first SIGINT or SIGTERM ends it at the next safe point, the second at once.
 
-Either way the exit code is 130; after the first a line says how to go on.
+The exit code is 130 either way; after the first a line says how to resume.
 
-Almost any point is safe, since what is found is written as it is found: the main thread gets a KeyboardInterrupt. Three are not:
-code that says so (`at_safe_points`: a training asks `asked` where it can save); Numba while it compiles, as LLVM crashes later
-where an exception leaves its objects half made; and what Python calls without a caller that could take an exception, such as
-finalizers. An exception is lost there: a stop that nobody handles any more, and that has not ended the command, comes again.
+Almost any point is safe, because results are written as they come: the main thread gets a KeyboardInterrupt. There are three
+exceptions. Code may ask for it (`at_safe_points`): a training calls `asked` when it can save. Numba must not be interrupted while
+it compiles, because LLVM crashes later if an exception leaves its objects half made. And an exception is lost in callbacks
+without a caller, such as finalizers: a stop that nobody handles, and that has not ended the command, is sent again.
 
-Signals are taken by a thread of its own, as the main thread may be in compiled code for seconds. SIGINT is blocked everywhere
-else, so that the processes that a command starts are deaf to the terminal's Ctrl-C from their first instruction: they end when
-the command says so, or with it.
+A separate thread receives the signals, because the main thread may be in compiled code for seconds. SIGINT is blocked everywhere
+else, so that child processes ignore the terminal's Ctrl-C from their first instruction: they end when the command says so, or
+with it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LOST = 1.0
 
 _asked = threading.Event()
 _raised_at = math.inf
-"""When the main thread raised last, by the monotonic clock; infinite where it must not."""
+"""When the main thread raised last, by the monotonic clock; infinite if it must not."""
 _held = 0
 
 
@@ -89,7 +89,7 @@ def of_a_stop(error: BaseException | None) -> bool:
 
 
 def _leave() -> None:
-    """End with CODE. What threads and finalizers still do is waited for, and a second signal ends that too."""
+    """End with CODE after threads and finalizers; a second signal ends these too."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os._exit(CODE))
     sys.exit(CODE)
@@ -178,6 +178,6 @@ def _hear_of_its_end() -> None:
 
 
 def _say(line: str) -> None:
-    """On stderr, in one write, so that nothing comes between."""
+    """Write to stderr in one call, so that lines do not mix."""
     start = "\n" if os.isatty(2) else ""  # a terminal's line holds ^C, or a bar
     os.write(2, f"{start}{line}\n".encode())

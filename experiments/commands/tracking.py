@@ -1,4 +1,4 @@
-"""What a configuration says of W&B, checked."""
+"""The W&B settings of a configuration, checked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WANDB_MODES = ("offline", "online", "disabled")
 
 @dataclass(frozen=True)
 class Tracking:
-    """Where runs go and what they are called; `group` is by default the multirun or the folder that they belong to."""
+    """Destination and names of runs; `group` is by default their multirun or folder."""
 
     mode: str = "offline"
     project: str = "gensor_gym"

@@ -1,4 +1,4 @@
-"""What Hydra says of words that it does not know, in one line with near ones."""
+"""Hydra's errors about unknown words, in one line with similar ones."""
 
 from __future__ import annotations
 

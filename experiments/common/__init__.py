@@ -1,1 +1,1 @@
-"""What all experiments share: settings, jobs, the journal of results, pools, statistics, figures' style."""
+"""Shared parts of experiments: settings, jobs, the journal of results, pools, statistics, figures' style."""

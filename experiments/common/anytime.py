@@ -51,7 +51,7 @@ class Search:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Everything the outcome depends on, values at their default too; of a policy what it is and not where it lies."""
+        """Everything that the outcome depends on, with defaults; a policy counts by its content and not its path."""
         (found,) = fingerprints([operators.parse(self.operator)], self.hardware, self.space).values()
         plain = {**asdict(self), "fingerprint": found}
         strategy: Any = get_strategy(self.of, **self.parameters)
@@ -65,7 +65,7 @@ class Search:
 
 
 def run_search(search: Search) -> dict[str, Any]:
-    """The line of a search: configuration, curve, what its first round came to, evaluations and processor seconds.
+    """The line of a search: configuration, curve, result of its first round, evaluations and processor seconds.
 
     Loading and compiling come before the clock starts.
     """
@@ -81,10 +81,10 @@ def run_search(search: Search) -> dict[str, Any]:
 
 
 def spend(search: Search, graph: WatchedGraph, rng: np.random.Generator) -> dict[str, float | None]:
-    """Search until what the graph may spend is spent, or for one round.
+    """Search until the graph's budget is spent, or for one round.
 
-    Returns evaluations, latency (None where there is none yet) and processor seconds at the end of the first round, or of
-    the search where it ends within that. ValueError for a strategy that does not construct by the model alone.
+    Returns evaluations, latency (None if there is none yet) and processor seconds at the end of the first round, or of the search
+    if it ends earlier. ValueError for a strategy that does not construct by the model.
     """
     graph.start()
     strategy: Any = get_strategy(search.of, **{**search.parameters, "space": graph.space})
@@ -110,7 +110,7 @@ def spend(search: Search, graph: WatchedGraph, rng: np.random.Generator) -> dict
 
 
 def _mark(graph: WatchedGraph) -> dict[str, float | None]:
-    """Where a search is."""
+    """Present state of a search."""
     latencies = graph.curve.latencies
     return {
         "evaluations": graph.evaluations, "elapsed_s": round(graph.elapsed, 6),
@@ -124,13 +124,13 @@ def constructing() -> list[str]:
 
 
 def digest_of_policy(folder: Path) -> str:
-    """Sixteen digits of a policy's weights; FileNotFoundError where there are none."""
+    """Sixteen digits of a policy's weights; FileNotFoundError if there are none."""
     return digest_of_file(folder / POLICY)
 
 
 @cache
 def _warm(of: str, parameters: tuple[tuple[str, Any], ...], hardware: str, space: str) -> None:
-    """Load and compile what a search needs, once in a process."""
+    """Load and compile a search's code, once in a process."""
     for operator in WARM_UP:
         search = Search("", of, dict(parameters), operator, hardware, space, 0, WARM_UP_EVALUATIONS)
         graph = WatchedGraph(operator, hardware, space, search.evaluations)

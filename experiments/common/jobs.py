@@ -43,11 +43,11 @@ class Outcome:
     space: str = ""
     schedule: str = ""
     seconds: float | None = None
-    """Of the best schedule, as the search saw it."""
+    """Seconds of the best schedule, as the search measured it."""
 
 
 class Jobs:
-    """Jobs of one comparison with what they share: backend, store, folder."""
+    """Jobs of one comparison and their shared backend, store and folder."""
 
     def __init__(self, backend: Backend, store: Path, folder: Path) -> None:
         """Open the results and the store; folders are made.
@@ -80,7 +80,7 @@ class Jobs:
         return self._end(job, *attempt(job, self.backend, self.store, observed))
 
     def keep(self, job: Job, trials: Sequence[TraceRow], outcome: Outcome, trace: str) -> Outcome:
-        """Take over what `attempt` gave in another process."""
+        """Record the result of `attempt` in another process."""
         self.results.keep_only(job)
         self.results.put_all(job, trials)
         return self._end(job, outcome, trace)
@@ -91,7 +91,7 @@ class Jobs:
         self._lock.close()
 
     def warm_up(self, job: Job) -> None:
-        """See the function of this name; what goes wrong is noted beside the jobs."""
+        """See the function of this name; an error is written to a file next to the jobs."""
         if (error := warm_up(job)) is not None:
             write_text(self.folder / f"{job.key}.warm_up.txt", error + "\n")
 
@@ -108,7 +108,7 @@ class Jobs:
         return outcome
 
     def _path(self, job: Job) -> Path:
-        """Where the outcome of a job is kept."""
+        """Path of a job's outcome."""
         return self.folder / f"{job.key}.json"
 
 
@@ -143,9 +143,9 @@ def unguided(job: Job) -> str:
 
 
 def warm_up(job: Job) -> str | None:
-    """Load and compile what a strategy needs, on a tiny task of the model alone: no search is charged for it.
+    """Load and compile a strategy's code on a tiny task of the model, so that no search is charged for it.
 
-    Returns what went wrong, which the job itself will meet and report.
+    Returns an error, which the job itself will meet and report.
     """
     try:
         strategy = get_strategy(job.of, **job.hyperparameters)
@@ -181,7 +181,7 @@ def _search(job: Job, backend: Backend, store: Store | None, on_trial: Callable[
 
 
 def _training_seconds(strategy: Strategy, graph: ConstructionGraph) -> float | None:
-    """What a learned strategy cost to train, None for those that learn nothing beforehand."""
+    """Training cost of a learned strategy, None for others."""
     cost = getattr(strategy, "training_seconds", None)
     seconds = cost(graph) if callable(cost) else cost
     return None if seconds is None else float(seconds)

@@ -1,8 +1,8 @@
-"""A journal: rows of JSON, one a line, in a file that is only appended to. What was added is there whatever happens next.
+"""A journal: rows of JSON, one a line, in an append-only file. Added rows survive any later event.
 
-A row is one write, which the operating system holds when `Journal.add` returns. So a process that is killed leaves whole lines
-and at most one torn at the end, which the next one to open the journal cuts off. One process writes to a file at a time.
-(That the power fails is left to the file system: waiting for the disk at every row would take longer than many trials.)
+A row is one write, which the operating system holds when `Journal.add` returns. So a killed process leaves whole lines and at
+most one torn at the end, which the next process to open the journal cuts off. One process writes to a file at a time. (Power
+failures are left to the file system: waiting for the disk at every row would take longer than many trials.)
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from gensor_gym.foreign import meant, parse_json, read_text
 
 Row = dict[str, Any]
 MOST_BYTES = 256 << 20
-"""Of a journal, unfolded: some hundred thousand trials."""
+"""Limit on the uncompressed bytes of a journal: some hundred thousand trials."""
 
 
 class Journal:
-    """The rows of a file by name, to which this process alone adds; from several threads where it likes."""
+    """The rows of a file by name; only this process adds rows, from any thread."""
 
     def __init__(self, path: Path, fields: Sequence[str] = ("key",), finite: bool = False) -> None:
-        """Read what is there. A row's name is what it has in `fields`: of several rows of one name the last one counts.
+        """Read the file. A row's name is its values of `fields`; of several rows with one name the last counts.
 
-        Without fields names are places in the file, from 0. `finite` refuses numbers that JSON does not have. ValueError where
-        another process writes to the file, and for a row that lacks a field.
+        Without fields, names are row numbers from 0. `finite` refuses numbers that JSON does not have. ValueError if another
+        process writes to the file, and for a row without a field.
         """
         self.path, self._fields, self._finite = path, tuple(fields), finite
         self._writing = threading.Lock()
@@ -89,7 +89,7 @@ class Journal:
         self._file.close()
 
     def _name(self, row: Row) -> Hashable:
-        """What a row is called."""
+        """Name of a row."""
         if lacking := [field for field in self._fields if field not in row]:
             raise ValueError(f"{self.path}: a row without {', '.join(lacking)}: {row}"[:300])
         return itemgetter(*self._fields)(row) if self._fields else len(self.rows)
@@ -100,14 +100,14 @@ class Journal:
 
 
 def append_row(path: Path, row: Mapping[str, Any]) -> None:
-    """A row more in a journal that nobody keeps open, with what is said of those; ValueError where another process does."""
+    """Append a row to a journal that nobody keeps open, safely as there; ValueError if another process writes to it."""
     with hold(path) as file, named(path):
         _mend(file)
         _write(file, _text([row]))
 
 
 def hold(path: Path) -> FileIO:
-    """A file, opened to append to, that no other process holds as long as it is open here; ValueError where one does."""
+    """A file, opened to append to, that no other process holds as long as it is open here; ValueError if one does."""
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         file = path.open("a+b", buffering=0)
@@ -124,7 +124,7 @@ def hold(path: Path) -> FileIO:
 
 
 def locked(folder: Path) -> FileIO:
-    """An open file that says that this process works in the folder; ValueError where another one does."""
+    """An open file that says that this process works in the folder; ValueError if another one does."""
     return hold(make_folder(folder) / ".lock")
 
 
@@ -147,7 +147,7 @@ def _text(rows: Iterable[Mapping[str, Any]], finite: bool = False) -> bytes:
 
 
 def _write(file: FileIO, text: bytes) -> None:
-    """At the end, all of it, or none of it where the disk is full."""
+    """Append all of the text, or nothing if the disk is full."""
     end, left = file.seek(0, os.SEEK_END), memoryview(text)
     try:
         while left:
@@ -172,7 +172,7 @@ def _mend(file: FileIO) -> None:
 
 
 def _row(line: str | bytes) -> Row | None:
-    """The row of a line; None where it is cut off."""
+    """The row of a line; None if it is cut off."""
     try:
         row = parse_json(line if isinstance(line, str) else line.decode(), finite=False)
     except ValueError:

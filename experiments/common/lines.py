@@ -1,4 +1,4 @@
-"""The searches of a study, each kept in a journal as soon as it is there: a command that was stopped goes on where it was."""
+"""The searches of a study, each kept in a journal as soon as it is there: a command that was stopped resumes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run_missing(
 
 
 def with_bar(console: Console, name: str, found: Iterable[Found], total: int) -> Iterator[Found]:
-    """What is found, as it comes, with a bar of how many there are of the total."""
+    """Iterate over the results with a progress bar."""
     columns = (TextColumn(name), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=total)

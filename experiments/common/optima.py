@@ -32,16 +32,16 @@ class Wanted:
 
     @property
     def key(self) -> Key:
-        """As of a certificate."""
+        """The key as of a certificate."""
         return self.operator, self.hardware, self.space
 
 
 def optima(
     operators: Sequence[str], hardware: str, space: str, folder: Path, workers: int, nodes: int = MOST_NODES
 ) -> tuple[dict[str, Certificate], dict[str, str]]:
-    """(certificates by operator, why there is none by operator).
+    """(certificates by operator, reasons for missing ones by operator).
 
-    Files of the folder are read and added to. A task that could not be certified with so many nodes is not tried again.
+    Files of the folder are read and extended. A task that could not be certified with `nodes` nodes is not tried again.
     """
     wanted = [Wanted(operator, hardware, space, nodes) for operator in dict.fromkeys(operators)]
     parsed = [(text, parse(text)) for text in operators]
@@ -75,7 +75,7 @@ def _certified(task: Wanted) -> tuple[Wanted, Certificate | str]:
 
 
 def _refused(path: Path, nodes: int, now: Mapping[str, str]) -> dict[Key, str]:
-    """Tasks that were given up with at least so many nodes, and why; `now` holds their fingerprints by operator."""
+    """Tasks that were given up with at least `nodes` nodes, and the reasons; `now` holds their fingerprints by operator."""
     kept = [row for row in read_rows(path) if row["nodes"] >= nodes and row["fingerprint"] == now.get(row["operator"])]
     return {(row["operator"], row["hardware"], row["space"]): row["why"] for row in kept}
 

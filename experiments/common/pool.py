@@ -1,4 +1,4 @@
-"""Searches side by side, a process each: one thread a process, nothing shared, results in the order in which they end."""
+"""Parallel searches, a process each: one thread a process, nothing shared, results in the order in which they end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gensor_gym.measure.session import TraceRow
 from gensor_gym.plugins import load_named
 
 ONE_THREAD = ("GENSOR_GYM_THREADS", "NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-"""Variables by which the libraries that strategies use are told how many threads they may have."""
+"""Variables with the number of threads of the libraries that strategies use."""
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -32,7 +32,7 @@ _warm: set[tuple[str, str]] = set()
 
 
 def attempts(jobs: Sequence[Job], backend: Backend, workers: int) -> Iterator[Ended]:
-    """Every job's end as it comes. Nothing a job raises ends the others; closing the iterator drops what has not begun."""
+    """Every job's end as it comes. An exception of a job does not end the others; closing the iterator drops pending jobs."""
     yield from side_by_side(_search, jobs, workers, _take, (backend,))
 
 
@@ -46,9 +46,9 @@ def side_by_side(
     work: Callable[[Item], Found], items: Sequence[Item], workers: int,
     begin: Callable[..., None] | None = None, given: tuple[Any, ...] = (),
 ) -> Iterator[Found]:  # fmt: skip
-    """What `work` makes of every item, as it comes, in `workers` processes that called `begin(*given)` when they started.
+    """Results of `work` on every item, as they come, from `workers` processes that called `begin(*given)` at their start.
 
-    What `work` raises is raised here; closing the iterator drops what has not begun, and what has, where a signal stops the
+    Exceptions of `work` are raised here; closing the iterator drops pending items, and running ones if a signal stops the
     command.
     """
     if not items:
@@ -68,7 +68,7 @@ def side_by_side(
 
 
 def _begin(begin: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
-    """Where a process starts."""
+    """Start of a process."""
     Thread(target=_end_with_parent, daemon=True).start()
     load_named()
     if begin is not None:
@@ -76,7 +76,7 @@ def _begin(begin: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
 
 
 def _take(backend: Backend) -> None:
-    """What a process that runs jobs is given."""
+    """Set the backend of a process that runs jobs."""
     global _backend
     _backend = backend
 
@@ -90,7 +90,7 @@ def _end_with_parent() -> None:
 
 
 def _search(job: Job) -> Ended:
-    """One job, in a process that has loaded what its strategy needs."""
+    """One job, in a process that has loaded its strategy's code."""
     if (job.of, str(job.hyperparameters)) not in _warm:
         _warm.add((job.of, str(job.hyperparameters)))
         warm_up(job)

@@ -11,10 +11,10 @@ from typing import Any
 
 
 def run_group(command: Sequence[str], seconds: float, **settings: Any) -> int | None:
-    """Exit status of a program in a process group of its own, minus the signal that ended it; None where it took longer.
+    """Exit status of a program in its own process group, minus the signal that ended it; None after the time limit.
 
-    The group is killed when the program ends, when so many seconds are over, and on any exception. `settings` are those of
-    `subprocess.Popen`. Raises OSError where the program cannot be started.
+    The group is killed when the program ends, after `seconds`, and on any exception. `settings` are those of `subprocess.Popen`.
+    Raises OSError if the program cannot be started.
     """
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, **settings)
     try:

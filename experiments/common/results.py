@@ -15,6 +15,6 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_summary(folder: Path, summary: Mapping[str, object], page: str) -> None:
-    """Write what a study found: summary.json, and its page summary.md."""
+    """Write a study's results: summary.json, and its page summary.md."""
     write_text(folder / "summary.json", json.dumps(summary, indent=1, default=str))
     write_text(folder / "summary.md", page)

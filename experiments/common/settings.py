@@ -1,4 +1,4 @@
-"""What a comparison is asked to do: the configuration, checked and resolved, and the jobs it consists of."""
+"""Settings of a comparison: the configuration, checked and resolved, and its jobs."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ class Job:
     hardware: Hardware
     backend: str
     device: str
-    """Name of what is timed (see `Backend.device`)."""
+    """Name of the timed device (see `Backend.device`)."""
     strategy: str
     """Its name in this comparison."""
     of: str
-    """Its name among the strategies registered; another one for a variant with hyperparameters of its own."""
+    """Its registered name, which differs for a variant with other hyperparameters."""
     hyperparameters: Mapping[str, object]
     seed: int
     budget: Budget
 
     @property
     def slot(self) -> tuple[str, str, str, str, int]:
-        """What a row of results says about its job."""
+        """Fields of a result row that identify its job."""
         return (str(self.operator), self.hardware.name, self.backend, self.strategy, self.seed)
 
     @property
     def fingerprint(self) -> str:
-        """Of its task, in the space that the strategy searches; empty where a library that the strategy needs is missing."""
+        """Fingerprint of its task, in the space that the strategy searches; empty if a library of the strategy is missing."""
         try:
             space = get_strategy(self.of, **self.hyperparameters).space
         except ImportError:
@@ -108,7 +108,7 @@ class Settings:
     backend: Backend
     rounds: int
     processes: int
-    """That time the winners one after the other."""
+    """Number of processes that time the winners, one after another."""
     output: Path
     store: Path
     figures: bool
@@ -119,7 +119,7 @@ class Settings:
 
 
 def settings_of(config: DictConfig, purpose: str = "compare") -> Settings:
-    """Resolve a configuration; its folder is by default one below outputs/`purpose`. ValueError names what is wrong."""
+    """Resolve a configuration; its folder is by default one below outputs/`purpose`. ValueError names the fault."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     ops = operators.resolve(plain["operators"])
     hw = machines.get(plain["hardware"])
@@ -152,7 +152,7 @@ def short_hash(value: object) -> str:
 
 
 def digest_of_file(path: str | Path) -> str:
-    """Sixteen digits of what a file holds; FileNotFoundError where there is none."""
+    """Sixteen hex digits that identify a file's content; FileNotFoundError if it is missing."""
     return hashlib.sha256(located(path).read_bytes()).hexdigest()[:16]
 
 
@@ -193,9 +193,9 @@ def _seeds(value: object) -> list[int]:
 
 
 def _strategies(plain: dict) -> dict[str, tuple[str, dict]]:
-    """Registered name and hyperparameters by strategy, in the order given.
+    """Registered name and hyperparameters by strategy, in the given order.
 
-    `strategies.<name>.of` names the registered strategy of which <name> is a variant; `space` holds for all of them.
+    `strategies.<name>.of` names the registered strategy of a variant <name>; `space` holds for all of them.
     """
     found = plain.get("strategies") or {}
     if not found:

@@ -26,17 +26,17 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h", "<")
 FIXED = ("markov", "markov_ext", "roller", "ppo", "random_walk", "exhaustive", "local_search")
 """Strategies that have the same colour in every figure."""
 LIGHTER = {"#0072B2": "#3A8FD9", "#009E73": "#2BB88D", "#56B4E9": "#8FD3F5", "#7A5195": "#B48BD0", "#5D4037": "#B08968"}
-"""Those of the palette that a dark ground would swallow, as they are there."""
+"""Palette colours that are too dark for a dark ground, and their replacements."""
 GROUNDS = "GENSOR_GYM_FIGURES"
 """Environment variable: `light`, or `both` for figures on a dark ground as well."""
 COLOURED: dict[type, tuple[str, ...]] = {
     Line2D: ("color", "markerfacecolor", "markeredgecolor"), Text: ("color",), Patch: ("facecolor", "edgecolor"),
     Collection: ("facecolor", "edgecolor"),
 }  # fmt: skip
-"""What figures are made of -> its colours."""
+"""Parts of figures -> their colours."""
 _WRITTEN: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.15, "metadata": {"Software": None}}
 INK, GREY, FAINT, PALE = "#222222", "#757575", "#DDDDDD", "#F0F0F0"
-"""Of words, of what stands back, of lines of a grid, of boxes."""
+"""Colours of words, secondary parts, grid lines, boxes."""
 
 RC: dict[Any, Any] = {
     "font.family": "DejaVu Sans", "font.size": 9.0, "axes.titlesize": 9.5, "axes.titleweight": "bold",
@@ -85,7 +85,7 @@ def short_operator(text: str) -> str:
 
 
 def number(value: float) -> str:
-    """A ratio with what digits matter."""
+    """A ratio with its significant digits."""
     return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 
@@ -122,8 +122,8 @@ def _unit(seconds: float) -> str:
 def save(figure: Figure, path: Path, grounds: str | None = None) -> str:
     """Write a PNG and close the figure; returns the file's name. The bytes do not name the software or the time.
 
-    Where `grounds`, by default $GENSOR_GYM_FIGURES, is `both`, NAME_dark.png beside it has the figure on a dark ground.
-    ValueError for values other than `light` and `both`.
+    If `grounds`, by default $GENSOR_GYM_FIGURES, is `both`, NAME_dark.png next to it has the figure on a dark ground. ValueError
+    for values other than `light` and `both`.
     """
     asked = grounds or os.environ.get(GROUNDS, "light")
     if asked not in ("light", "both"):
@@ -138,12 +138,12 @@ def save(figure: Figure, path: Path, grounds: str | None = None) -> str:
 
 
 def dark_of(path: Path) -> Path:
-    """Where the figure of a file is on a dark ground."""
+    """Path of a figure's dark version."""
     return path.with_name(f"{path.stem}_dark{path.suffix}")
 
 
 def darken(figure: Figure) -> None:
-    """The same figure for a dark page: greys change sides, colours of the palette become lighter. What lies on images stays."""
+    """The same figure for a dark page: greys are mirrored, colours of the palette become lighter. Parts on images stay."""
     kept = {id(part) for axes in figure.axes if axes.images for part in (*axes.texts, *axes.patches)}
     found: list[Any] = [part for part in figure.findobj() if id(part) not in kept]
     boxes = [part.get_bbox_patch() for part in found if isinstance(part, Text)]

@@ -24,7 +24,7 @@ def interval_text(value: dict[str, float], digits: int, sign: bool = False) -> s
 
 
 def p_text(value: float) -> str:
-    """A p value with what digits matter."""
+    """A p value with its significant digits."""
     return "< 0.001" if value < 0.001 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
 
 
@@ -35,6 +35,6 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def page(lines: Sequence[str], figures: Sequence[str]) -> str:
-    """Lines as a Markdown page that ends with its figures, files beside it."""
+    """Lines as a Markdown page that ends with its figures, which are files next to it."""
     shown = [line for name in figures for line in ("", f"![{name}]({name})")]
     return "\n".join([*lines, *shown]) + "\n"

@@ -1,4 +1,4 @@
-"""The journal of trials: one row each, appended as it happens; what was written is never lost and never doubled."""
+"""The journal of trials: one row each, appended as it happens; written rows are never lost or doubled."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ FIELDS = (
     "operator", "hardware", "backend", "strategy", "seed", "trial", "elapsed_s", "schedule", "seconds", "status",
     "evaluations", "fingerprint", "job",
 )  # fmt: skip
-"""Of every line. `seconds` is null unless the status is OK; `job` names the configuration the trial belongs to."""
+"""Fields of every line. `seconds` is null unless the status is OK; `job` names the configuration of the trial."""
 SLOT = ("operator", "hardware", "backend", "strategy", "seed")
-"""Those that make up `Job.slot`."""
+"""Fields of `Job.slot`."""
 
 
 class Results:
@@ -27,7 +27,7 @@ class Results:
     """
 
     def __init__(self, path: Path) -> None:
-        """Read what there is; ValueError where another process writes to it."""
+        """Read the file; ValueError if another process writes to it."""
         self.path = path
         self._journal = Journal(path, ("job", "trial"), finite=True)
         self._trials: dict[str, set[int]] = {}
@@ -46,7 +46,7 @@ class Results:
         return self._rows(job.key)
 
     def check(self, job: Job) -> None:
-        """ValueError where trials of this slot were made under another fingerprint of the task, unless it has none here."""
+        """ValueError if trials of this slot were made under another fingerprint of the task, unless it has none here."""
         if not job.fingerprint:
             return
         rows = (row for key in self._keys.get(job.slot, ()) for row in self._rows(key))
@@ -89,7 +89,7 @@ class Results:
         return [self._journal.rows[key, trial] for trial in sorted(self._trials.get(key, ()))]
 
     def _note(self, row: dict[str, Any]) -> None:
-        """Where a row is found."""
+        """Index a row."""
         self._trials.setdefault(row["job"], set()).add(row["trial"])
         self._keys.setdefault(tuple(row[name] for name in SLOT), set()).add(row["job"])
 

@@ -40,9 +40,9 @@ from gensor_gym.measure.session import TraceRow
 def compare(
     settings: Settings, jobs: Jobs, console: Console, known: Mapping[str, Outcome] | None = None, brief: bool = False
 ) -> dict[str, object]:
-    """Run what is not done yet, and write everything; returns the summary. `known` outcomes by job key stand as they are.
+    """Run missing jobs, and write everything; returns the summary. `known` outcomes by job key are kept.
 
-    A `brief` one says a line of searches that failed alone.
+    With `brief` only failed searches print a line.
     """
     outcomes = {job.key: found for job in settings.jobs if (found := jobs.finished(job)) is not None} | dict(known or {})
     if len(outcomes) == len(settings.jobs) and (written := _written(settings)) is not None:
@@ -86,7 +86,7 @@ def _search(settings: Settings, jobs: Jobs, outcomes: dict[str, Outcome], consol
 
 
 def _run(job: Job, jobs: Jobs, progress: Progress) -> Outcome:
-    """One search with a bar of its own."""
+    """One search with a progress bar."""
     bar = progress.add_task(f"{job.strategy} on {job.operator}", total=job.budget.trials, best="")
     best = float("inf")
 
@@ -153,7 +153,7 @@ def _written(settings: Settings) -> dict[str, object] | None:
 
 @configured("config")
 def run(config: DictConfig) -> float:
-    """One configuration (of several, with --multirun); its `score`, which a sweeper makes small."""
+    """Run one configuration (of several, with --multirun); returns its `score`, which a sweeper minimises."""
     end_with_launcher()
     console, begin = Console(), time.perf_counter()
     one_of_several = task_folder() is not None

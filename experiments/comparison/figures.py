@@ -163,7 +163,7 @@ def ratio_axis(axes: Axes, label: str) -> None:
 
 
 def _ladder(low: float, high: float) -> list[float]:
-    """Ticks of a logarithmic axis around one: the finest ladder of which a dozen or fewer are seen."""
+    """Ticks of a logarithmic axis around one: the finest ladder with at most a dozen visible."""
     decades = [10.0**exponent for exponent in range(-4, 5)]
     fine = [0.5 + 0.05 * step for step in range(31)]
     for steps in (fine, fine[::2], (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0), (1.0, 2.0, 3.0, 5.0), (1.0, 3.0)):

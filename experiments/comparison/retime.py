@@ -49,9 +49,9 @@ class Retimer:
         self, backend: Backend, hardware: Hardware, rounds: int, folder: Path, torch_threads: int | None = None,
         processes: int = 1,
     ) -> None:  # fmt: skip
-        """`rounds` samples are taken of each candidate, by turns in so many `processes`, each begun anew.
+        """`rounds` samples are taken of each candidate, interleaved, in `processes` fresh processes.
 
-        Torch gets as many threads as kernels unless told otherwise.
+        Torch gets as many threads as kernels by default.
         """
         self.backend = backend
         self.hardware = hardware
@@ -72,7 +72,7 @@ class Retimer:
         return self.compare_kernels(op, *self.kernels(op, {label: schedule for label, (schedule, _) in winners.items()}))
 
     def compare_kernels(self, op: Operator, kernels: Mapping[str, Kernel], dropped: Mapping[str, str]) -> Comparison:
-        """As `compare`, of kernels by label; `dropped` says of other labels why they have none. For backends that run kernels."""
+        """As `compare`, for kernels by label; `dropped` has the reasons for labels without one. For backends that run kernels."""
         dropped = dict(dropped)
         digests = {label: kernel.digest for label, kernel in kernels.items()}
         what: list[object] = [str(op), self.backend.device(self.hardware), digests, self.rounds, self.torch_threads or 0]
@@ -101,7 +101,7 @@ class Retimer:
         return kernels, {label: why.error for label, why in made.items() if not isinstance(why, Kernel)}
 
     def _time(self, kernels: dict[str, Kernel]) -> tuple[dict[str, list[float]], dict[str, str]]:
-        """Samples by name, torch on the same device among them; and what is wrong with those left out."""
+        """Samples by name, with torch on the same device; and the errors of those left out."""
         torch = self.backend.name in ("cpu", "cuda")
         if not kernels:
             return {}, {}
@@ -131,14 +131,14 @@ class Retimer:
         return self._native.compare(kernels, self.hardware, rounds, torch, torch_threads=self.torch_threads)
 
     def _faults(self, kernels: dict[str, Kernel]) -> dict[str, str]:
-        """What goes wrong with each kernel alone."""
+        """The error of each kernel on its own."""
         faults: dict[str, str] = {}
         for name, kernel in kernels.items():
             faults |= self._fault(name, {name: kernel}, torch=False)
         return faults
 
     def _fault(self, name: str, kernels: dict[str, Kernel], torch: bool) -> dict[str, str]:
-        """{name: what goes wrong} in a comparison of one round, or nothing."""
+        """{name: error} in a comparison of one round, or nothing."""
         try:
             self._compare(kernels, 1, torch)
         except (ValueError, RuntimeError, WorkerLost) as error:
@@ -147,13 +147,13 @@ class Retimer:
 
 
 def shares(rounds: int, processes: int) -> list[int]:
-    """Rounds of each of so many processes, at least one; fewer processes where there are fewer rounds."""
+    """Rounds of each of `processes` processes, at least one; fewer processes if there are fewer rounds."""
     count = min(processes, rounds)
     return [rounds // count + (place < rounds % count) for place in range(count)]
 
 
 def busy_share(seconds: float = 0.25) -> float:
-    """Share of all processors in use while this process sleeps; 0 where the system does not say."""
+    """Share of all processors in use while this process sleeps; 0 if the system does not say."""
     stat = Path("/proc/stat")
     if not stat.exists():
         return 0.0

@@ -1,4 +1,4 @@
-"""What a comparison found, as plain values: one line for each job, one for each strategy."""
+"""Results of a comparison, as plain values: one line for each job, one for each strategy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Interval = dict[str, float]
 """{"median": .., "low": .., "high": ..}: 95 percent, no distribution assumed."""
 
 RESAMPLES = 2000
-"""Of the bootstrap over tasks and seeds."""
+"""Resamples of the bootstrap over tasks and seeds."""
 
 
 def label_of(job: Job, settings: Settings) -> str:
@@ -43,7 +43,7 @@ def summarise(
 ) -> dict[str, object]:
     """The summary; `outcomes` and `statuses` (of every trial) by job key, `comparisons` by operator text.
 
-    `torch_before`: what torch took on the same device in an earlier run, by operator text.
+    `torch_before`: torch's times on the same device in an earlier run, by operator text.
     """
     first = settings.jobs[0]
     rows = [_row(job, settings, outcomes[job.key], statuses[job.key], comparisons) for job in settings.jobs]
@@ -64,9 +64,9 @@ def summarise(
 
 
 def score(summary: Mapping[str, Any]) -> float:
-    """Geometric mean over all jobs of the winner's time over the operator's roofline floor; 1 is the least there can be.
+    """Geometric mean over all jobs of the winner's time over the operator's roofline floor; at least 1.
 
-    Infinite where a job has no winner. It is what a comparison returns to a sweeper of Hydra's (optuna), which makes it small.
+    Infinite if a job has no winner. A comparison returns it to a sweeper of Hydra's (optuna), which minimises it.
     """
     floors = {name: facts["roofline_s"] for name, facts in summary["operators"].items()}
     if not all(row["retimed"] for row in summary["rows"]):
@@ -94,9 +94,10 @@ def apart(samples: list[float], processes: list[int]) -> list[list[float]]:
 
 
 def over_processes(found: Sequence[Interval]) -> Interval:
-    """What several processes say of one number: the median of theirs, within the hull of their intervals.
+    """One number from several processes: the median of theirs, within the hull of their intervals.
 
-    Restarts differ by where code and data lie, which no interval within a process knows of; three are too few for a bootstrap.
+    Restarts differ in the addresses of code and data, which no interval within a process covers; three are too few for a
+    bootstrap.
     """
     return {
         "median": float(np.median([one["median"] for one in found])),
@@ -116,7 +117,7 @@ def time_over_processes(samples: list[float], processes: list[int]) -> Interval:
 
 
 def _operator(text: str, settings: Settings, comparison: Comparison, before: Interval | None) -> dict[str, object]:
-    """What holds for an operator whatever the strategy."""
+    """Facts on an operator, for all strategies."""
     op = next(job.operator for job in settings.jobs if str(job.operator) == text)
     torch = comparison.samples.get(TORCH)
     return {
@@ -198,9 +199,9 @@ def _strategies(rows: list[dict]) -> list[dict[str, object]]:
 
 
 def _paired(rows: list[dict]) -> dict[str, object] | None:
-    """Strategies beside the first one, by log(T / T of the best) of the winners timed again; None for fewer than two tasks.
+    """Strategies against the first one, by log(T / T of the best) of the re-timed winners; None for fewer than two tasks.
 
-    A strategy that lacks a time for some operator and seed is left out, and so is everything where the first one does.
+    A strategy without a time for some operator and seed is left out; if that is the first one, so is everything.
     """
     names, tasks, seeds = (list(dict.fromkeys(row[key] for row in rows)) for key in ("strategy", "operator", "seed"))
     if len(tasks) < 2 or len(names) < 2:

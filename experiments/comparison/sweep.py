@@ -1,8 +1,8 @@
-"""A multirun is one comparison: it ends in a table over all its tasks, whose winners are timed again together.
+"""A multirun is one comparison: it ends in a table over all its tasks, whose winners are re-timed together.
 
-Every task is a comparison of its own, in a folder of its own, and leaves a note in the folder that Hydra gives it. At the end
-what the tasks found is taken over as if one command had been given all their lists; nothing is searched again. This happens on
-the machine that started the multirun, whatever the launcher, and needs the tasks' folders there.
+Every task is a comparison in its own folder, and leaves a note in the folder that Hydra gives it. At the end the results are
+combined as if one command had all the lists; nothing is searched again. This happens on the machine that started the multirun,
+for any launcher, and needs the tasks' folders there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gensor_gym.measure.session import TraceRow
 
 @dataclass(frozen=True)
 class Task:
-    """What a task was asked and found: outcomes and rows of trials by job key, and how its settings differ from others'."""
+    """Input and results of a task: outcomes and rows of trials by job key, and its settings that differ from others'."""
 
     settings: Settings
     outcomes: dict[str, Outcome]
@@ -60,7 +60,7 @@ class OneComparison(Callback):
 
 
 def read_task(note: dict[str, Any]) -> Task:
-    """The task of a note. ValueError where its results are not here."""
+    """The task of a note. ValueError if its results are not here."""
     output = Path(note["output"])
     settings = settings_of(OmegaConf.create(note["config"]))
     if not (output / "summary.json").exists():
@@ -99,7 +99,7 @@ def together(tasks: Sequence[Task], folder: Path, console: Console) -> dict[str,
 
 
 def _kept(task: Task) -> dict[str, object]:
-    """What the whole is shown with."""
+    """Tracking settings for the whole multirun."""
     return {name: task.settings.config.get(name) for name in ("wandb", "tensorboard")}
 
 
@@ -117,7 +117,7 @@ def _groups(tasks: Iterable[Task]) -> dict[str, list[Task]]:
 
 
 def _suffixes(tasks: Sequence[Task]) -> list[dict[tuple[Any, ...], str]]:
-    """What is added to names of strategies, by slot, where several tasks have the same slot with other settings."""
+    """Suffixes of strategies' names, by slot, if several tasks have the same slot with other settings."""
     alike: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
     for job in (job for task in tasks for job in task.settings.jobs):
         if (values := _values(job)) not in alike[job.slot]:
@@ -126,7 +126,7 @@ def _suffixes(tasks: Sequence[Task]) -> list[dict[tuple[Any, ...], str]]:
 
 
 def _values(job: Job) -> dict[str, Any]:
-    """What two jobs of one slot may differ in."""
+    """Settings in which two jobs of one slot may differ."""
     return {**job.hyperparameters, **dataclasses.asdict(job.budget)}
 
 
@@ -137,7 +137,7 @@ def _suffix(values: dict[str, Any], others: Sequence[dict[str, Any]]) -> str:
 
 
 def _in_order(jobs: Sequence[Job]) -> tuple[Job, ...]:
-    """By operator, seed and strategy, each in the order in which they came: as one command orders its lists."""
+    """Ordered by operator, seed and strategy, each in order of appearance, as one command orders its lists."""
     places = [list(dict.fromkeys(values)) for values in zip(*((j.operator, j.seed, j.strategy) for j in jobs), strict=True)]
     return tuple(
         sorted(jobs, key=lambda job: (places[0].index(job.operator), places[1].index(job.seed), places[2].index(job.strategy)))

@@ -15,7 +15,7 @@ from gensor_gym.measure.stats.verdict import TOLERANCE
 
 COLUMNS = ("strategy", "time", "over torch", "gap to best", "construction", "model calls", "trials", "training")
 OVERALL = ("strategy", "timed", *COLUMNS[2:])
-"""Of the table over all operators."""
+"""Columns of the table over all operators."""
 BUSY = 0.25
 """Share of the processors in use by others above which a note is made."""
 GAP = (
@@ -52,7 +52,7 @@ def notes(summary: dict, operator: str) -> list[str]:
 
 
 def _over_torch(row: dict) -> Cell:
-    """Speed-up over torch, with the verdict; the interval, of which it is one, stays however narrow the screen."""
+    """Speed-up over torch with the verdict and its interval, which stays on narrow screens."""
     found = factor(row["over_torch"])
     return found if row["verdict"] is None else replace(found.with_word(row["verdict"]), short=None)
 
@@ -93,7 +93,7 @@ def markdown(summary: dict, figures: list[str]) -> str:
 
 
 def _beside(paired: dict | None) -> list[str]:
-    """Strategies beside the first one, over tasks and seeds."""
+    """Table of strategies against the first one, over tasks and seeds."""
     if paired is None:
         return []
     head = ("strategy", f"time over {paired['reference']}'s", "p (Holm)", "ahead")
@@ -136,7 +136,7 @@ def of_operator(summary: dict, op: str) -> Sheet:
 
 
 def of_all(summary: dict) -> Sheet:
-    """A line for each job, its operator beside it: for the file."""
+    """A line for each job with its operator, for the file."""
     rows = [(row["operator"], str(row["seed"]), *cells(row)) for row in summary["rows"]]
     return Sheet.of("all searches", ("operator", "seed", *COLUMNS), rows)
 

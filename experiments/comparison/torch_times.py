@@ -1,4 +1,4 @@
-"""What torch took in earlier runs, kept beside the store of trials: the same call on the same machine compares the runs."""
+"""Torch's times in earlier runs, stored next to the store of trials: the same call on the same machine makes runs comparable."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class TorchTimes:
     """The last time of torch by operator and device, a file each, written as a whole: several processes may."""
 
     def __init__(self, settings: Settings) -> None:
-        """They lie beside the store."""
+        """They are stored next to the store."""
         first = settings.jobs[0]
         self._about = [first.device, first.backend, first.hardware.name, first.hardware.units]
         self._folder = settings.store.parent / f"{settings.store.stem}.torch"
 
     def replaced(self, comparisons: Mapping[str, Comparison]) -> dict[str, Interval]:
-        """Remember the times of these comparisons; what was remembered before, of another run, by operator."""
+        """Store the times of these comparisons; returns the previous ones, of another run, by operator."""
         before = {}
         for operator, comparison in comparisons.items():
             if TORCH not in comparison.samples:

@@ -1,1 +1,1 @@
-"""Compiled functions against torch on torch's own operator database."""
+"""Comparison of compiled functions with torch on torch's own operator database."""

@@ -1,4 +1,4 @@
-"""Try torch's operator database: `python -m experiments.conformance`. What was tried is kept in lines and not tried again."""
+"""Try torch's operator database: `python -m experiments.conformance`. Finished cases are kept in lines and not repeated."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _refused(outcomes: Iterable[Outcome]) -> list[tuple[str, int, str]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 1 where a case is wrong or ends in an error of ours."""
+    """Command line; returns the exit status: 1 if a case is wrong or ends in an error of ours."""
     parser = Parser(prog="python -m experiments.conformance", description="Compare compiled functions with torch.")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     args = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""Cases of torch's operator database: an operator with a sample of its inputs, compiled and compared with what torch gives."""
+"""Cases of torch's operator database: an operator with a sample of its inputs, compiled and compared with torch's result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import gensor_gym
 from gensor_gym.frontends.unsupported import Unsupported
 
 DTYPES = {torch.float32: 2, torch.int64: 1, torch.bool: 1}
-"""Of inputs, with how many samples of an operator are taken."""
+"""Input types, with the number of samples for each operator."""
 LEFT_OUT = (
     "linalg", "fft", "sparse", "masked", "special", "random", "bernoulli", "multinomial", "normal", "dropout", "empty", "_refs",
     "torch.ops", "segment", "ormqr", "cholesky", "svd", "lu", "eig", "complex", "signal", "uniform", "exponential", "cauchy",
@@ -25,11 +25,11 @@ LEFT_OUT = (
     "nested", "view_as_complex", "item",
     "equal", "allclose",
 )  # fmt: skip
-"""Parts of names: what is random, complex or sparse, factors matrices, or gives no tensor."""
+"""Parts of skipped operators' names: random, complex or sparse ones, matrix factorisations, results without a tensor."""
 SPECIAL = (0.0, -0.0, 1e-40, 1e-8, 16777217.0, float("inf"), float("-inf"), float("nan"))
 """Numbers that are put among those of a sample."""
 IN_ORDER = ("bucketize", "searchsorted")
-"""What asks for numbers in order, of which special ones would leave none."""
+"""Operators that need sorted numbers, which special values would break."""
 STATUSES = ("right", "refused", "wrong", "error")
 
 
@@ -44,7 +44,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case, with the refusal's words or the numbers that differ."""
+    """Outcome of a case, with the refusal's words or the numbers that differ."""
 
     name: str
     status: str
@@ -52,10 +52,10 @@ class Outcome:
 
 
 class Called(nn.Module):
-    """A function with arguments, in the place of whose tensors others stand."""
+    """A function with arguments, whose tensors can be replaced."""
 
     def __init__(self, function: Any, arguments: Any, named: Any) -> None:
-        """What it was sampled with."""
+        """The sampled function and arguments."""
         super().__init__()
         self.function, self.arguments, self.named = function, arguments, named
 
@@ -66,7 +66,7 @@ class Called(nn.Module):
 
 
 def cases(special: bool = False, step: int = 1, first: int = 0) -> Iterator[Case]:
-    """Of every `step`-th operator from `first` on, in an order that no name decides.
+    """Cases of every `step`-th operator from `first` on, in a shuffled order.
 
     `special`: with `SPECIAL` numbers among those of float32 inputs.
     """
@@ -108,7 +108,7 @@ def _with(tree: Any, left: Iterator[Tensor]) -> Any:
 
 
 def tensors_of(tree: Any, within: tuple[Any, ...] = ()) -> list[Tensor]:
-    """Of a tree, in order; of objects other than of Python's own classes, `within` which it lies, their attributes."""
+    """Tensors of a tree, in order; for objects of non-builtin classes, `within` which it lies, their attributes."""
     if isinstance(tree, Tensor):
         return [tree]
     if isinstance(tree, dict | list | tuple):
@@ -121,7 +121,7 @@ def tensors_of(tree: Any, within: tuple[Any, ...] = ()) -> list[Tensor]:
 
 
 def _with_special(tensor: Tensor) -> Tensor:
-    """With special numbers in every third place, as many as there is room for."""
+    """With special numbers at every third index, as far as there is room."""
     made = tensor.clone(memory_format=torch.contiguous_format)
     if made.dtype is torch.float32:
         places = torch.arange(0, made.numel(), 3)
@@ -130,9 +130,9 @@ def _with_special(tensor: Tensor) -> Tensor:
 
 
 def tried(case: Case, margin: float = 0.0) -> Outcome:
-    """What becomes of a case: compiled with one trial, and called.
+    """Outcome of a case: compiled with one trial, and called.
 
-    Results may be as far from those in float64 as `margin` times the farthest of torch's.
+    Results may deviate from those in float64 by `margin` times torch's largest deviation.
     """
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
@@ -170,7 +170,7 @@ def _are_as_near(case: Case, expected: Sequence[Tensor], found: Sequence[Tensor]
 
 
 def _difference(expected: Tensor, found: Tensor) -> str:
-    """Where a result is not torch's; empty where it is."""
+    """Difference of a result from torch's; empty if there is none."""
     if (found.shape, found.dtype) != (expected.shape, expected.dtype):
         return f"{found.dtype} {list(found.shape)}, expected {expected.dtype} {list(expected.shape)}"
     wide = torch.complex128 if expected.is_complex() else torch.float64

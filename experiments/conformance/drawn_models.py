@@ -16,15 +16,15 @@ from experiments.conformance.cases import Case, Outcome, tried
 
 SEED, VARIANTS = 0, {"torchvision": 2, "timm": 1}
 MOST_WEIGHTS = 150_000_000
-"""Of a model that is tried."""
+"""Most weights of a tested model."""
 MARGIN = 4.0
 """How many times as far from float64 as torch's results ours may be, where they differ: rounding of many layers adds up."""
 SIZES = (64, 96)
-"""Of images, the first that works; else a model's own."""
+"""Image sizes, the first that works; else a model's own."""
 DEFAULT_SIZE, BATCH = 224, 4
 ALWAYS = {"causal_lm": ("gpt2", "llama"), "masked_lm": ("bert",), "seq_to_seq_causal_lm": ("t5",)}
 TASKS = {"causal_lm": 30, "masked_lm": 14, "seq_to_seq_causal_lm": 10}
-"""Of transformers, with how many architectures are drawn."""
+"""Tasks of transformers, with the number of drawn architectures."""
 TOKENS, VOCABULARY = 16, 256
 _LAYERS, _HIDDEN, _WIDE, _HEADS = 2, 64, 128, 4
 SMALL = {
@@ -38,7 +38,7 @@ SMALL = {
     **dict.fromkeys(("max_position_embeddings", "n_positions"), 128),
     "vocab_size": VOCABULARY,
 }  # fmt: skip
-"""What configurations of transformers that have a value of that name are given."""
+"""Small values for fields of that name in configurations of transformers."""
 
 
 def keys() -> list[str]:
@@ -57,7 +57,7 @@ def _keys() -> Iterator[str]:
 
 
 def outcome(key: str) -> Outcome:
-    """Of a model in this process; refused, with `not tried`, where torch does not run any that may be drawn."""
+    """Outcome of a model in this process; refused, with `not tried`, if torch runs none that may be drawn."""
     library, family, which = key.split("/")
     try:
         case = _text_case(key, family, which) if library == "transformers" else _vision_case(library, family, int(which))
@@ -83,7 +83,7 @@ def _families(library: str) -> dict[str, list[str]]:
 
 @cache
 def _with_operators_of_torchvision() -> torch.library.Library:
-    """What torchvision needs to be imported: its operators' names, which wheels for other processors do not bring."""
+    """Define the operators' names that importing torchvision needs, which wheels for other processors lack."""
     library = torch.library.Library("torchvision", "FRAGMENT")
     for name in ("nms", "qnms"):
         if not hasattr(torch.ops.torchvision, name):
@@ -92,7 +92,7 @@ def _with_operators_of_torchvision() -> torch.library.Library:
 
 
 def _vision_case(library: str, family: str, number: int) -> Case:
-    """The variant of a family with this number among those that torch runs; IndexError where there is none."""
+    """The variant of a family with this number among those that torch runs; IndexError if there is none."""
     names = _families(library)[family]
     random.Random(SEED).shuffle(names := list(names))
     runs = (case for name in names if (case := _running(library, family, name)) is not None)
@@ -103,7 +103,7 @@ def _vision_case(library: str, family: str, number: int) -> Case:
 
 
 def _running(library: str, family: str, name: str) -> Case | None:
-    """A variant with its image; None where torch runs it at no size, or it has too many weights."""
+    """A variant with its image; None if torch runs it at no size, or it has too many weights."""
     build = importlib.import_module("timm").create_model if library == "timm" else _torchvision_model
     for size in (*SIZES, DEFAULT_SIZE):
         for how in ({"img_size": size}, {"image_size": size}, {"input_size": (size, size)}, {}):

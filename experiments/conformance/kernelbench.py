@@ -70,13 +70,13 @@ def name_of(file: Path) -> str:
 
 
 def files(folder: Path) -> Iterator[Path]:
-    """By level and number."""
+    """Files by level and number."""
     for level in LEVELS:
         yield from sorted((folder / level).glob("*.py"), key=lambda file: int(re.match(r"\d+", file.name)[0]))  # type: ignore[index]
 
 
 def outcome(file: Path) -> Outcome:
-    """Of a module in this process."""
+    """Outcome of a module in this process."""
     for limit, batch in [*((limit, BATCH) for limit in LIMITS), *((limit, limit) for limit in LIMITS)]:
         try:
             case = case_of(file, limit, batch)
@@ -100,7 +100,7 @@ def page(found: Sequence[Outcome]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 1 where a module is wrong or ends in an error of ours."""
+    """Command line; returns the exit status: 1 if a module is wrong or ends in an error of ours."""
     parser = arguments_of(Parser(prog=f"python -m {MODULE}", description="Compare KernelBench's modules with torch."), ROWS)
     parser.add_argument("folder", type=Path, nargs="?", default=Path())
     args = parser.parse_args(arguments)

@@ -42,7 +42,7 @@ def is_left_out(one: Outcome) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 1 where a model is wrong or ends in an error of ours."""
+    """Command line; returns the exit status: 1 if a model is wrong or ends in an error of ours."""
     args = arguments_of(Parser(prog=f"python -m {MODULE}", description="Compare models by name with torch."), ROWS)
     given = args.parse_args(arguments)
     if given.one:

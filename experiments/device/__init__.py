@@ -1,1 +1,1 @@
-"""The stages of `python3 -m experiments.gpu`, each in a process of its own, and what runs, records and reports them."""
+"""The stages of `python3 -m experiments.gpu`, each in its own process, and their runner, records and reports."""

@@ -10,7 +10,7 @@ Settings = TypeVar("Settings")
 
 
 def read_words(settings: type[Settings], words: Sequence[str]) -> Settings:
-    """A dataclass of defaults with what the words name in their place; ValueError says what is wrong and what is accepted."""
+    """A dataclass of defaults with the values that the words name; ValueError names the fault and the accepted values."""
     kinds = {field.name: type(field.default) for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
     values = {}
     for word in words:

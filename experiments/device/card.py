@@ -21,7 +21,7 @@ _PACKAGES = (
 
 
 def machine_card() -> dict[str, object]:
-    """What the machine says of itself; values that cannot be had are left out."""
+    """Facts that the machine reports; unavailable values are left out."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "python": sys.version.split()[0],
@@ -57,14 +57,14 @@ def versions() -> dict[str, str]:
 
 
 def _query(fields: tuple[str, ...]) -> dict[str, str]:
-    """Those fields, or nothing when one is refused."""
+    """Those fields, or nothing if one is refused."""
     text = _said(["nvidia-smi", "-i", "0", f"--query-gpu={','.join(fields)}", "--format=csv,noheader"])
     values = [value.strip() for value in text.split(",")]
     return dict(zip(fields, values, strict=True)) if len(values) == len(fields) and text else {}
 
 
 def _said(command: list[str]) -> str:
-    """What a command prints; empty when it is missing, fails or hangs."""
+    """Output of a command; empty if it is missing, fails or hangs."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -15,9 +15,9 @@ from experiments.device.wheels import use_wheels
 
 
 def main(arguments: list[str]) -> None:
-    """Run the function and write {status, result} or {status, error}, with how many functions Numba had to compile.
+    """Run the function and write {status, result} or {status, error}, with the number of functions that Numba compiled.
 
-    The process ends at once: nobody waits for what a stage has still under way in threads and processes of its own.
+    The process ends at once, without waiting for a stage's own threads and processes.
     """
     target, told, answer = arguments
     context = Context.from_json(json.loads(told))

@@ -1,4 +1,4 @@
-"""What a run on a device may say of two strategies, as a sentence; of two kernels: `gensor_gym.measure.stats.verdict`."""
+"""The conclusion of a device run about two strategies, as a sentence; for two kernels: `gensor_gym.measure.stats.verdict`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 
 def conclusions(over_first: Mapping[str, Any]) -> list[str]:
-    """A sentence for every strategy beside the first, of `standings.over_first`; one that says so where nothing can be said."""
+    """A sentence for every strategy against the first, from `standings.over_first`; or one that no conclusion is possible."""
     if not over_first:
         return ["Nothing can be said: fewer than two operators have winners of all strategies that were timed together."]
     return [conclusion(name, line, over_first["reference"]) for name, line in over_first["strategies"].items()]
 
 
 def conclusion(name: str, line: Mapping[str, float], reference: str) -> str:
-    """One sentence. The interval decides, and a difference counts as found where the sign-flip test agrees."""
+    """One sentence. The interval decides, and a difference counts as found if the sign-flip test agrees."""
     interval = f"{line['ratio']:.3f} [{line['low']:.3f}, {line['high']:.3f}]"
     said = f"`{name}` takes {interval} of `{reference}`'s time"
     if line["low"] <= 1.0 <= line["high"]:

@@ -1,4 +1,4 @@
-"""What a stage is given: where to write, how long it has, what it works on; and what of its journal counts."""
+"""Input of a stage: output folder, time, work; and the valid rows of its journal."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from experiments.common.journal import Journal
 
 @dataclass(frozen=True)
 class Context:
-    """One attempt at one stage. It is plain data, so that it can be handed to the stage's process."""
+    """One attempt at one stage, as plain data for the stage's process."""
 
     out: str
     """Folder of the results."""
     scratch: str
-    """Folder of this run, gone after it: what was begun and not ended."""
+    """Temporary folder of this run, for unfinished work."""
     run: str
     """Name of this run; rows of an earlier run in the same folder carry another."""
     seconds: float
-    """After so many seconds a stage starts nothing new; some seconds later it is killed."""
+    """Seconds after which a stage starts nothing new; some seconds later it is killed."""
     hardware: str = "h200"
     seed: int = 0
     begun: float = field(default_factory=time.monotonic)
@@ -41,7 +41,7 @@ class Context:
         return StageJournal(self.path(name), self.run, Path(self.scratch) / f"{name}.begun", keep)
 
     def to_json(self) -> dict[str, object]:
-        """As `from_json` takes it; the clock starts anew there."""
+        """JSON for `from_json`; the clock starts anew there."""
         value = asdict(self)
         del value["begun"]
         return value
@@ -60,7 +60,7 @@ class StageJournal:
     """
 
     def __init__(self, path: Path, run: str, begun: Path, keep: bool = False) -> None:
-        """Read what there is. Rows of other runs count as `done` only with `keep`."""
+        """Read the file. Rows of other runs count as `done` only with `keep`."""
         self._run, self._journal, self._begun = run, Journal(path, ()), Journal(begun)
         self.done = {str(row["key"]): row for row in self._journal if "key" in row and (keep or row.get("run") == run)}
         self.crashed = set(self._begun.rows) - set(self.done)

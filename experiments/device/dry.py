@@ -1,6 +1,6 @@
-"""`python -m experiments.device.dry`: what a run on a device imports and compiles, on a machine without one.
+"""`python -m experiments.device.dry`: import and compile everything of a device run on a machine without one.
 
-Run under the packages of the GPU machine (`make gpu-dry`), it says what does not travel.
+Run under the packages of the GPU machine (`make gpu-dry`), it reports what is missing there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EMULATED = ("gemm(m=13, n=11, k=7)", "conv2d(n=1, c=4, h=6, w=6, k=4, r=3, s=3, 
 
 
 def modules() -> list[str]:
-    """What is imported: everything that runs on a device."""
+    """All modules that run on a device."""
     below = pkgutil.walk_packages(experiments.device.__path__, "experiments.device.")
     return sorted({*(module.name for module in below), *(stage.target.partition(":")[0] for stage in STAGES)})
 
@@ -54,7 +54,7 @@ def lacking(names: list[str]) -> Iterator[str]:
 
 
 def checked(hw: Hardware) -> dict[str, object]:
-    """What of a run can be done without a device. RuntimeError when something that is there does not work."""
+    """The parts of a run that need no device. RuntimeError if an available part does not work."""
     made = [kernel for text in FAMILIES for _, kernel in drawn(text, hw.name, 0, 1)]
     kernels = [kernel for kernel in made if isinstance(kernel, Kernel)]
     if len(kernels) < len(made):

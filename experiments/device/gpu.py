@@ -45,7 +45,7 @@ class Settings:
 
 
 def read_arguments(arguments: list[str]) -> Settings:
-    """`key=value` words as settings; ValueError names what is wrong and what is accepted."""
+    """`key=value` words as settings; ValueError names the fault and the accepted values."""
     settings = read_words(Settings, arguments)
     names = [stage.name for stage in STAGES]
     if unknown := set(settings.stages) - set(names):
@@ -58,7 +58,7 @@ def read_arguments(arguments: list[str]) -> Settings:
 
 
 def absent() -> list[str]:
-    """What is missing for a run on a device, in words."""
+    """Missing requirements of a device run, in words."""
     found = []
     if not gpu_state():
         found.append("an NVIDIA GPU: nvidia-smi is not there or names none")

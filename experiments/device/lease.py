@@ -1,8 +1,8 @@
 """A run on a GPU: `python3 -m experiments.gpu out=DIR deadline_s=575`.
 
-One clock counts from its start and everything is within it. Stages work in a folder of this machine; what they have written is
-packed into DIR every half minute, as a whole, so that a kill at any second costs half a minute at most, and the same command goes
-on from there. Our own code is compiled on some cores while kernels that were compiled beforehand are timed.
+One clock counts from its start and covers everything. Stages work in a folder of this machine; their files are packed into DIR
+every half minute, as a whole, so that a kill costs half a minute at most, and the same command resumes. Our own code is compiled
+on some cores while precompiled kernels are timed.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ RESULTS, SUMMARIES, CARD = "results.tar.gz", ("summary.json", "summary.md"), "ca
 _BEHIND = 5
 """Niceness of those who compile our own code."""
 _CORES = 12
-"""That compile our own code at first; the others belong to those who time."""
+"""Cores that compile our own code at first; the others belong to the timing."""
 
 
 def run(out: Path, deadline_s: float, model: str, seed: int, names: Sequence[str] = ()) -> int:
-    """Stages by `names`, within so many seconds of now; the exit code, 0 where every stage ended well.
+    """Stages by `names`, within `deadline_s` seconds of now; the exit code, 0 if every stage ended well.
 
-    Without names: all that have what they need (`stages.by_default`). ValueError where another process writes to `out`, or where
-    it holds results of another GPU or archive.
+    Without names: all whose requirements are met (`stages.by_default`). ValueError if another process writes to `out`, or it
+    holds results of another GPU or archive.
     """
     with locked(make_folder(out)):
         return _run(out, deadline_s, model, seed, _chosen(names))
@@ -94,9 +94,9 @@ def _run(out: Path, deadline_s: float, model: str, seed: int, stages: Sequence[S
 
 
 def restored(file: Path, work: Path, card: Mapping[str, Any]) -> dict[str, Any]:
-    """Unpack what an earlier call of the same run left; its summary, {} of none.
+    """Unpack the files of an earlier call of the same run; its summary, {} without one.
 
-    ValueError where it ran on another GPU, or timed another archive: its rows would not compare.
+    ValueError if it ran on another GPU, or timed another archive: its rows would not be comparable.
     """
     if not file.exists():
         return {}
@@ -115,7 +115,7 @@ def restored(file: Path, work: Path, card: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_results(file: Path) -> dict[str, bytes]:
-    """Contents of what was packed, by name. ValueError where it does not read, or was not packed by a run."""
+    """Packed contents by name. ValueError if the file is unreadable, or was not packed by a run."""
     try:
         with tarfile.open(fileobj=io.BytesIO(file.read_bytes())) as tar:
             members = [(member.name, tar.extractfile(member)) for member in tar.getmembers()]
@@ -128,7 +128,7 @@ def read_results(file: Path) -> dict[str, bytes]:
 
 
 def _about() -> dict[str, Any]:
-    """What built the kernels: the revision does not travel otherwise. Empty without an archive."""
+    """Facts on the archive's build, which carry the revision. Empty without an archive."""
     path = FOLDER / "carry" / ABOUT
     return {"archive": json.loads(path.read_text(encoding="utf-8"))} if path.exists() else {}
 
@@ -157,7 +157,7 @@ class Packer:
         self._thread.start()
 
     def now(self) -> None:
-        """Pack what is there."""
+        """Pack the present files."""
         with self._packing:
             write_whole(self._out / RESULTS, packed(self._work))
             for name in SUMMARIES:
@@ -171,7 +171,7 @@ class Packer:
         self.now()
 
     def _run(self) -> None:
-        """In the thread: an error is said and the next turn tries again."""
+        """Body of the thread: an error is printed and the next turn tries again."""
         while not self._ending.wait(EVERY):
             try:
                 self.now()

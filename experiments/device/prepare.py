@@ -1,8 +1,8 @@
-"""Our own code compiled while kernels of the archive are timed: `python -m experiments.device.prepare all|PART MACHINE`.
+"""Compile our own code while kernels of the archive are timed: `python -m experiments.device.prepare all|PART MACHINE`.
 
-Numba compiles rules, model, walks and policies when they are first called, which takes a minute or two in all, and keeps
-them on disk for every process. Parts are compiled side by side, one process each, in waves: what many parts call comes in
-the first wave, so that later ones find it in the cache. The last wave does what the stages do and should compile nothing.
+Numba compiles rules, model, walks and policies at their first call, which takes a minute or two in total, and caches them on disk
+for every process. Parts are compiled in parallel, one process each, in waves: shared functions come in the first wave, so that
+later ones find them in the cache. The last wave runs the stages' own steps and should compile nothing.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ from gensor_gym.fingerprint import fingerprint
 from gensor_gym.measure.session import Budget, Session, Task
 
 SMALL = "gemm(m=64, n=64, k=64)"
-"""What is compiled depends on no operator."""
+"""Any operator: compilation does not depend on it."""
 ALL, MOST_SECONDS = "all", 300.0
 """The word for all parts, and seconds at most of that."""
 TRIALS = 6
-"""Of a strategy's search on the model: enough to learn from a measurement."""
+"""Trials of a strategy's search on the model: enough to learn from a measurement."""
 _WALKS = {"walkers": 2, "steps": 4, "refiners": 1, "refine_steps": 4, "descents": 2}
-"""Of the traverser, few of each kind."""
+"""Small settings of the traverser."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What the preparation did."""
+    """Result of the preparation."""
 
     seconds: float
     parts: int
     failed: dict[str, str]
-    """By part, the end of what it said."""
+    """End of the output of each part that failed."""
 
 
 def _graph(machine: str, space: str = "extended") -> ConstructionGraph:
@@ -91,12 +91,12 @@ def _walk(machine: str) -> None:
 
 
 def _enumeration(machine: str) -> None:
-    """All of a small space."""
+    """Enumerate a small space."""
     next(_graph(machine, "compact").enumerate(256))
 
 
 def _construct(name: str, machine: str, parameters: Mapping[str, object]) -> None:
-    """One construction of a strategy, if it makes any."""
+    """One construction of a strategy, if it has any."""
     strategy = get_strategy(name, **parameters)
     if construct := getattr(strategy, "construct", None):
         construct(_graph(machine, strategy.space), np.random.default_rng(0))
@@ -111,7 +111,7 @@ def _search(name: str, parameters: Mapping[str, object], machine: str) -> None:
 
 
 def _stages(machine: str) -> None:
-    """What stages `correctness` and `operators` make without a device."""
+    """The steps of stages `correctness` and `operators` that need no device."""
     graph = _graph(machine)
     candidates(graph.operator, graph.hardware, 0)
     drawn(SMALL, machine, 0, 4)
@@ -144,7 +144,7 @@ def waves() -> list[dict[str, Callable[[str], None]]]:
 
 
 def prepare(machine: str, limit: float) -> Prepared:
-    """Compile everything, within so many seconds; what fails or takes longer is compiled by the stage that needs it."""
+    """Compile everything, within `limit` seconds; the stage that needs a missing part compiles it."""
     begin = time.monotonic()
     failed: dict[str, str] = {}
     count = 0
@@ -158,7 +158,7 @@ def prepare(machine: str, limit: float) -> Prepared:
 
 
 def _run_wave(names: list[str], machine: str, until: float) -> dict[str, str]:
-    """Run parts side by side; by name, what those said that failed."""
+    """Run parts in parallel; returns the output of those that failed, by name."""
     waiting, running, failed = list(names), dict[str, tuple[subprocess.Popen[bytes], IO[bytes]]](), dict[str, str]()
     while waiting or running:
         while waiting and len(running) < max(1, len(os.sched_getaffinity(0))):
@@ -182,7 +182,7 @@ def _run_wave(names: list[str], machine: str, until: float) -> dict[str, str]:
 
 
 def _start(name: str, machine: str) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
-    """The process of a part, and what it says. Walks have one thread: the other cores have parts of their own."""
+    """The process of a part, and its output. Walks have one thread, because the other cores have their own parts."""
     command = [sys.executable, "-m", "experiments.device.prepare", name, machine]
     environment = {**os.environ, "GENSOR_GYM_THREADS": "1"}
     words = tempfile.TemporaryFile()
@@ -191,10 +191,10 @@ def _start(name: str, machine: str) -> tuple[subprocess.Popen[bytes], IO[bytes]]
 
 
 def save_in_turn() -> None:
-    """Have processes write Numba's cache one at a time, function by function.
+    """Let processes write Numba's cache one at a time, function by function.
 
-    Numba reads a function's list of compiled signatures, adds one and writes it back; of two processes at once one would
-    lose its entry, or both would choose one file. The lock is none of those under which `graph.compiling.kept` compiles.
+    Numba reads a function's list of compiled signatures, adds one and writes it back; with two processes at once one would lose
+    its entry, or both would choose one file. The lock is separate from those of `graph.compiling.kept`.
     """
     save = IndexDataCacheFile.save
 

@@ -22,7 +22,7 @@ def write_summary(
     outcomes: Sequence[Outcome],
     before: Mapping[str, Any] | None = None,
 ) -> dict[str, object]:
-    """Write both files. What a stage found is read from the rows it left, so one that was killed counts as well.
+    """Write both files. A stage's results are read from its rows, so a killed stage counts as well.
 
     `before` holds the stages of a run that this one continues.
     """
@@ -47,7 +47,7 @@ def write_summary(
 
 
 def _digest(target: str, context: Context) -> dict[str, object]:
-    """What the stage's rows say; what goes wrong with that is said in its place."""
+    """Digest of the stage's rows, or the error of computing it."""
     try:
         function = getattr(import_module(target.partition(":")[0]), "digest", None)
         return function(Path(context.out), context.run) if function else {}
@@ -56,7 +56,7 @@ def _digest(target: str, context: Context) -> dict[str, object]:
 
 
 def markdown(summary: dict) -> str:
-    """The run as text: a table of stages, then what each found."""
+    """The run as text: a table of stages, then the results of each."""
     gpu, machine = summary["machine"].get("gpu", {}), summary["machine"]
     lines = [
         f"# {gpu.get('name', summary['hardware'])}, {machine.get('date', '')}",
@@ -131,7 +131,7 @@ def contest_lines(result: dict) -> list[str]:
 
 
 def _means(result: dict) -> list[str]:
-    """By strategy, in geometric means: speed-up over torch, and time over that of the first strategy, with its interval."""
+    """Geometric means by strategy: speed-up over torch, and time over that of the first strategy, with its interval."""
     first = result["over_first"]
     lines = ["| geometric means | speed-up over torch | of winners | time over the first strategy's |", "|---|---:|---:|---:|"]
     counts, beside_first = result["winners_of_the_means"], first.get("strategies", {})

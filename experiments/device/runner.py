@@ -17,19 +17,19 @@ from experiments.device.context import Context
 DONE, FAILED, TIMEOUT, SKIPPED = "done", "failed", "timeout", "skipped"
 ATTEMPTS = 3
 GRACE = 12.0
-"""Seconds that a stage gets at most to end what it is at, out of its share, before it is killed."""
+"""Most seconds that a stage gets to finish, out of its share, before it is killed."""
 RESERVE = 4.0
 """Seconds kept at the end for the summary."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage: `target` is `module:function`, a function of a Context whose answer is a dict."""
+    """One stage: `target` is `module:function`, a function from a Context to a dict."""
 
     name: str
     target: str
     weight: float
-    """Its share of the time that is left when it starts, against the stages after it."""
+    """Its weight in the remaining time when it starts, against the stages after it."""
     least: float = 5.0
     """Seconds below which it is not worth starting."""
 
@@ -65,7 +65,7 @@ def run_stages(stages: Sequence[Stage], context: Context, budget: float, ended: 
 
 
 def run_stage(stage: Stage, context: Context, share: float) -> Outcome:
-    """Run one stage; one that breaks off is started again with the time it has left, as it knows what it has done."""
+    """Run one stage; one that crashes is restarted with the remaining time and resumes."""
     begin = time.monotonic()
     outcome = Outcome(stage.name, SKIPPED, 0.0)
     for attempt in range(1, ATTEMPTS + 1):
@@ -81,7 +81,7 @@ def run_stage(stage: Stage, context: Context, share: float) -> Outcome:
 
 
 def _attempt(stage: Stage, context: Context, seconds: float) -> tuple[str, dict]:
-    """Status of the stage in a child process, and what that said of it."""
+    """Status of the stage in a child process, and its answer."""
     soft = seconds - min(GRACE, 0.25 * seconds)
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"

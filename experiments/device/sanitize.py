@@ -1,8 +1,8 @@
 """`python -m experiments.device.sanitize OUT [SECONDS]`: kernels of an archive under NVIDIA's compute-sanitizer.
 
-Of the kernels that no device had run, two whose blocks share all steps (`persistent=2`), one of them in clusters: the largest of
-at most `MOST_FLOPS`. Each is launched twice by a plain program, both at the same time. Every array has an allocation of its own,
-so that a byte beside it is seen. Times mean nothing here, and those of others neither: run it while nothing is timed.
+Two of the kernels that no device had run and whose blocks share all steps (`persistent=2`), one of them in clusters: the largest
+of at most `MOST_FLOPS`. A plain program launches each twice, both at the same time. Every array has its own allocation, so that
+an access next to it is detected. Times are meaningless here and disturb others: run it while nothing is timed.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ KINDS: dict[str, Callable[[str], bool]] = {
     "shares": lambda words: "persistent=2" in words and "cluster=2" not in words,
     "shares in clusters": lambda words: "persistent=2" in words and "cluster=2" in words,
 }
-"""What a schedule's text has."""
+"""Condition on a schedule's text."""
 
 Row = Mapping[str, Any]
 
 
 def chosen(archive: Archive) -> dict[str, Row]:
-    """By kind a proposal whose kernel the archive has compiled."""
+    """For each kind a proposal whose kernel the archive has compiled."""
     rows = [row for row in archive.proposals if row["digest"] in archive.rows and row["group"] == "never_run"]
     size = {row["operator"]: operators.parse(row["operator"]).flops for row in rows}
     fitting = sorted((row for row in rows if size[row["operator"]] <= MOST_FLOPS), key=lambda row: -size[row["operator"]])
@@ -67,7 +67,7 @@ def sanitize(archive: Archive, folder: Path, seconds: float = SECONDS) -> list[d
 
 
 def _ended(process: subprocess.Popen[str], begin: float, seconds: float) -> dict[str, Any]:
-    """What a process said in its time; it is killed after that."""
+    """Output of a process within its time; it is killed after that."""
     try:
         words, _ = process.communicate(timeout=max(0.1, begin + seconds - time.monotonic()))
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""What the stages do: conf/bench/gpu.yaml and a file of conf/experiment, without Hydra, which a GPU machine need not have."""
+"""Plans of the stages: conf/bench/gpu.yaml and a file of conf/experiment, without Hydra, which a GPU machine may lack."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ class Contest:
 
     operators: tuple[Operator, ...]
     strategies: Mapping[str, tuple[str, Mapping[str, object]]]
-    """By name: the registered strategy and its hyperparameters. The others are compared with the first."""
+    """The registered strategy and its hyperparameters, by name. The others are compared with the first."""
     trials: int
-    """Of each search."""
+    """Trials of each search."""
     seeds: tuple[int, ...] = (0,)
 
 
 @cache
 def read_operators(file: Path = FILE) -> dict[str, Operator]:
-    """Operators that are timed beside torch, by a short name, in order of importance. ValueError for one that does not parse."""
+    """Operators that are timed against torch, by a short name, in order of importance. ValueError for one that does not parse."""
     return {name: operators.parse(text) for name, text in _content(file)["operators"].items()}
 
 
 @cache
 def read_experiment(file: Path) -> Contest:
-    """What a file of conf/experiment compares, as Hydra composes it; hardware and backend are the stage's.
+    """Content of a file of conf/experiment, as Hydra composes it; hardware and backend are the stage's.
 
     The file names strategies and budget and lists operators as text and seeds; it may name a space for all strategies, which
-    otherwise have their own. What it does not say of a strategy has the default of the strategy's class.
+    otherwise have their own. Missing values of a strategy have the default of its class.
     """
     content = _content(file)
     chosen = {key.removeprefix("override /"): value for line in content["defaults"] for key, value in line.items()}

@@ -20,7 +20,7 @@ ON_DEVICE = ("cupy", "cuda.bindings.nvrtc")
 def use_wheels(folder: Path = FOLDER) -> Path | None:
     """Unpack the wheels of a folder once and put them at the end of the path, for children too; None without any.
 
-    What the machine has itself comes first in this process. A pure wheel is a zip file of its packages.
+    The machine's own packages come first in this process. A pure wheel is a zip file of its packages.
     """
     wheels = sorted(folder.glob("*.whl"))
     if not wheels:
@@ -42,7 +42,7 @@ def use_wheels(folder: Path = FOLDER) -> Path | None:
 
 
 def missing(modules: Sequence[str]) -> list[str]:
-    """Those of the modules that cannot be found; nothing is imported but parents of dotted names."""
+    """Modules that cannot be found; only parents of dotted names are imported."""
     return [name for name in modules if not _found(name)]
 
 

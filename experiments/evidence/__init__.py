@@ -1,1 +1,1 @@
-"""Pages on what a GPU said, made from raw files that are shipped: `python -m experiments.evidence`."""
+"""Pages about GPU results, made from shipped raw files: `python -m experiments.evidence`."""

@@ -1,9 +1,9 @@
 """Make the pages and tables of a device's evidence: `python -m experiments.evidence [FOLDER]`.
 
-`python -m experiments.evidence take FOLDER [DATE]` first puts what a lease brought home where its pages are made of.
+`python -m experiments.evidence take FOLDER [DATE]` first copies the files of a lease to the raw folder.
 
-FOLDER (by default results/h100) holds the raw files of runs of `make gpu` in `raw`; the pages of its days, and the recorded
-tables of the machine that are shipped with the package, are made from them. The same files give the same bytes.
+FOLDER (by default results/h100) holds the raw files of runs of `make gpu` in `raw`; the pages of its days, and the shipped
+recorded tables of the machine, are made from them. The same files give the same bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FOLDER = ROOT / "results" / "h100"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 2 for what cannot be made. `take` is a command of its own (see `take`)."""
+    """Command line; returns the exit status: 2 if pages cannot be made. `take` is a separate command (see `take`)."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["take"]:
         return take.main(given[1:])
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def make(folder: Path, recordings: Path = RECORDINGS) -> None:
-    """Tables where the folder's own runs recorded some, then the page of every day; ValueError names what is missing."""
+    """Tables if the folder's own runs recorded some, then the page of every day; ValueError names a missing file."""
     days = later_run.write(folder)
     if (folder / RAW / FILE).exists() or not days:
         facts = read_facts(folder)

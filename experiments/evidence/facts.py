@@ -15,9 +15,9 @@ FILE = "conditions.json"
 
 @dataclass(frozen=True)
 class Facts:
-    """What tables say of a device and its runs; `files` has for every raw file what it holds and which mends were in.
+    """Facts on a device and its runs for tables; `files` has the content and the included mends of every raw file.
 
-    `mends` of a file are null where that was not written down, which only files may have that no mend touches.
+    `mends` of a file are null if unknown, which is allowed only for files that no mend affects.
     """
 
     machine: str
@@ -40,7 +40,7 @@ class Facts:
 
 
 def read_facts(folder: Path) -> Facts:
-    """The facts of a folder of results; ValueError where they are missing or are none."""
+    """The facts of a folder of results; ValueError if they are missing or are none."""
     path = folder / RAW / FILE
     if not path.is_file():
         raise ValueError(f"no {path}: expected the raw files of runs and what is to be said of them")

@@ -57,7 +57,7 @@ def _head(day: Path, about: Row) -> list[str]:
 
 
 def _study(folder: Path, day: Path) -> tuple[list[str], list[str]]:
-    """Learned policies beside the traverser on many operators: lines, and names of figures."""
+    """Learned policies against the traverser on many operators: lines, and names of figures."""
     if not has_study(day):
         return [], []
     return [*page.lines_of(day, day.name), ""], figures.draw(day, folder / day.name)
@@ -83,7 +83,7 @@ def _correctness(day: Path) -> list[str]:
 
 
 def _libraries(day: Path) -> list[str]:
-    """The fastest kernel of every operator beside the libraries, and geometric means."""
+    """The fastest kernel of every operator against the libraries, and geometric means."""
     rows = {row["key"]: row for row in read_rows(day / OPERATORS) if "samples" in row}
     if not rows:
         return []
@@ -110,7 +110,7 @@ def _libraries(day: Path) -> list[str]:
 
 
 def _tables(day: Path) -> list[str]:
-    """How many programs were recorded of which operators."""
+    """Numbers of recorded programs by operator."""
     cells = []
     for name in TABLES:
         count = Counter(row["operator"] for row in read_rows(day / name))
@@ -121,7 +121,7 @@ def _tables(day: Path) -> list[str]:
 
 
 def _headline(day: Path) -> list[str]:
-    """The fine-tuned policy beside the traverser."""
+    """The fine-tuned policy against the traverser."""
     rows = read_rows(day / HEADLINE)
     if not rows:
         return []
@@ -136,7 +136,7 @@ def _headline(day: Path) -> list[str]:
 
 
 def _files(day: Path, about: Row) -> list[str]:
-    """The raw files, and what else was asked of the device."""
+    """The raw files, and the device's other runs."""
     cells = [(f"[{name}]({RAW}/{day.name}/{name})", f"`{said['command']}`", said["commit"], said["about"])
              for name, said in about["files"].items()]  # fmt: skip
     also = [f"- {name}: {said}." for name, said in about["also"].items()]

@@ -38,7 +38,7 @@ def rows_of(files: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def slim(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row without what its schedule says."""
+    """A row without fields that its schedule implies."""
     said = {"source"} if row.get("status") != Status.WRONG_ANSWER.value else set()
     if row.get("schedule", "no schedule") in row.get("key", ""):
         said.add("key")

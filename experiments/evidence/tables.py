@@ -1,4 +1,4 @@
-"""Complete tables among what stage `tables` of `make gpu` recorded, as the tables and cards that are shipped."""
+"""Complete tables among the recordings of stage `tables` of `make gpu`, as shipped tables and cards."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from gensor_gym.measure.records.store import Record
 from gensor_gym.measure.records.tables import read_table
 
 SPACE = "compact"
-"""Of the tables."""
+"""Space of the tables."""
 RECORDED, OPERATORS = "recorded.jsonl.gz", "operators.jsonl.gz"
 
 
 def write_tables(folder: Path, facts: Facts, machine: Path) -> list[dict[str, Any]]:
     """Write the complete tables of a folder of results into `machine`, which describes the machine.
 
-    Returns what each says about itself. The machine is that of `hardware.json` as it was described when the timings were
-    made, so that tables do not change with the model's rates. ValueError without that file.
+    Returns each table's description. The machine is that of `hardware.json` as described at the time of the timings, so that
+    tables do not change with the model's rates. ValueError without that file.
     """
     described = machine / FILE
     if not described.is_file():
@@ -45,7 +45,7 @@ def write_tables(folder: Path, facts: Facts, machine: Path) -> list[dict[str, An
 
 
 def content_of(records: Sequence[Record], hw: Hardware, facts: Facts, drift: float) -> Content | None:
-    """The table of one operator, in the order of enumeration; None where a schedule of the space was not recorded."""
+    """The table of one operator, in the order of enumeration; None if a schedule of the space was not recorded."""
     op = operators.parse(records[0].operator)
     known = {record.schedule: record for record in records}
     schedules = schedules_of(op, hw, SPACE)
@@ -73,7 +73,7 @@ def twice_timed(rows: Sequence[Mapping[str, Any]]) -> np.ndarray:
 
 
 def drift_of(rows: Sequence[Mapping[str, Any]]) -> float:
-    """Standard deviation of the log of a kernel's median from run to run; ValueError where no kernel was timed in two."""
+    """Standard deviation of the log of a kernel's median from run to run; ValueError if no kernel was timed in two."""
     ratios = twice_timed(rows)
     if not len(ratios):
         raise ValueError("no kernel of stage `operators` was timed in two runs: drift between passes is not known")
@@ -81,9 +81,9 @@ def drift_of(rows: Sequence[Mapping[str, Any]]) -> float:
 
 
 def one_pass(found: Measurement) -> Measurement:
-    """A measurement of a single pass in the words of a recording.
+    """A measurement of a single pass in the form of a recording.
 
-    `trial_seconds` are compiling and the samples: what loading, verifying and warming up took was not written down.
+    `trial_seconds` are compiling and the samples, because the time of loading, verifying and warm-up was not recorded.
     """
     conditions: dict[str, Any] = {**found.conditions, "passes": [1] * len(found.samples)}
     if found.status is Status.OK:

@@ -1,1 +1,1 @@
-"""A local page on which one program is constructed by hand, or watched while a strategy constructs it (`gensor explore`)."""
+"""A local page on which a program is constructed by hand, or by a strategy step by step (`gensor explore`)."""

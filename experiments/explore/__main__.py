@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def serve(args: argparse.Namespace) -> int:
-    """Serve until interrupted. ValueError, OSError or ImportError say what is wrong before anything is served."""
+    """Serve until interrupted. ValueError, OSError or ImportError name the fault before anything is served."""
     try:
         import uvicorn
 

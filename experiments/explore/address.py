@@ -16,7 +16,7 @@ MOST_ACTIONS = 512
 LONGEST = {"operator": 300, "machine": 60, "space": 60, "seed": 20, "schedule": 600, "actions": MOST_ACTIONS * 32}
 """Characters of every part of an address; the longest action's name has 30."""
 MOST_CHARACTERS = 48_000
-"""Of a query as it comes, where most characters may be written as three."""
+"""Most characters of a raw query, in which most characters may be written as three."""
 SEEDS = 2**63
 NUMBERS = {str(action): number for number, action in enumerate(ACTIONS)}
 """Action's name -> its number."""
@@ -30,7 +30,7 @@ class Address:
     machine: str = "host"
     space: str = "gensor"
     seed: int = 0
-    """Of what is drawn when a strategy plays."""
+    """Seed of a strategy's draws."""
     schedule: str = ""
     """Text of the first program; empty for the unscheduled one."""
     actions: tuple[str, ...] = ()
@@ -42,15 +42,15 @@ class Address:
         return self.operator, self.machine, self.space
 
     def after(self, action: str) -> Address:
-        """One action later."""
+        """The address one action later."""
         return replace(self, actions=(*self.actions, action))
 
     def back_to(self, steps: int) -> Address:
-        """After the first so many actions."""
+        """The address after the first `steps` actions."""
         return replace(self, actions=self.actions[:steps])
 
     def query(self) -> str:
-        """As the query of a URL, which `read` reads back; what stands at its default is left out, but for the task."""
+        """The query of a URL, which `read` reads; defaults are omitted, except for the task."""
         begin = _encoded(self.operator, self.machine, self.space, self.seed, self.schedule)
         return f"{begin}&actions={'%20'.join(self.actions)}" if self.actions else begin
 
@@ -58,7 +58,7 @@ class Address:
 def read(query: str, also: Sequence[str] = ()) -> tuple[Address, dict[str, str]]:
     """(address, values of the names in `also`) of a query.
 
-    ValueError names what is too long, given twice or not known. The task itself is not looked up here.
+    ValueError names a value that is too long, duplicate or unknown. The task itself is not looked up here.
     """
     if len(query) > MOST_CHARACTERS:
         raise ValueError(f"an address of {len(query)} characters: expected at most {MOST_CHARACTERS}")

@@ -12,7 +12,7 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
 
 MOST_COMPARED = 6000
-"""Lines up to which two sources are compared."""
+"""Most lines of two compared sources."""
 WORDS = {"c": "C", "cuda": "CUDA", "hip": "HIP"}
 
 
@@ -66,6 +66,6 @@ def _marked(language: str, before: list[str], lines: list[str]) -> Listing:
 
 @lru_cache(maxsize=64)
 def _source(graph: ConstructionGraph, schedule: Schedule) -> tuple[str, str]:
-    """(language, source) of a schedule; ValueError where no code can be written for it."""
+    """(language, source) of a schedule; ValueError if no code can be written for it."""
     kernel = generate(graph.operator, schedule, graph.hardware)
     return kernel.language, kernel.source

@@ -1,4 +1,4 @@
-"""Geometry of the page's figures: what is drawn where, in the units of an SVG's view box. How it looks is the style sheet's."""
+"""Geometry of the page's figures, in the units of an SVG's view box. The style sheet has their look."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Figure:
-    """Shapes in the order in which they are drawn."""
+    """Shapes in drawing order."""
 
     height: float
     about: str
@@ -110,13 +110,13 @@ class _Logarithmic:
         return self.bottom - (math.log(value) - low) / (high - low) * (self.bottom - self.top)
 
     def operations(self, y: float) -> float:
-        """What `y` draws there."""
+        """The value at height `y`."""
         low, high = map(math.log, self.ys)
         return math.exp(low + (self.bottom - y) / (self.bottom - self.top) * (high - low))
 
 
 def roofline(roof: Roofline) -> Figure:
-    """Under the roofs: the unscheduled program, this one, and the most that is possible."""
+    """The roofline with three programs: unscheduled, current, and the fastest possible."""
     ridge = roof.peak / min(bandwidth for _, bandwidth, _ in roof.levels)
     low, high = min(roof.intensity, ridge) / 20, max(roof.intensity, ridge) * 20
     lowest = min(roof.first, roof.here) / 4
@@ -160,7 +160,7 @@ def _powers(low: float, high: float) -> range:
 
 
 def _roof_names(at: _Logarithmic, roof: Roofline, low: float, lowest: float) -> list[Text]:
-    """Names of the levels beside their slopes, from the fastest down, none on another."""
+    """Names of the levels next to their slopes, from the fastest down, without overlap."""
     found: list[Text] = []
     for order, (name, bandwidth, holding) in enumerate(sorted(roof.levels, key=lambda level: -level[1])):
         if low * bandwidth >= roof.peak:

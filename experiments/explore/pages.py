@@ -1,4 +1,4 @@
-"""The page and its parts as HTML, from what `views`, `figures` and `code` say; every value is escaped."""
+"""The page and its parts as HTML, from `views`, `figures` and `code`; every value is escaped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXAMPLES = (
 
 @cache
 def _templates() -> Environment:
-    """Those of this folder."""
+    """Templates of this folder."""
     return Environment(
         loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
@@ -57,17 +57,17 @@ def state(view: View, timed: Timed | None, absence: str) -> str:
 
 
 def waiting(progress: Progress, address: Address) -> str:
-    """The part that says what is awaited."""
+    """Part of the page while something is computed."""
     return _written("waiting.html", progress=progress, address=address)
 
 
 def refusal(error: str) -> str:
-    """The part that says what was wrong."""
+    """Part of the page for an error."""
     return _written("refusal.html", error=error)
 
 
 def measured(timed: Timed) -> str:
-    """What came of a measurement."""
+    """Part of the page for a measurement."""
     return _written("measured.html", timed=timed)
 
 

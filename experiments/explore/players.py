@@ -1,7 +1,6 @@
-"""Who can play: the traverser, shipped policies and the certified optimum, each asked for one action at a time.
+"""Players: the traverser, shipped policies and the certified optimum, each for one action at a time.
 
-What a player does depends on the address alone, its seed included: a walk that was interrupted, shared or undone goes on as it
-would have gone.
+A player's action depends only on the address with its seed: a walk that was interrupted, shared or undone continues identically.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from gensor_gym.graph.actions import ACTIONS, CACHE, STOP, UNCACHE, space_action
 from gensor_gym.graph.compiled import plain
 
 _NEXT_DRAW = 0x9E3779B97F4A7C15
-"""What `walk.uniform` adds to its state at every draw."""
+"""Increment of the state of `walk.uniform` at every draw."""
 OPTIMUM = "optimum"
 
 
@@ -46,7 +45,7 @@ class Player:
 
 
 def players_of(graph: ConstructionGraph) -> dict[str, Player]:
-    """Those who can play on a task, by name."""
+    """Players of a task, by name."""
     name = traverser_of(graph)[0]
     found = [Player(name, "Gensor's traverser" if name == "markov" else "the traverser with knobs", _walked)]
     found += [Player(each, "a shipped policy, greedy", partial(_asked, each)) for each in policies_for(graph)]
@@ -62,14 +61,14 @@ def traverser_of(graph: ConstructionGraph) -> tuple[str, Markov]:
 
 
 def chances_of(position: Position) -> np.ndarray:
-    """Probabilities float64 [K] at which the traverser takes each of the position's moves at this step."""
+    """Probabilities float64 [K] with which the traverser takes each of the position's moves at this step."""
     gains, temperature = _gains(position)
     weights = np.exp((gains - gains.max(initial=-math.inf)) / temperature)
     return weights / weights.sum()
 
 
 def _walked(position: Position) -> Address | None:
-    """One step of the very walk that `agents.gensor.walk.walk` makes from this seed, as long as an episode is."""
+    """One step of the same walk that `agents.gensor.walk.walk` makes from this seed, up to the length of an episode."""
     if position.finished:
         return None
     moves = position.moves
@@ -82,7 +81,7 @@ def _walked(position: Position) -> Address | None:
 
 
 def steps_of(graph: ConstructionGraph) -> int:
-    """Steps of the traverser's walk: those of its strategy, or what an episode has room for before `stop`."""
+    """Steps of the traverser's walk: those of its strategy, or those that fit an episode before `stop`."""
     return min(traverser_of(graph)[1].steps, graph.horizon - 1)
 
 
@@ -146,7 +145,7 @@ def _asked(name: str, position: Position) -> Address | None:
 
 
 def _led(position: Position) -> Address | None:
-    """One step on the way to the optimum, from the unscheduled program if this state is not on it."""
+    """One step on the path to the optimum, from the unscheduled program if this state is not on it."""
     address, way = position.address, (*way_to_optimum(*position.address.task), str(ACTIONS[STOP]))
     if address.actions == way and not address.schedule:
         return None
@@ -156,7 +155,7 @@ def _led(position: Position) -> Address | None:
 
 @lru_cache(maxsize=16)
 def way_to_optimum(operator: str, machine: str, space: str) -> tuple[str, ...]:
-    """Names of the fewest actions, without `stop`, to the certified optimum of a task; ValueError where none ships."""
+    """Names of the fewest actions, without `stop`, to the certified optimum of a task; ValueError if none ships."""
     graph = graph_of(operator, machine, space)
     certificate = certificate_of(graph)
     if certificate is None:

@@ -1,4 +1,4 @@
-"""Numba compiles rules and model when they are first called, for a minute on a fresh machine: that happens beside the page."""
+"""Compilation in the background of the page: on a fresh machine Numba needs a minute for rules and model at their first call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from experiments.explore.views import view_of
 from gensor_gym import hardware
 
 PATIENCE = 0.3
-"""Seconds that an answer waits for; what takes longer says what it does."""
+"""Seconds that an answer waits; after that the page shows the progress."""
 
 def _first_mask(address: Address) -> object:
     graph = graph_of(*address.task)
@@ -29,7 +29,7 @@ STAGES: tuple[tuple[str, Callable[[Address], object]], ...] = (
     ("compiling the traverser's benefits", lambda address: chances_of(position_of(address))),
     ("looking for a certified optimum", lambda address: view_of(position_of(address))),
 )
-"""What has to be there before the first page, in order."""
+"""Steps before the first page, in order."""
 
 
 @dataclass
@@ -43,12 +43,12 @@ class Progress:
 
     @property
     def words(self) -> str:
-        """What is being done."""
+        """Words for the present step."""
         return STAGES[min(self.stage, len(STAGES) - 1)][0]
 
     @property
     def share(self) -> float:
-        """Of the stages, 0 to 1."""
+        """Share of the finished stages, 0 to 1."""
         return self.stage / len(STAGES)
 
     @property
@@ -68,9 +68,9 @@ class Readiness:
         self._lock = Lock()
 
     def waiting_for(self, address: Address, patience: float = PATIENCE) -> Progress | None:
-        """None where a task of that machine and space is ready; ValueError where the first one asked for cannot be.
+        """None if a task of that machine and space is ready; ValueError if the first requested one is impossible.
 
-        What cannot be is forgotten: the next one may.
+        A failure is forgotten: the next request may succeed.
         """
         key = (address.machine, address.space)
         with self._lock:

@@ -1,8 +1,8 @@
-"""Who may ask: only pages of this server, by a name of this machine. Everybody else gets a refusal of one line.
+"""Access control: only pages of this server, by a name of this machine. Others get a refusal of one line.
 
 A page of another origin can send requests to localhost; its browser then names that page in `Origin` or says `cross-site` in
-`Sec-Fetch-Site`. A name of another site that is made to point at 127.0.0.1 (DNS rebinding) stands in `Host`. A link to a state,
-followed from anywhere, is a navigation: it may come from another site, which sees nothing of the answer.
+`Sec-Fetch-Site`. A foreign name that is made to point at 127.0.0.1 (DNS rebinding) appears in `Host`. A link to a state is a
+navigation and may come from another site, which cannot read the answer.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
-"""Of every answer. Nothing is loaded from elsewhere, nothing is framed, no script stands in the page."""
+"""Headers of every answer: no foreign resources, no frames, no inline scripts."""
 
 
 def new_token() -> str:
-    """What a page must send back to have something measured; another one in every run of the server."""
+    """Token that a page must send back for a measurement; new in every run of the server."""
     return secrets.token_urlsafe(32)
 
 
 def refusal(method: str, path: str, length: int, headers: dict[str, str], port: int) -> str:
-    """Why a request is refused; empty where it is not. `length`: of path and query. `headers`: by names in small letters."""
+    """Why a request is refused; empty if it is not. `length`: of path and query. `headers`: by names in small letters."""
     hosts = {f"{name}:{port}" for name in NAMES} | (set(NAMES) if port == 80 else set())
     host, origin, site = headers.get("host", ""), headers.get("origin"), headers.get("sec-fetch-site", "none")
     if host.lower() not in hosts:

@@ -1,4 +1,4 @@
-"""What is asked for and answered over HTTP: the page, its parts, the code, a measurement."""
+"""HTTP requests and answers: the page, its parts, the code, a measurement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FILES = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "ima
 
 
 class Explorer:
-    """Answers; all it keeps are measurements and what is compiled."""
+    """Answers requests; it stores only measurements and compiled code."""
 
     def __init__(self, token: str, first: Address, readiness: Readiness | None = None, timer: Timer | None = None) -> None:
         """`first` is shown where an address names no task."""
@@ -33,7 +33,7 @@ class Explorer:
         self.readiness, self.timer = readiness or Readiness(), timer or Timer()
 
     def routes(self) -> list[Route]:
-        """Paths with what answers them; plain functions run on threads."""
+        """Paths and their handlers; plain functions run on threads."""
         files = [Route(f"/{name}", _file(name), methods=["GET"]) for name in _FILES]
         return [
             Route("/", self.page, methods=["GET"]), Route("/state", self.state, methods=["GET"]),
@@ -61,7 +61,7 @@ class Explorer:
         return _html(inner, status) if inner else Response(status_code=204)
 
     def _inner(self, found: Callable[[], Position | None], address: Address) -> tuple[str, int, list[tuple[str, str]]]:
-        """(part of the page, status, players): a state, what is awaited, or what is wrong; nothing where there is no position."""
+        """(part of the page, status, players): a state, the progress, or an error; empty without a position."""
         try:
             progress = self.readiness.waiting_for(address)
             if progress is not None:
@@ -97,7 +97,7 @@ class Explorer:
         return await run_in_threadpool(self._measured, body.decode("latin-1"))
 
     def _measured(self, query: str) -> Response:
-        """What came of it; 409 while another measurement is under way."""
+        """Result of a measurement; 409 while another one runs."""
         try:
             address, _ = read(query)
             if self.readiness.waiting_for(address) is not None:
@@ -120,7 +120,7 @@ def _view_at(address: Address) -> View:
 
 
 def _view(position: Position) -> View:
-    """Of a position, which is kept for whoever goes back."""
+    """View of a position, cached for going back."""
     return _view_at(position.address)
 
 

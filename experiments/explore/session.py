@@ -1,4 +1,4 @@
-"""Where one is on the construction graph: the programs on the way to a state, and what can be done next. Nothing changes here."""
+"""A position on the construction graph: the programs on the path to a state, and the next moves. Immutable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gensor_gym.graph.schedule import Schedule
 
 @dataclass(frozen=True)
 class Moves:
-    """What may be done at a state: legal actions int64 [K] but `stop`, where they lead, int32 [K, ROW], and seconds [K]."""
+    """Moves at a state: legal actions int64 [K] but `stop`, their successors, int32 [K, ROW], and seconds [K]."""
 
     actions: np.ndarray
     rows: np.ndarray
@@ -43,7 +43,7 @@ class Position:
 
     @cached_property
     def seconds(self) -> np.ndarray:
-        """By the model, of every program on the way, float64 [1 + steps]."""
+        """Seconds by the model of every program on the path, float64 [1 + steps]."""
         return self.graph.latencies(self.rows)
 
     @property
@@ -74,7 +74,7 @@ def graph_of(operator: str, machine: str, space: str) -> ConstructionGraph:
 
 @lru_cache(maxsize=256)
 def position_of(address: Address) -> Position:
-    """The state of an address. ValueError names what is not known or not legal of it."""
+    """The state of an address. ValueError names an unknown or illegal part."""
     graph = graph_of(*address.task)
     first = Schedule.parse(address.schedule) if address.schedule else graph.initial()
     if not graph.is_legal(first):

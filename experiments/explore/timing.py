@@ -1,4 +1,4 @@
-"""The verified time of a program on this machine, one at a time, and what was measured before."""
+"""The verified time of a program on this machine, one at a time, and earlier measurements."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from gensor_gym.measure.stats.intervals import LEVEL, median_interval
 from gensor_gym.operators.types import ITEM_BYTES
 
 MOST_BYTES = 2 * 1024**3
-"""Of an operator's tensors together, that are made for a measurement."""
+"""Most bytes of an operator's tensors in a measurement."""
 MOST_SECONDS = 2.0
-"""Of one call, by the model: a kernel is called many times until its time is known."""
+"""Most seconds of one call, by the model: a kernel is called many times in a measurement."""
 MOST_KEPT = 1024
 HOST = "host"
 """The machine that this runs on, among those that are CPUs."""
@@ -28,7 +28,7 @@ HOST = "host"
 
 @dataclass(frozen=True)
 class Timed:
-    """What came of a measurement, in words."""
+    """Result of a measurement, in words."""
 
     status: str
     time: str = ""
@@ -39,7 +39,7 @@ class Timed:
 
 
 class Timer:
-    """Measures one program at a time and remembers what came of it."""
+    """Measures one program at a time and remembers the results."""
 
     def __init__(self, measured: Callable[[ConstructionGraph, Schedule], Measurement] | None = None) -> None:
         """`measured` is asked for a measurement; by default the machine itself, in a worker process."""
@@ -48,7 +48,7 @@ class Timer:
         self._lock = Lock()
 
     def known(self, position: Position) -> Timed | None:
-        """What was measured of this program before."""
+        """Earlier measurement of this program."""
         found = self._known.get(_key(position))
         return None if found is None else in_words(position, found)
 
@@ -69,12 +69,12 @@ class Timer:
 
 
 def _key(position: Position) -> tuple[str, str, bytes]:
-    """What a measurement is of."""
+    """Key of a measurement."""
     return str(position.graph.operator), position.graph.hardware.name, position.schedule.key
 
 
 def absence(position: Position) -> str:
-    """Why a program cannot be timed here; empty where it can."""
+    """Why a program cannot be timed here; empty if it can."""
     op, machine = position.graph.operator, position.graph.hardware
     if machine.kind == "cpu" and machine.name != HOST:
         return f"{machine.name} is not the processor of this machine: choose machine {HOST}"

@@ -1,4 +1,4 @@
-"""What the page says of a state, as plain data in a reader's words and units."""
+"""Content of the page for a state, as plain data in a reader's words and units."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Move:
-    """A legal action, and what is said of it."""
+    """A legal action and its description."""
 
     action: str
     words: str
-    """What it changes: `tile of m`, and from what to what."""
+    """Its effect: `tile of m`, old and new value."""
     change: str
     seconds: str
     gain: float
     """log(time now / time after): above 0 it is faster."""
     gain_words: str
     chance: float | None
-    """That the traverser takes it now; None for `stop`, which it never takes by itself."""
+    """Probability that the traverser takes it now; None for `stop`, which it never takes by itself."""
     best: bool
     query: str
 
@@ -58,7 +58,7 @@ class Bar:
 
 @dataclass
 class Nest:
-    """A loop, or a line between loops, with what is inside."""
+    """A loop, or a line between loops, with its body."""
 
     text: str
     note: str = ""
@@ -91,7 +91,7 @@ class Roofline:
 
     @property
     def share(self) -> str:
-        """What the program reaches, in words."""
+        """The program's performance, in words."""
         return f"{rate(self.here)}, {100 * self.here / self.best:.2g} % of its roof"
 
 
@@ -147,7 +147,7 @@ class View:
 
 
 def view_of(position: Position) -> View:
-    """What the page says of a position."""
+    """Content of the page for a position."""
     graph, schedule = position.graph, position.schedule
     program, seconds = lower(graph.operator, schedule, graph.hardware), float(position.seconds[-1])
     names = LEVEL_NAMES[graph.hardware.kind]
@@ -189,7 +189,7 @@ def moves_of(position: Position) -> list[Move]:
 
 
 def in_words(position: Position, action: int, row: np.ndarray) -> tuple[str, str]:
-    """What an action that leads to `row` is about, and what it changes."""
+    """Subject and effect of an action that leads to `row`."""
     before, taken = position.rows[-1], ACTIONS[action]
     names = LEVEL_NAMES[position.graph.hardware.kind]
     if taken.knob is not None:
@@ -207,7 +207,7 @@ def in_words(position: Position, action: int, row: np.ndarray) -> tuple[str, str
 
 
 def nested(lines: list[Line]) -> list[Nest]:
-    """Lines with a depth as loops with what is inside."""
+    """Lines with a depth as nested loops."""
     root = Nest("")
     stack = [root]
     for line in lines:

@@ -1,1 +1,1 @@
-"""`gensor fine_tune`: policies go on with measured rewards."""
+"""`gensor fine_tune`: training of policies continued with measured rewards."""

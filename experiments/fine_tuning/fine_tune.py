@@ -1,8 +1,8 @@
-"""Go on training a policy with measured rewards: `python -m experiments fine_tune checkpoint=FOLDER output=FOLDER`.
+"""Continue the training of a policy with measured rewards: `python -m experiments fine_tune checkpoint=FOLDER output=FOLDER`.
 
-A policy that was trained on the model goes on, as it was trained, on operators of the train part whose kernels run quickly, until
-so many different kernels were measured (conf/fine_tune.yaml). Every measurement is kept in a store and in measured.jsonl, the
-policy whenever it has learned from some: the same command goes on after a kill.
+A policy trained on the model continues in the same way on operators of the train part whose kernels run quickly, until a number
+of different kernels were measured (conf/fine_tune.yaml). Every measurement is kept in a store and in measured.jsonl, the policy
+after every update: the same command resumes after a kill.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from gensor_gym.measure.records.store import Store
 from gensor_gym.operators.types import Operator
 
 BEGUN, MEASURED = "begun.json", "measured.jsonl"
-"""What a folder's fine-tuning was begun with, and its measurements."""
+"""Files of a fine-tuning folder: initial settings, and measurements."""
 FREE = ("measurements", "seconds", "store", "output", "hydra", "trust")
 """Settings that may be others when it goes on."""
 GO_ON = {ColumnWriter.agent: columns.learn}
@@ -57,7 +57,7 @@ def chosen(config: DictConfig) -> list[Operator]:
 
 
 def begin(config: DictConfig, device: str, folder: Path) -> None:
-    """Write down what is begun. ValueError where the folder holds measurements of something else: what differs is named."""
+    """Record the initial settings. ValueError if the folder holds measurements of others; the differences are named."""
     settings: Any = OmegaConf.to_container(config)
     kept = {name: value for name, value in settings.items() if name not in FREE}
     now = {**kept, "policy": digest_of_policy(located(config.checkpoint)), "device": device}
@@ -95,7 +95,7 @@ def _go_on(config: DictConfig, folder: Path, source: Path, console: Console) -> 
 def _write_card(
     config: DictConfig, card: dict[str, Any], timings: Timings, folder: Path, seconds: float, steps: int
 ) -> dict[str, Any]:
-    """The card: that of the policy it began with, and what was measured since."""
+    """The card: that of the initial policy, with the measurements since."""
     found = {
         "from": str(config.checkpoint), "digest": digest_of_policy(located(config.checkpoint)), "backend": timings.backend.name,
         "device": timings.backend.device(machines.get(config.env.hardware)), "reward": "measured", "split": "v1 train",

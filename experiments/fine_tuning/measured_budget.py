@@ -1,4 +1,4 @@
-"""What a fine-tuning may still measure, and the curve of what it learned: a line whenever the policy was saved."""
+"""Remaining measurements of a fine-tuning, and its learning curve: a line whenever the policy was saved."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class MeasuredBudget:
     """Different kernels and seconds, over all runs of the same command."""
 
     def __init__(self, timings: Timings, config: DictConfig, folder: Path, resumed: bool) -> None:
-        """Limits are `measurements` and `seconds` of the configuration; what earlier runs took counts where one is resumed."""
+        """Limits are `measurements` and `seconds` of the configuration; earlier runs count if one is resumed."""
         self.timings, self.config, self.path = timings, config, folder / CURVE
         self._begin = time.perf_counter() - (seconds_before(self.path) if resumed else 0.0)
 

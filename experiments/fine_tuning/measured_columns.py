@@ -1,11 +1,10 @@
-"""How a policy that writes programs column by column learns from measurements: judges rank its programs, a learner asks them.
+"""Learning from measurements for a policy that writes programs column by column: judges rank programs, a learner uses them.
 
-The policy goes on as it was trained, by the rank of its programs among those of their task. Where a kernel was measured its time
-counts, else the model's, corrected by what was measured of that structure (`agents.core.feedback`, as `markov_ext`
-predicts).
-The fastest kernels measured of a task stand among the programs drawn for it, so that it learns from them however improbable they
-were (self-imitation, Oh et al. 2018). Which kernels are measured: of the policy's draws for an operator those that are predicted
-to be the fastest, some of them of warmer draws.
+The policy continues its training by the rank of its programs among those of their task. A measured kernel counts with its time,
+others with the model's, corrected by measurements of their structure (`agents.core.feedback`, as `markov_ext` predicts). The
+fastest measured kernels of a task are added to the drawn programs, so that the policy learns from them however improbable they
+were (self-imitation, Oh et al. 2018). Measured are the policy's draws for an operator that are predicted to be the fastest, some
+of them from warmer draws.
 """
 
 from __future__ import annotations
@@ -28,29 +27,29 @@ from gensor_gym.graph.schedule import Schedule
 PER_REGISTER_TILE = 2
 """Kernels of one register tile that are measured at a time before others, as strategies do."""
 Line = Mapping[str, Any]
-"""A kernel measured: operator, schedule, seconds, which are None where it failed, and more."""
+"""A kernel measured: operator, schedule, seconds, which are None if it failed, and more."""
 
 
 class Judge:
-    """What programs of one operator take: measured, or else predicted."""
+    """Times of programs of one operator: measured, or else predicted."""
 
     def __init__(self, choices: Choices, lines: Sequence[Line] = ()) -> None:
-        """Begin with what was measured of the operator."""
+        """Start with the operator's measurements."""
         self.choices, self.feedback = choices, Feedback()
         self.known: dict[Schedule, float] = {}
-        """Measured seconds, infinite where a kernel failed."""
+        """Measured seconds, infinite if a kernel failed."""
         self.asked: set[Schedule] = set()
-        """Under way: asked for and not measured yet."""
+        """Requested programs that are not measured yet."""
         for line in lines:
             self.keep(Schedule.parse(line["schedule"]), line)
 
     @property
     def graph(self) -> ConstructionGraph:
-        """Of the operator."""
+        """Graph of the operator."""
         return self.choices.graph
 
     def seconds(self, rows: np.ndarray) -> np.ndarray:
-        """Of programs int32 [N, ROW], float64 [N]; infinite where one does not fit, or failed."""
+        """Seconds of programs int32 [N, ROW], float64 [N]; infinite if illegal or failed."""
         found = self.graph.latencies(rows)
         if not self.known:
             return found
@@ -61,9 +60,9 @@ class Judge:
         return found
 
     def wanted(self, rows: np.ndarray, count: int) -> list[Schedule]:
-        """Of programs int32 [N, ROW] the `count` that are predicted to be the fastest, of several register tiles.
+        """The `count` programs of int32 [N, ROW] that are predicted to be the fastest, of several register tiles.
 
-        None that is measured or under way.
+        Measured and pending ones are excluded.
         """
         seconds = self.seconds(rows)
         fitting = np.isfinite(seconds)
@@ -88,13 +87,14 @@ class Judge:
 class MeasuredLearner(ColumnLearner):
     """A learner whose programs are ranked by judges.
 
-    Settings beside those of `ColumnLearner`: kernels, warm_kernels, temperature, remembered, updates (conf/fine_tune.yaml).
+    Settings in addition to those of `ColumnLearner`: kernels, warm_kernels, temperature, remembered, updates
+    (conf/fine_tune.yaml).
     """
 
     def __init__(
         self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], lines: Sequence[Line], seed: int
     ) -> None:
-        """With a network of its own; `lines` were measured before. Steps are not counted beforehand: measurements end it."""
+        """A learner with its own network; `lines` are earlier measurements. Measurements end it, not a number of steps."""
         check(settings)
         constant = {f"final_{name}": settings[name] for name in ("learning_rate", "entropy")}
         super().__init__({**settings, **constant}, graphs, 1, seed)
@@ -107,7 +107,7 @@ class MeasuredLearner(ColumnLearner):
         """(kernels that are measured, temperature that they are drawn at)."""
 
     def seconds(self, choices: Choices, chosen: np.ndarray) -> np.ndarray:
-        """By the judge of the task."""
+        """Seconds by the judge of the task."""
         return self.judges[choices].seconds(choices.rows(chosen))
 
     def given(self, choices: Choices) -> Given:
@@ -115,7 +115,7 @@ class MeasuredLearner(ColumnLearner):
         return Given(self.judges[choices].fastest(self.settings["remembered"]))
 
     def next_task(self) -> Choices:
-        """Of which kernels are measured next: any."""
+        """Task of the next measured kernels: any."""
         return self.choices[int(self.rng.integers(len(self.choices)))]
 
     def drawn(self, choices: Choices, temperature: float) -> np.ndarray:

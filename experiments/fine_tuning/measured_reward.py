@@ -1,9 +1,8 @@
-"""An environment of the model's tier whose last reward is measured: what fine-tuning learns from.
+"""An environment of the model's tier with a measured final reward, for fine-tuning.
 
 The process is that of `env.measured` with two differences. Timings go through a session for each operator, so that a store
-answers what was measured before. And from each reward the mean of log(model / measured) of its operator so far is taken away:
-a constant of the task changes no policy that is optimal, while the critic, which was trained on the model, would have to learn
-it first.
+answers repeated measurements. And each reward is reduced by its operator's mean of log(model / measured) so far. A constant of
+the task changes no optimal policy, while the critic, which was trained on the model, would have to learn it first.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ _FIELDS: dict[str, Any] = {
     **dict.fromkeys(("operator", "schedule", "digest", "status"), str), **dict.fromkeys(("reward", "modelled"), int | float),
     "seconds": int | float | None,
 }  # fmt: skip
-"""Of a line, with their types."""
+"""Fields of a line, with their types."""
 
 
 class Timings:
-    """What was measured in a fine-tuning: a line of a file for every different kernel."""
+    """Measurements of a fine-tuning: a line of a file for every different kernel."""
 
     def __init__(self, path: Path, backend: Backend, store: Store | None) -> None:
         """Read the lines of a run that was stopped; a torn last one is dropped."""
@@ -108,7 +107,7 @@ class MeasuredVectorEnv(ConstructVectorEnv):
         self.timings = timings
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """As of the environment but for that reward."""
+        """As of the environment, with that reward."""
         rows, graphs = self.rows.copy(), self.graphs  # `stop` and the horizon leave the program as it is
         observation, rewards, ended, truncated, info = super().step(actions)
         for i in np.flatnonzero(ended):

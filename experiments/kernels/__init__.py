@@ -1,1 +1,1 @@
-"""Kernels for use: one operator's found, those of many operators taken away together."""
+"""Kernels for use: `gensor optimize` for one operator, `gensor export` for many."""

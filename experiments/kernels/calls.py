@@ -1,4 +1,4 @@
-"""What a kernel takes when this process calls it, from Python; and the lines that call it."""
+"""Time of a kernel called from Python in this process; and the code that calls it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def called(result: Result, seed: int) -> list[float]:
 
 
 def call_of(op: Computation) -> str:
-    """A call of `kernel` with names of its inputs, and what these are."""
+    """A call of `kernel` with names of its inputs, and their shapes."""
     names = ", ".join(tensor.name for tensor in op.inputs)
     shapes = ", ".join(f"{tensor.name} {_shape(tensor)}" for tensor in op.inputs)
     given = ", ".join(tensor.name for tensor in op.outputs)
@@ -31,5 +31,5 @@ def call_of(op: Computation) -> str:
 
 
 def _shape(tensor: Tensor) -> str:
-    """As float32[512, 384]."""
+    """Text such as float32[512, 384]."""
     return f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]"

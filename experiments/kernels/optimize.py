@@ -38,7 +38,7 @@ NAME = 9
 
 
 def said(result: Result, search: Search) -> Iterator[tuple[str, str]]:
-    """What was found, in words: (what, which)."""
+    """Result in words: (name, value)."""
     task, measurement = result.task, result.measurement
     op, hw = task.operator, task.hardware
     yield "operator", str(op)
@@ -62,7 +62,7 @@ def said(result: Result, search: Search) -> Iterator[tuple[str, str]]:
 
 
 def show(console: Console, lines: Iterable[tuple[str, str]], width: int | None) -> None:
-    """Print each under its name, in whole words that fit so many places; None is no screen."""
+    """Print each under its name, in whole words within `width` columns; None is no screen."""
     for what, which in lines:
         for number, line in enumerate(words(which, None if width is None else width - NAME - 1)):
             console.print(f"[bold]{'' if number else what:{NAME}}[/] ", end="")
@@ -78,7 +78,7 @@ def _times(samples: Sequence[float]) -> str:
 
 
 def taken(result: Result, config: DictConfig) -> Iterator[tuple[str, str]]:
-    """Write what is asked for: (what, where)."""
+    """Write the requested files: (kind, path)."""
     if config.source is not None:
         write_text(Path(config.source), result.kernel.source)
         yield "source", str(config.source)
@@ -88,7 +88,7 @@ def taken(result: Result, config: DictConfig) -> Iterator[tuple[str, str]]:
 
 
 def _check_file(path: Path) -> None:
-    """ValueError where no file can be written there."""
+    """ValueError if no file can be written there."""
     make_folder(path.parent)
     if path.is_dir():
         raise ValueError(f"source {path} is a folder: expected a file")
@@ -96,7 +96,7 @@ def _check_file(path: Path) -> None:
 
 @command("optimize")
 def main(config: DictConfig, console: Console) -> None:
-    """Search, say what was found, write what is asked for."""
+    """Search, print the result, write the requested files."""
     if config.operators is None:
         raise ValueError("no operator: name one, as in gensor optimize 'gemm(m=512, n=512, k=512)'")
     op, search = resolve_computation(config.operators), Search.of(config)

@@ -1,4 +1,4 @@
-"""What `optimize` and `export` have in common: a machine, a strategy and a store, and a search under a bar."""
+"""Shared parts of `optimize` and `export`: a machine, a strategy and a store, and a search with a progress bar."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Search:
 
     @classmethod
     def of(cls, config: DictConfig) -> Search:
-        """From a configuration; ValueError names what is unknown. `threads` holds for this process from now on."""
+        """From a configuration; ValueError names the unknown part. `threads` applies to this process from then on."""
         plain: Any = OmegaConf.to_container(config, resolve=True)
         check_whole(plain, 0, "seed")
         for name in ("threads", "trials"):
@@ -66,7 +66,7 @@ class Search:
         return f"gensor_gym.tuned({str(op)!r}{which}{where})"
 
     def run(self, op: Operator | Dataflow, reuse: bool, console: Console) -> Result:
-        """The best program found; with `reuse` that of the store, where it has one. RuntimeError where none ran well."""
+        """The best program found; with `reuse` that of the store, where it has one. RuntimeError if none ran well."""
         strategy, hyperparameters = self._strategy(op, console)
         columns = (
             TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(),

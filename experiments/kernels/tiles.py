@@ -11,7 +11,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 LEVELS = {"cpu": ("registers", "L1 tile", "task (L2)"), "gpu": ("registers", "block (shared memory)")}
-"""By kind of hardware, from the innermost."""
+"""Levels by kind of hardware, from the innermost."""
 
 
 def tiles(op: Operator, hw: Hardware, schedule: Schedule) -> Sheet:

@@ -1,9 +1,9 @@
-"""Plant each mutation in a copy of the tree and see which test catches it: `python -m experiments.mutations LABEL`.
+"""Plant each mutation in a copy of the tree and find the test that catches it: `python -m experiments.mutations LABEL`.
 
-LABEL names the state of the tree, such as `before`: what is found stands in results/mutations/LABEL.jsonl, a line each, and
-is not looked for again; results/mutations/mutations.md sets all labels side by side. `--mode quick` runs the files of tests
-that a mutation names, and the whole suite where these pass; `named` leaves the whole suite out, `whole` runs nothing else.
-A test counts as having caught a mutation if it passes without it, in the same copy.
+LABEL names the state of the tree, such as `before`. Results are lines of results/mutations/LABEL.jsonl and are not repeated;
+results/mutations/mutations.md compares all labels. `--mode quick` runs the test files that a mutation names, and the whole suite
+if these pass; `named` skips the whole suite, `whole` runs only that. A test counts as having caught a mutation if it passes
+without it, in the same copy.
 
 Numba compiles anew for every mutation of rules and model: one to two minutes each.
 """
@@ -29,7 +29,7 @@ PAGE = "mutations.md"
 
 
 def outcomes(path: Path) -> dict[str, Outcome]:
-    """What a file of lines says, by mutation."""
+    """Outcomes in a file of lines, by mutation."""
     return {row["mutation"]: Outcome(**{name: value for name, value in row.items() if name != "key"}) for row in read_rows(path)}
 
 
@@ -71,7 +71,7 @@ def _commits(found: dict[str, Outcome]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 1 where a mutation was not caught."""
+    """Command line; returns the exit status: 1 if a mutation was not caught."""
     parser = Parser(prog="python -m experiments.mutations", description="See tests catch planted faults.")
     parser.add_argument("label", help="name of the state of the tree, such as before")
     parser.add_argument("--mode", choices=MODES, default="quick")

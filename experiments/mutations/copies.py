@@ -1,4 +1,4 @@
-"""A copy of the tree in which mutations are planted one after the other, and tests run over each."""
+"""A copy of the tree in which mutations are planted one after another, with tests run over each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FIRST = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a mutation."""
+    """Outcome of a mutation."""
 
     mutation: str
     kind: str
@@ -37,7 +37,7 @@ class Outcome:
     """The file that was mutated."""
     caught: bool
     test: str
-    """The first test that failed; empty where none did."""
+    """The first test that failed; empty if none did."""
     mode: str
     """`named` or `whole`: which tests were run."""
     seconds: float
@@ -49,10 +49,10 @@ class Unsure(Exception):
 
 
 class Copy:
-    """A copy of what git tracks, or would, beside a folder for what Numba compiles; gone at the end unless it has a place."""
+    """A copy of the files that git tracks, or would, with a folder for Numba's cache; removed at the end without a place."""
 
     def __init__(self, root: Path, jobs: int, place: Path | None = None) -> None:
-        """Copy the tree at `root`; `jobs` processes run tests. What Numba compiled at a `place` before is used again."""
+        """Copy the tree at `root`; `jobs` processes run tests. Numba's cache at a `place` is reused."""
         self._scratch = None if place else tempfile.TemporaryDirectory(prefix="mutations-")
         self._jobs = jobs
         self.root = (place.resolve() if place else Path(self._scratch.name)) / "tree"  # type: ignore[union-attr]
@@ -77,7 +77,7 @@ class Copy:
     def tried(self, mutation: Mutation, mode: str) -> Outcome:
         """Plant a mutation, run tests until one fails, take it out again.
 
-        RuntimeError where pytest itself fails, Unsure where the test that failed does so without the mutation too.
+        RuntimeError if pytest itself fails, Unsure if the test that failed does so without the mutation too.
         """
         path = mutation.place(self.root)
         file = self.root / path
@@ -98,7 +98,7 @@ class Copy:
         return Outcome(mutation.name, mutation.kind, str(path), bool(test), test, ran, seconds, self.commit)
 
     def _first_failure(self, tests: Iterable[str]) -> str:
-        """The first test that fails of some files (or of all, where none is named); empty where none does."""
+        """The first test that fails of some files (or of all, where none is named); empty if none does."""
         options = ["-q", "-x", "-rfE", "--tb=no", "-p", "no:cacheprovider", "-n", str(self._jobs), "--dist", "loadfile"]
         options += ["-o", f"timeout={LONGEST / 3:.0f}"]  # of a test, which may wait for Numba
         options += ["--deselect", f"tests/experiments/test_mutations.py::{STILL_APPLIES}"]  # it sees that the text has changed
@@ -122,5 +122,5 @@ class Copy:
 
 
 def _git(root: Path, *arguments: str) -> str:
-    """What git says of the tree at `root`."""
+    """Output of git for the tree at `root`."""
     return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True).stdout

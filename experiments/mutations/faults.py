@@ -20,13 +20,13 @@ KINDS = ("rules", "model", "generators", "worker", "statistics", "fused", "netwo
 
 @dataclass(frozen=True)
 class Change:
-    """What a change is, and (file, text, what is put in its place) of every edit."""
+    """A change, with (file, text, replacement) of every edit."""
 
     name: str
     edits: tuple[tuple[str, str, str], ...]
 
     def plant(self, root: Path) -> None:
-        """Change a copy; ValueError where a text does not stand in its file exactly once."""
+        """Change a copy; ValueError if a text does not stand in its file exactly once."""
         for file, old, new in self.edits:
             text = (root / file).read_text(encoding="utf-8")
             if (count := text.count(old)) != 1:
@@ -42,14 +42,14 @@ class Mutation:
     kind: str
     """One of KINDS."""
     fault: str
-    """What is wrong then, in words."""
+    """The resulting fault, in words."""
     old: str
     new: str
     tests: tuple[str, ...]
     """Stems of the files of tests that are expected to catch it (`stem::test` for one test), the likeliest first."""
 
     def place(self, root: Path) -> Path:
-        """The file below `root` that holds the text, relative to it; ValueError where it does not stand exactly once."""
+        """The file below `root` that holds the text, relative to it; ValueError if it does not stand exactly once."""
         found = [path for path in sources(root) for _ in range(path.read_text(encoding="utf-8").count(self.old))]
         if len(found) != 1:
             where = ", ".join(str(path.relative_to(root)) for path in found) or "nowhere"
@@ -61,7 +61,7 @@ class Mutation:
         return Change(self.name, ((str(self.place(root)), self.old, self.new),))
 
     def files(self, root: Path) -> list[str]:
-        """Its tests as pytest takes them, relative to `root`; ValueError where a file is not there exactly once."""
+        """Its tests as pytest takes them, relative to `root`; ValueError if a file does not exist exactly once."""
         parts = [name.partition("::") for name in self.tests]
         return [f"{_only(root, stem).relative_to(root)}{mark}{test}" for stem, mark, test in parts]
 

@@ -1,9 +1,9 @@
-"""How long a network whose kernels are known takes to be compiled: first in a new process, then again in the same one.
+"""Time to compile a network with known kernels: first in a new process, then again in the same one.
 
-`python -m experiments.networks.again ASKED` is that process: it imports torch and gensor_gym, builds the network, and only
-then reads the clock. ASKED is JSON: `network`, `batch`, `seed`, `rounds`, `options` of `gensor_gym.compile`. It prints a list of
+`python -m experiments.networks.again ASKED` is that process: it imports torch and gensor_gym, builds the network, and only then
+reads the clock. ASKED is JSON: `network`, `batch`, `seed`, `rounds`, `options` of `gensor_gym.compile`. It prints a list of
 (seconds, seconds of these in torch's export), that of the new process first. It is no part of a benchmark's package, which would
-import what is timed.
+import the timed modules.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from contextlib import contextmanager
 from typing import Any
 
 SECONDS = 600.0
-"""That a process may take."""
+"""Time limit of a process."""
 
 
 def compiled_again(network: str, batch: int, seed: int, rounds: int, options: Mapping[str, Any]) -> dict[str, float]:
-    """Seconds of a compilation in a new process, and the median of those after it there; of both what torch's export takes.
+    """Seconds of a compilation in a new process, and the median of later ones there; for both the time of torch's export.
 
-    RuntimeError with the process's words where it fails.
+    RuntimeError with the process's words if it fails.
     """
     asked = {"network": network, "batch": batch, "seed": seed, "rounds": rounds, "options": dict(options)}
     line = [sys.executable, "-m", "experiments.networks.again", json.dumps(asked)]
@@ -55,7 +55,7 @@ def _times(network: str, batch: int, seed: int, rounds: int, options: Mapping[st
 
 @contextmanager
 def _timed_exports() -> Iterator[list[float]]:
-    """Seconds of each of torch's exports within, what they import included."""
+    """Seconds of each of torch's exports inside, with their imports."""
     import torch
 
     export, found = torch.export.export, list[float]()

@@ -18,7 +18,7 @@ class Attention(nn.Module):
         self.project, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
 
     def forward(self, x: Tensor, seen: Tensor | None = None) -> Tensor:
-        """Of [batch, rows, width]; `seen` is a mask of rows that count, bool [batch, 1, 1, rows]."""
+        """Input is [batch, rows, width]; `seen` is a mask of visible rows, bool [batch, 1, 1, rows]."""
         batch, rows, width = x.shape
         parts = self.project(x).view(batch, rows, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
         made = scaled_dot_product_attention(parts[0], parts[1], parts[2], seen, is_causal=self.causal)
@@ -37,7 +37,7 @@ class Block(nn.Module):
         self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
 
     def forward(self, x: Tensor, seen: Tensor | None = None) -> Tensor:
-        """Of [batch, rows, width]; `seen` as of `Attention`."""
+        """Input is [batch, rows, width]; `seen` as of `Attention`."""
         one, other = self.norms
         if self.first:
             x = x + self.attention(one(x), seen)

@@ -22,7 +22,7 @@ class Residual(nn.Module):
         self.relu = nn.ReLU()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of images [n, c, h, w]."""
+        """Input are images [n, c, h, w]."""
         result: Tensor = self.relu(self.body(x) + self.shortcut(x))
         return result
 
@@ -41,7 +41,7 @@ def _bottleneck(c: int, width: int, stride: int) -> Residual:
 
 
 def resnet(blocks: Sequence[int], deep: bool) -> nn.Module:
-    """A ResNet of so many blocks in each of four stages, for images [n, 3, 224, 224]; `deep` ones have bottlenecks."""
+    """A ResNet with the given blocks in each of four stages, for images [n, 3, 224, 224]; `deep` ones have bottlenecks."""
     layers: list[nn.Module] = [*_convolution(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
     c = 64
     for stage, count in enumerate(blocks):
@@ -65,7 +65,7 @@ class Inverted(nn.Module):
         self.adds = stride == 1 and c == k
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of images [n, c, h, w]."""
+        """Input are images [n, c, h, w]."""
         result: Tensor = self.body(x)
         return x + result if self.adds else result
 

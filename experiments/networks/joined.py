@@ -15,7 +15,7 @@ class Merging(nn.Module):
         self.rest = nn.Sequential(nn.LayerNorm(4 * channels), kept) if goes_on else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of [n, h, w, channels]."""
+        """Input is [n, h, w, channels]."""
         parts = [x[:, row::2, column::2] for column in (0, 1) for row in (0, 1)]
         made: Tensor = self.rest(torch.cat(parts, -1))
         return made
@@ -25,5 +25,5 @@ class Channels(nn.Module):
     """Channels of two images one behind the other."""
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """Of [n, c, h, w] and [n, k, h, w]."""
+        """Join [n, c, h, w] and [n, k, h, w]."""
         return torch.cat((x, y), 1)

@@ -21,7 +21,7 @@ class Bert(nn.Module):
         self.pooler = nn.Linear(width, width)
 
     def forward(self, ids: Tensor, segments: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """[batch, rows, width] and, of the first token, [batch, width]; ids, segments and what counts are [batch, rows]."""
+        """[batch, rows, width] and, for the first token, [batch, width]; ids, segments and mask are [batch, rows]."""
         places = torch.arange(ids.shape[1], device=ids.device)
         x = self.norm(self.words(ids) + self.segments(segments) + self.positions(places))
         seen = mask.to(torch.bool)[:, None, None]
@@ -61,7 +61,7 @@ def gpt2(layers: int = 12, width: int = 768, heads: int = 12, words: int = 50257
 
 
 def _as_trained(module: nn.Module) -> nn.Module:
-    """Embeddings as both networks begin with, of deviation 0.02: torch's own, 1, would drown what the blocks add."""
+    """Initialise embeddings with deviation 0.02, as in both networks; torch's default of 1 would dominate the blocks."""
     for part in module.modules():
         if isinstance(part, nn.Embedding):
             nn.init.normal_(part.weight, std=0.02)

@@ -25,7 +25,7 @@ class Ids:
 
 @dataclass(frozen=True)
 class Workload:
-    """What builds a network, and what one call takes for each element of the batch: shapes of float32 tensors, or ids."""
+    """Builder of a network, and the inputs of one call for each element of the batch: shapes of float32 tensors, or ids."""
 
     build: Callable[[], nn.Module]
     inputs: tuple[tuple[int, ...] | Ids, ...]

@@ -1,8 +1,7 @@
 """One of our searches in a fresh process: `python -m experiments.peers.ours REQUEST.json ANSWER.json`.
 
-The request says `operator`, `strategy`, `trials` and `seed`. Nothing is taken from a store of timings or from the cache of
-compiled kernels: every candidate is compiled and timed. The answer is the measured part
-of a run (see `experiments.peers.runs`).
+The request has `operator`, `strategy`, `trials` and `seed`. Neither a store of timings nor the cache of compiled kernels is used:
+every candidate is compiled and timed. The answer is the measured part of a run (see `experiments.peers.runs`).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ def run_process(command: Sequence[str], log: Path, limit_s: float, variables: Ma
     """Run a program in a process group of its own, its words in `log`, which is begun anew.
 
     `variables` are its whole environment, by default ours. The group is killed when the program ends, when `limit_s` seconds
-    are over, and on any exception. Raises Stopped, or OSError where it cannot be started.
+    are over, and on any exception. Raises Stopped, or OSError if it cannot be started.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as file:
@@ -32,7 +32,7 @@ def run_process(command: Sequence[str], log: Path, limit_s: float, variables: Ma
 
 
 def _name(command: Sequence[str]) -> str:
-    """What is run, in few words."""
+    """Short name of a command."""
     return " ".join(Path(word).name for word in command[:4])
 
 

@@ -16,7 +16,7 @@ OURS, TVM = "ours", "tvm"
 
 @dataclass(frozen=True)
 class Plan:
-    """What identifies a run: the same plan is run once."""
+    """Key of a run: the same plan is run once."""
 
     system: str
     """`ours` or `tvm`."""
@@ -24,10 +24,10 @@ class Plan:
     trials: int
     seed: int
     threads: int
-    """Of kernels."""
+    """Threads of kernels."""
     device: str
     version: str
-    """Of TVM, or the digest of our code; with everything else that the outcome depends on."""
+    """Version of TVM, or the digest of our code, with everything else that the outcome depends on."""
 
     @property
     def key(self) -> str:
@@ -50,7 +50,7 @@ class Run:
     tuning_s: float
     """The search with all building and measuring, without `waited_s`."""
     waited_s: float | None
-    """For the machine's timing lock; None where that is not known and part of `tuning_s`."""
+    """Seconds of waiting for the machine's timing lock; None if unknown and part of `tuning_s`."""
     best_s: float
     """Latency of the best kernel as its own system measured it."""
     tried: int
@@ -70,10 +70,10 @@ def run_of(row: Mapping[str, Any]) -> Run:
 
 
 class Runs:
-    """The runs in a folder: `runs.jsonl`, and TVM's modules beside it."""
+    """The runs in a folder: `runs.jsonl`, and TVM's modules next to it."""
 
     def __init__(self, folder: Path) -> None:
-        """Read what is there. ValueError for a row that is no run, and where another process writes there."""
+        """Read the file. ValueError for an invalid row, and if another process writes there."""
         self.folder = folder
         self.journal = Journal(folder / "runs.jsonl", (), finite=True)
         self._runs = {run.plan.key: run for run in map(run_of, self.journal)}

@@ -1,10 +1,10 @@
-"""Our search beside TVM's MetaSchedule on this processor: `python -m experiments.peers.tvm` (conf/peers/tvm.yaml).
+"""Our search compared with TVM's MetaSchedule on this processor: `python -m experiments.peers.tvm` (conf/peers/tvm.yaml).
 
-A comparison of systems, not of searches: spaces, code generators, compilers and thread pools differ as well. Every search
-runs in a fresh process, TVM's in an environment of its own, with as many threads as our kernels have
-(GENSOR_GYM_THREADS). A search that is done is kept at once; a stopped command continues with the next one when it is given
-again, and any part can be run by itself: `peers.trials=[64] peers.seeds=[0] peers.retime=false`. At the end the winners
-of one operator, and torch, are timed together in one worker, in interleaved rounds, TVM's through its C interface.
+A comparison of systems, not of searches: spaces, code generators, compilers and thread pools differ as well. Every search runs in
+a fresh process, TVM's in its own environment, with as many threads as our kernels have (GENSOR_GYM_THREADS). A finished search is
+kept at once; a stopped command resumes, and any part can be run by itself: `peers.trials=[64] peers.seeds=[0]
+peers.retime=false`. At the end the winners of one operator, and torch, are timed together in one worker, in interleaved rounds,
+TVM's through its C interface.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ from gensor_gym.operators.types import Operator
 
 WORKER = Path(__file__).with_name("tvm_worker.py")
 SETTINGS = 1
-"""Of TVM's search in tvm_worker.py; raised when one of them changes, so that searches are made again."""
+"""Version of TVM's settings in tvm_worker.py; raised with each change, so that searches are repeated."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """What is compared, resolved."""
+    """A resolved comparison."""
 
     tasks: tuple[Operator, ...]
     trials: tuple[int, ...]
-    """Of TVM's searches."""
+    """Trials of TVM's searches."""
     seeds: tuple[int, ...]
     strategy: str
     our_trials: int
@@ -86,7 +86,7 @@ class Study:
 
 
 def study_of(config: DictConfig) -> Study:
-    """Resolve a configuration (conf/peers.yaml); ValueError names what is wrong with it."""
+    """Resolve a configuration (conf/peers.yaml); ValueError names its fault."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     peers, hw = plain["peers"], hardware.get("host")
     tasks = tuple(dict.fromkeys(op for text in peers["tasks"] for op in operators.resolve(text)))
@@ -113,7 +113,7 @@ def has_workload(op: Operator) -> bool:
 
 
 def compile_ours(study: Study) -> None:
-    """One trial that is not counted: Numba compiles our code once for a checkout, and keeps it. Raises Stopped."""
+    """One uncounted trial: Numba compiles our code once for a checkout, and caches it. Raises Stopped."""
     op = operators.resolve_one(WARM_UP)
     command, variables = our_process(study, {"operator": str(op), "trials": 1, "seed": 0}, study.folder / "compile")
     run_process(command, study.folder / "compile" / "log.txt", study.limit_s, variables)
@@ -138,7 +138,7 @@ def tvm_process(op: Operator, plan: Plan, tvm: TvmEnvironment, folder: Path) -> 
 
 
 def searches(study: Study, tvm: TvmEnvironment, runs: Runs, console: Console) -> list[str]:
-    """Make the runs that are not there; returns what went wrong, by run in words."""
+    """Make the missing runs; returns errors, by run in words."""
     wrong: list[str] = []
     todo = [(op, plan) for op in study.tasks for plan in study.plans(op) if runs.get(plan) is None]
     if any(plan.system == OURS for _, plan in todo):
@@ -159,7 +159,7 @@ def searches(study: Study, tvm: TvmEnvironment, runs: Runs, console: Console) ->
 
 
 def search(study: Study, op: Operator, plan: Plan, tvm: TvmEnvironment) -> Run:
-    """One search in a fresh process; what an interrupted one left is removed first. Raises Stopped when it fails."""
+    """One search in a fresh process; leftovers of an interrupted one are removed first. Raises Stopped on failure."""
     folder = study.folder / plan.system / plan.key
     shutil.rmtree(folder, ignore_errors=True)
     if plan.system == OURS:
@@ -199,7 +199,7 @@ def time_together(study: Study, tvm: TvmEnvironment, runs: Runs, console: Consol
 
 
 def compare(study: Study, console: Console) -> list[str]:
-    """Search what was not searched, time the winners, write page and lines; returns what went wrong."""
+    """Run missing searches, time the winners, write page and lines; returns errors."""
     compilers()
     with console.status(f"making the environment of TVM in {study.environment}"):
         tvm = environment(study.environment, arguments=study.pip)
@@ -226,7 +226,7 @@ def compare(study: Study, console: Console) -> list[str]:
 
 @configured("peers")
 def run(config: DictConfig) -> None:
-    """One configuration. Exit code 1 when a search failed, 2 when nothing could run."""
+    """Run one configuration. Exit code 1 if a search failed, 2 if nothing could run."""
     console = Console()
     begin = time.perf_counter()
     with refusals(Stopped):

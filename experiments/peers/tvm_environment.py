@@ -19,7 +19,7 @@ MADE = "made.txt"
 """File of an environment that is complete: the digest of the requirements it was made from."""
 PACKAGE = "apache-tvm"
 LIBRARIES = ("tvm_ffi/lib/libtvm_ffi.so", "tvm/lib/libtvm_runtime.so")
-"""What a module of TVM needs in a process, in the order of loading."""
+"""Libraries of a TVM module, in the order of loading."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ def existing(folder: Path) -> TvmEnvironment | None:
 
 
 def environment(folder: Path, limit_s: float = 1800.0, arguments: Sequence[str] = ()) -> TvmEnvironment:
-    """The environment in the folder, made now where there is none; `arguments` are further ones for `pip install`.
+    """The environment in the folder, created if missing; `arguments` are further ones for `pip install`.
 
-    ValueError, with the last words of what failed, where it cannot be made within `limit_s` seconds.
+    ValueError, with the last words of the failed step, if it cannot be made within `limit_s` seconds.
     """
     if (found := existing(folder)) is not None:
         return found
@@ -85,7 +85,7 @@ def environment(folder: Path, limit_s: float = 1800.0, arguments: Sequence[str] 
 
 
 def compilers() -> None:
-    """ValueError where the C++ compiler that TVM links candidates with is missing."""
+    """ValueError if the C++ compiler that TVM links candidates with is missing."""
     if not any(_answers(name) for name in filter(None, (os.environ.get("CXX"), "g++", "clang++", "c++"))):
         raise ValueError("TVM links what it builds with a C++ compiler: install g++ or clang++, or name one in $CXX")
 

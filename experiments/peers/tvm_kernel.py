@@ -21,8 +21,8 @@ FUNCTION = "main"
 def tvm_kernel(op: Operator, module: Path, libraries: Sequence[Path]) -> Kernel:
     """The kernel whose entry calls TVM's function through its C interface (`tvm_call.c`), with TVM's own thread pool.
 
-    `libraries` are libtvm_ffi and then what else has to be loaded before the module. The digest covers the module's
-    content. ValueError for data types other than float32 and for a missing file.
+    `libraries` are libtvm_ffi and then the others to be loaded before the module. The digest covers the module's content.
+    ValueError for data types other than float32 and for a missing file.
     """
     tensors = (*op.inputs, op.output)
     if other := {tensor.dtype for tensor in tensors} - {"float32"}:

@@ -1,4 +1,4 @@
-"""Our system beside TVM in words and numbers: pairs of searches of one seed, their kernels timed in the same rounds."""
+"""Our system compared with TVM in words and numbers: pairs of searches of one seed, their kernels timed in the same rounds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gensor_gym.measure.stats.verdict import Verdict, verdict
 from gensor_gym.operators import part_of, resolve_one
 
 FASTEST, SHARE = 1.0, 0.2
-"""What we set out for: time over TVM's at most, tuning time over TVM's at most."""
+"""Aims: most time over TVM's, most tuning time over TVM's."""
 HEAD = ("operator", "seed", "ours", "TVM", "ours / TVM", "verdict", "tuning ours", "tuning TVM", "ours / TVM, tuning")
 
 
@@ -38,7 +38,7 @@ def summarise(pairs: Sequence[tuple[Run, Run]], comparisons: dict[str, Compariso
 
 
 def _row(ours: Run, theirs: Run, comparison: Comparison) -> dict[str, Any]:
-    """A pair; times are None where a winner could not be timed."""
+    """A pair; times are None if a winner could not be timed."""
     row: dict[str, Any] = {
         "operator": ours.plan.operator, "part": part_of(resolve_one(ours.plan.operator)), "seed": ours.plan.seed,
         "our_trials": ours.plan.trials, "tvm_trials": theirs.plan.trials, "ours": None, "tvm": None, "time_ratio": None,
@@ -58,7 +58,7 @@ def _row(ours: Run, theirs: Run, comparison: Comparison) -> dict[str, Any]:
 
 
 def _means(trials: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Geometric means over tasks and seeds, and whether the aim is reached; None where nothing was timed."""
+    """Geometric means over tasks and seeds, and whether the aim is reached; None if nothing was timed."""
     timed = [row for row in rows if row["time_ratio"]]
     times = [row["time_ratio"]["median"] for row in timed]
     value: dict[str, Any] = {
@@ -87,7 +87,7 @@ def _interval(rows: list[dict[str, Any]], values: list[float]) -> tuple[float, f
 def lines(
     about: dict[str, Any], summary: dict[str, Any], runs: Sequence[Run], comparisons: dict[str, Comparison]
 ) -> list[dict[str, Any]]:
-    """What results hold: the circumstances, every run, raw samples, pairs, means."""
+    """Lines of the results: the circumstances, every run, raw samples, pairs, means."""
     distinct = {run.plan.key: run for run in runs}.values()
     return [
         {"kind": "study", "stamp": "system comparison", **about},

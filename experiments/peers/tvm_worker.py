@@ -1,13 +1,13 @@
 """One MetaSchedule search, run by the Python of TVM's environment: `python -P tvm_worker.py REQUEST.json ANSWER.json`.
 
-Imports nothing of this repository, which is not installed there. `-P` keeps this folder off the path: a module beside this
-one is called tvm as well. The request says `name`, `arguments` (of the operator), `trials`, `seed`, `threads`, `cores`,
-`folder` and `lock`; the answer is the measured part of a run (see `experiments.peers.runs`).
+Imports nothing of this repository, which is not installed there. `-P` keeps this folder off the path, because it has a module tvm
+too. The request has `name`, `arguments` (of the operator), `trials`, `seed`, `threads`, `cores`, `folder` and `lock`; the answer
+is the measured part of a run (see `experiments.peers.runs`).
 
-TVM's settings are its defaults: evolutionary search, XGBoost cost model, 64 trials an iteration, its local builder and
-runner. Two things are not, both in its favour. Importing `tvm.s_tir.tensor_intrin` parses the intrinsics of all
-processors, 17 to 36 seconds in this process and again in every builder process of every iteration; here only those of
-x86 are (no float32 kernel needs even them). And a build may take 120 seconds instead of 30.
+TVM's settings are its defaults: evolutionary search, XGBoost cost model, 64 trials an iteration, its local builder and runner.
+There are two exceptions, both in its favour. Importing `tvm.s_tir.tensor_intrin` parses the intrinsics of all processors, 17 to
+36 seconds in this process and again in every builder process of every iteration; here only those of x86 are parsed (no float32
+kernel needs even them). And a build may take 120 seconds instead of 30.
 """
 
 from __future__ import annotations

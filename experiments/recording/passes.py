@@ -1,7 +1,7 @@
-"""Recording a task's programs in passes: each goes over all of them in an order of its own, so that drift is observed.
+"""Recording a task's programs in passes: each goes over all of them in its own order, so that drift is observed.
 
-Every measurement is in the store before the next begins. A recording that was killed goes on where it was; what is there
-is not measured again. Schedules of one kernel are one program.
+Every measurement is in the store before the next begins. A killed recording resumes without repeating measurements. Schedules of
+one kernel are one program.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ BATCH = 16
 MOOD = (Status.TIMEOUT, Status.CRASHED)
 """Statuses that may be the machine's: tried again."""
 ATTEMPTS = 3
-"""Of a program in one of these moods."""
+"""Attempts at a program with a transient status."""
 BUDGET = 8.0
 """Seconds that the samples of one pass may take; the worker's deadline is 10."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is recorded. `schedules` is None for every schedule of the space, else how many random ones."""
+    """Plan of a recording. `schedules` is None for every schedule of the space, else a number of random ones."""
 
     operator: Operator
     hardware: Hardware
@@ -66,7 +66,7 @@ class Plan:
 
 
 def backend_of(hw: Hardware, samples: int) -> NativeBackend:
-    """Kernels timed on `hw` with so many samples a trial; ValueError where that device is not here."""
+    """A backend for kernels on `hw` with `samples` samples a trial; ValueError if that device is not here."""
     get_backend("auto", hw)
     warmup = GPU_WARMUP if hw.kind == "gpu" else TimingRules.warmup
     rules = TimingRules(budget=BUDGET, warmup=warmup, precision=0.0, least=samples, most=samples)
@@ -74,7 +74,7 @@ def backend_of(hw: Hardware, samples: int) -> NativeBackend:
 
 
 class Recording:
-    """One task being recorded; `store` has what was measured so far."""
+    """The recording of one task; `store` has the measurements so far."""
 
     def __init__(self, plan: Plan, store: Store, device: str, anchors: Path) -> None:
         """Generate the kernels. `device` is part of the store's key; times of the anchor go to the file `anchors`."""
@@ -101,7 +101,7 @@ class Recording:
         return sum(self._pending(digest, number) for number in self._numbers() for digest in self._kernels)
 
     def stored(self) -> list[Record]:
-        """What the store has of this task; trials of searches are not counted among them."""
+        """The store's records of this task, without trials of searches."""
         found = self._store.records(Selection(str(self.plan.operator), self.device, PROTOCOL))
         return [record for record in found if "passes" in record.measurement.conditions]
 
@@ -111,7 +111,7 @@ class Recording:
         return read_rows(self._anchors)
 
     def run(self, backend: NativeBackend, on_trial: Callable[[Measurement], None] = lambda _: None) -> None:
-        """Measure what is missing; `on_trial` sees what the store has just been given."""
+        """Measure the missing programs; `on_trial` receives each stored record."""
         anchor, since = self._anchor(), self.plan.anchor
         for number in (*self._numbers(), *self._numbers()):  # the second round for what the machine's mood took
             pending = self._order(number)
@@ -173,10 +173,10 @@ class Recording:
 
 
 def join(before: Measurement | None, found: Measurement, number: int, run_seconds: float) -> Measurement:
-    """What is known of a program after pass `number`.
+    """The record of a program after pass `number`.
 
-    `passes` has the pass of every sample, `compile_seconds` is that of the first pass, `trial_seconds` adds the mean of
-    what loading, verifying and timing took. A crash or timeout after good passes leaves them and counts as `lost`.
+    `passes` has the pass of every sample, `compile_seconds` is that of the first pass, `trial_seconds` adds the mean time of
+    loading, verifying and timing. A crash or timeout after good passes leaves them and counts as `lost`.
     """
     old: dict[str, Any] = before.conditions if before is not None else {}
     good = before is not None and before.status is Status.OK

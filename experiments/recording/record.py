@@ -1,8 +1,8 @@
 """Record tables of timings: `python -m experiments record operator=... [space=compact] [machine=NAME] [output=FOLDER]`.
 
-Every measurement is in the store when the next begins; the same command goes on where it was stopped, however hard. Each
-operator becomes a Parquet file with a data card beside it, in a folder with the description of the machine:
-`backend=recorded:FOLDER` reads them, and a folder copied to `gensor_gym/recordings/` is shipped.
+Every measurement is in the store when the next begins; the same command resumes after any stop. Each operator becomes a Parquet
+file with a data card next to it, in a folder with the description of the machine: `backend=recorded:FOLDER` reads them, and a
+folder copied to `gensor_gym/recordings/` is shipped.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Settings:
 
 
 def settings_of(config: DictConfig) -> Settings:
-    """Resolve a configuration and make the folder; ValueError names what is wrong with it."""
+    """Resolve a configuration and make the folder; ValueError names its fault."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     hw = machines.get(plain["hardware"])
     name = plain["machine"] or (_name_of(hw) if hw.name == "host" else hw.name)
@@ -64,7 +64,7 @@ def settings_of(config: DictConfig) -> Settings:
 
 
 def record(settings: Settings, backend: NativeBackend | None, console: Console) -> list[dict[str, Any]]:
-    """Measure what is missing (with a backend) and write the tables; returns what they say about themselves."""
+    """Measure missing programs (with a backend) and write the tables; returns their descriptions."""
     store = Store(settings.store)
     found = []
     for plan in settings.plans:
@@ -124,7 +124,7 @@ def _described(hw: Hardware, path: Path) -> Hardware:
 
 
 def _device_of(store: Store, plan: Plan) -> str:
-    """Where the store's trials of an operator were made; ValueError unless that is one device."""
+    """The device of the store's trials of an operator; ValueError unless there is exactly one."""
     groups = store.summary(("device",), Selection(operator=str(plan.operator)))
     devices = [str(group.values[0]) for group in groups]
     if len(devices) != 1:
@@ -140,7 +140,7 @@ def _name_of(hw: Hardware) -> str:
 
 @configured("record")
 def run(config: DictConfig) -> None:
-    """One configuration."""
+    """Run one configuration."""
     console = Console()
     with refusals():
         settings = settings_of(config)

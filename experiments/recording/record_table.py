@@ -1,4 +1,4 @@
-"""What was recorded as a table: the records of a Parquet file, what it says about itself, and a data card in Markdown."""
+"""A recording as a table: the records of a Parquet file, its description, and a data card in Markdown."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gensor_gym.measure.stats.timing import PROTOCOL
 LICENCE = "Apache-2.0"
 BY_RECORD = "Recorded by `python -m experiments record`, read by backend `recorded`."
 CACHED = 5e-3
-"""Seconds: what compiled faster came out of the cache of compiled kernels."""
+"""Seconds below which a compilation came from the cache of compiled kernels."""
 _KEPT = ("passes", "compile_seconds", "trial_seconds", "calls_per_sample", "lost")
 _SHARED = ("device", "threads", "cache", "compiler", "driver")
 _DIGITS = 16
@@ -37,7 +37,7 @@ _DIGITS = 16
 
 @dataclass(frozen=True)
 class Content:
-    """What a table is made of: schedules in the order of enumeration, the digest of each, and what is known by digest."""
+    """Content of a table: schedules in the order of enumeration, the digest of each, and measurements by digest."""
 
     plan: Plan
     device: str
@@ -58,7 +58,7 @@ class Content:
 
 
 def content_of(recording: Recording) -> Content:
-    """Of a recording made with the present version."""
+    """Content of a recording made with the present version."""
     plan, created = recording.plan, {record.measurement.digest: record.created for record in recording.stored()}
     return Content(
         plan, recording.device, recording.schedules, recording.digests, recording.known, created, recording.anchors,
@@ -67,7 +67,7 @@ def content_of(recording: Recording) -> Content:
 
 
 def write(content: Content, folder: Path) -> dict[str, Any]:
-    """Write `<operator>.parquet` and its card `<operator>.md`; returns what the table says about itself."""
+    """Write `<operator>.parquet` and its card `<operator>.md`; returns the table's description."""
     records = table_records(content)
     about = about_table(content, records)
     path = folder / f"{file_name(content.plan.operator)}.parquet"
@@ -94,7 +94,7 @@ def table_records(content: Content) -> list[Record]:
 
 
 def about_table(content: Content, records: list[Record]) -> dict[str, Any]:
-    """What the table says about itself: values of JSON."""
+    """Description of the table: values of JSON."""
     plan, measured = content.plan, [record.measurement for record in records]
     good = [m for m in measured if m.status is Status.OK]
     least = min((len(m.samples) for m in good), default=0)
@@ -167,7 +167,7 @@ def card(about: dict[str, Any]) -> str:
 
 
 def _cannot(count: int) -> str:
-    """Of so many schedules, the fastest itself among them."""
+    """Words for a number of schedules that includes the fastest."""
     return "schedule alone can" if count == 1 else "schedules cannot"
 
 
@@ -177,7 +177,7 @@ def _passes(count: int) -> str:
 
 
 def _drift_words(about: dict[str, Any]) -> str:
-    """What the card says of passes."""
+    """Words of the card about passes."""
     if about["passes"] > 1:
         shifts = ", ".join(f"{value:.4f}" for value in about["noise"]["passes"])
         return f"Median of a pass over the median of all passes, in the median over schedules: {shifts}."
@@ -271,11 +271,11 @@ def _anchor(rows: Sequence[dict]) -> dict[str, Any] | None:
 
 
 def _seconds(measurement: Measurement, name: str) -> float:
-    """A condition in seconds, 0 where there is none."""
+    """A condition in seconds, 0 if there is none."""
     value = measurement.conditions.get(name, 0.0)
     return value if isinstance(value, float) else 0.0
 
 
 def _date(seconds: float) -> str:
-    """To the minute."""
+    """Date and time to the minute."""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M")

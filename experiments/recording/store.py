@@ -1,9 +1,9 @@
 """Stores of trials: `python -m experiments store list|export|import|merge|prune STORE ...`.
 
-A store is the SQLite file that searches and recordings write (`store=` of the other commands). Trials are kept by kernel,
-device and timing protocol; where two stores have the same, the newer one is kept. What comes from others is schedules and times,
-each checked before any is taken and marked as theirs: a search does not answer from it, and a program is built and verified here
-before it is first used. `--own` says that this machine measured them, for you.
+A store is the SQLite file that searches and recordings write (`store=` of the other commands). Trials are kept by kernel, device
+and timing protocol; of two equal keys the newer is kept. Imported records are schedules and times, checked before any is taken
+and marked as foreign: a search does not answer from them, and a program is built and verified here before its first use. `--own`
+declares that this machine measured them, for you.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DAY = 86400.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 2 for what cannot be done."""
+    """Command line; returns the exit status: 2 for a refused request."""
     args = _parser().parse_args(arguments)
     return exit_code(lambda: args.run(args))
 
@@ -86,7 +86,7 @@ def _existing(path: str) -> Store:
 
 
 def _selection(args: argparse.Namespace) -> Selection:
-    """What the options select."""
+    """The selection of the options."""
     days = args.older_than
     if days is not None and not 0 <= days < math.inf:
         raise ValueError(f"--older-than {days}: expected days, 0 or more")
@@ -101,7 +101,7 @@ def _cells(group: Group) -> tuple[Given, ...]:
 
 
 def _date(seconds: float) -> str:
-    """Day and time here; nothing where it is not known."""
+    """Day and time here; nothing if it is not known."""
     try:
         return datetime.datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M") if seconds else "unknown"
     except (ValueError, OverflowError, OSError):  # no year has them
@@ -109,7 +109,7 @@ def _date(seconds: float) -> str:
 
 
 def _words(added: Added) -> str:
-    """What became of records."""
+    """Summary of the added records."""
     return f"{added.new} new, {added.replaced} replaced older ones, {added.kept} left out: newer or own ones are there"
 
 

@@ -1,7 +1,7 @@
-"""A card of each task: `python -m experiments task_cards OPERATOR.. [--space compact]`: how large and how hard it is.
+"""A card of each task: `python -m experiments task_cards OPERATOR.. [--space compact]`: its size and difficulty.
 
-Where all states can be visited everything is exact. In larger spaces the optimum is certified and the shares are those of
-programs drawn evenly from all legal schedules with every level opened, with the number drawn beside them.
+If all states can be visited everything is exact. In larger spaces the optimum is certified and the shares are those of programs
+drawn uniformly from all legal schedules with every level opened, with their number.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NEAR = (0.01, 0.05, 0.10)
 
 @dataclass(frozen=True)
 class Card:
-    """What an agent faces on a task."""
+    """Properties of a task for an agent."""
 
     operator: str
     hardware: str
@@ -36,9 +36,9 @@ class Card:
     candidates: int
     """Combinations of tiles, virtual threads and knobs with all levels opened, before legality."""
     states: int | None
-    """Legal states that actions lead to, of every level; None where they are too many to visit."""
+    """Legal states that actions lead to, of every level; None if they are too many to visit."""
     branching: float
-    """Legal actions of a state besides `stop`, in the mean over states, or over those drawn."""
+    """Legal actions of a state besides `stop`, on average over states, or over those drawn."""
     most_actions: int
     depth: int | None
     """Least actions to the farthest state."""
@@ -53,7 +53,7 @@ class Card:
 
 
 def card_of(graph: ConstructionGraph, most: int = 20_000, candidates: int = 200_000, seed: int = 0) -> Card:
-    """The card of a task; up to `most` states are visited, else programs are drawn from so many `candidates`."""
+    """The card of a task; up to `most` states are visited, else programs are drawn from `candidates` candidates."""
     try:
         states = explore(graph, most)
     except ValueError:
@@ -85,7 +85,7 @@ def _drawn(graph: ConstructionGraph, candidates: int, rng: np.random.Generator) 
 
 
 def _card(graph: ConstructionGraph, **rest: object) -> Card:
-    """With what is known without looking at states."""
+    """The part of the card that needs no states."""
     candidates = count_schedules(graph.tables.ints, graph.tables.sizes)
     return Card(str(graph.operator), graph.hardware.name, graph.space, graph.horizon, candidates, **rest)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""What lies below folders of results: training runs, summaries, pages."""
+"""Content of folders of results: training runs, summaries, pages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Gathered:
 
 
 def gather(folders: Sequence[Path]) -> Gathered:
-    """All of it, in the order of the names. ValueError where a folder is missing, a summary unreadable, or nothing found."""
+    """All of it, in the order of the names. ValueError if a folder is missing, a summary unreadable, or nothing found."""
     for folder in folders:
         if not folder.is_dir():
             raise ValueError(f"folder {folder}: there is none; name folders of results, as outputs or results")

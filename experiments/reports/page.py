@@ -1,7 +1,7 @@
-"""One HTML page that holds all it shows: text, tables, figures as data, plots with the script that draws them.
+"""A self-contained HTML page: text, tables, figures as data, plots with their script.
 
-Whatever comes from files is escaped, and the page's own policy (`Content-Security-Policy`) runs no script but those it was
-written with, by their digests, and loads nothing from anywhere.
+All content from files is escaped. The page's policy (`Content-Security-Policy`) allows only its own scripts, by their digests,
+and loads nothing.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _closed(script: str) -> str:
 
 
 def _policy(scripts: Iterable[str]) -> str:
-    """What the page may do: show what is in it, run these scripts."""
+    """The page's policy: its own content and these scripts."""
     digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed}"
@@ -103,7 +103,7 @@ def _data(given: Given) -> str:
 
 
 def image(path: Path, words: str = "") -> str:
-    """A picture as data, on a dark page the one for it where there is one; ValueError where its kind is not one of KINDS."""
+    """A picture as data, on a dark page the one for it where there is one; ValueError if its kind is not one of KINDS."""
     if path.suffix not in KINDS:
         raise ValueError(f"picture {path}: expected one of {sorted(KINDS)}")
     shown = f'<img alt="{html.escape(words, quote=True)}" src="{_data_of(path)}">'

@@ -17,10 +17,10 @@ from experiments.training import curves
 from gensor_gym.measure.stats.intervals import LEVEL
 
 Item = tuple[str, list[Any]]
-"""What a legend names, and what draws it."""
+"""Entry of a legend, and its renderers."""
 DASHES = ("solid", "dashed", "dotted")
 LABEL = 22
-"""Letters of a line beside an axis."""
+"""Most letters of a line next to an axis."""
 TOOLS = "pan,box_zoom,reset"
 
 
@@ -49,12 +49,12 @@ def learning(groups: Mapping[str, Sequence[curves.Run]]) -> figure:
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
-    """Over tasks, of which there is one, and seeds."""
+    """Mean over tasks (there is one) and seeds."""
     return values.mean(axis=(0, 1))
 
 
 def regrets(strategies: Mapping[str, Sequence[Mapping[str, float]]], counts: Sequence[int], what: str) -> figure:
-    """Regret in percent after so many trials or evaluations, a line for each strategy."""
+    """Regret in percent after given trials or evaluations, a line for each strategy."""
     plot = _figure(what, "regret, %", 340, x_axis_type="log")
     plot.xaxis.ticker = list(counts)
     plot.xaxis.major_label_overrides = {count: f"{count:,}" for count in counts}
@@ -130,7 +130,7 @@ def _figure(x: str, y: str, height: int, **more: Any) -> figure:
 
 
 def _with_legend(plot: figure, items: Sequence[Item]) -> figure:
-    """With a legend beneath, whose entries hide what they name when they are clicked."""
+    """Add a legend below whose entries hide their lines when clicked."""
     legend = Legend(
         items=[LegendItem(label={"value": _cut(name, 24)}, renderers=parts) for name, parts in items], click_policy="hide",
         orientation="horizontal", ncols=2, label_text_font_size="11px",

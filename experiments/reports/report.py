@@ -1,8 +1,8 @@
-"""One page of everything that was run: `gensor report [FOLDER ..] [--output FILE]`.
+"""One page of all results: `gensor report [FOLDER ..] [--output FILE]`.
 
-Below the folders are gathered: training runs (card.json beside curve.jsonl), seeds of one configuration as one line; comparisons
+It gathers, below the folders: training runs (card.json next to curve.jsonl), seeds of one configuration as one line; comparisons
 (summary.json), those of a multirun in one table; studies; and all Markdown pages that commands wrote, with their figures. The
-page is one HTML file that needs nothing else: plots say more where the pointer is, tables are sorted by a click on a heading.
+page is one self-contained HTML file: plots show details at the pointer, tables are sorted by a click on a heading.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from experiments.reports.page import Page, from_markdown
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Gather, write, say where; ValueError where there is nothing to show."""
+    """Gather, write, say where; ValueError if there is nothing to show."""
     args = _parser().parse_args(arguments)
     console = Console()
     page = make_page([Path(folder) for folder in args.folders], args.title)
@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def make_page(folders: list[Path], title: str) -> Page:
-    """The page of all that lies below the folders; ValueError names what is missing or not as it should be."""
+    """The page of everything below the folders; ValueError names a missing or invalid file."""
     found, page = gather(folders), Page(title)
     if found.trained:
         page.add("Learning curves", sections.learning(page, found.trained))

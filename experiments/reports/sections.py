@@ -1,4 +1,4 @@
-"""Sections of the page: what training runs, comparisons and studies found, with plots and tables over all of them."""
+"""Sections of the page: results of training runs, comparisons and studies, with plots and tables over all of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _place(run: curves.Run) -> str:
 
 
 def compared(page: Page, found: Mapping[Path, Mapping[str, Any]]) -> str:
-    """All searches of all comparisons, of a multirun too; ValueError names a summary that is not as it should be."""
+    """All searches of all comparisons, including multiruns; ValueError names an invalid summary."""
     lines: list[list[Given]] = []
     points: list[dict[str, Any]] = []
     for folder, summary in found.items():
@@ -67,7 +67,7 @@ def _point(row: Mapping[str, Any], summary: Mapping[str, Any], folder: Path) -> 
 
 
 def study(page: Page, summary: Mapping[str, Any]) -> str:
-    """Regrets of a study by trials or evaluations, as plot and table; ValueError where the summary is not as it should be."""
+    """Regrets of a study by trials or evaluations, as plot and table; ValueError if the summary is not as it should be."""
     try:
         what = "evaluations" if "evaluations" in summary else "trials"
         counts = [int(count) for count in summary["checkpoints"]]

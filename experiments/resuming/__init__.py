@@ -1,1 +1,1 @@
-"""Files from which a training goes on: JSON and arrays in one archive, written whole, read without running anything."""
+"""Files from which a training resumes: JSON and arrays in one archive, written atomically, read without running code."""

@@ -1,6 +1,6 @@
-"""A file of a state: a zip archive, nothing in it compressed, of what it was begun with, JSON, and arrays (safetensors).
+"""A file of a state: an uncompressed zip archive of the run's initial settings, JSON, and arrays (safetensors).
 
-What it was begun with is read, and checked, before anything else of it is.
+The initial settings are read and checked before anything else.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from gensor_gym.files import whole
 from gensor_gym.foreign import parse_json, parse_object
 
 BEGUN, STATE, ARRAYS = "begun.json", "state.json", "arrays.safetensors"
-"""Members: what binds a state to its run, numbers and text, arrays."""
+"""Members: the settings that bind a state to its run, numbers and text, arrays."""
 MOST_BYTES = {BEGUN: 16 << 20, STATE: 64 << 20, ARRAYS: 4 << 30}
-"""Of each; a replay buffer of DQN has some 150 MB."""
+"""Limit of each; a replay buffer of DQN has some 150 MB."""
 
 
 def write_state(path: Path, begun: Mapping[str, Any], state: Any) -> None:
-    """Write a state with what it was begun with; a file that was there before stays whole until this one is complete."""
+    """Write a state with its run's initial settings; an earlier file stays whole until this one is complete."""
     from safetensors.numpy import save
 
     arrays: dict[str, np.ndarray] = {}
@@ -41,9 +41,9 @@ def write_state(path: Path, begun: Mapping[str, Any], state: Any) -> None:
 
 
 def read_state(path: Path, check: Callable[[dict[str, Any]], None], anew: str = "resume=false or another output=FOLDER") -> Any:
-    """The state of a file, once `check` has let pass what it was begun with.
+    """The state of a file, once `check` has accepted its initial settings.
 
-    ValueError for a file of an earlier version, which kept pickles, and for one that is broken, with what to do: `anew`.
+    ValueError for a file of an earlier version, which kept pickles, and for a broken one, with the advice `anew`.
     """
     with _told(path, anew):
         file = zipfile.ZipFile(path)
@@ -61,7 +61,7 @@ def read_state(path: Path, check: Callable[[dict[str, Any]], None], anew: str = 
 
 @contextmanager
 def _told(path: Path, anew: str) -> Iterator[None]:
-    """ValueError with what to do where a file is broken."""
+    """ValueError with advice for a broken file."""
     try:
         yield
     except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""The state of a model of stable-baselines3: networks, optimiser, counters, what was seen last, replay buffer."""
+"""The state of a model of stable-baselines3: networks, optimiser, counters, last observations, replay buffer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COLUMNS = ("observations", "next_observations", "actions", "rewards", "dones", 
 
 
 def state_of_model(model: Any) -> dict[str, Any]:
-    """What `restore_model` goes on from."""
+    """State for `restore_model`."""
     buffer = getattr(model, "replay_buffer", None)
     return {
         "network": model.policy.state_dict(), "optimizer": model.policy.optimizer.state_dict(),
@@ -30,7 +30,7 @@ def state_of_model(model: Any) -> dict[str, Any]:
 
 
 def restore_model(model: Any, state: Mapping[str, Any]) -> None:
-    """Bring a fresh model, made alike, to a state; ValueError where it was made otherwise."""
+    """Bring a fresh model, made alike, to a state; ValueError if it was made otherwise."""
     try:
         model.policy.load_state_dict(state["network"])
         model.policy.optimizer.load_state_dict(state["optimizer"])
@@ -67,7 +67,7 @@ def _restore_buffer(buffer: ReplayBuffer, state: Mapping[str, Any]) -> None:
 
 
 def _put(mine: np.ndarray, theirs: np.ndarray) -> None:
-    """The first rows of a column; ValueError where rows are of another shape or type."""
+    """The first rows of a column; ValueError if rows are of another shape or type."""
     if theirs.shape[1:] != mine.shape[1:] or theirs.dtype != mine.dtype or len(theirs) > len(mine):
         raise ValueError(f"a replay buffer of {mine.dtype} {mine.shape}, in the state {theirs.dtype} {theirs.shape}")
     mine[: len(theirs)] = theirs

@@ -1,7 +1,7 @@
-"""States as JSON and arrays: what a training is made of when it stops, as values that nothing has to be run for to read.
+"""States as JSON and arrays: a training's state as values that can be read without running code.
 
-JSON's own objects stand for what JSON lacks, by their only key: `map` for a dictionary, `tuple`, `number` for one that is not
-finite, `scalar` for one of NumPy's, `array` and `tensor` for the name of an array beside.
+JSON objects with a single key represent other values: `map` for a dictionary, `tuple`, `number` for one that is not finite,
+`scalar` for one of NumPy's, `array` and `tensor` for the name of an array.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 
 
 def to_tree(value: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """The JSON value of a state; its arrays are added to `arrays`. TypeError for what is no data."""
+    """The JSON value of a state; its arrays are added to `arrays`. TypeError if it is no data."""
     if isinstance(value, torch.Tensor | np.ndarray):
         name = str(len(arrays))
         found = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else value

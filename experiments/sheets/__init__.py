@@ -1,1 +1,1 @@
-"""Tables of results: what they hold, how they fit a screen, their Markdown and CSV."""
+"""Tables of results: content, layout on a screen, Markdown and CSV."""

@@ -1,4 +1,4 @@
-"""What stands in a table: a text, with the numbers behind it where there are some."""
+"""Cells of a table: a text, optionally with its numbers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Cell:
 
 
 Given = str | Cell
-"""What a table takes."""
+"""A cell or a text."""
 NOTHING = Cell("-")
 
 

@@ -1,4 +1,4 @@
-"""One column of a table as a screen sees it: its texts aligned, its widths."""
+"""One column of a table on a screen: aligned texts, widths."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from experiments.sheets.cells import Cell
 _NUMBER = re.compile(r"([<>~+\-]*\d[\d,]*)((?:\.\d+)?.*)")
 """Digits before the point, and the rest with its unit."""
 _BRACKETS = re.compile(r"[\[(][^])]*[])]")
-"""An interval, or what explains a number."""
+"""An interval, or an explanation of a number."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Column:
         return max(*map(cell_len, self.name.split()), self.cells, 1, 0)
 
     def placed(self, text: str, width: int) -> str:
-        """A text or part of the heading in so many places."""
+        """A text or part of the heading padded to `width`."""
         space = " " * (width - cell_len(text))
         return text + space if self.left else space + text
 
@@ -58,7 +58,7 @@ def columns(head: Sequence[str], rows: Sequence[Sequence[Cell]], left: Sequence[
 
 
 def _numeric(texts: Sequence[str]) -> bool:
-    """Whether half of what is said is one number, whatever follows it; a column that says nothing is one of numbers."""
+    """Whether half of the texts begin with a number; an empty column counts as numeric."""
     said = [text for text in texts if text not in ("", "-")]
     return 2 * sum(_NUMBER.match(text) is not None and ", " not in _BRACKETS.sub("", text) for text in said) >= len(said)
 

@@ -12,9 +12,9 @@ INTERVAL = {"median", "low", "high"}
 
 
 def of_records(suite: str, rows: Sequence[Mapping[str, Any]], times: Collection[str] = ()) -> dict[str, Sheet]:
-    """Tables by kind of record, entries of nested ones side by side, lists left out; `times` names entries that are seconds.
+    """Tables by kind of record, nested entries as columns, lists left out; `times` names entries that are seconds.
 
-    What is the same in every record of a kind stands beneath. Names that end in `_s` or `seconds` are seconds as well.
+    Values that all records of a kind share are below the table. Names that end in `_s` or `seconds` are seconds as well.
     """
     kinds: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
@@ -37,7 +37,7 @@ def _sheet(title: str, rows: list[dict[str, Any]], times: Collection[str]) -> Sh
 
 
 def _weight(value: object) -> int:
-    """What names a record stands first, then what was measured several times."""
+    """Order of columns: names of a record first, then repeated measurements."""
     return 0 if isinstance(value, str) else 1 if isinstance(value, Mapping) else 2
 
 

@@ -62,7 +62,7 @@ def show_cells(
 
 
 def width_of(console: Console) -> int | None:
-    """Places of a line; None where there is no screen."""
+    """Places of a line; None if there is no screen."""
     return console.width if console.is_terminal or "COLUMNS" in os.environ else None
 
 
@@ -94,7 +94,7 @@ def _moved(found: list[Column], short: bool, width: int) -> Layout:
 
 
 def _squeezed(beside: list[Column], least: int, width: int) -> tuple[int, ...]:
-    """Widths with headings on several lines and names in `least` places; empty where that does not fit."""
+    """Widths with headings on several lines and names in `least` places; empty if that does not fit."""
     widths = [column.least for column in beside]
     widths[0] = min(widths[0], least)
     left = width - _total(widths)
@@ -108,7 +108,7 @@ def _squeezed(beside: list[Column], least: int, width: int) -> tuple[int, ...]:
 
 
 def _total(widths: Sequence[int]) -> int:
-    """Of a line."""
+    """Width of a line."""
     return sum(widths) + GAP * (len(widths) - 1)
 
 
@@ -128,7 +128,7 @@ def _joined(chosen: Layout, texts: Sequence[str]) -> str:
 
 
 def _row(chosen: Layout, number: int, style: str, width: int | None) -> Iterator[Line]:
-    """A row: a long name on its own line, the cells, what goes under."""
+    """A row: a long name on its own line, the cells, and notes below."""
     name, *others = (column.texts[number] for column in chosen.beside)
     if cell_len(name) > chosen.widths[0]:
         yield from ((line, style) for line in words(name, width))

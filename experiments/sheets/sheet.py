@@ -37,7 +37,7 @@ class Sheet:
         cls, title: str, head: Sequence[str], rows: Iterable[Sequence[Given]], notes: Iterable[str] = (),
         styles: Iterable[str] = (), words: tuple[str, ...] = (),
     ) -> Sheet:  # fmt: skip
-        """From texts and cells."""
+        """A sheet from texts and cells."""
         return cls(title, tuple(head), tuple(tuple(map(as_cell, row)) for row in rows), tuple(notes), tuple(styles), words)
 
     def __post_init__(self) -> None:
@@ -79,7 +79,7 @@ class Sheet:
 
 
 def _values(cell: Cell, count: int) -> list[object]:
-    """What a cell puts into so many columns of a CSV file; a text that begins as a formula of a spreadsheet is quoted."""
+    """A cell's values in `count` columns of a CSV file; a text that begins like a formula of a spreadsheet is quoted."""
     if cell.numbers:
         return [*cell.numbers, *[""] * (count - len(cell.numbers))]
     text = "" if cell.text == "-" else cell.text

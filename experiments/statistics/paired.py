@@ -1,4 +1,4 @@
-"""Strategies beside one of them: differences of scores with the same task and seed, their intervals, Holm over all."""
+"""Strategies against one of them: differences of scores with the same task and seed, their intervals, Holm over all."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ import numpy as np
 from experiments.statistics import statistics
 
 Line = dict[str, float]
-"""mean, low, high: the paired difference and its interval. p of a sign-flip test on tasks, p_holm, and p_least, below which
-p_holm cannot come with so few tasks and so many names. improves, with interval."""
+"""mean, low, high: the paired difference and its interval.
+
+p of a sign-flip test on tasks, p_holm, and p_least, the smallest possible p_holm with these numbers of tasks and names. improves,
+with interval.
+"""
 
 
 def against(
     scores: Mapping[str, np.ndarray], other: np.ndarray, resamples: int, crossed: bool = False
 ) -> dict[str, list[Line]]:
-    """Every score [tasks, seeds, K], smaller being better, beside `other` of that shape: K lines for each name.
+    """Every score [tasks, seeds, K], smaller being better, against `other` of that shape: K lines for each name.
 
-    `crossed`: seeds are the same thing on every task (see `statistics.bootstrap`).
+    `crossed`: seeds are shared by all tasks (see `statistics.bootstrap`).
     """
     found = {name: _differences(score, other, resamples, crossed) for name, score in scores.items()}
     for k in range(other.shape[2]):

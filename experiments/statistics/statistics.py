@@ -1,4 +1,4 @@
-"""Statistics of comparisons: what many searches on many tasks from many seeds say, and how sure that is.
+"""Statistics of comparisons over many tasks and seeds, with their uncertainty.
 
 A score is an array [tasks, seeds], smaller being better. Interquartile means, performance profiles and probabilities of
 improvement are those of Agarwal et al. (NeurIPS 2021); the correction for many comparisons is Holm's (1979).
@@ -14,7 +14,7 @@ import numpy as np
 from gensor_gym.measure.stats.intervals import CONFIDENCE
 
 EXACT = 14
-"""Up to so many units a sign-flip test goes through every combination of signs, 2^14 of them."""
+"""Most units for which a sign-flip test goes through every combination of signs, 2^14 of them."""
 FLIPS = 20_000
 """Combinations that it draws beyond that."""
 
@@ -22,7 +22,7 @@ FLIPS = 20_000
 def best_so_far(values: Sequence[float] | np.ndarray, length: int) -> np.ndarray:
     """Least of the first k values for k = 1 .. length, float64 [length]; a search that ended early keeps its last.
 
-    ValueError where there is no value, or no length.
+    ValueError if there is no value, or no length.
     """
     if len(values) == 0 or length < 1:
         raise ValueError(f"{len(values)} values to a length of {length}: expected at least one of both")
@@ -44,7 +44,7 @@ def chances_of_best(count: int, k: int) -> np.ndarray:
 def expected_best(values: np.ndarray) -> np.ndarray:
     """Expected least of k of N values drawn at random without replacement, for k = 1 .. N, float64 [N].
 
-    Infinite as long as nothing but infinite values may be drawn. ValueError where there are no values.
+    Infinite as long as nothing but infinite values may be drawn. ValueError if there are no values.
     """
     ordered = np.sort(np.asarray(values, dtype=np.float64))
     count = len(ordered)
@@ -55,9 +55,9 @@ def expected_best(values: np.ndarray) -> np.ndarray:
 
 
 def interquartile_best(tasks: Sequence[np.ndarray], k: int) -> float:
-    """Interquartile mean of the least of k values drawn without replacement from those of a task, each task as likely.
+    """Interquartile mean of the least of k values drawn without replacement from those of a task, tasks equally likely.
 
-    What `interquartile_mean` tends to with more and more such draws; exact.
+    The exact limit of `interquartile_mean` for many such draws.
     """
     values = np.concatenate([np.sort(of) for of in tasks])
     weights = np.concatenate([chances_of_best(len(of), min(k, len(of))) for of in tasks]) / len(tasks)
@@ -68,9 +68,9 @@ def interquartile_best(tasks: Sequence[np.ndarray], k: int) -> float:
 
 
 def interquartile_mean(values: np.ndarray, axis: int | tuple[int, ...] = (0, 1)) -> np.ndarray:
-    """Mean of what is left when the lowest and the highest quarter of the values along the axes (rounded down) are dropped.
+    """Mean of the values along the axes without the lowest and the highest quarter (rounded down).
 
-    `scipy.stats.trim_mean` says the same and takes twenty times as long, which a bootstrap would pay at every resample.
+    `scipy.stats.trim_mean` gives the same and takes twenty times as long, which a bootstrap would pay at every resample.
     """
     axes = (axis,) if isinstance(axis, int) else axis
     moved = np.moveaxis(values, axes, range(-len(axes), 0))
@@ -90,9 +90,9 @@ def bootstrap(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Ends of the percentile interval of `statistic(*scores)`, of its shape; tasks are strata, drawn as well.
 
-    Each resample draws as many tasks with replacement, and within each drawn task as many seeds; the same ones for all
-    scores [tasks, seeds, ...], so that pairs stay pairs. `crossed` draws the seeds once for all tasks: a trained policy is the
-    same one on every task, so what a seed has in common over tasks must stay together. ValueError where their shapes differ.
+    Each resample draws as many tasks with replacement, and within each drawn task as many seeds; the same ones for all scores
+    [tasks, seeds, ...], so that pairs stay pairs. `crossed` draws the seeds once for all tasks: a trained policy is the same one
+    on every task, so a seed's common effect over tasks must stay together. ValueError if their shapes differ.
     """
     shapes = {score.shape[:2] for score in scores}
     if len(shapes) != 1:

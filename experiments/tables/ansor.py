@@ -92,7 +92,10 @@ def operators_table(title: str, study: Study, folder: Path) -> Table:
 
 
 def normalised(found: dict[str, np.ndarray]) -> list[str]:
-    """Of speeds [shapes, seeds]: geometric mean over shapes and seeds over the best search's, and the deviation over shapes."""
+    """Normalised speeds [shapes, seeds].
+
+    Geometric mean over shapes and seeds over the best search's, and the deviation over shapes.
+    """
     means = {name: float(np.exp(np.log(values).mean())) for name, values in found.items()}
     best = max(means.values())
     return [f"{means[n] / best:.2f} +- {(values.mean(axis=1) / best).std():.2f}" for n, values in found.items()]

@@ -1,7 +1,7 @@
-"""AutoTVM (Chen et al., NeurIPS 2018): its studies of cost model, objective, batches, uncertainty and transfer, made anew.
+"""AutoTVM (Chen et al., NeurIPS 2018): its studies of cost model, objective, batches, uncertainty and transfer, repeated.
 
-`python -m experiments.reproduce table=autotvm`. Searches are those of conf/experiment/autotvm_*.yaml. What the paper prints as
-numbers is little: the studies are figures, of which only directions are at hand (shared sources name them).
+`python -m experiments.reproduce table=autotvm`. Searches are those of conf/experiment/autotvm_*.yaml. The paper prints few
+numbers: its studies are figures, whose directions are known from shared sources.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PUBLISHED = {
     "greedy_batches": ("autotvm", "5 % random by default (figure alone)"),
     "transfer": ("autotvm", "2 to 10 times fewer trials"),
 }
-"""Of every variant: the one it is compared with, and what the paper found."""
+"""For every variant: its baseline, and the paper's finding."""
 PANELS = {
     "searches": ("autotvm", "random", "genetic"),
     "cost model and objective": ("autotvm", "regression", "treegru", "treegru_regression"),
@@ -55,7 +55,7 @@ NOTES = (
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """On the recorded tables, on the model, and transfer on the model. `overrides` go to every study."""
+    """Tables on recorded tables, on the model, and of transfer on the model. `overrides` go to every study."""
     overrides = list(config.overrides or ())
     recorded = study_of("autotvm_recorded", folder, overrides)
     model = study_of("autotvm_model", folder, [*_limited("autotvm/C", 12, config.limit), *overrides])
@@ -123,10 +123,10 @@ def _row(study: Study, name: str) -> tuple[Cell, ...]:
 
 
 def fewer_trials(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-    """How many times fewer trials we need than they for what they have after half of theirs, float64 [tasks, seeds].
+    """Factor in trials at which we reach their result after half of theirs, float64 [tasks, seeds].
 
-    Regrets are [tasks, seeds, trials]. A search that never gets there counts as one that does with its next trial, which
-    flatters it.
+    Regrets are [tasks, seeds, trials]. A search that never reaches it counts as reaching it with its next trial, which flatters
+    it.
     """
     half = theirs.shape[2] // 2
     goal = theirs[..., half - 1 : half]

@@ -1,6 +1,6 @@
-"""Gensor (arXiv 2502.11407), Table VI: what the graph and virtual threads add to the tree.
+"""Gensor (arXiv 2502.11407), Table VI: contributions of the graph and of virtual threads over the tree.
 
-By the model of an RTX 4090, where nothing is timed; and its like on the hardware at hand, measured. A CPU has no virtual
+By the model of an RTX 4090, where nothing is timed; and a counterpart on the present hardware, measured. A CPU has no virtual
 threads: there the steps are Roller, the traverser in space `tree` (no inverse primitives), and the traverser.
 """
 
@@ -23,7 +23,7 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.operators.types import Operator
 
 TOP = 10
-"""Programs measured, of which the first counts by itself too."""
+"""Programs measured; the first also counts by itself."""
 ROLLER, TREE, PLAIN, FULL = "roller", "markov in the tree", "markov without virtual threads", "markov"
 SPACES = {TREE: "tree", PLAIN: "gensor_no_vthread"}
 
@@ -49,7 +49,7 @@ def _contenders(names: Sequence[str], trials: int) -> list[Contender]:
 
 
 def _predicted(config: DictConfig, folder: Path) -> Table:
-    """By the model of an RTX 4090: rates and profile of three steps beside the published."""
+    """By the model of an RTX 4090: rates and profile of three steps next to the published."""
     searches, seeds = searches_of(config, folder, MODEL), seeds_of(config)
     steps = (ROLLER, PLAIN, FULL)
     classes = stand_in(RTX_4090, config.limit)
@@ -93,7 +93,7 @@ def _profiled(found: list[tuple[Operator, Found]]) -> np.ndarray:
 
 
 def _directions(rows: list[tuple[Cell, ...]]) -> tuple[str, ...]:
-    """Where the order of Roller, no virtual threads, Gensor is not the paper's, or the size of a step is far from it."""
+    """Steps whose order (Roller, no virtual threads, Gensor) or size differs from the paper's."""
     said = []
     for row in rows:
         name = str(row[0]).partition(" ")[0]
@@ -110,7 +110,7 @@ def _directions(rows: list[tuple[Cell, ...]]) -> tuple[str, ...]:
 
 
 def _measured(config: DictConfig, folder: Path) -> Table:
-    """On the hardware at hand: winners of the first program, and of ten, timed together."""
+    """On the present hardware: winners of the first program, and of ten, timed together."""
     searches, seeds = searches_of(config, folder, LIVE), seeds_of(config)
     steps = (ROLLER, TREE, FULL) if searches.hardware.kind == "cpu" else (ROLLER, TREE, PLAIN, FULL)
     trials = config.trials or TOP
@@ -142,7 +142,7 @@ def _measured(config: DictConfig, folder: Path) -> Table:
 def _timed(
     searches: Searches, op: Operator, steps: Sequence[str], ended: dict[tuple[Operator, str, int], Found], seeds: list[int]
 ) -> dict[str, np.ndarray]:
-    """Logarithms of seconds by step and "/first" or "/best", [seeds]; nan where there is none."""
+    """Logarithms of seconds by step and "/first" or "/best", [seeds]; nan if there is none."""
     winners: dict[str, Found | tuple[str, float]] = {}
     for step in steps:
         for seed in seeds:
@@ -162,7 +162,7 @@ def _timed(
 def _measured_row(
     name: str, ops: list[Operator], logs: dict[Operator, dict[str, np.ndarray]], steps: Sequence[str]
 ) -> tuple[Cell, ...]:
-    """One class."""
+    """Row of one class."""
 
     def over(slow: str, fast: str) -> str:
         return mean_text(_differences(ops, logs, slow, fast))
@@ -183,7 +183,7 @@ def _differences(ops: list[Operator], logs: dict[Operator, dict[str, np.ndarray]
 
 
 def _surprises(logs: dict[Operator, dict[str, np.ndarray]], steps: Sequence[str]) -> tuple[str, ...]:
-    """Where the mean over all operators is not in the order expected."""
+    """Steps whose mean over all operators is not in the expected order."""
     said = []
     for step in steps[:-1]:
         for which in ("first", "best"):

@@ -1,7 +1,7 @@
 """After Gensor's figures 11 and 12 (arXiv 2502.11407): shapes that change while the program runs, here of one operator.
 
-The operator is the first product of a small BERT's feed-forward layer, the length of its sequence changing. Kernels here are
-made for one shape, so every strategy begins anew at every change: what it costs is construction or search plus the calls.
+The operator is the first product of a small BERT's feed-forward layer, with a changing sequence length. Kernels here are made for
+one shape, so every strategy starts anew at every change: its cost is construction or search plus the calls.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROLLER, MARKOV = "roller", "markov"
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:
-    """Two tables and a figure for each tier: speeds by length, and what a sequence of changes costs; `limit` caps lengths."""
+    """Two tables and a figure for each tier: speeds by length, and the cost of a sequence of changes; `limit` caps lengths."""
     check_whole(config, 1, "calls")
     tables: list[Table] = []
     for tier in tiers_of(config):
@@ -81,7 +81,7 @@ def _speed_columns(speeds: Speeds) -> tuple[str, ...]:
 
 
 def _speed_rows(speeds: Speeds, lengths: tuple[int, ...]) -> tuple[tuple[Cell, ...], ...]:
-    """One length a row."""
+    """One row for each length."""
     ours, base = [name for name in speeds.logs if name != ROLLER], rates(speeds, ROLLER)
     theirs = [published.FIGURE_11[name] for name in ("Gensor", "PyTorch", "DietCode")]
     return tuple(
@@ -91,7 +91,7 @@ def _speed_rows(speeds: Speeds, lengths: tuple[int, ...]) -> tuple[tuple[Cell, .
 
 
 def _disagreement(speeds: Speeds, lengths: tuple[int, ...]) -> tuple[str, ...]:
-    """Where markov over roller is far from Gensor over Roller."""
+    """Lengths at which markov over roller is far from Gensor over Roller."""
     ours = np.exp(np.nanmean(speeds.logs[MARKOV], axis=1))
     far = [
         f"{length}: {mine:.2f} against {theirs:.2f}"
@@ -115,7 +115,7 @@ PAPER = {MARKOV: "Gensor", ROLLER: "Roller", TORCH: "PyTorch"}
 
 
 def _total_rows(spent: dict[str, np.ndarray], run: dict[str, np.ndarray], calls: int) -> tuple[tuple[Cell, ...], ...]:
-    """One strategy a row; `spent` and `run` are seconds of a change and of a call, float64 [shapes]."""
+    """One row for each strategy; `spent` and `run` are seconds of a change and of a call, float64 [shapes]."""
     total = {name: float((spent[name] + calls * run[name]).sum()) for name in spent}
     rows: list[tuple[Cell, ...]] = []
     for name in spent:
@@ -141,12 +141,12 @@ def ahead(spent: dict[str, np.ndarray], run: dict[str, np.ndarray], name: str) -
 
 
 def _sequence(lengths: tuple[int, ...], calls: int) -> str:
-    """What runs."""
+    """Description of the sequence."""
     return f"The sequence: lengths {', '.join(map(str, lengths))} one after the other, {calls} calls of each."
 
 
 def _conditions(searches: Searches, found: list[Contender], seeds: list[int]) -> tuple[str, ...]:
-    """Under what conditions ours and the published came about."""
+    """Conditions of ours and the published."""
     trials = ", ".join(f"{one.name} {one.trials}" for one in found)
     how = (
         "of a change the wall time of the search alone on the host, nothing compiled or timed; of a call the model's latency"

@@ -1,7 +1,7 @@
 """Gensor (arXiv 2502.11407), figure 8: seconds of compiling a square GEMM over its size, all strategies in one figure.
 
-By the model of an RTX 4090 a search's own time alone, no kernel is compiled or timed; on the hardware at hand with all
-compiling and timing, up to the size that fits. The claim under test, on what was measured: `markov` is flat.
+By the model of an RTX 4090 only a search's own time, without compiling or timing kernels; on the present hardware with all
+compiling and timing, up to the size that fits. The tested claim, on measurements: `markov` is flat.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from gensor_gym.operators.types import Operator
 
 CONSTRUCTING = ("markov", "markov_ext", "roller", "welder", "greedy", "beam")
 MEASURING = ("ansor", "autotvm", "random", "genetic", "tpe")
-"""By the model, with MODEL_TRIALS."""
+"""Strategies by the model, with MODEL_TRIALS."""
 MEASURING_LIVE = ("ansor_small", "autotvm_small", "random", "genetic")
-"""On hardware, with LIVE_TRIALS: variants for few trials."""
+"""Strategies on hardware, with LIVE_TRIALS: variants for few trials."""
 TOP = 10
 """Programs that a constructing strategy also measures, in rows of their own: of Roller ten were timed."""
 MODEL_TRIALS, LIVE_TRIALS = 256, 16
 LARGEST = 2**11
-"""Extent up to which kernels are timed on a CPU: twice it takes eight times as long to verify and to time."""
+"""Largest extent at which kernels are timed on a CPU: twice it takes eight times as long to verify and to time."""
 FLAT = 0.1
 """Slope of log time over log size below which, interval and all, a strategy is called flat: less than 1.15 times the time for
 four times the extent. Written down before the run."""
@@ -87,7 +87,7 @@ def _table(config: DictConfig, searches: Searches, found: list[Contender], sizes
 def slope(sizes: Sequence[int], seconds: np.ndarray) -> tuple[float, float, float]:
     """Slope of log seconds over log size by least squares, with the 95 % interval of a bootstrap over all points.
 
-    Takes seconds float64 [sizes, seeds], nan where there are none; nan with fewer than three sizes.
+    Takes seconds float64 [sizes, seeds], nan if there are none; nan with fewer than three sizes.
     """
     good = np.isfinite(seconds)
     if good.any(axis=1).sum() < 3:
@@ -111,7 +111,7 @@ def _slope_text(of: tuple[float, float, float]) -> str:
 
 
 def _conditions(searches: Searches, seeds: list[int]) -> tuple[str, ...]:
-    """Under what conditions ours and the published came about."""
+    """Conditions of ours and the published."""
     theirs = (
         f"Published: figure 8 of {published.SOURCE} RTX 4090 with an i7-13700K; how many programs Gensor and Roller timed, and "
         "how many trials Ansor and AutoTVM had, is not stated.",

@@ -1,4 +1,4 @@
-"""Gensor (arXiv 2502.11407), Table V: three matrix products on an RTX 4090 and what a profiler says of their kernels.
+"""Gensor (arXiv 2502.11407), Table V: three matrix products on an RTX 4090 and a profiler's view of their kernels.
 
 Ours are by the model of that device, nothing is timed.
 """
@@ -32,7 +32,7 @@ BESIDE = {"markov": 0, "ansor": 1}
 
 @dataclass(frozen=True)
 class Profile:
-    """What a profiler would say of a program on a GPU, by the model; shares from 0 to 1."""
+    """A profiler's view of a program on a GPU, by the model; shares from 0 to 1."""
 
     seconds: float
     compute: float
@@ -40,7 +40,7 @@ class Profile:
     memory: float
     """Busiest of shared memory, L2 and DRAM."""
     l2_hit: float
-    """Of the bytes asked of L2 those that need not be read from DRAM; writes hit, as a profiler counts them."""
+    """Share of the bytes requested from L2 that need not be read from DRAM; writes hit, as a profiler counts them."""
     occupancy: float
     """Threads resident on a multiprocessor, of those it can hold."""
 
@@ -97,7 +97,7 @@ COLUMNS = (
 
 
 def notes(trials: int, seed: int) -> tuple[str, ...]:
-    """Under what conditions ours and the published came about."""
+    """Conditions of ours and the published."""
     return (
         f"Ours: the model of an RTX 4090 for what a strategy ends with, seed {seed}; markov its first program, roller its first "
         f"ten, ansor {trials} trials, which the model answers. Compute: the busier of FMA pipes and issue slots over the "

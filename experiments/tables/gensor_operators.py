@@ -45,7 +45,7 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
 
 
 def contenders(ansor: Contender, tier: str) -> list[Contender]:
-    """All of them; the constructing ones measure their first ten, by the model no more than that."""
+    """All contenders; the constructing ones measure their first ten, also by the model."""
     trials = min(ansor.trials, TOP)
     ours = [Contender(name, trials) for name in ("markov", "markov_ext", "roller")]
     more = [Contender(f"{name}, {ansor.trials} trials", ansor.trials, of=name) for name in ("markov", "markov_ext")]
@@ -115,7 +115,7 @@ def _over_roller(speeds: Speeds, of: str | None) -> np.ndarray:
 
 
 def _operator_rows(speeds: Speeds, reference: str) -> list[tuple[Cell, ...]]:
-    """One operator a row."""
+    """One row for each operator."""
     flops = {name: rates(speeds, name) for name in speeds.logs}
     others = [name for name in speeds.logs if name != reference]
     return [
@@ -125,7 +125,7 @@ def _operator_rows(speeds: Speeds, reference: str) -> list[tuple[Cell, ...]]:
 
 
 def conditions(searches: Searches, found: list[Contender], seeds: list[int], rounds: int) -> tuple[str, ...]:
-    """Under what conditions ours came about, in words."""
+    """Conditions of ours, in words."""
     trials = ", ".join(f"{one.name} {one.trials}" for one in found)
     if searches.tier == MODEL:
         return (
@@ -145,7 +145,7 @@ def conditions(searches: Searches, found: list[Contender], seeds: list[int], rou
 def disagreements(
     speeds: Speeds, classes: list[str], paper: dict[str, tuple[float, float, float]]
 ) -> tuple[str, ...]:
-    """A sentence for every class whose ratios disagree, and what differs that may be why."""
+    """A sentence for every class whose ratios disagree, with a possible cause."""
     said = []
     for name in classes:
         _, _, _, theirs = published.class_means(paper, name)
@@ -173,4 +173,4 @@ WHY = {
     "avg_pool2d": "Pools move far more bytes than they compute; the shapes differ, and Roller takes its rules for plain "
     "operators there, of which ours has the alignment alone.",
 }
-"""What differs that may be why, for each class: an explanation we offer, not one that was tested."""
+"""Possible causes for each class: explanations that were not tested."""

@@ -19,9 +19,9 @@ MODEL_TRIALS, LIVE_TRIALS = 256, 32
 OPERATORS = {MODEL: (RTX_4090, 2), LIVE: (HOST, 2)}
 """Stand-in shapes of a tier, and how many of a class unless `limit` says otherwise."""
 NEAR = 0.9
-"""Share of the best speed that any strategy found, at which a search counts as nearly there."""
+"""Share of the best speed of any strategy at which a search counts as nearly there."""
 POINTS = 160
-"""Of a curve."""
+"""Points of a curve."""
 SLOWEST = "Ansor"
 
 
@@ -37,7 +37,7 @@ def make(config: DictConfig, folder: Path) -> list[Table]:
 
 
 def contenders(tier: str, trials: int) -> list[Contender]:
-    """Constructing strategies, and searches that learn from what they measure."""
+    """Constructing strategies, and searches that learn from measurements."""
     ansor = "ansor" if tier == MODEL else "ansor_small"
     few = min(trials, LIVE_TRIALS)  # by the model the order of a ranking is known, and more trials add nothing
     constructing = [Contender(name, few) for name in ("markov", "markov_ext")]
@@ -104,7 +104,7 @@ def _best(rows: list[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _disagreement(rows: list[tuple[Cell, ...]], found: list[Contender]) -> tuple[str, ...]:
-    """The search beside markov: how much later, how much faster; ours and the paper's."""
+    """The search against markov: how much later, how much faster; ours and the paper's."""
     by_name = {one.name: row for one, row in zip(found, rows, strict=False)}
     markov, ansor = by_name["markov"], next(row for name, row in by_name.items() if name.startswith("ansor"))
     if not all(isinstance(cell, float) for row in (markov, ansor) for cell in (row[1], row[5], row[6])):
@@ -127,7 +127,7 @@ def _draw(
     searches: Searches, ended: dict[tuple[Operator, str, int], Found], best: dict[Operator, float], found: list[Contender],
     folder: Path,
 ) -> str:  # fmt: skip
-    """Arithmetic mean over searches of the speed so far, 0 before the first kernel; the published beside it."""
+    """Arithmetic mean over searches of the speed so far, 0 before the first kernel; with the published curve."""
     from experiments.tables.gensor.figures import draw_curves
 
     ends = [of.outcome.elapsed_s for of in ended.values()]
@@ -155,7 +155,7 @@ def _share(grid: np.ndarray, at: np.ndarray, shares: np.ndarray) -> np.ndarray:
 
 
 def _conditions(searches: Searches, seeds: list[int], count: int) -> tuple[str, ...]:
-    """Under what conditions ours and the published came about."""
+    """Conditions of ours and the published."""
     theirs = (
         f"Published: figure 10 of {published.SOURCE} ResNet-34 at batch 128, whole network, speeds over Ansor's in the end; "
         "Ansor's number of trials is not stated. A network has some twenty different operators, so its seconds are those of as "

@@ -1,6 +1,6 @@
-"""The analytic model of GPUs beside published rates of libraries: the schedule nearest to the library's own kernel.
+"""The analytic model of GPUs against published rates of libraries: the schedule nearest to the library's own kernel.
 
-No constant of the model comes from these figures. The code generator has every one of these schedules.
+No constant of the model comes from these figures. The code generator supports every one of these schedules.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from gensor_gym.measure.records.store import Record
 from gensor_gym.measure.records.tables import read_table
 
 STAGES = "recorded.jsonl"
-"""What `make gpu` writes, beside a summary.json that names the machine."""
+"""Output file of `make gpu`, next to a summary.json that names the machine."""
 STAGES_SPACE = "compact"
 
 
@@ -50,7 +50,7 @@ class Recorded(OfOperator):
 
     @property
     def sample(self) -> Sample:
-        """As a fit takes it."""
+        """Sample for a fit."""
         return Sample(self.graph, self.rows, self.seconds)
 
 
@@ -79,7 +79,7 @@ def _tables(folder: Path) -> Iterator[Recorded]:
 
 
 def read_stages(folder: Path) -> Iterator[Recorded]:
-    """What the stages of `make gpu` recorded there, complete or not; nothing where there is no such file."""
+    """Recordings of `make gpu`'s stages, complete or not; empty without such a file."""
     if (folder / STAGES).exists():
         machine = read_json(folder / "summary.json", finite=False)["hardware"]
         yield from tables_of(folder / STAGES, machine)

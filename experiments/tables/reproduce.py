@@ -1,7 +1,7 @@
-"""Tables, made anew: those of the papers beside our numbers, and the report on model and measurement.
+"""Tables, made anew: those of the papers next to our numbers, and the report on model and measurement.
 
-`python -m experiments.reproduce table=gensor_operators`; docs/tables.md lists them. A table is a module beside this one, or in a
-room of this folder, with a function `make`: (configuration, folder for figures) -> tables. Nothing else names it.
+`python -m experiments.reproduce table=gensor_operators`; docs/tables.md lists them. A table is a module of this folder, or of a
+package in it, with a function `make`: (configuration, folder for figures) -> tables. No registration is needed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Model against measurement on recorded tables: ranking, what the model's first choices cost, calibration, noise.
+"""Model against measurement on recorded tables: ranking, cost of the model's first choices, calibration, noise.
 
-Every complete table of a machine is read, or what the stages of `make gpu` recorded. The coefficients of the model's terms are
-fitted to the machine's tables of the train part alone; all other rows are predictions for operators that the fit has not seen.
+Every complete table of a machine is read, or the recordings of `make gpu`. The coefficients of the model's terms are fitted to
+the machine's tables of the train part only; all other rows are predictions for unseen operators.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gensor_gym.hardware.described import RECORDINGS
 TOP = (1, 3, 10)
 """So many programs that the model ranks first are looked at."""
 FASTEST = 5
-"""One in so many kernels belongs to the fastest, whose ranking counts by itself."""
+"""One kernel in this many belongs to the fastest, whose ranking counts separately."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Score:
 def make(config: DictConfig, folder: Path) -> list[Table]:
     """Three tables, the values behind them in `sim_to_real_values.json`, and two figures a machine.
 
-    ValueError where a folder holds no complete table, or a machine no table of the train part.
+    ValueError if a folder holds no complete table, or a machine no table of the train part.
     """
     folders = [Path(path) for path in config.recordings] if config.recordings else _shipped()
     tables: list[Table] = []
@@ -74,7 +74,7 @@ def _shipped() -> list[Path]:
 
 
 def fit_on_train(recorded: Iterable[Recorded]) -> np.ndarray:
-    """Coefficients float64 [P] of the model's terms, from tables of the train part; ValueError where there is none."""
+    """Coefficients float64 [P] of the model's terms, from tables of the train part; ValueError if there is none."""
     train = [table.sample for table in recorded if table.part == "train"]
     if not train:
         raise ValueError("a fit needs a table of an operator of the train part; these tables have none")

@@ -1,4 +1,4 @@
-"""Figures of the sim-to-real report: measured against predicted time, and what the model's first choices cost."""
+"""Figures of the sim-to-real report: measured against predicted time, and the cost of the model's first choices."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def draw_regret(recorded: list[Recorded], coefficients: np.ndarray, path: Path) 
 
 
 class Titled(Protocol):
-    """What a panel is of."""
+    """Title of a panel."""
 
     @property
     def operator(self) -> str:

@@ -1,4 +1,4 @@
-"""What a reproduced table is: our numbers beside the published ones, and what differs between them in words."""
+"""A reproduced table: our numbers next to the published ones, with the differences in words."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def register_table(name: str) -> Callable[[Made], Made]:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns and rows of text or numbers; `notes` say under what conditions ours and the published came, and what differs.
+    """Columns and rows of text or numbers; `notes` have the conditions of ours and the published, and the differences.
 
-    `figures` are PNG files beside the page. ValueError for a row that has not as many cells as there are columns.
+    `figures` are PNG files next to the page. ValueError for a row whose number of cells differs from the columns.
     """
 
     title: str

@@ -20,7 +20,7 @@ from gensor_gym.graph.schedule import Schedule
 COLUMNS = (
     "operator", "strategy", "seed", "status", "retimed", "over_torch", "gap_to_best", "construction_s", "evaluations", "schedule",
 )  # fmt: skip
-"""Of the table `summary`; of ratios and times the medians."""
+"""Columns of the table `summary`; medians of ratios and times."""
 FILES = ("summary.json", "summary.md", "results.jsonl")
 
 
@@ -80,7 +80,7 @@ def metrics(trials: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _config(job: Job) -> dict[str, Any]:
-    """What a job is, with its operator's arguments as values of their own."""
+    """A job's configuration, with its operator's arguments as separate values."""
     return {**job.config, "kind": job.operator.name, "arguments": dict(job.operator.arguments)}
 
 

@@ -25,9 +25,9 @@ class TensorBoard:
         self._writer.flush()
 
     def text(self, name: str, value: str) -> None:
-        """Words beside the curves."""
+        """Words next to the curves."""
         self._writer.add_text(name, value)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Flush and close."""
         self._writer.close()

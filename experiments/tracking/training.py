@@ -28,11 +28,11 @@ class _Followed:
     """Rows of files that grow, each once, in the order of their steps."""
 
     def __init__(self, files: list[Path], after: float) -> None:
-        """Rows up to so many steps were seen before."""
+        """Rows up to step `after` were seen before."""
         self._seen = dict.fromkeys(files, after)
 
     def fresh(self) -> list[dict[str, Any]]:
-        """Those that have come."""
+        """New rows."""
         found = []
         for path, last in self._seen.items():
             rows = [row for row in read_rows(path) if isinstance(row.get("steps"), int) and row["steps"] > last]
@@ -43,7 +43,7 @@ class _Followed:
 
 @contextmanager
 def followed(files: list[Path], boards: list[tuple[Board, float]], every: float = EVERY) -> Iterator[None]:
-    """Within, boards are shown what the files have more than the steps they know; at the end, all of it."""
+    """Inside, boards receive new rows of the files; at the end, all of them."""
     pairs = [(board, _Followed(files, after)) for board, after in boards]
     over = threading.Event()
 

@@ -1,4 +1,4 @@
-"""One run of W&B. What goes wrong with it is said once, as a warning, and ends the tracking of this run and nothing else."""
+"""One run of W&B. An error is reported once, as a warning, and ends only the tracking of this run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gensor_gym.cache.folders import can_be_made, make_cache_dir
 
 
 def check_login(options: Tracking) -> None:
-    """ValueError where runs are to be sent and nobody is logged in, or the server refuses the key. Asks no question."""
+    """ValueError if runs are to be sent and nobody is logged in, or the server refuses the key. Asks no question."""
     if options.mode != "online":
         return
     import wandb
@@ -43,9 +43,9 @@ class WandbRun:
     folder: Path
     job_type: str
     path: Path | None = field(default=None, init=False)
-    """Its folder; None before it began, and where it could not."""
+    """Its folder; None before it began, and if it could not."""
     steps: float = field(default=-1.0, init=False)
-    """Of an earlier part of the run that the server knows: the last value of the metric `steps`."""
+    """Last value of the metric `steps` in an earlier part of the run that the server knows."""
     _run: Any = field(default=None, init=False)
 
     def begin(self) -> WandbRun:
@@ -55,7 +55,7 @@ class WandbRun:
         return self
 
     def axis(self, name: str) -> None:
-        """What stands on the x axis of every metric."""
+        """Set the x axis of every metric."""
         self._guarded(lambda run: run.define_metric("*", step_metric=name))
 
     def log(self, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -102,7 +102,7 @@ class WandbRun:
         self._guarded(work)
 
     def end(self) -> Path | None:
-        """Finish; the folder of the run, None where there is none."""
+        """Finish; the folder of the run, None if there is none."""
         self._guarded(lambda run: run.finish())
         return self.path
 
@@ -137,7 +137,7 @@ class WandbRun:
 
 
 def _away_from_home() -> None:
-    """What W&B keeps in the user's home is kept in the cache of gensor_gym where it cannot be written there."""
+    """Use the cache of gensor_gym for W&B's files if the user's home is not writable."""
     from wandb import env
 
     for variable, folder in ((env.CACHE_DIR, env.get_cache_dir()), (env.DATA_DIR, env.get_data_dir())):
@@ -146,12 +146,12 @@ def _away_from_home() -> None:
 
 
 def _first_line(error: Exception) -> str:
-    """What it says, on one line."""
+    """An error's text on one line."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def hint(path: Path) -> str:
-    """Where a run is; of an offline one the command that uploads it, with those that lie beside it."""
+    """Location of a run; for an offline one the command that uploads it and its siblings."""
     if not path.name.startswith("offline"):
         return f"W&B run: {path}"
     return f"W&B is offline; to upload: wandb sync {path.parent}/offline-run-*"

@@ -1,7 +1,7 @@
-"""Checkpoints of a training from which it goes on as if it had never stopped: the same learning curve, number for number.
+"""Checkpoints of a training, from which it resumes with an identical learning curve.
 
 A checkpoint holds the model (`experiments.resuming.model`), the running episodes, and every random stream (torch, NumPy, Python,
-one for each environment). It is to be written between rollouts, when a rollout buffer has been learned from.
+one for each environment). It must be written between rollouts, when a rollout buffer has been learned from.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def save_checkpoint(path: Path, model: Any, config: dict[str, Any], seconds: flo
 
 
 def load_checkpoint(path: Path, learner: Learner, env: VecEnv, config: dict[str, Any]) -> tuple[Any, float]:
-    """The model, and the seconds it took so far; ValueError where the configuration was another, before any state is read.
+    """The model, and the seconds it took so far; ValueError if the configuration was another, before any state is read.
 
     Sets `env` and the random streams of this process to where they were.
     """
@@ -48,7 +48,7 @@ def load_checkpoint(path: Path, learner: Learner, env: VecEnv, config: dict[str,
 
 
 def check_same(path: Path, begun: Mapping[str, Any], here: Mapping[str, Any]) -> None:
-    """ValueError names what a checkpoint was trained with that is another here."""
+    """ValueError names the settings that differ from a checkpoint's."""
     names = dict.fromkeys([*here, *(["drawn"] if "drawn" in begun else [])])  # which stands there only where something was drawn
     if differing := [name for name in names if begun.get(name) != here.get(name)]:
         raise ValueError(
@@ -57,5 +57,5 @@ def check_same(path: Path, begun: Mapping[str, Any], here: Mapping[str, Any]) ->
 
 
 def _tasks_of(config: dict[str, Any]) -> dict[str, Any]:
-    """What binds a checkpoint to the tasks of its configuration."""
+    """Facts that bind a checkpoint to its configuration's tasks."""
     return bound(config["operators"], config["env"])

@@ -65,7 +65,7 @@ def learn(config: dict[str, Any], folder: Path, console: Console) -> tuple[Colum
 
 
 def _tasks(ops: list[Operator], config: dict[str, Any], rng: np.random.Generator) -> list[ConstructionGraph]:
-    """What is learned on: with `agent.machines` every operator is there for a machine of its own, drawn near these."""
+    """Training tasks: with `agent.machines` every operator has its own machine, drawn near these."""
     names = config["agent"].get("machines")
     if not names:
         return _graphs(ops, config)
@@ -81,7 +81,7 @@ def _graphs(ops: Any, config: dict[str, Any]) -> list[ConstructionGraph]:
 def _train(
     learner: ColumnLearner, config: dict[str, Any], folder: Path, spent: float, show: Callable[[int], None]
 ) -> float:
-    """Train to the end; processor seconds of training, in which curve, validation and checkpoints do not count."""
+    """Train to the end; processor seconds of training, without curve, validation and checkpoints."""
     due = {name: Every(config[name]) for name in ("curve_every", "eval_every", "checkpoint_every")}
     for every in due.values():
         every.skip_to(learner.num_timesteps)
@@ -123,12 +123,12 @@ def _save(path: Path, learner: ColumnLearner, config: dict[str, Any], seconds: f
 
 
 def _load(path: Path, learner: ColumnLearner, config: dict[str, Any]) -> float:
-    """Restore the learner; the seconds it took so far. ValueError where the configuration was another."""
+    """Restore the learner; the seconds it took so far. ValueError if the configuration was another."""
     kept = read_state(path, lambda begun: check_same(path, begun, _begun(config)))
     learner.restore(kept["state"])
     return float(kept["seconds"])
 
 
 def _begun(config: dict[str, Any]) -> dict[str, Any]:
-    """What binds a checkpoint to its configuration and its tasks."""
+    """Facts that bind a checkpoint to its configuration and its tasks."""
     return {**identity(config), "fingerprint": bound(config["operators"], config["env"])["fingerprint"], "sees": SEES}

@@ -13,7 +13,7 @@ from agents.policies.card import CARD
 from gensor_gym.foreign import read_json, read_objects
 
 POINTS = 200
-"""Steps at which the runs of a group are read off."""
+"""Steps at which the runs of a group are sampled."""
 PRIVATE = ("seed", "output", "resume", "checkpoint_every", "torch_threads")
 """Entries of a configuration that do not set groups apart."""
 
@@ -53,7 +53,7 @@ def flat(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def group(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """Runs by what sets their configurations apart: the agent, then `name=value` of whatever else differs."""
+    """Runs by their differing settings: the agent, then `name=value` of every other difference."""
     runs = list(runs)
     configs = [flat(run.card.get("config", {})) for run in runs]
     every = sorted({name for config in configs for name in config})

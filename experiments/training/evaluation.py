@@ -1,4 +1,4 @@
-"""How good a trained policy is on operators it did not learn from, by the model, beside the traverser and the optimum."""
+"""Quality of a trained policy on held-out operators, by the model, against the traverser and the optimum."""
 
 from __future__ import annotations
 

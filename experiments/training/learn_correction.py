@@ -1,7 +1,7 @@
-"""Learn what measurements say of the model: `python -m experiments learn_correction measured=FILE output=FOLDER`.
+"""Learn a correction of the model from measurements: `python -m experiments learn_correction measured=FILE output=FOLDER`.
 
-FILE is measured.jsonl of `gensor fine_tune`: kernels of the train part on one machine. The card says how well the correction
-ranks kernels of operators that it was not fitted to (groups of operators left out in turn), beside the model alone.
+FILE is measured.jsonl of `gensor fine_tune`: kernels of the train part on one machine. The card compares the correction's ranking
+of held-out operators' kernels (groups of operators left out in turn) with the model's.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def validated(features: np.ndarray, ratios: np.ndarray, groups: np.ndarray, mode
 
 
 def rank_correlation(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """Spearman's, ties in the order given; 0 where one does not vary."""
+    """Spearman's, ties in the order given; 0 if one does not vary."""
     if np.ptp(ours) == 0 or np.ptp(theirs) == 0:
         return 0.0
     ranks = [np.argsort(np.argsort(values, kind="stable"), kind="stable") for values in (ours, theirs)]

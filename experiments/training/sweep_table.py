@@ -1,4 +1,4 @@
-"""What came of a sweep of trainings: one line for every setting, means over its seeds.
+"""Results of a sweep of trainings: one line for every setting, means over its seeds.
 
 `python -m experiments sweep_table outputs/sweeps/agents`; a sweep of `conf/sweep` ends with it.
 """
@@ -41,7 +41,7 @@ class SweepTable(Callback):
 
 
 def write_table(folder: Path) -> Sheet:
-    """The table, also written to `folder`/summary.md and summary.csv; ValueError where no run has been finished."""
+    """The table, also written to `folder`/summary.md and summary.csv; ValueError if no run has been finished."""
     runs = [run for path in sorted(folder.glob("*/card.json")) if "evaluation" in (run := _run(path))]
     if not runs:
         raise ValueError(f"no finished run below {folder}; expected folders with a card.json")

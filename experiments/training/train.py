@@ -54,7 +54,7 @@ EVALUATION = ("eval_operators", "eval_episodes")
 def write_card(
     config: dict[str, Any], folder: Path, seconds: float, steps: int, resumed: bool = False, **more: object
 ) -> None:
-    """Configuration, data, cost and evaluation beside the policy."""
+    """Write configuration, data, cost and evaluation next to the policy."""
     parts = parts_of(config)
     card = {
         "agent": config["agent"]["name"], "config": config, "layout": LAYOUT_VERSION, **bound(config["operators"], config["env"]),
@@ -129,7 +129,7 @@ def finished(folder: Path, config: dict[str, Any]) -> bool:
 
 
 def run(config: dict[str, Any], folder: Path, console: Console) -> dict[str, Any]:
-    """Train, save policy and card, evaluate on the validation split; the scores. What is done of it is not done again."""
+    """Train, save policy and card, evaluate on the validation split; the scores. Finished parts are not repeated."""
     if config["resume"] and trained(folder, config):
         card = read_card(folder)
         cost = card["training_seconds"], card["training_steps"], card["resumed"]
@@ -146,7 +146,7 @@ def run(config: dict[str, Any], folder: Path, console: Console) -> dict[str, Any
 
 @configured("train")
 def one_run(cfg: DictConfig) -> float | None:
-    """One run, or what is left of it; its first score, a latency over another, which a sweeper (optuna) makes small."""
+    """One run, or the rest of it; returns its first score, a latency ratio, which a sweeper (optuna) minimises."""
     end_with_parent()
     end_with_launcher()
     console = Console()
@@ -192,7 +192,7 @@ def tracked_run(config: dict[str, Any], folder: Path, console: Console) -> tuple
 
 
 def score(scores: dict[str, Any]) -> float | None:
-    """Latency over the traverser's on operators of the validation split, of what `evaluate` found."""
+    """Latency over the traverser's on operators of the validation split, from the results of `evaluate`."""
     return next((value for name, value in scores.items() if name.startswith("validation_latency_over_")), None)
 
 

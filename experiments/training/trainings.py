@@ -21,16 +21,16 @@ from gensor_gym.construction import ConstructionGraph
 
 @dataclass(frozen=True)
 class Training:
-    """One kind."""
+    """One kind of training."""
 
     learn: Callable[[dict[str, Any], Path, Console], tuple[Any, float, bool]]
     """(configuration, folder, console) -> (learner with `num_timesteps`, saved; seconds of training; whether it was resumed)."""
     strategy: type[Ppo | ColumnWriter | GirPpo]
-    """What constructs with the policy."""
+    """Strategy that constructs with the policy."""
     judged_on: Callable[[ConstructionGraph], bool] = lambda _graph: True
     """Whether a task is one for such policies."""
     sees: int | None = None
-    """Version of what the policies see, where neither the layout of a row nor the fingerprint tells it."""
+    """Version of the policies' observation, if neither the layout of a row nor the fingerprint implies it."""
     shows_itself: bool = True
     """Whether its learner writes events of TensorBoard."""
     fused: bool = False
@@ -38,7 +38,7 @@ class Training:
 
 
 WALK = Training(train_walk.learn, Ppo)
-"""Of all agents in `agents.learners.registry`."""
+"""Training of all agents in `agents.learners.registry`."""
 OTHERS = {
     ColumnWriter.agent: Training(train_columns.learn, ColumnWriter, is_joint, SEES, shows_itself=False),
     GirPpo.agent: Training(train_fused.learn, GirPpo, fused=True),

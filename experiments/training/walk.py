@@ -32,10 +32,10 @@ from gensor_gym.files import whole
 
 @dataclass(frozen=True)
 class Ground:
-    """Where a policy walks."""
+    """Environment of a walking policy."""
 
     learner: Callable[[str], Learner]
-    """Of an agent's name."""
+    """Learner by an agent's name."""
     training: Callable[[dict[str, Any]], Any]
     """Environments that it learns in, for stable-baselines3, of a configuration."""
     judged: Callable[[Any], Sequence[Any]]
@@ -71,7 +71,7 @@ def clone(config: dict[str, Any], learner: Learner, model: Any) -> None:
 
 
 def make_validation(config: dict[str, Any], ground: Ground) -> Validation | None:
-    """What is asked now and then how good the policy is; None where it never is. Always by the model."""
+    """Periodic evaluation of the policy, by the model; None if there is none."""
     arguments = {name: value for name, value in config["env"].items() if name in ("hardware", "space")}
     if config["eval_every"] == 0:
         return None

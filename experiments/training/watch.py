@@ -1,4 +1,4 @@
-"""What happens beside the learning: the progress bar, the learning curve, validation, checkpoints."""
+"""Callbacks during training: the progress bar, the learning curve, validation, checkpoints."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Every:
         self.period, self._done = period, 0
 
     def skip_to(self, count: int) -> None:
-        """What lies up to here has been done."""
+        """Mark everything up to `count` as done."""
         self._done = count // self.period if self.period else 0
 
     def __call__(self, count: int) -> bool:
@@ -58,7 +58,7 @@ class Every:
 class Watch(BaseCallback):
     """Writes curve.jsonl and validation.jsonl, a line now and then, and last.zip, from which a run resumes.
 
-    It draws no random number of the learner's, so that it changes nothing of what is learned.
+    It draws no random number of the learner's, so that it does not affect learning.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Watch(BaseCallback):
         return time.perf_counter() - self._begin
 
     def _on_training_start(self) -> None:
-        """Keep of an earlier part of the run what its checkpoint knows."""
+        """Keep only rows of an earlier part of the run up to its checkpoint."""
         for every in (self._curve, self._eval, self._save):
             every.skip_to(self.model.num_timesteps)
         keep_rows(self.folder, self.model.num_timesteps)
@@ -95,7 +95,7 @@ class Watch(BaseCallback):
         return True
 
     def _on_rollout_start(self) -> None:
-        """All there was has been learned from: validate, save, and stop where a signal asked for it."""
+        """All data so far have been learned from: validate, save, and stop if a signal was received."""
         steps, spent = self.model.num_timesteps, self.seconds
         self._validate(steps)
         stop = asked()
@@ -121,7 +121,7 @@ class Watch(BaseCallback):
             self._point()
 
     def _on_training_end(self) -> None:
-        """The last point, and validation of what has been learned in the end, where it is time."""
+        """The last point, and a final validation if it is due."""
         spent, rows = self.seconds, read_rows(self.folder / CURVE)
         if not rows or rows[-1]["steps"] < self.model.num_timesteps:
             self._point()
@@ -145,14 +145,14 @@ def last_episodes(model: Any) -> dict[str, float] | None:
 
 
 def keep_rows(folder: Path, steps: int) -> None:
-    """Drop what a part of a run wrote after its last checkpoint, which is of so many steps."""
+    """Drop rows that an earlier part of a run wrote after its last checkpoint, at `steps` steps."""
     for name in (CURVE, VALIDATION):
         with Journal(folder / name, ()) as journal, meant(journal.path, "curve of a training"):
             journal.drop({place for place, row in journal.rows.items() if row["steps"] > steps})
 
 
 def identity(config: dict[str, Any]) -> dict[str, Any]:
-    """Those parts of a run's configuration that its learning curve depends on."""
+    """The parts of a run's configuration that its learning curve depends on."""
     names = (
         "agent", "env", "machine", "operators", "variants", "clone", "cloning", "num_envs", "seed", "steps", "torch_threads",
     )  # fmt: skip

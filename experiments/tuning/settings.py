@@ -1,4 +1,4 @@
-"""What both tunings have in common: settings drawn from choices, and operators that values may be chosen on."""
+"""Shared parts of both tunings: settings drawn from choices, and operators on which values may be chosen."""
 
 from __future__ import annotations
 

@@ -45,10 +45,10 @@ class Task:
 
 
 class Scores:
-    """Scores by (setting, task, seed), kept in a journal: what was computed once is not computed again."""
+    """Scores by (setting, task, seed), kept in a journal: computed ones are not repeated."""
 
     def __init__(self, path: Path, strategy: str) -> None:
-        """Read what is there."""
+        """Read the journal."""
         self.journal, self.strategy = Journal(path), strategy
 
     def latency(self, values: Values, task: Task, seed: int) -> float:
@@ -83,7 +83,7 @@ def score(latencies: np.ndarray, tasks: list[Task], behind: float) -> float:
 def draw(config: DictConfig, rng: np.random.Generator) -> list[Values]:
     """Distinct settings within the budget of steps, as many as the first rung takes.
 
-    The budget counts the steps of all walkers of both rounds: what a construction costs, whatever the machine.
+    The budget counts the steps of all walkers of both rounds: the cost of a construction on any machine.
     """
 
     def fits(values: Values) -> bool:

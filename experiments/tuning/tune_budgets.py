@@ -1,11 +1,10 @@
-"""Choose the values of a search for what it may spend: random settings, halved on train, decided on validation.
+"""Choose the values of a search for its budget: random settings, halved on train, decided on validation.
 
-`python -m experiments tune_budgets choices=markov` (conf/tune_budgets.yaml) writes outputs/tune/markov_budgets.json;
-conf/choices has other strategies. Evaluations and processor seconds are chosen for apart. A setting is one search
-(`experiments.common.anytime`), begun again until they are spent; its curve says what it is worth at every number asked for, and
-for each of them the best is taken. The score is the mean regret
-over tasks to the certified optimum, or to the best that any setting found where none ships. Operators of the test part are
-refused.
+`python -m experiments tune_budgets choices=markov` (conf/tune_budgets.yaml) writes outputs/tune/markov_budgets.json; conf/choices
+has other strategies. Evaluations and processor seconds are chosen for apart. A setting is one search
+(`experiments.common.anytime`), begun again until they are spent; its curve gives its score at every requested amount, and for
+each amount the best is taken. The score is the mean regret over tasks to the certified optimum, or to the best of any setting if
+none ships. Operators of the test part are refused.
 """
 
 from __future__ import annotations
@@ -38,17 +37,17 @@ from gensor_gym.exact.shipped import certificate_of
 
 @dataclass(frozen=True)
 class Tuning:
-    """A configuration with what it has computed."""
+    """A configuration with its computed results."""
 
     config: DictConfig
     kept: Journal
     console: Console
     unit: str
-    """What is spent: EVALUATIONS or SECONDS."""
+    """Unit of the budget: EVALUATIONS or SECONDS."""
 
     @property
     def amounts(self) -> np.ndarray:
-        """Numbers of the unit for which values are chosen."""
+        """Amounts of the unit for which values are chosen."""
         return np.array(list(self.config.counts if self.unit == EVALUATIONS else self.config.seconds))
 
     def scores(self, settings: Sequence[Values], tasks: Sequence[str], seeds: int) -> np.ndarray:
@@ -68,7 +67,7 @@ class Tuning:
         return found
 
     def _best(self, task: str, latencies: np.ndarray) -> float:
-        """What regrets are against."""
+        """Reference of regrets."""
         certificate = self.certificate(task)
         return float(latencies.min()) if certificate is None else certificate.optimum
 
@@ -78,7 +77,7 @@ class Tuning:
 
 
 def best_at(row: dict[str, Any], amounts: np.ndarray, axis: int = 0) -> np.ndarray:
-    """Best latency of a line after so many evaluations (axis 0) or seconds (2) [K]; of its first program before there is one."""
+    """Best latency of a line after `amounts` evaluations (axis 0) or seconds (2) [K]; at least that of its first program."""
     curve = row["curve"]
     return np.array(curve[1])[np.maximum(np.searchsorted(np.array(curve[axis]), amounts, side="right") - 1, 0)]
 

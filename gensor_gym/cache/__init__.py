@@ -1,5 +1,4 @@
-"""What is kept on the user's disk between runs: which folders (`folders`), who may have written there (`owned`), notes (`jsons`).
+"""The user's disk cache: its folders (`folders`), ownership checks (`owned`), notes (`jsons`).
 
-What lies in them is made by others: libraries by `codegen.runtime.compile`, Numba's functions by `graph.compiled`, stores by
-`measure.records`.
+Other modules fill it: libraries by `codegen.runtime.compile`, Numba's functions by `graph.compiled`, stores by `measure.records`.
 """

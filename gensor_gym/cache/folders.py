@@ -1,4 +1,4 @@
-"""Which folders files are kept in between runs: the user's cache, or one of the process where others could write to it."""
+"""Folders of files that are kept between runs: the user's cache, or one of the process if others could write to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VARIABLE = "GENSOR_GYM_CACHE"
 def cache_dir() -> Path:
     """$GENSOR_GYM_CACHE, or ~/.cache/gensor_gym; for a user without a home that can be written, a folder of the temporary one.
 
-    It may not exist yet; ValueError where the variable names a file.
+    It may not exist yet; ValueError if the variable names a file.
     """
     forced = os.environ.get(VARIABLE, "").strip()
     if not forced:
@@ -44,7 +44,7 @@ def _temporary() -> Path:
 
 
 def home_folder() -> Path | None:
-    """The user's home; None where neither $HOME nor the system's list of users names one, as in some containers."""
+    """The user's home; None if neither $HOME nor the system's list of users names one, as in some containers."""
     try:
         home = Path.home()
     except RuntimeError:
@@ -53,10 +53,11 @@ def home_folder() -> Path | None:
 
 
 def make_cache_dir(name: str) -> Path:
-    """The folder `name` in `cache_dir()`, for this user alone, made where there is none; ValueError names what cannot be made.
+    """The folder `name` in `cache_dir()`, for this user only, created if missing.
 
-    Where it belongs to another user, or $GENSOR_GYM_CACHE names a folder that others may write to, these stay as they are:
-    what is run lies in a `private_dir`.
+    ValueError names a folder that cannot be created.
+
+    A folder of another user, or one in a shared $GENSOR_GYM_CACHE, stays as it is: code is kept in a `private_dir`.
     """
     base, folder = cache_dir(), cache_dir() / name
     try:
@@ -72,7 +73,7 @@ def make_cache_dir(name: str) -> Path:
 
 
 def private_dir(name: str) -> Path:
-    """The folder `name` of the cache, for what is run; one of this process, with a warning, where others could write to it."""
+    """The folder `name` of the cache, for code; a folder of this process, with a warning, if others can write to it."""
     folder = make_cache_dir(name)
     if is_own_folder(folder, cache_dir()):
         return folder

@@ -22,7 +22,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def read_kept(path: Path) -> dict[str, Any] | None:
-    """As `read_json`, of what this user kept: with a warning, None for a file that could be another's words."""
+    """As `read_json`, for this user's notes: None, with a warning, if others can write the file."""
     if path.exists() and not is_private(path):
         text = f"{path} belongs to another user or can be written by others: it is not believed"
         warnings.warn(text, RuntimeWarning, stacklevel=3)

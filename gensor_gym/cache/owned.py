@@ -1,4 +1,4 @@
-"""Who may have written a file: libraries, compiled functions and notes are taken from this user's own hand only."""
+"""Ownership of files: libraries, compiled functions and notes are used only if this user alone can write them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def is_private(path: Path) -> bool:
-    """Whether a file or folder, or what it links to, is this user's and none other may write to it."""
+    """Whether a file or folder, or its link's target, is this user's and nobody else can write to it."""
     try:
         return _is_private(path.stat())
     except OSError:
@@ -22,9 +22,9 @@ def is_private(path: Path) -> bool:
 
 
 def is_own_folder(folder: Path, base: Path | None = None) -> bool:
-    """Whether a folder, and those above it up to `base`, are this user's alone to write.
+    """Whether this user alone can write a folder and its parents up to `base`.
 
-    Nor may it lie in one that everybody may write to and remove others' files from, which /tmp is not.
+    It must not lie in a folder in which others may replace files; /tmp protects against that.
     """
     if not is_private(folder):
         return False
@@ -38,14 +38,14 @@ def is_own_folder(folder: Path, base: Path | None = None) -> bool:
 
 
 def is_own(path: Path, base: Path | None = None) -> bool:
-    """Whether a file is this user's alone to write, and so is its folder: nothing else is loaded into a process, or believed."""
+    """Whether this user alone can write a file and its folder; nothing else is loaded into a process, or trusted."""
     return not path.is_symlink() and is_private(path) and is_own_folder(path.parent, base)
 
 
 def read_own(path: Path) -> bytes:
-    """What a file holds that is this user's alone to write, as its folder is; ValueError says what is wrong with another.
+    """Content of a file that only this user can write, in such a folder; ValueError says what is wrong.
 
-    Looked at are the folder and the file that were opened, which nobody can exchange between the look and the reading.
+    The check is on the opened folder and file, so that nobody can exchange them before the read.
     """
     try:
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -64,11 +64,11 @@ def read_own(path: Path) -> bytes:
 
 
 def made_own(folder: Path) -> bool:
-    """Whether a folder that code is loaded from, which is made with those above it, is this user's alone to write.
+    """Create a folder for loadable code, with its parents; returns whether this user alone can write it.
 
-    So must be the folder above. Where it is, and some entry may be another's work, all are removed, with a warning, to be made
-    anew. Where it is not, a warning says so and nothing is touched. A folder that this user cannot write to is passed over in
-    silence: it is the administrator's. OSError where it cannot be made.
+    The parent must be protected too. If the folder is protected but an entry may be another user's, all entries are removed with
+    a warning. If it is not, a warning says so and nothing is changed. A folder that this user cannot write to is skipped
+    silently: it is the administrator's. OSError if it cannot be made.
     """
     folder.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     folder.mkdir(mode=PRIVATE, exist_ok=True)
@@ -101,5 +101,5 @@ def _is_private(known: os.stat_result) -> bool:
 
 
 def _is_open(known: os.stat_result) -> bool:
-    """Whether everybody may exchange what lies in a folder."""
+    """Whether everybody may exchange the files in a folder."""
     return bool(known.st_mode & stat.S_IWOTH) and not known.st_mode & stat.S_ISVTX

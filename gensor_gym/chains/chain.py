@@ -1,7 +1,7 @@
 """The structure of a chain: a product, a row nest over its rows, and a product that adds up along the nest's columns.
 
-Found by axes alone: an axis that both reads and the output step along is the batch, one of the left read and the output the
-rows, one of the right read and the output the columns, one of both reads is added up. No name is asked for.
+It is recognised by axes, never by names: an axis of both reads and the output is the batch, one of the left read and the output
+the rows, one of the right read and the output the columns, one of both reads the reduction.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Product:
 
     @property
     def flops(self) -> int:
-        """Of one element of the batch."""
+        """Floating-point operations of one element of the batch."""
         return 2 * self.rows * self.columns * self.inner
 
 
@@ -60,21 +60,21 @@ class Chain:
     weights: str
     """The nest's value, which the second product reads; `scores` where there is no nest."""
     middle: RowNest | None
-    """Over all rows of all elements of the batch; its columns are those of the first product."""
+    """The nest over all rows of all elements of the batch; its columns are those of the first product."""
 
     @property
     def rows(self) -> int:
-        """Of one element of the batch."""
+        """Rows of one element of the batch."""
         return self.products[0].rows
 
     @property
     def columns(self) -> int:
-        """Of the scores."""
+        """Columns of the scores."""
         return self.products[0].columns
 
     @cached_property
     def elements(self) -> int:
-        """Of the batch."""
+        """Elements of the batch."""
         found = 1
         for extent in self.batch:
             found *= extent
@@ -97,12 +97,12 @@ class Chain:
 
 
 def is_chain(graph: Dataflow) -> bool:
-    """Whether a graph has the products of a chain; `chain_of` says what else it takes."""
+    """Whether a graph has the two products of a chain; `chain_of` checks the other conditions."""
     return sum(isinstance(node, Contract) and node.operator.body == "multiply_add" for _, node in graph.nodes) == 2
 
 
 def chain_of(graph: Dataflow) -> Chain:
-    """The chain that a graph is; ValueError says what of it is none."""
+    """The chain of a graph; ValueError says why it is none."""
     nodes, views = dict(graph.nodes), read_views(graph)
     products = [(name, node) for name, node in graph.nodes if isinstance(node, Contract)]
     result, out = written_view(graph)
@@ -146,7 +146,7 @@ class _Batched:
 
     @classmethod
     def of(cls, view: Strided, name: str) -> _Batched:
-        """ValueError where rows or columns have no stride of their own."""
+        """ValueError if rows or columns have no stride of their own."""
         *batch, rows, columns = view.axes
         if len(rows) > 1 or len(columns) > 1:
             raise ValueError(f"{name}: rows or columns of {view.tensor} have no one stride")
@@ -154,7 +154,7 @@ class _Batched:
         return cls(view, batch[0] if batch else (), *steps)
 
     def matrix(self, batch: tuple[int, ...]) -> Matrix:
-        """With the strides of the batch's common parts."""
+        """The matrix with the strides of the batch's common parts."""
         return Matrix(self.view.tensor, self.view.offset, batch, self.row, self.column)
 
 
@@ -193,7 +193,7 @@ def _between(graph: Dataflow, nodes: dict[str, Node], name: str, first: str) -> 
 
 
 def _check_all_used(graph: Dataflow, nodes: dict[str, Node], known: list[str], reads: list[str], result: str) -> None:
-    """ValueError for a node that is neither in the nest, nor a product, nor moves what these read or write."""
+    """ValueError for a node that is neither in the nest, nor a product, nor a move of their inputs and outputs."""
     seen = set(known)
     waiting = [*reads, *graph.returns]
     while waiting:
@@ -206,7 +206,7 @@ def _check_all_used(graph: Dataflow, nodes: dict[str, Node], known: list[str], r
 
 
 def _nest(graph: Dataflow, nodes: dict[str, Node], inside: list[str], scores: str, weights: str) -> RowNest:
-    """What lies between the products, as a graph of its own."""
+    """The nodes between the products, as a graph of its own."""
     values = graph.values
     read = dict.fromkeys(one for name in inside for one in nodes[name].inputs if one not in inside)
     inputs = tuple(Value(name, values[name].shape, values[name].dtype) for name in read)
@@ -214,7 +214,10 @@ def _nest(graph: Dataflow, nodes: dict[str, Node], inside: list[str], scores: st
 
 
 def _multiplied(node: Node) -> Node:
-    """A map without quotients by numbers: a product with the inverse takes a tenth, and is within what a quotient may be off."""
+    """A map with products instead of quotients by numbers.
+
+    They take a tenth of the time and stay within a quotient's error bound.
+    """
     return Map(_inverted(node.expression)) if isinstance(node, Map) else node
 
 

@@ -23,12 +23,15 @@ from gensor_gym.hardware.types import Hardware
 TERMS = ("launch", "first", "nest", "second", "copies", "memory")
 """Parts of the latency in seconds."""
 _LATENCY, _STORE, _CALL, _STEP, _NEAR, _FAR, _COPY, _TURN = 4.0, 1.0, 12.0, 1.0, 24.0, 26.0, 0.12, 0.15
-"""Cycles of a multiply-add's result, of a store, of a register tile's call, of a step of a sum beside its multiply-adds; bytes a
-cycle from the second-level cache; cycles until a row comes from beyond; those of an element that is copied, and of one turned."""
+"""Constants of the model.
+
+Cycles of a multiply-add's result, of a store, of a register tile's call, of a step of a sum besides its multiply-adds; bytes a
+cycle from the second-level cache; cycles until a row arrives from beyond it; cycles to copy an element, and to transpose one.
+"""
 _WAY = 4096
 """Bytes after which addresses meet in the same set of the first-level cache."""
 _SPARE = 1
-"""Registers beside the tile and a row of the right operand: the number that is multiplied by."""
+"""Registers besides the tile and a row of the right operand: the broadcast factor."""
 
 Columns = dict[str, np.ndarray]
 
@@ -120,10 +123,10 @@ class ChainModel:
         return cycles * (tiles + 0.5 * last) / height * blocks
 
     def _waiting(self, header: Columns, matrix: Matrix, depth: np.ndarray, row: np.ndarray) -> np.ndarray:
-        """Cycles of a step until a row of so many bytes of the right operand has come.
+        """Cycles of a step until a row of `row` bytes of the right operand has arrived.
 
-        Rows that lie a power of two apart meet in few sets of a cache: of it only a share is of use, and as many of them as
-        fill that share drive one another out: 384 rows 4 KB apart of a 2 MB cache take 5.0 ms where copied ones take 3.7.
+        Rows a power of two apart share few sets of a cache: only a share of it is usable, and rows that fill this share evict one
+        another. 384 rows 4 KB apart of a 2 MB cache take 5.0 ms, copied ones 3.7.
         """
         apart = math.gcd(4 * matrix.row, _WAY) or _WAY
         share = np.where(_copied(matrix, header), 1.0, np.minimum(1.0, row / apart))

@@ -1,7 +1,7 @@
 """The structure of a panel: a product with post-ops, and a row nest that goes through its value row by row.
 
-A product followed by a layer norm is one. Found by axes alone, as a chain is; a graph has several outputs where the product's own
-value, or more than one of the nest, is read elsewhere.
+A product followed by a layer norm is one. It is recognised by axes, as a chain is; a graph has several outputs if the product's
+own value, or more than one of the nest, is read elsewhere.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Panel:
 
     graph: Dataflow
     product: Operator
-    """With its post-ops; frozen where its weights are constant."""
+    """The product with its post-ops; frozen if its weights are constant."""
     reads: tuple[str, ...]
     """Inputs of the graph, in the order of the product's."""
     made: str
@@ -45,9 +45,9 @@ class Panel:
 
     @cached_property
     def home(self) -> str | None:
-        """The output in whose memory the product's value lies until the nest has read it; None where that is nobody's.
+        """The output whose memory holds the product's value until the nest has read it; None if there is none.
 
-        Its own, or that of an output of the same layout which no element of the value is read after.
+        It is the value's own output, or one of the same layout whose elements are written only after the value's are read.
         """
         if self.made in self.graph.returns:
             return self.made
@@ -70,12 +70,12 @@ class Panel:
 
 
 def is_panel(graph: Dataflow) -> bool:
-    """Whether a graph has the one product of a panel; `panel_of` says what else it takes."""
+    """Whether a graph has the one product of a panel; `panel_of` checks the other conditions."""
     return sum(isinstance(node, Contract) for _, node in graph.nodes) == 1
 
 
 def panel_of(graph: Dataflow) -> Panel:
-    """The panel that a graph is; ValueError says what of it is none."""
+    """The panel of a graph; ValueError says why it is none."""
     products = [(name, node) for name, node in graph.nodes if isinstance(node, Contract)]
     if len(products) != 1:
         raise ValueError(f"{graph.name}: {len(products)} products, expected one with rows after it")
@@ -100,7 +100,7 @@ def panel_of(graph: Dataflow) -> Panel:
 
 
 def _only_reader(graph: Dataflow, name: str) -> str | None:
-    """The one node that reads a value, through views or not; None where it is an output or there are several."""
+    """The one node that reads a value, through views or not; None if it is an output or there are several."""
     waiting, found = [name], list[str]()
     while waiting:
         one = waiting.pop()
@@ -116,7 +116,7 @@ def _is_input(graph: Dataflow, name: str) -> bool:
 
 
 def _nest(graph: Dataflow, made: str, op: Operator) -> RowNest:
-    """What is done with the rows, as a graph of its own."""
+    """The operations on the rows, as a graph of its own."""
     returns = tuple(name for name in graph.returns if name != made)
     wanted = set(returns)
     for name, node in reversed(graph.nodes):

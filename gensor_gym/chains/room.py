@@ -1,4 +1,4 @@
-"""What a thread keeps of a chain beside its tensors, in elements: copies of right operands, scores, rows of the nest."""
+"""Memory of a thread for a chain besides its tensors, in elements: copies of right operands, scores, rows of the nest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gensor_gym.gir.nest import RowNest
 from gensor_gym.gir.placement import Level, Placement
 
 LINE = 16
-"""Elements of a line of the cache, to which everything is aligned."""
+"""Elements of a cache line, the alignment of everything."""
 _SHORT = {"add", "subtract", "multiply", "negative", "maximum", "minimum"}
 """Functions that take no longer than a load."""
 
@@ -29,14 +29,14 @@ def pitch_of(chain: Chain) -> int:
 
 
 def is_copied(matrix: Matrix, copy: bool) -> bool:
-    """Whether a right operand is copied: where it is asked for, and where its rows do not lie side by side."""
+    """Whether a right operand is copied: by the schedule, or because its rows are not contiguous."""
     return copy or matrix.column not in (0, 1)
 
 
 def placement(nest: RowNest) -> Placement:
-    """Where the nest's values are between its passes.
+    """Storage of the nest's values between its passes.
 
-    What is loaded is read again where it lies, a sum or product is computed again, anything longer is kept beside.
+    Loads are repeated from their tensor, sums and products are recomputed, anything longer is kept.
     """
     return tuple(_level(nest, name) for name in nest.crossing)
 
@@ -78,17 +78,17 @@ class Room:
 
     @property
     def scores(self) -> int:
-        """Where scores begin."""
+        """Offset of the scores."""
         return sum(self.copies)
 
     @property
     def kept(self) -> int:
-        """Where the nest's rows begin."""
+        """Offset of the nest's rows."""
         return self.scores + self.block * pitch_of(self.chain)
 
     @cached_property
     def buffers(self) -> dict[str, int]:
-        """Of the nest's buffers of rows where each begins, from `kept`."""
+        """Offset from `kept` of each of the nest's row buffers."""
         if self.chain.middle is None:
             return {}
         found, place = {}, 0

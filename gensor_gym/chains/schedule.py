@@ -34,5 +34,5 @@ class ChainSchedule(FieldSchedule):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `str(schedule)`; fields not named stand at their first value. ValueError says what did not read."""
+        """Read `str(schedule)`; missing fields have their first value. ValueError names the unreadable part."""
         return cls(cls.row_of(cls.words(text)))

@@ -1,6 +1,6 @@
-"""Where the elements of a value lie in a tensor after transpositions, slices and reshapes, none of which then moves anything.
+"""Position of a value's elements in a tensor after transpositions, slices and reshapes, which then move no data.
 
-An axis may step through a tensor in several ways at once, as one axis of all heads of a batch does: it is made of parts, each
+An axis may step through a tensor in several ways at once, as one axis of all heads of a batch does: it consists of parts, each
 with an extent and a stride, the outermost first.
 """
 
@@ -20,7 +20,7 @@ Axis = tuple[Part, ...]
 
 @dataclass(frozen=True)
 class Strided:
-    """Element (i, j, ..) lies at `offset` plus what the axes add."""
+    """Element (i, j, ..) is at `offset` plus the contributions of the axes."""
 
     tensor: str
     offset: int
@@ -31,7 +31,7 @@ class Strided:
         return Strided(self.tensor, self.offset, tuple(self.axes[axis] for axis in order))
 
     def part(self, axis: int, start: int, stop: int) -> Strided | None:
-        """Some neighbours along an axis; None where that is not one range of its outermost part."""
+        """Some neighbours along an axis; None if that is not one range of its outermost part."""
         (extent, stride), *inner = self.axes[axis] or ((1, 0),)
         step = math.prod(size for size, _ in inner)
         if start % step or stop % step:
@@ -41,7 +41,7 @@ class Strided:
         return Strided(self.tensor, self.offset + start // step * stride, axes)
 
     def reshaped(self, to: Shape) -> Strided | None:
-        """The same elements in the same order; None where a part would have to be cut unevenly."""
+        """The same elements in the same order; None if a part would have to be cut unevenly."""
         left = [part for axis in self.axes for part in axis]
         axes = [_taken(left, extent) for extent in reversed(to)]
         if None in axes:
@@ -63,7 +63,7 @@ def merged(*parts: Part) -> Axis:
 
 
 def _taken(left: list[Part], extent: int) -> Axis | None:
-    """The innermost parts of so many elements, which `left` loses; None where a part has no such share."""
+    """The innermost parts with `extent` elements, removed from `left`; None if no part has such a divisor."""
     found: list[Part] = []
     while extent > 1:
         if not left:
@@ -85,7 +85,7 @@ def dense(tensor: str, shape: Shape) -> Strided:
 
 
 def read_views(graph: Dataflow) -> dict[str, Strided]:
-    """Of every value that is an input, or only moved from one: where its elements lie."""
+    """Element positions of every value that is an input, or only moved from one."""
     found = {value.name: dense(value.name, value.shape) for value in graph.inputs}
     for name, node in graph.nodes:
         source = found.get(node.inputs[0])
@@ -128,7 +128,7 @@ def written_view(graph: Dataflow) -> tuple[str, Strided]:
 
 
 def refined(axes: Sequence[Axis]) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]] | None:
-    """(extents, strides of each) where axes of one extent are cut into the same parts; None where they cannot be."""
+    """(extents, strides of each) where axes of one extent are cut into the same parts; None if they cannot be."""
     left = [list(axis) for axis in axes]
     extents: list[int] = []
     strides: list[list[int]] = [[] for _ in axes]

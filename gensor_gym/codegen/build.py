@@ -1,4 +1,4 @@
-"""From a schedule to a kernel: the text that the machine's target writes, and a kernel that can be called."""
+"""From a schedule to a kernel: the target's text, and a callable kernel."""
 
 from __future__ import annotations
 
@@ -34,18 +34,17 @@ class BuiltKernel(Kernel):
 
     @cached_property
     def loaded(self) -> LoadedKernel:
-        """The kernel in this process, loaded when it is first asked for.
+        """The kernel in this process, loaded at first use.
 
-        The target says what is missing where the kernel cannot run here: `CudaUnavailableError` without the GPU, for example.
+        If the kernel cannot run here, the target names the missing part: `CudaUnavailableError` without the GPU, for example.
         """
         return targets.get(self.language).load(self)
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
-        """The output for the operator's inputs: NumPy arrays, or those of any library that speaks DLPack (torch, CuPy, JAX).
+        """The output for the operator's inputs: NumPy arrays, or those of any library with DLPack (torch, CuPy, JAX).
 
-        It is an array of the first input's library, of several outputs a tuple, to whose memory nothing else refers; or `out`,
-        the caller's own, filled in. ValueError for inputs of other number, shape, dtype or device, and for an `out` that overlaps
-        one.
+        It is an array of the first input's library that owns its memory (a tuple for several outputs), or the caller's own `out`,
+        filled in. ValueError for inputs of other number, shape, dtype or device, and for an `out` that overlaps one.
         """
         return self.loaded(*inputs) if out is None else self.loaded(*inputs, out=out)
 
@@ -59,7 +58,7 @@ class BuiltKernel(Kernel):
     def as_torch(self) -> Callable[..., Any]:
         """The kernel as an operator of torch, for torch.compile and torch.export; see `runtime.torch_operator`.
 
-        RuntimeError where it is asked for the first time within compiled code.
+        RuntimeError if it is asked for the first time within compiled code.
         """
         from gensor_gym.codegen.runtime.torch_operator import refuse_compiling, torch_operator
 
@@ -70,7 +69,7 @@ class BuiltKernel(Kernel):
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels to another process, which loads the kernel itself."""
+        """State for another process, which loads the kernel itself."""
         return {name: value for name, value in self.__dict__.items() if name not in ("loaded", "_in_torch")}
 
 
@@ -80,8 +79,8 @@ def generate(op: Operator | Dataflow | str, schedule: AnySchedule, hw: str | Har
     A fused operator (`dataflow.Dataflow`, or the text of one) takes a `gir.GirSchedule`, a chain of products a
     `chains.ChainSchedule`, a product with rows after it the `Schedule` of the product.
 
-    On a CPU the kernel of a frozen operator whose schedule packs weights reads what an earlier call packed (`Kernel.prepares`).
-    They stay packed as they were then: whoever changes them calls that entry again.
+    On a CPU the kernel of a frozen operator whose schedule packs weights reads the packed copy of an earlier call
+    (`Kernel.prepares`). After changing the weights, call that entry again.
     """
     from gensor_gym import hardware
 
@@ -108,7 +107,7 @@ def check_kind(op: Operator | Dataflow, schedule: object) -> None:
 def build(op: Operator | Dataflow | str, schedule: AnySchedule, hw: str | Hardware) -> BuiltKernel:
     """The kernel of a schedule. C is compiled now (CompileError if that fails); GPU kernels at the kernel's first call.
 
-    ValueError where no code can be written for it, or it is not legal in any space.
+    ValueError if no code can be written for it, or it is not legal in any space.
     """
     from gensor_gym import hardware
 

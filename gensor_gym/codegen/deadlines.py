@@ -1,8 +1,8 @@
-"""How long one compilation may take before a kernel is given up. Stages of a worker: `measure/workers/deadlines.py`."""
+"""Time limit of one compilation. Stages of a worker: `measure/workers/deadlines.py`."""
 
 from __future__ import annotations
 
 COMPILE_SECONDS = {"c": 60.0, "cuda": 60.0, "hip": 120.0}
-"""By language. What takes longer is a fully unrolled giant, slow for its code size anyway; clang for AMD GPUs is slower."""
+"""Time limit by language. Longer compilations are fully unrolled giants, slow kernels anyway; clang for AMD GPUs is slower."""
 DEVICE_COMPILE_SECONDS = 30.0
-"""Where a device waits for its kernels and its time is counted: the slowest of three thousand took 27.5 s."""
+"""Time limit while a device waits for its kernels: the slowest of three thousand took 27.5 s."""

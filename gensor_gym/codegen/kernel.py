@@ -13,14 +13,14 @@ from gensor_gym.operators.types import Operator
 PACKS = "gg_pack"
 """Entry of a prepacked kernel in C that packs its weights and does nothing else."""
 WHOLE = "gg_kernel"
-"""Entry of every kernel in C that computes of its inputs alone; a prepacked kernel has it beside those that it is launched by."""
+"""Entry of a C kernel that reads only its inputs; a prepacked kernel has it in addition to its launched entries."""
 LAYOUT, FINISH = "_layout", "_finish"
 """How entries end that lay out operands before the main one, and that add up parts of a split reduction after it."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One entry of the source and its launch shape. A C kernel has grid and block of ones."""
+    """An entry of the source and its launch shape. A C kernel has grid and block of ones."""
 
     entry: str
     grid: tuple[int, int, int] = (1, 1, 1)
@@ -51,24 +51,28 @@ class Kernel:
     launches: tuple[Launch, ...]
     workspace_bytes: int
     prepares: str = ""
-    """Entry to call once before the others, with the same arguments, where they read what it leaves in the workspace: the
-    packed weights of a prepacked kernel. It reads the weights alone and writes no output. Empty for a plain kernel."""
+    """Entry to call once before the others, with the same arguments: it packs a prepacked kernel's weights in the workspace.
+
+    It reads only the weights and writes no output. Empty for a plain kernel.
+    """
     task_rows: int = 0
-    """Of a kernel in C that has one parallel loop, and whose tasks go from one block of rows to the next: rows of a block.
-    Rows are a product's or those of a row nest; 0 for any other kernel."""
+    """Rows of a block, for a C kernel with one parallel loop whose tasks go from one block of rows to the next.
+
+    Rows are a product's or those of a row nest; 0 for any other kernel.
+    """
     tasks_of_block: int = 1
-    """Tasks, one after another, that have some columns each of such a block."""
+    """Consecutive tasks that share the columns of such a block."""
     cleared_bytes: int = 0
     """Bytes at the workspace's beginning that are zero before the first call, and again after each: whoever allocates clears
     them once."""
     maps: tuple[TensorMap, ...] = ()
     """Tensor maps that entries take before the plain arguments; whoever launches them encodes them for its arrays."""
     packed: str = ""
-    """Digest of the kernel that this one stands for, without its source: its machine code was made elsewhere."""
+    """Digest of a precompiled kernel that this one represents without its source."""
 
     @property
     def loop_nest(self) -> Operator:
-        """Its operator, for what reads one loop nest; ValueError for a fused one."""
+        """Its operator, for code that reads one loop nest; ValueError for a fused one."""
         if not isinstance(self.operator, Operator):
             raise ValueError(f"{self.operator} is a fused operator: expected an operator of one loop nest")
         return self.operator
@@ -80,11 +84,11 @@ class Kernel:
 
     @property
     def whole(self) -> str:
-        """The entry of a C kernel that computes of its inputs alone."""
+        """The entry of a C kernel that reads only its inputs."""
         return WHOLE if self.prepares else self.launches[0].entry
 
     def tasks_of(self, rows: int) -> int:
-        """How many of its tasks, one after another, do so many rows, whichever multiple of these they begin at; 0 if none do."""
+        """Number of consecutive tasks that compute `rows` rows, from any multiple of these on; 0 if there is none."""
         blocks, rest = divmod(rows, self.task_rows) if self.task_rows else (0, 0)
         return 0 if rest else blocks * self.tasks_of_block
 
@@ -109,7 +113,7 @@ class Kernel:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def in_language(self, language: str) -> Kernel:
-        """Itself; ValueError where its source is in another language."""
+        """Itself; ValueError if its source is in another language."""
         if self.language != language:
             raise ValueError(f"expected a kernel in language {language!r}, got one in {self.language!r}: {self.operator}")
         return self

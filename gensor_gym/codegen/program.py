@@ -76,7 +76,7 @@ def lower(operator: Operator, schedule: Schedule, hardware: Hardware) -> Program
 
 
 def row_of(program: Program) -> np.ndarray:
-    """The row that a program is lowered from, but for the level under construction: what `graph.resources` counts on."""
+    """The row that a program is lowered from, except for the level under construction; `graph.resources` counts on it."""
     slots = [slot_of(a, len(program.operator.spatial)) for a in range(len(program.operator.axes))]
     rows = [[1] * MAX_AXES for _ in range(MAX_LEVELS + 1)]
     levels = (*program.tiles, *(program.tiles[-1],) * (MAX_LEVELS - len(program.tiles)))

@@ -1,7 +1,7 @@
-"""Kernels whose text was generated on this machine before: a program that is used again is neither checked nor written anew.
+"""Kernels whose text was generated on this machine before: a repeated program is neither checked nor generated again.
 
-Texts lie in this user's cache under a hash of computation, schedule, machine and all of this package's sources: sources that
-write another text do not find them.
+The user's cache holds texts under a hash of computation, schedule, machine and all of this package's sources, so changed sources
+do not find them.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ FOLDER = "texts"
 LATELY = 256
 """Kernels that a process has at hand, those used last: a network has some dozens."""
 _KEPT = ("language", "arch", "source", "workspace_bytes", "prepares", "task_rows", "tasks_of_block")
-"""Fields of a kernel that stand in its file beside its launches."""
+"""Fields of a kernel in its cache file besides its launches."""
 
 
 def remembered(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> BuiltKernel:
-    """As `build`, compiled; the text is looked up where it was written before.
+    """As `build`, compiled; the text comes from the cache if it was written before.
 
-    Texts of GPUs are not kept. ValueError and CompileError as of those.
+    Texts of GPUs are not cached. ValueError and CompileError as of those.
     """
     folder, key = cache_dir(), _key(op, schedule, hw)
     kernel = _lately(folder, key)
@@ -65,14 +65,14 @@ def _written(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hard
 
 
 def _key(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
-    """All that a text follows from. Operators and graphs by what they are: a name may come to mean something else."""
+    """Everything that a text depends on. Operators and graphs count by content, because a name may change its meaning."""
     parts = [sources(), repr(op), str(schedule), repr(hw)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 @functools.cache
 def sources() -> str:
-    """A hash of the package's own files: what they make may be kept under it."""
+    """A hash of the package's own files, the key of cached results."""
     folder = Path(__file__).parents[1]
     files = sorted(path for kind in ("*.py", "*.c", "*.h") for path in folder.rglob(kind))
     found = hashlib.sha256()
@@ -88,7 +88,7 @@ def _text(kernel: Kernel) -> str:
 
 
 def _read(path: Path, op: Operator | Dataflow) -> BuiltKernel | None:
-    """The kernel in a file; None where there is none that this user wrote whole."""
+    """The kernel in a file; None unless this user wrote it completely."""
     try:
         found = parse_object(read_own(path).decode())
         launches = tuple(_launch(one) for one in found["launches"])

@@ -1,7 +1,7 @@
 """Fitted coefficients of the analytic model: one multiplier per term, stored with device and date.
 
-`fits.json` holds fits that ship with the package, by hardware name. They are made on train and validation splits only, by
-`python -m experiments.bench suite=model fit=true`.
+`fits.json` holds shipped fits by hardware name. They are made only on train and validation splits, by `python -m
+experiments.bench suite=model fit=true`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,6 @@ def shipped_fits() -> dict[str, dict[str, Any]]:
 
 
 def coefficients_of(hardware: Hardware) -> tuple[float, ...]:
-    """Multipliers in the order of `cost.terms.TERMS`; empty where no fit ships (all ones)."""
+    """Multipliers in the order of `cost.terms.TERMS`; empty if no fit ships (all ones)."""
     fit = shipped_fits().get(hardware.name)
     return tuple(float(c) for c in fit["coefficients"]) if fit else ()

@@ -1,9 +1,9 @@
-"""Coordinate descent on the model over columns of programs (`graph.coordinates`): each set to the best it may be. Compiled.
+"""Coordinate descent on the model over columns of programs (`graph.coordinates`): each set to its best value. Compiled.
 
-A column changes as a whole, so a descent leaves where walks by single primitives stay. For that reason it makes no
-difference whether a column is set to the best of all its values at once or to each faster one on the way: a value replaces
-all that the one before had set. Where a descent ends does: after a whole sweep that gained nothing, or as soon as no column
-in a row gains, which comes to the same program with fewer questions to the model.
+A column changes as a whole, so a descent leaves local optima of walks by single primitives. Setting a column to the best of its
+values at once, or to each faster one in turn, gives the same result, because a value replaces the previous one completely. A
+descent ends after a whole sweep without a gain, or as soon as every column has gained nothing since the last gain, which gives
+the same program with fewer evaluations.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ TRACED = 2 + NUM_TERMS
 
 
 class Descent(NamedTuple):
-    """What a descent came to."""
+    """Result of a descent."""
 
     seconds: float
-    """Of the program reached."""
+    """Seconds of the program reached."""
     evaluated: int
-    """Legal programs that the model was asked about, the first among them."""
+    """Legal programs that were evaluated, including the first."""
     tried: int
-    """Programs that were made, legal or not, the first among them."""
+    """Programs that were generated, legal or not, including the first."""
     improvements: np.ndarray
     """float64 [N, 2]: how many were made when a faster one was found, and its seconds."""
 
@@ -47,9 +47,9 @@ def descend(
 ) -> Descent:
     """From `row` int32 [ROW], with all levels opened, changed in place to the program reached.
 
-    A program is taken that is faster than the best so far times `gain`: with 1 any faster one. `sweeps`: whether it ends after
-    a whole sweep without a gain, else once each column has gained nothing since the last gain. `trace` float64 [S, TRACED]
-    receives the legal programs evaluated, in order; the descent ends where it is full.
+    A program is taken that is faster than the best so far times `gain`: with 1 any faster one. `sweeps`: whether it ends after a
+    whole sweep without a gain, else once each column has gained nothing since the last gain. `trace` float64 [S, TRACED] receives
+    the legal programs evaluated, in order; the descent ends when it is full.
     """
     kept = np.empty((0, TRACED)) if trace is None else trace
     seconds, evaluated, tried, improved = _descend(
@@ -60,7 +60,7 @@ def descend(
 
 @compiled
 def _descend(row, places, offsets, values, ints, floats, space, sweeps, gain, trace):  # noqa: ANN001, ANN202
-    """Set one column after the other to the best it may be until nothing gains, in place."""
+    """Set one column after another to its best value until nothing gains, in place."""
     terms, trial = np.zeros(NUM_TERMS), row.copy()  # a program without a resident block leaves them as they are
     tiles = np.empty(ROW, dtype=np.int32)
     best = latency(row, ints, floats, terms, tiles, space) if fits(row, ints) else np.inf

@@ -1,9 +1,9 @@
-"""Constants of the CPU model: what generated C costs where no data sheet says it, in cycles, instructions or shares.
+"""Constants of the CPU model: costs of generated C that no data sheet states, in cycles, instructions or shares.
 
-Each has a place among the floats of a task (`graph.tables.CONSTANT`), so that a fit changes data and not code. The values
-in `cpu_constants.json` were fitted by `python -m experiments.bench suite=model fit=constants` to timings of operators of
-the train part of split v1; the file names device, date and operators. They describe the code that is generated, not one
-machine: rates and sizes of a machine stand in its `Hardware`.
+Each has an index among the floats of a task (`graph.tables.CONSTANT`), so that a fit changes data and not code. The values in
+`cpu_constants.json` were fitted by `python -m experiments.bench suite=model fit=constants` to timings of operators of the train
+part of split v1; the file names device, date and operators. They describe the code that is generated, not one machine: rates and
+sizes of a machine are in its `Hardware`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FILE = "cpu_constants.json"
 
 @dataclass(frozen=True)
 class Constant:
-    """One constant: where a fit starts (an order of magnitude), and the range it stays in."""
+    """One constant: the initial value of a fit (an order of magnitude), and its range."""
 
     name: str
     start: float
@@ -59,7 +59,7 @@ CPU_CONSTANTS: tuple[Constant, ...] = (
     Constant("ungrouped", 17.0, 2.0, 50.0, "time of an int8 multiply-add element by element over one in groups of four"),
     Constant("overlap", 0.5, 0.02, 1.0, "share of the smaller of compute and memory time that the larger does not hide"),
 )
-"""In the order of their places from `CONSTANT` on."""
+"""In the order of their indices from `CONSTANT` on."""
 
 (
     GUARDED, MASKED, CALL_CYCLES, TASK_CYCLES, GATHER_LANE, PAIR_LOADS, LOOP_OVERHEAD, DECODE, DECODE_GROUPS,
@@ -68,8 +68,10 @@ CPU_CONSTANTS: tuple[Constant, ...] = (
 ) = range(CONSTANT, CONSTANT + len(CPU_CONSTANTS))  # fmt: skip
 
 PAST_LINE = CONSTANT + len(CPU_CONSTANTS)
-"""Place of the bytes past a cache line at which inputs begin: ARRAY_OFFSET on the machine at hand, where kernels are timed and
-called; 0 on machines that are described (and were so in the timings of the fit). Not fitted."""
+"""Index of the offset of inputs from a cache line, in bytes; not fitted.
+
+ARRAY_OFFSET on the present machine, where kernels are timed and called; 0 on described machines (and in the timings of the fit).
+"""
 
 assert len(CPU_CONSTANTS) < NUM_CONSTANTS
 
@@ -82,7 +84,7 @@ def shipped_constants() -> dict[str, object]:
 
 @cache
 def constant_values(hardware: str) -> tuple[float, ...]:
-    """Values in the order of CPU_CONSTANTS, those that the fit lacks at their start, and then that of PAST_LINE."""
+    """Values in the order of CPU_CONSTANTS, those missing in the fit at their start, followed by that of PAST_LINE."""
     values: dict[str, float] = shipped_constants()["values"]  # type: ignore[assignment]
     fitted = (float(values.get(constant.name, constant.start)) for constant in CPU_CONSTANTS)
     return (*fitted, ARRAY_OFFSET if hardware == "host" else 0.0)

@@ -1,7 +1,7 @@
-"""The analytic model behind one face: latency of one row, of a batch, and its terms.
+"""The analytic model behind one interface: latency of one row, of a batch, and its terms.
 
-Which of the two models it is Numba learns from a type: that of the `room` to work in, which a GPU's model does not need. The
-other model, and with it a third of the text, is then not compiled.
+Numba selects the model by a type: that of the scratch space `room`, which a GPU's model does not need. The other model, a third
+of the code, is then not compiled.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from gensor_gym.graph.tables.tables import IS_CPU
 
 
 def room(ints: np.ndarray) -> np.ndarray:
-    """What the model of a table's machine works in: float64 [WALK] for a CPU's; for a GPU's an array [0, 0] of nothing.
+    """Scratch space of the model: float64 [WALK] for a CPU, an empty array [0, 0] for a GPU.
 
-    Who runs on several threads makes one for each.
+    Make one for each thread.
     """
     return np.empty(WALK) if ints[IS_CPU] == 1 else np.empty((0, 0))
 
@@ -36,7 +36,7 @@ def latency(row, ints, floats, terms, tiles, space):  # noqa: ANN001, ANN201
 
 @compiled
 def fill_latencies(rows, ints, floats, space, seconds):  # noqa: ANN001, ANN201
-    """Seconds of every row [B, ROW]; infinite where the program does not fit the hardware."""
+    """Seconds of every row [B, ROW]; infinite if the program does not fit the hardware."""
     terms, tiles = np.empty(NUM_TERMS, dtype=np.float64), np.empty(ROW, dtype=np.int32)
     for b in range(rows.shape[0]):
         seconds[b] = latency(rows[b], ints, floats, terms, tiles, space) if fits(rows[b], ints) else np.inf

@@ -1,6 +1,6 @@
-"""Values with a bound of how far a right kernel's may be from them.
+"""Values with a bound on a correct kernel's error.
 
-Errors are absolute, so that cancellation is honest: what is left of two large numbers keeps their errors. Numbers that are not
+Errors are absolute, so that cancellation is exact: the difference of two large numbers keeps their errors. Numbers that are not
 finite have no error: a kernel must give the same infinity, or a NaN.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 UNDERFLOW = 2.0 * float(np.finfo(np.float32).tiny)
 """Results nearer to zero may come out as zero: generated code may flush them, of exponentials those below 2^-125."""
 OVERFLOW = float(np.finfo(np.float32).max)
-"""Results farther from zero may come out infinite, and what is computed of them as no number: they have no bound."""
+"""Results farther from zero may become infinite, and functions of them NaN: they have no bound."""
 MOST_WHOLE = float(1 << 24)
 """Whole numbers up to this are float32 numbers."""
 
@@ -28,14 +28,14 @@ class Bounded:
 
 
 def exact(value: np.ndarray) -> Bounded:
-    """Inputs: what is given has no error. One number in memory stands for the zeros of all elements."""
+    """Inputs, which have no error. One stored number represents the zeros of all elements."""
     return Bounded(value, np.broadcast_to(np.float64(0.0), np.shape(value)))
 
 
 def rounded(found: Bounded, unit: float, roundings: float, nearest: bool = False) -> Bounded:
-    """The same after an operation that rounds so many times; 0 leaves the error as it is.
+    """The same after an operation with `roundings` roundings; 0 leaves the error as it is.
 
-    `nearest`: IEEE 754 asks for the number nearest to the true one, so that what float32 can hold is not rounded at all.
+    `nearest`: IEEE 754 requires the nearest number, so exact float32 results are not rounded.
     """
     if not roundings:
         return Bounded(found.value, _settled(found.value, found.error))
@@ -47,26 +47,26 @@ def rounded(found: Bounded, unit: float, roundings: float, nearest: bool = False
 
 
 def _held(value: np.ndarray) -> np.ndarray:
-    """What is a number of float32 that is not flushed to zero, bool."""
+    """Whether a value is a float32 number that is not flushed to zero, bool."""
     return (np.float32(value) == value) & ((value == 0.0) | (np.abs(value) >= UNDERFLOW))
 
 
 def _settled(value: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """No error beside what is infinite or no number; infinite where a bound is no number or the value may leave float32."""
+    """No error for infinities and NaN; an infinite error if the bound is NaN or the value may leave float32."""
     with np.errstate(all="ignore"):
         lost = np.isnan(error) | (np.abs(value) + error > OVERFLOW)
     return np.where(np.isfinite(value), np.where(lost, np.inf, error), 0.0)
 
 
 def gamma(count: int, unit: float) -> float:
-    """What n roundings one after another may add up to: n u / (1 - n u), Higham's lemma 3.1; infinite where n u reaches 1."""
+    """Bound of n consecutive roundings: n u / (1 - n u), Higham's lemma 3.1; infinite if n u reaches 1."""
     return count * unit / (1.0 - count * unit) if count * unit < 1.0 else float("inf")
 
 
 def summed(found: Bounded, axes: tuple[int, ...], unit: float) -> Bounded:
-    """Sums along axes, kept with extent 1, in whatever order: n - 1 roundings of partial sums (Higham, section 4.2).
+    """Sums along axes, kept with extent 1, in any order: n - 1 roundings of partial sums (Higham, section 4.2).
 
-    Whole numbers without error whose sizes add up to 1 / `unit` at most are not rounded: every partial sum is such a number.
+    Exact whole numbers whose magnitudes add up to at most 1 / `unit` are not rounded.
     """
     count = int(np.prod([np.shape(found.value)[axis] for axis in axes]))
     with np.errstate(all="ignore"):
@@ -81,12 +81,12 @@ def summed(found: Bounded, axes: tuple[int, ...], unit: float) -> Bounded:
 
 
 def largest(found: Bounded, axes: tuple[int, ...]) -> Bounded:
-    """Maxima along axes, kept with extent 1: off by no more than the worst of those that may be the largest."""
+    """Maxima along axes, kept with extent 1, with the largest error of the elements that may be the maximum."""
     return enclosed(lambda array: np.max(array, axis=axes, keepdims=True), found)
 
 
 def enclosed(rising: Callable[[np.ndarray], np.ndarray], found: Bounded) -> Bounded:
-    """A function that never falls where its arguments rise, of float64 arrays: the error is the farther end of what it may be."""
+    """A non-decreasing function of float64 arrays: the error is the larger one at the ends of the interval."""
     value = rising(found.value)
     with np.errstate(all="ignore"):
         high, low = rising(found.value + found.error), rising(found.value - found.error)

@@ -1,4 +1,4 @@
-"""Which vectors are one number for each channel of a product's output, and which axis of what it reads is the channel."""
+"""Vectors with one number for each channel of a product's output, and the channel axis of its reads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def channel_vector(graph: Dataflow, name: str, op: Operator) -> str | None:
 
 
 def channel_axes(op: Operator) -> dict[int, int]:
-    """Of every read that steps with the output's channel as the output does, which of its dimensions that is.
+    """For every read that steps with the output's channel as the output does, the dimension of the channel.
 
     A factor of each channel may then be multiplied into any of them.
     """

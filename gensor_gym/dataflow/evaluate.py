@@ -38,7 +38,7 @@ def evaluate(graph: Dataflow, inputs: Sequence[np.ndarray]) -> tuple[Bounded, ..
 
 
 def evaluate_node(node: Node, known: Mapping[str, Bounded]) -> Bounded:
-    """The value of one node, of those that it reads."""
+    """The value of one node, from the values that it reads."""
     return _EVALUATE[type(node)](node, known)
 
 
@@ -52,7 +52,7 @@ def _reduce(node: Reduce, known: Mapping[str, Bounded]) -> Bounded:
 
 
 def _contract(node: Contract, known: Mapping[str, Bounded]) -> Bounded:
-    """Of a product or a sum: errors of the sources go through the operator with absolute values of the others."""
+    """Bounds of a product or a sum: errors of the sources go through the operator with absolute values of the others."""
     op = node.operator
     sources = [known[name] for name in node.sources]
     if op.body == "max":
@@ -84,7 +84,7 @@ def _moves(move: Callable[[Any, np.ndarray], np.ndarray]) -> Callable[[Any, Mapp
 
 
 def _gather(node: Gather, known: Mapping[str, Bounded]) -> Bounded:
-    """Ids that are not known for sure may be those of any row: their rows have no bound."""
+    """Uncertain ids may select any row: their rows have no bound."""
     table, ids = known[node.table], known[node.ids]
     count = np.shape(table.value)[0]
     inside = (ids.value >= 0) & (ids.value < count)

@@ -1,4 +1,4 @@
-"""Scalar expressions: what a map computes of one element of each of its operands."""
+"""Scalar expressions of a map: functions of one element of each operand."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _binding(part: Expression) -> int:
 
 
 def _bracketed(part: Expression, least: int) -> str:
-    """The text of an operand, in brackets where it binds less tightly than its place asks for."""
+    """The text of an operand, in brackets if precedence requires them."""
     return str(part) if _binding(part) >= least else f"({part})"
 
 

@@ -13,7 +13,7 @@ from gensor_gym.dataflow.expressions import operations
 from gensor_gym.dataflow.nodes import DTYPES, Broadcast, Contract, Gather, Map, Node, Reduce, Reshape, Slice, Transpose, Value
 
 MOST_NODES, MOST_AXES, MOST_ELEMENTS = 1 << 16, 8, 1 << 34
-"""Limits on what is accepted: of a graph, of a value, of a value."""
+"""Limits: nodes of a graph, axes of a value, elements of a value."""
 VIEWS = (Broadcast, Reshape)
 """Nodes that belong to whoever reads them: nothing is computed, and no kernel of their own is needed."""
 
@@ -25,7 +25,7 @@ class Dataflow:
     name: str
     inputs: tuple[Value, ...]
     nodes: tuple[tuple[str, Node], ...]
-    """(name of the value, what makes it), each after all that it reads."""
+    """(name of the value, its node), each after its inputs."""
     returns: tuple[str, ...]
     """Names of the outputs, in order."""
     label: str = field(default="", compare=False)
@@ -33,7 +33,7 @@ class Dataflow:
     dtype: ClassVar[str] = "float32"
 
     def __post_init__(self) -> None:
-        """ValueError for names that are unknown, taken twice or read by nothing, shapes that do not fit, what is too large."""
+        """ValueError for names that are unknown, duplicate or unread, shapes that do not fit, and graphs above the limits."""
         if len(self.nodes) > MOST_NODES:
             raise ValueError(f"{self.name}: {len(self.nodes)} nodes, expected at most {MOST_NODES}")
         if not self.nodes or not self.returns or len(set(self.returns)) != len(self.returns):
@@ -54,7 +54,7 @@ class Dataflow:
 
     @cached_property
     def values(self) -> Mapping[str, Value]:
-        """Every value by name, inputs first. ValueError names a node that reads what is not there before it, or other shapes."""
+        """Every value by name, inputs first. ValueError names a node whose inputs are missing or have other shapes."""
         found: dict[str, Value] = {}
         for value in self.inputs:
             _add(found, value)
@@ -73,11 +73,11 @@ class Dataflow:
 
     @cached_property
     def makers(self) -> Mapping[str, Node]:
-        """What makes each value that is no input."""
+        """The node of each value that is no input."""
         return dict(self.nodes)
 
     def behind(self, name: str, views: tuple[type, ...] = VIEWS) -> list[str]:
-        """The value, what it is a view of, what that is a view of, and so on; the last is no such view."""
+        """The value, the source of its view, the source of that, and so on; the last is no such view."""
         found = [name]
         while (node := self.makers.get(found[-1])) is not None and isinstance(node, views):
             found += node.inputs
@@ -89,7 +89,7 @@ class Dataflow:
 
     @cached_property
     def readers(self) -> Mapping[str, tuple[str, ...]]:
-        """Of every value the names of those that are made of it."""
+        """For every value, the names of the values that read it."""
         found: dict[str, list[str]] = {name: [] for name in self.values}
         for name, node in self.nodes:
             for one in dict.fromkeys(node.inputs):
@@ -98,7 +98,7 @@ class Dataflow:
 
     @cached_property
     def id_limits(self) -> Mapping[str, int]:
-        """Of every input that has ids of rows how many rows there are to choose from, at least."""
+        """Least number of rows to choose from, for every input that holds row ids."""
         made, found = self.makers, dict[str, int]()
         for _, node in self.nodes:
             if isinstance(node, Gather):
@@ -112,12 +112,12 @@ class Dataflow:
 
     @property
     def outputs(self) -> tuple[Value, ...]:
-        """What it computes, in order."""
+        """Its outputs, in order."""
         return tuple(self.values[name] for name in self.returns)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of what it computes, whatever it is called by."""
+        """SHA-256 of the computation, for any name."""
         return hashlib.sha256(repr((self.name, self.inputs, self.nodes, self.returns)).encode()).hexdigest()
 
     def __str__(self) -> str:

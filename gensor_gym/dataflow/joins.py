@@ -1,6 +1,6 @@
-"""Values one after another in memory: no kernel joins what is made in its own place of the whole, or cuts what is read there.
+"""Values that are contiguous in memory: joining or cutting them takes no kernel if each is made or read in its part of the whole.
 
-That can be where all axes before the joined or cut one have extent 1, as of channels at batch 1, or of steps of a sequence.
+This requires extent 1 for all axes before the joined or cut one, as for channels at batch 1 or steps of a sequence.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ def is_leading(shape: Sequence[int], axis: int) -> bool:
 
 
 def joins(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
-    """Of every value that is made within another: (that, bytes before it). What holds them is a `Concat` all of whose parts do.
+    """For every value that is made within another: (that, bytes before it). The other is a `Concat` all of whose parts qualify.
 
-    A value lies in one place: of a second join, or of one that is given or the same at every call, a copy has to be made first
-    (`with_parts_of_their_own`).
+    A value has one place: a second join, an input or a constant needs a copy first (`with_parts_of_their_own`).
     """
     nodes, found = dict(graph.nodes), dict[str, tuple[str, int]]()
     returned = {_root(nodes, name) for name in graph.returns}
@@ -43,10 +42,10 @@ def joins(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
 
 
 def cuts(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
-    """Of every slice that is read where it lies in a value: (that, bytes before it).
+    """For every slice that is read in place: (the value that contains it, its offset there in bytes).
 
-    Outputs and parts of joins have memory of their own, constants are cut once for all calls, and whole numbers are converted.
-    What is a cut of something moved lies nowhere: whoever reads it reads that where it was.
+    Outputs and parts of joins need memory of their own, constants are cut once for all calls, and integers are converted. A slice
+    of a transposed or repeated value has no place: its readers read the original.
     """
     nodes, found = dict(graph.nodes), dict[str, tuple[str, int]]()
     elsewhere = {_root(nodes, name) for name in graph.returns} | joins(graph).keys()

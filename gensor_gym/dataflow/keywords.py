@@ -1,4 +1,4 @@
-"""What may follow the keywords of a node in text: whole numbers, lists of them, numbers, and texts of operators."""
+"""Values of keywords in a node's text: whole numbers, lists of them, numbers, and texts of operators."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ KINDS: dict[str, Kind] = {
     **dict.fromkeys(("axis", "start", "stop", "before", "after"), _WHOLE), **dict.fromkeys(("axes", "to", "order"), _LIST),
     "value": (is_number, "a number"), "operator": (lambda value: isinstance(value, str), "the text of an operator"),
 }  # fmt: skip
-"""Keyword -> what its value is asked, and what is expected of it in words."""
+"""Keyword -> check of its value, and the expected value in words."""
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """ValueError for a value that is none for its keyword. Keywords that there are not are the node's to refuse."""
+    """ValueError for a value that its keyword does not accept. Unknown keywords are left to the node."""
     for word, value in options.items():
         fits, expected = KINDS.get(word, (lambda _: True, ""))
         if not fits(value):

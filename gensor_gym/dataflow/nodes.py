@@ -1,4 +1,4 @@
-"""What a dataflow graph is made of: values, and the nodes that make one value of others, as frozen plain data."""
+"""Parts of a dataflow graph: values, and the nodes that make one value of others, as frozen plain data."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gensor_gym.operators.types import Operator, Tensor
 
 Shape = tuple[int, ...]
 MOST_ROWS = 1 << 24
-"""Of a table: ids that are computed are float32."""
+"""Most rows of a table: computed ids are float32."""
 Reduction = Literal["sum", "max"]
 DTYPES = ("float32", "int32", "int64", "bool")
-"""Of inputs. What is computed of whole numbers is float32, which holds them up to 2**24, and 0 or 1 of bools."""
+"""Data types of inputs. Integers are computed as float32, which holds them up to 2**24, and bools as 0 or 1."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Value(Tensor):
 
     dtype: str = "float32"
     constant: bool = False
-    """A parameter: the same at every call, so that it may be packed ahead."""
+    """Whether it is a parameter: the same at every call, so that it may be packed ahead."""
 
     def as_constant(self) -> Value:
         """The same tensor as a parameter."""
@@ -35,7 +35,7 @@ class Value(Tensor):
 
 @dataclass(frozen=True)
 class Map:
-    """One scalar expression of the elements at the same place of all operands, which have one shape."""
+    """One scalar expression of the elements at the same index of all operands, which have one shape."""
 
     expression: Expression
 
@@ -49,7 +49,7 @@ class Map:
         return dataclasses.replace(self, expression=renamed(self.expression, names))
 
     def shape(self, *given: Shape) -> Shape:
-        """Of its value; ValueError unless the operands have one shape."""
+        """Shape of its value; ValueError unless the operands have one shape."""
         if len(set(given)) != 1:
             raise ValueError(f"a map of shapes {_several(given)}: expected one shape, by broadcast where needed")
         return given[0]
@@ -79,7 +79,7 @@ class Reduce(_OfOne):
     axes: tuple[int, ...]
 
     def shape(self, given: Shape) -> Shape:
-        """Of its value; ValueError for axes that are not there, not in order, or no axis at all."""
+        """Shape of its value; ValueError for axes that are missing, not in order, or empty."""
         if not self.axes or list(self.axes) != sorted(set(self.axes)) or not set(self.axes) <= set(range(len(given))):
             raise ValueError(f"axes {list(self.axes)} of shape {list(given)}: expected some of 0 to {len(given) - 1}, in order")
         return tuple(1 if axis in self.axes else extent for axis, extent in enumerate(given))
@@ -92,7 +92,7 @@ class Broadcast(_OfOne):
     to: Shape
 
     def shape(self, given: Shape) -> Shape:
-        """`to`; ValueError where NumPy would not repeat."""
+        """`to`; ValueError if NumPy would not repeat."""
         last = self.to[len(self.to) - len(given) :]
         if len(given) > len(self.to) or any(extent not in (1, wanted) for extent, wanted in zip(given, last, strict=True)):
             raise ValueError(f"shape {list(given)} does not repeat to {list(self.to)}: expected its last extents, or 1 there")
@@ -106,7 +106,7 @@ class Transpose(_OfOne):
     order: tuple[int, ...]
 
     def shape(self, given: Shape) -> Shape:
-        """Of its value; ValueError unless `order` has every axis once."""
+        """Shape of its value; ValueError unless `order` has every axis once."""
         if sorted(self.order) != list(range(len(given))):
             raise ValueError(f"order {list(self.order)} of shape {list(given)}: expected each of 0 to {len(given) - 1} once")
         return tuple(given[axis] for axis in self.order)
@@ -134,7 +134,7 @@ class Slice(_OfOne):
     stop: int
 
     def shape(self, given: Shape) -> Shape:
-        """Of its value; ValueError for an axis or bounds that the source does not have."""
+        """Shape of its value; ValueError for an axis or bounds outside the source."""
         _check_axis(self.axis, given)
         if not 0 <= self.start < self.stop <= given[self.axis]:
             extent = given[self.axis]
@@ -144,7 +144,7 @@ class Slice(_OfOne):
 
 @dataclass(frozen=True)
 class Gather:
-    """Rows of a table: element (i.., j..) is `table[ids[i..], j..]`; no number where an id is no row."""
+    """Rows of a table: element (i.., j..) is `table[ids[i..], j..]`; NaN for an id outside the table."""
 
     table: str
     ids: str
@@ -159,7 +159,7 @@ class Gather:
         return dataclasses.replace(self, table=names[self.table], ids=names[self.ids])
 
     def shape(self, table: Shape, ids: Shape) -> Shape:
-        """Of its value; ValueError for a table without rows, or with more than float32 counts."""
+        """Shape of its value; ValueError for a table without rows, or with more than float32 can count."""
         if not table or table[0] > MOST_ROWS:
             raise ValueError(f"rows of a table of shape {list(table)}: expected 1 to {MOST_ROWS}")
         return (*ids, *table[1:])
@@ -182,7 +182,7 @@ class Concat:
         return dataclasses.replace(self, sources=tuple(names[source] for source in self.sources))
 
     def shape(self, *given: Shape) -> Shape:
-        """Of its value; ValueError where other extents differ, and where there is none."""
+        """Shape of its value; ValueError if other extents differ, and without operands."""
         if not given:
             raise ValueError("concat of no values: expected one at least")
         _check_axis(self.axis, given[0])
@@ -202,7 +202,7 @@ class Pad(_OfOne):
     value: float = 0.0
 
     def shape(self, given: Shape) -> Shape:
-        """Of its value; ValueError for an axis that is not there or less than nothing."""
+        """Shape of its value; ValueError for a missing axis or a negative padding."""
         _check_axis(self.axis, given)
         if self.before < 0 or self.after < 0:
             raise ValueError(f"padding of {self.before} and {self.after}: expected 0 or more")
@@ -211,7 +211,7 @@ class Pad(_OfOne):
 
 @dataclass(frozen=True)
 class Contract:
-    """A loop nest of its own, such as a product: an operator without epilogue, for which there are maps."""
+    """A loop nest such as a product: an operator without epilogue, as maps take its role."""
 
     operator: Operator
     sources: tuple[str, ...]

@@ -23,14 +23,14 @@ _WITH_CHANNEL, _WITH_ELEMENT = {"add": "bias", "multiply": "scale"}, {"add": "re
 
 @dataclass(frozen=True)
 class PostOp:
-    """A stage, and the values that it reads beside the element."""
+    """A stage, and the values that it reads besides the element."""
 
     stage: str
     reads: tuple[str, ...] = ()
 
 
 def post_op(graph: Dataflow, node: Node, element: str, op: Operator) -> PostOp | None:
-    """The stage that makes `node` of the value `element` of an operator without stages; None where there is none."""
+    """The stage that makes `node` of the value `element` of an operator without stages; None if there is none."""
     if not isinstance(node, Map):
         return None
     own = [name for name in operands(node.expression) if element in graph.behind(name, (Reshape,))]

@@ -1,9 +1,9 @@
-"""Scalar functions that a map is written with: what each computes, and how far a computed value may be from the exact one.
+"""Scalar functions of maps: their values, and bounds on a computed value's error.
 
-A rule of error bounds |f(x^) - f(x)| for every x^ within the argument's error of x; the function's own rounding comes on top.
-Where a rule cannot bound (a logarithm of what may be below zero, a quotient by what may be zero) it says infinite.
-The rules are ours, by interval arithmetic on monotone pieces and the standard model of floating point (Higham, Accuracy and
-Stability of Numerical Algorithms, section 2.2).
+A rule of error bounds |f(x^) - f(x)| for every x^ within the argument's error of x; the function's own rounding is added. If a
+rule has no bound (a logarithm near zero, a quotient whose divisor may be zero), it returns infinity. The rules are ours, by
+interval arithmetic on monotone pieces and the standard model of floating point (Higham, Accuracy and Stability of Numerical
+Algorithms, section 2.2).
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ class Scalar:
 
     arity: int
     value: Callable[..., Array]
-    """Of float64 arrays."""
+    """Function of float64 arrays."""
     error: Callable[..., Array]
     """(values.., errors..) -> bound of the error that the arguments' errors make, without the function's own rounding."""
     roundings: float
-    """How many units of roundoff of its result a kernel may be off by itself; 0 where the result is exact."""
+    """Units of roundoff of its result by which a kernel may be off by itself; 0 if the result is exact."""
     operations: int
-    """Floating-point operations that it counts as, by which the model and the roofline count work."""
+    """Floating-point operations that it counts as in the model and the roofline."""
 
 
 def _between(value: Callable[[Array], Array]) -> Callable[[Array, Array], Array]:
-    """The error of a monotone function of one number: the farther of both ends of the interval; of what may be no number none."""
+    """The error of a monotone function of one number: the larger one at the ends of the interval; none for NaN."""
 
     def error(x: Array, e: Array) -> Array:
         here = value(x)
@@ -52,7 +52,7 @@ def _quotient(a: Array, b: Array, ea: Array, eb: Array) -> Array:
 
 
 def _root(value: Callable[[Array], Array], lowest: float) -> Callable[[Array, Array], Array]:
-    """As `_between`, infinite where the interval leaves the domain: numbers above `lowest`, or from it where that is a value."""
+    """As `_between`, infinite if the interval leaves the domain: numbers above `lowest`, or including it if it has a value."""
     between = _between(value)
 
     def error(x: Array, e: Array) -> Array:
@@ -63,12 +63,12 @@ def _root(value: Callable[[Array], Array], lowest: float) -> Callable[[Array, Ar
 
 
 def _wave(x: Array, e: Array) -> Array:
-    """The error of a sine or cosine, neither of which rises faster than its argument or goes beyond 1; of no number none."""
+    """The error of a sine or cosine, whose slope and values are at most 1; none for NaN."""
     return np.minimum(e, 2.0)
 
 
 def _where(condition: Array, a: Array, b: Array, unsure: Array, ea: Array, eb: Array) -> Array:
-    """A condition is a comparison, whose error is 1 where its sides are too near to tell: then either branch may come."""
+    """A choice by a comparison, whose error is 1 if its sides are too near to decide: then either branch is possible."""
     sure = np.where(condition != 0, ea, eb)
     return np.where(unsure == 0, sure, np.maximum(ea, eb) + np.abs(a - b))
 
@@ -82,7 +82,7 @@ def _compared(a: Array, b: Array, ea: Array, eb: Array) -> Array:
 
 
 def _larger(a: Array, b: Array, ea: Array, eb: Array) -> Array:
-    """Of a maximum or a minimum: no more than the error of the one that is taken, or of the other where it may be taken."""
+    """The error of a maximum or a minimum: the larger of both errors, as either may be taken."""
     return np.maximum(ea, eb)
 
 
@@ -90,7 +90,10 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def _near_erf(x: Array, e: Array) -> Array:
-    """By the mean value theorem: the error times the steepest slope within it, 2 / sqrt(pi) exp(-x^2) at the nearest to zero."""
+    """By the mean value theorem.
+
+    The error times the steepest slope within it, 2 / sqrt(pi) exp(-x^2) at the point nearest to zero.
+    """
     least = np.maximum(np.abs(x) - e, 0.0)
     return np.where(np.isinf(e), np.inf, 2.0 / math.sqrt(math.pi) * np.exp(-least * least) * e)
 
@@ -99,7 +102,7 @@ _erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
 def _near_erfc(x: Array, e: Array) -> Array:
-    """As that of erf, and no more than the whole value may be at the lower end: what is far from 0 is known well."""
+    """As erf's, and at most the value at the lower end, which is small far from 0."""
     return np.minimum(_near_erf(x, e), np.where(np.isinf(e), np.inf, _erfc(x - e)))
 
 
@@ -113,7 +116,7 @@ def _log_gamma_of(x: float) -> float:
 
 _log_gamma = np.vectorize(_log_gamma_of, otypes=[np.float64])
 _LEAST_GAMMA = 1.4616321449683623
-"""Where the gamma function is least above 0: NIST Digital Library of Mathematical Functions, 5.4(iii)."""
+"""Minimum of the gamma function above 0: NIST Digital Library of Mathematical Functions, 5.4(iii)."""
 
 
 def _near_log_gamma(x: Array, e: Array) -> Array:
@@ -129,7 +132,7 @@ def _near_log_gamma(x: Array, e: Array) -> Array:
 
 
 def _near_remainder(a: Array, b: Array, ea: Array, eb: Array) -> Array:
-    """By what has no error as that of a, unless it may reach 0 or the divisor on its way; then anything between its ends."""
+    """With an exact divisor the error of a, unless the interval reaches 0 or the divisor; then any result is possible."""
     size = np.abs(np.fmod(a, b))
     stays = (size > ea) & (size + ea < np.abs(b))
     return np.where(eb > 0, np.inf, np.where(ea == 0, 0.0, np.where(stays, ea, 2.0 * np.abs(b))))
@@ -140,7 +143,7 @@ def _bits_and(a: Array, b: Array) -> Array:
 
 
 def _unsure(a: Array, b: Array, ea: Array, eb: Array) -> Array:
-    """None of what has no error, else any."""
+    """No error for exact arguments, else unbounded."""
     return np.where((ea == 0) & (eb == 0), 0.0, np.inf)
 
 
@@ -173,8 +176,10 @@ SCALARS = {
     "fmod": Scalar(2, np.fmod, _near_remainder, 0, 20),
     "bits_and": Scalar(2, _bits_and, _unsure, 0, 4),
 }
-"""Name -> function. Roundings are what generated code is held to; a quotient may be a product with a refined reciprocal.
-`round` goes to the nearest whole number, of two the even one. `fmod` is what is left of the first, with its sign. `bits_and` is
-of whole numbers that 32 bits hold, in two's complement."""
+"""Name -> function. Generated code must keep these numbers of roundings; a quotient may be a product with a refined reciprocal.
+
+`round` goes to the nearest whole number, ties to even. `fmod` is the remainder, with the sign of the first argument. `bits_and`
+takes whole numbers of 32 bits, in two's complement.
+"""
 NEAREST = ("add", "subtract", "multiply")
-"""Functions that generated code computes with one operation of IEEE 754, alone or fused: the nearest number to the true one."""
+"""Functions that generated code computes with one IEEE 754 operation, possibly fused: the nearest number to the exact one."""

@@ -22,14 +22,14 @@ FACTORIES: dict[str, Callable[..., Dataflow]] = {}
 
 
 def make(name: str, *values: Any, **arguments: Any) -> Dataflow:
-    """The graph of a factory for extents; ValueError for a name or arguments that there are not."""
+    """The graph of a factory for extents; ValueError for an unknown name or invalid arguments."""
     if name not in FACTORIES:
         raise ValueError(f"fused operator {name!r}: expected one of {', '.join(FACTORIES)}{near(name, FACTORIES)}")
     return FACTORIES[name](*values, **arguments)
 
 
 def arguments_of(graph: Dataflow) -> dict[str, Any]:
-    """What a factory was asked for, with its defaults, by name; ValueError for a graph that is none's."""
+    """Arguments of a factory's graph, with its defaults, by name; ValueError for a graph of no factory."""
     if graph.name not in FACTORIES or not graph.label:
         raise ValueError(f"{graph}: expected the graph of a factory: {', '.join(FACTORIES)}")
     values, options = read_call(graph.label)
@@ -68,7 +68,7 @@ def _check(name: str, value: object, kind: str) -> None:
 
 @_factory
 def softmax(m: int, n: int) -> str:
-    """Of every row."""
+    """Softmax of every row."""
     return f"""
 def softmax(x: float32[{m}, {n}]):
     top = reduce_max(x, axes=[1])
@@ -81,7 +81,7 @@ def softmax(x: float32[{m}, {n}]):
 
 @_factory
 def masked_softmax(m: int, n: int, scale: float = 0.125) -> str:
-    """Of scaled scores with a mask added: 0 where a place is seen, -inf where not; a row that sees nothing gives NaN."""
+    """Softmax of every row of scaled scores with a mask added: 0 is visible, -inf is not; a fully masked row gives NaN."""
     return f"""
 def masked_softmax(x: float32[{m}, {n}], mask: float32[{m}, {n}]):
     scores = x * {float(scale)!r} + mask
@@ -104,7 +104,7 @@ _NORMALISED = """    mean = reduce_sum({x}, axes=[1])
 
 @_factory
 def layernorm(m: int, n: int, eps: float = 1e-5) -> str:
-    """Of every row, with gain and offset; the variance in a second pass, since E[x^2] - E[x]^2 cancels."""
+    """Layer normalisation of every row, with gain and offset; the variance in a second pass, since E[x^2] - E[x]^2 cancels."""
     return f"""
 def layernorm(x: float32[{m}, {n}], gamma: constant(float32[{n}]), beta: constant(float32[{n}])):
 {_NORMALISED.format(x="x", inverse=1.0 / n, eps=eps)}    return y
@@ -123,7 +123,7 @@ def add_layernorm(x: float32[{m}, {n}], r: float32[{m}, {n}], gamma: constant(fl
 
 @_factory
 def rmsnorm(m: int, n: int, eps: float = 1e-6) -> str:
-    """Of every row, with gain."""
+    """RMS normalisation of every row, with gain."""
     return f"""
 def rmsnorm(x: float32[{m}, {n}], gamma: constant(float32[{n}])):
     squares = x * x
@@ -197,7 +197,7 @@ def rope(x: float32[{t}, {h}, {d}], cosines: float32[{t}, 1, {half}], sines: flo
 
 @_factory
 def channel_shuffle(n: int, groups: int, c: int, h: int, w: int) -> str:
-    """Channels of all groups in turns (ShuffleNet, arXiv 1707.01083); c channels a group."""
+    """Channels of all groups interleaved (ShuffleNet, arXiv 1707.01083); c channels a group."""
     return f"""
 def channel_shuffle(x: float32[{n}, {groups * c}, {h}, {w}]):
     apart = reshape(x, to=[{n}, {groups}, {c}, {h * w}])
@@ -260,7 +260,7 @@ def bias(x: float32[{m}, {n}], offset: constant(float32[{n}])):
 
 @_factory
 def reduce_mean(a: int, b: int, c: int) -> str:
-    """Along the last axis, which stays with extent 1, as in IntelliGen's code."""
+    """Mean along the last axis, which stays with extent 1, as in IntelliGen's code."""
     return f"""
 def reduce_mean(x: float32[{a}, {b}, {c}]):
     total = reduce_sum(x, axes=[2])
@@ -271,7 +271,7 @@ def reduce_mean(x: float32[{a}, {b}, {c}]):
 
 @_factory
 def gelu(m: int, n: int) -> str:
-    """By the error function, without a bias."""
+    """GELU by the error function, without a bias."""
     return f"""
 def gelu(x: float32[{m}, {n}]):
     y = 0.5 * x * (1.0 + erf(x * 0.7071067811865476))
@@ -281,7 +281,7 @@ def gelu(x: float32[{m}, {n}]):
 
 @_factory
 def kv_concat(h: int, t: int, d: int) -> str:
-    """A token's keys, or values, behind those of t tokens before it, for each of h heads of d numbers."""
+    """A token's keys, or values, after those of the t previous tokens, for each of h heads of d numbers."""
     return f"""
 def kv_concat(before: float32[{h}, {t}, {d}], now: float32[{h}, 1, {d}]):
     y = concat(before, now, axis=1)

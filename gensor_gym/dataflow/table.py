@@ -1,4 +1,4 @@
-"""The suite's shapes: a declared stand-in for IntelliGen's table of operators, kept as a data file beside this one."""
+"""The suite's shapes: a declared stand-in for IntelliGen's table of operators, stored as a data file next to this one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def stand_in() -> Mapping[str, str]:
 
 
 def source() -> str:
-    """Where operators and shapes come from."""
+    """Source of operators and shapes."""
     return str(_content()["source"])
 
 

@@ -1,4 +1,4 @@
-"""Dataflow graphs as text that parses back, in the syntax of a Python function, of which nothing is evaluated.
+"""Dataflow graphs as text that parses back, in the syntax of a Python function that is never executed.
 
     def softmax(x: float32[128, 768]):
         top = reduce_max(x, axes=[1])
@@ -7,8 +7,8 @@
         y = e / total
         return y
 
-Operands of an expression are repeated to one shape as NumPy would; the graph then has `broadcast` nodes, named after their
-source, which `text_of` writes out. A parameter that is the same at every call is `weight: constant(float32[768])`.
+Operands of an expression are broadcast as in NumPy; the graph then has `broadcast` nodes, named after their source, which
+`text_of` writes out. A parameter that is the same at every call is `weight: constant(float32[768])`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from gensor_gym.operators.text import parse as parse_operator
 from gensor_gym.registry import near
 
 MOST_CHARACTERS, MOST_NESTED = 100_000, 64
-"""Limits on what is read: of a text, of an expression."""
+"""Limits: characters of a text, nesting of an expression."""
 _AROUND = 8
 """Levels of a syntax tree above and below an expression."""
 _SIGNS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
@@ -58,11 +58,11 @@ _NODES: dict[str, Callable[..., Node]] = {
     "pad": lambda source, axis, before, after, value=0.0: Pad(source, axis, before, after, float(value)),
     "contract": lambda *sources, operator: Contract(parse_operator(operator), sources),
 }
-"""Names of nodes that are no maps, with what follows their sources by keyword."""
+"""Nodes other than maps by name, with the keywords after their sources."""
 
 
 def parse(text: str) -> Dataflow:
-    """The graph that a text describes; ValueError says at which line what was expected."""
+    """The graph of a text; ValueError gives the line and the expected syntax."""
     if not isinstance(text, str):
         raise ValueError(f"dataflow text {text!r}: expected text")
     if len(text) > MOST_CHARACTERS:
@@ -190,7 +190,7 @@ class _Reader:
         return Map(renamed(expression, {name: self._repeated(made, name, shape) for name in names}))
 
     def _repeated(self, made: ast.expr, name: str, shape: tuple[int, ...]) -> str:
-        """The name of the value with that shape: of a broadcast that is there already, or made now."""
+        """The name of the value with that shape: of a broadcast that exists already, or made now."""
         if self.shapes[name] == shape:
             return name
         wanted = Broadcast(name, shape)

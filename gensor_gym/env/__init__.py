@@ -1,4 +1,4 @@
-"""The Gymnasium environments; `register` enters `gensor_gym/Construct-v0`, `Write-v0`, `Gir-v0` and `Recorded-v0`."""
+"""The Gymnasium environments; `register` registers `gensor_gym/Construct-v0`, `Write-v0`, `Gir-v0` and `Recorded-v0`."""
 
 from __future__ import annotations
 

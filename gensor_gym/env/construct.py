@@ -18,41 +18,40 @@ class ConstructEnv(EpisodeEnv):
     """Construct a tensor program, primitive by primitive.
 
     ## Description
-    A state is an operator with its partial schedule; levels not opened yet copy the one below, so every state is a
-    complete program. The process is finite-horizon: see `docs/design.md`.
+    A state is an operator with its partial schedule; levels not opened yet copy the one below, so every state is a complete
+    program. The process is finite-horizon: see `docs/design.md`.
 
     ## Action Space
     `Discrete(73)`: stop; tile and inverse_tile on eight axis slots; cache and inverse_cache; set_vthread and inverse_vthread on
-    eight slots; raise and lower of every knob. `info["action_mask"]` (int8) and `action_masks()` (bool) say what is legal: what
-    changes the program into one that fits. An illegal action changes nothing and costs its step. `stop` is always legal.
-    `meaning(action)` says what an action does.
+    eight slots; raise and lower of every knob. `info["action_mask"]` (int8) and `action_masks()` (bool) give the legal actions:
+    those that change the program into one within the limits. An illegal action changes nothing and costs its step. `stop` is
+    always legal. `meaning(action)` says what an action does.
 
     ## Observation Space
-    `flat`: Box of float32, `dict`: its groups, `successors`: Box [actions, features] (see `env/views.py`),
-    `graph`: `spaces.Graph` (see `env/graph_view.py`).
+    `flat`: Box of float32, `dict`: its groups, `successors`: Box [actions, features] (see `env/views.py`), `graph`:
+    `spaces.Graph` (see `env/graph_view.py`).
 
     ## Rewards
-    discount * Phi(s') - Phi(s) - step_cost for a step; R - Phi(s) for `stop`, R = max(0, log(T_cap / T)), T_cap 1000
-    times the roofline floor, T the latency in the reward tier (`backend`), R = 0 when its status is not OK. With a complete
-    recorded table, or a certified optimum of the model's tier, `info["regret"]` says at the end how far the program is from
-    the best: log(T / T of the best).
+    discount * Phi(s') - Phi(s) - step_cost for a step; R - Phi(s) for `stop`, R = max(0, log(T_cap / T)), T_cap 1000 times the
+    roofline floor, T the latency in the reward tier (`backend`), R = 0 when its status is not OK. With a complete recorded table,
+    or a certified optimum of the model's tier, `info["regret"]` is log(T / T of the best) at the end.
 
-    `reward="best_so_far"`: `stop` pays for the program, and the episode goes on: the reward is by how much R is more than that of
-    the best program paid for before (of nothing it is 0), beside what a step pays that changes nothing. `info` has `paid_s` and
-    `paid_status` of each; at the end `runtime_s`, `status` and `regret` are those of the best, `best` is its row int32 [60]
-    (`env.graph.schedule(row)`), `paid` how many were paid for. With discount 1 an episode returns R of the best, less
-    step_cost * steps. What was paid for before is not observed.
+    `reward="best_so_far"`: `stop` evaluates the program, and the episode goes on. The reward is the gain in R over the best
+    program evaluated before (0 for none), plus that of a step without a change. `info` has `paid_s` and `paid_status` of each; at
+    the end `runtime_s`, `status` and `regret` are those of the best, `best` is its row int32 [60] (`env.graph.schedule(row)`),
+    `paid` the number of evaluated programs. With discount 1 an episode returns R of the best, less step_cost * steps. Earlier
+    evaluations are not observed.
 
     ## Starting State
     Every tile 1, the register level under construction. `reset(options={"operator": .., "schedule": ..})` starts anywhere.
 
     ## Episode End
-    Terminated by `stop`, or at the horizon, where whatever is chosen counts as `stop`; with `reward="best_so_far"` at the horizon
-    alone. Never truncated.
+    Terminated by `stop`, or at the horizon, where any action counts as `stop`; with `reward="best_so_far"` only at the horizon.
+    Never truncated.
 
     ## Arguments
-    operator (Operator, text, id, split or list of these: one is drawn at each reset), hardware, backend, space,
-    observation, observation_groups, discount, step_cost, shaping, timing, render_mode, moves (`"primitives"` alone), reward.
+    operator (Operator, text, id, split or list of these: one is drawn at each reset), hardware, backend, space, observation,
+    observation_groups, discount, step_cost, shaping, timing, render_mode, moves (`"primitives"` alone), reward.
 
     ## Version History
     v0: first version.
@@ -103,7 +102,7 @@ class ConstructEnv(EpisodeEnv):
         return done
 
     def meaning(self, action: int) -> str:
-        """What an action does to the current program, as text: `tile[4]`; ValueError where it is none."""
+        """The effect of an action on the current program as text, such as `tile[4]`; ValueError if there is no such action."""
         if not 0 <= action < NUM_ACTIONS:
             raise ValueError(f"action {action!r} is none; they are 0 to {NUM_ACTIONS - 1}")
         return str(ACTIONS[action])

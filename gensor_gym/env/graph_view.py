@@ -83,7 +83,7 @@ class GraphObservation(gymnasium.ObservationWrapper[GraphInstance, int, Any], gy
     """The `GraphView` of a `ConstructEnv` whose observation is `flat` or `dict`, as with observation `graph`."""
 
     def __init__(self, env: gymnasium.Env) -> None:
-        """ValueError where the environment's observation is neither flat nor dict."""
+        """ValueError if the environment's observation is neither flat nor dict."""
         gymnasium.utils.RecordConstructorArgs.__init__(self)
         gymnasium.ObservationWrapper.__init__(self, env)
         inner: Any = env.unwrapped

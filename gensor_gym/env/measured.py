@@ -18,11 +18,11 @@ from gensor_gym.measure.measurement import Measurement, Status
 
 Graph = ConstructionGraph | GirGraph
 ILLEGAL = {"runtime_s": math.inf, "status": Status.ILLEGAL.value}
-"""Facts of a program that is not legal, which has no latency by the model either; it is not measured."""
+"""Facts of an illegal program, which has no latency by the model and is not measured."""
 
 
 def optimum_of(graph: Graph) -> float | None:
-    """Seconds of the best program by the model where that is certain: by a certificate, or as all of the space was looked at."""
+    """Seconds of the best program by the model if it is certain: by a certificate, or by enumeration of the space."""
     if isinstance(graph, GirGraph):
         return graph.least
     certificate = certificate_of(graph)
@@ -43,12 +43,12 @@ class FinalReward:
         self.pooled = timing == "pooled"
         self._seen: dict[tuple[str, str], Measurement] = {}
         self._certified: dict[int, tuple[Graph, float | None]] = {}
-        """By identity of a graph, which stands beside what is known of it so that no other takes its place."""
+        """Certified optima by id of a graph. The entry keeps the graph alive, so that its id is not reused."""
 
     def of(
         self, graphs: list[Graph], rows: list[np.ndarray], latencies: list[float]
     ) -> list[tuple[float, dict[str, Any]]]:
-        """(R to add, facts) of finished programs; with the model's tier R was paid by the compiled process already.
+        """(R to add, facts) of finished programs; with the model's tier the compiled process has paid R already.
 
         `latencies` by the model in seconds, infinite for programs that are not legal.
         """
@@ -66,7 +66,7 @@ class FinalReward:
     def regret(self, graph: Graph, row: np.ndarray, modelled: float) -> float | None:
         """Regret of a legal program in the reward tier: by a complete table, or with the model's tier by a certified optimum.
 
-        `modelled` in seconds; None where the optimum is not known.
+        `modelled` in seconds; None if the optimum is not known.
         """
         if self.backend is not None:
             return self.backend.regret(graph, graph.schedule(row)) if isinstance(self.backend, Replay) else None
@@ -81,7 +81,7 @@ class FinalReward:
         return self._certified[id(graph)][1]
 
     def _modelled(self, graph: Graph, seconds: float) -> dict[str, Any]:
-        """Facts of a program that takes so long by the model; `regret` where the task's optimum is certified."""
+        """Facts of a program with this latency by the model; `regret` if the task's optimum is certified."""
         if seconds == math.inf:
             return ILLEGAL
         optimum = self._optimum(graph)
@@ -89,14 +89,14 @@ class FinalReward:
         return {"runtime_s": seconds, "status": "OK", **known}
 
     def restart(self) -> None:
-        """Give the same noise again, where it is made from a seed: an environment that is seeded starts anew."""
+        """Repeat the same noise from the start, if it has a seed."""
         if isinstance(self.backend, Replay):
             self.backend.restart()
 
     def _measure(self, backend: Backend, graphs: list[Graph], schedules: list[Any]) -> list[Measurement]:
         """Measure programs, or recall them: schedules of one kernel digest are one program.
 
-        A backend gets all that is new at once, so that it may compile some while it times others.
+        A backend gets all new programs at once, so that it may compile some while it times others.
         """
         asked = [(graph.operator, schedule) for graph, schedule in zip(graphs, schedules, strict=True)]
         keys = [(str(op), backend.digest(op, schedule, self.hardware)) for op, schedule in asked]
@@ -124,7 +124,7 @@ class FinalReward:
 
 
 def reward(graph: Graph, measurement: Measurement) -> float:
-    """R of what was measured (`env.reward`); 0 when the status is not OK."""
+    """R of a measurement (`env.reward`); 0 if the status is not OK."""
     if measurement.status is not Status.OK or not math.isfinite(measurement.seconds):
         return 0.0
     with at_once():
@@ -132,6 +132,6 @@ def reward(graph: Graph, measurement: Measurement) -> float:
 
 
 def facts(measurement: Measurement, regret: float | None = None) -> dict[str, Any]:
-    """What `info` says of a measurement; `regret` only where a complete table knows the best."""
+    """Entries of `info` for a measurement; `regret` only if the optimum is known."""
     known = {} if regret is None else {"regret": regret}
     return {"runtime_s": measurement.seconds, "status": measurement.status.value, **known}

@@ -1,7 +1,7 @@
-"""What an agent sees: groups of float32 features in one fixed layout, about 1 in size, clipped to [-LIMIT, LIMIT].
+"""Observation of a schedule: groups of float32 features in a fixed layout, about 1 in size, clipped to [-LIMIT, LIMIT].
 
-Dynamic groups are written by compiled code for every step; the groups `operator` and `hardware` are constant over an
-episode and computed once per task.
+Compiled code writes the dynamic groups at every step; the groups `operator` and `hardware` are constant over an episode and
+computed once per task.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def fill_dynamic(row, latency, terms, remaining, ints, floats, out):  # noqa: AN
 
 @lean
 def fill_schedule(row, ints, out):  # noqa: ANN001, ANN201
-    """Write what does not ask the model: tiles, knobs, level, resources, which are the first groups."""
+    """Write the first groups, which do not need the model: tiles, knobs, level, resources."""
     for axis in range(MAX_AXES):
         _fill_tiles(row, axis, out)
     for k in range(_NUM_KNOBS):
@@ -86,7 +86,7 @@ def fill_schedule(row, ints, out):  # noqa: ANN001, ANN201
 
 @lean
 def _fill_tiles(row, axis, out):  # noqa: ANN001, ANN201
-    """Sizes along one axis; a logarithm is taken only where a tile is not the one inside it, as most are."""
+    """Sizes along one axis; a logarithm is computed only for a tile that differs from the one inside it."""
     inside, feature = 1, 0.0
     for level in range(MAX_LEVELS):
         tile = row[TILE + level * MAX_AXES + axis]

@@ -1,9 +1,8 @@
-"""The decision process, compiled: one step of every episode in a range, the same text for one environment and thousands.
+"""The compiled decision process: one step of a range of episodes, the same code for one environment and for thousands.
 
-The finite-horizon process of `docs/design.md`: Phi(s) = log(T_model(s0) / T_model(s)); a step pays
-discount * Phi(s') - Phi(s) - step_cost; `stop` pays R - Phi(s). R is added by the caller where it is not the model's. Where the
-best so far counts (`reward="best_so_far"`), `stop` pays what R is more than that of the best, as a step that changes nothing, and
-the episode goes on: its last step alone pays - Phi(s) beside.
+The finite-horizon process of `docs/design.md`: Phi(s) = log(T_model(s0) / T_model(s)); a step pays discount * Phi(s') - Phi(s) -
+step_cost; `stop` pays R - Phi(s). The caller adds R if it is measured. With `reward="best_so_far"`, `stop` pays the gain in R
+over the best, plus the reward of a step without a change, and the episode goes on; only its last step also pays - Phi(s).
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ REMAINING_AT = OFFSETS["remaining"]
 def look(task, row, scalars, ints, floats, scratch, room, terms, obs):  # noqa: ANN001, ANN201
     """Model and dynamic features of a state; the model's latency and the potential are kept in `scalars`.
 
-    `scratch` int32 [ROW], `terms` float64 [NUM_TERMS] and `room` (`cost.model.room`) are there to work in.
+    `scratch` int32 [ROW], `terms` float64 [NUM_TERMS] and `room` (`cost.model.room`) are scratch space.
     """
     seconds = latency(row, ints[task], floats[task], terms, scratch, room)
     scalars[LATENCY] = seconds
@@ -67,10 +66,10 @@ def leave_stop(mask):  # noqa: ANN001, ANN201
 
 @lean
 def open_episode(task, scalars, ints, floats, static, initial, starts, scratch, room, terms, obs):  # noqa: ANN001, ANN201
-    """What an episode begins with, whatever its moves are: scalars, and features that stay as they are.
+    """Start of an episode, for any moves: scalars, and constant features.
 
-    Potentials are relative to the latency of the task's unscheduled program, initial[task]. It is kept in `starts` [K], where 0
-    stands until it was asked for.
+    Potentials are relative to the latency of the task's unscheduled program, initial[task]. `starts` [K] caches it; 0 means not
+    computed yet.
     """
     if starts[task] == 0.0:
         starts[task] = latency(initial[task], ints[task], floats[task], terms, scratch, room)
@@ -92,9 +91,11 @@ def begin(task, row, scalars, ints, floats, sizes, static, initial, starts, scra
 
 @lean
 def pay(task, scalars, ints, floats, settings, mask, obs):  # noqa: ANN001, ANN201
-    """What `stop` pays: (reward, terminated). It ends the episode, or where the best so far counts it goes on to the horizon.
+    """Reward of `stop`: (reward, terminated). It ends the episode.
 
-    Where the tier is not the model, R, or what is more of it than of the best so far, is left to the caller.
+    With `reward="best_so_far"` the episode goes on to the horizon.
+
+    If the tier is measured, the caller adds R, or its gain over the best so far.
     """
     before, gain = settings[2] * scalars[POTENTIAL], 0.0
     if settings[3] == MODEL_REWARD:
@@ -115,9 +116,8 @@ def pay(task, scalars, ints, floats, settings, mask, obs):  # noqa: ANN001, ANN2
 def advance(task, row, scalars, action, ints, floats, sizes, settings, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
     """One step in place: (reward, terminated).
 
-    settings = [discount, step_cost, shaping, reward tier is the model, `stop` goes on]. `mask` is that of `row`, so what is legal
-    is not worked out again. An illegal action is a no-op that costs its step; with one step left whatever is chosen counts as
-    `stop`.
+    settings = [discount, step_cost, shaping, reward tier is the model, `stop` goes on]. `mask` is that of `row`, so legality is
+    not computed again. An illegal action is a no-op that costs its step; with one step left any action counts as `stop`.
     """
     if action == STOP or scalars[REMAINING] <= 1:
         return pay(task, scalars, ints, floats, settings, mask, obs)
@@ -134,7 +134,7 @@ def advance(task, row, scalars, action, ints, floats, sizes, settings, scratch, 
 
 @lean
 def stand_still(task, scalars, ints, mask, obs):  # noqa: ANN001, ANN201
-    """What an action that is not legal leaves: a step less."""
+    """Effect of an illegal action: one step less."""
     fill_remaining(scalars, ints[task], obs)
     if scalars[REMAINING] <= 1:
         leave_stop(mask)
@@ -167,7 +167,7 @@ def step_one(task, row, scalars, action, ints, floats, sizes, settings, room, ma
 def step_range(
     low, high, tasks, rows, scalars, actions, skip, ints, floats, sizes, settings, room, masks, obs, rewards, ended
 ):  # noqa: ANN001, ANN201
-    """`advance` of environments low..high-1; those with skip set are left alone with reward 0."""
+    """`advance` of environments low..high-1; those with skip set are unchanged, with reward 0."""
     scratch = np.empty(ROW, dtype=np.int32)
     terms = np.empty(NUM_TERMS, dtype=np.float64)
     _step_each(

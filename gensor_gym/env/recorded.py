@@ -16,7 +16,7 @@ from gensor_gym.spaces.moves import STOP, Moves, moves_of
 from gensor_gym.spaces.space import TIMINGS, TuningSpace
 
 NUM_FACTS = 6
-"""Features beside places and mask: see `RecordedEnv`."""
+"""Number of features besides indices and mask: see `RecordedEnv`."""
 CLIP = 8.0
 
 
@@ -24,35 +24,33 @@ class RecordedEnv(TextSpec, gymnasium.Env):
     """Move through a tuning space that was measured completely; find its best configuration.
 
     ## Description
-    A state is a configuration, the fastest one met so far (the incumbent), and what is left of the horizon and the budget.
-    Every configuration moved to is measured, which means looked up; one met before in the episode keeps its time.
+    A state is a configuration, the fastest one met so far (the incumbent), and what is left of the horizon and the budget. Every
+    configuration moved to is measured, that is looked up; its time stays the same within the episode.
 
     ## Action Space
-    `Discrete(2 + 2M)`: stop; jump, which is legal where moves leave the space in several parts; up and down for each of
-    the M parameters with more than one value (`env.unwrapped.moves.names`). `info["action_mask"]` (int8) and
-    `action_masks()` (bool) say what is legal; an illegal action changes nothing and costs its step. `stop` always is legal.
+    `Discrete(2 + 2M)`: stop; jump, which is legal if moves do not connect the space; up and down for each of the M parameters
+    with more than one value (`env.unwrapped.moves.names`). `info["action_mask"]` (int8) and `action_masks()` (bool) say what is
+    legal; an illegal action changes nothing and costs its step. `stop` is always legal.
 
     ## Observation Space
-    Box float32 [2M + 6 + 2 + 2M]: places of the M values in [0, 1]; those of the incumbent; whether the configuration ran
-    well, whether there is an incumbent, log(T_cap / T) of both (0 if not), the fractions left of steps and seconds; the mask.
+    Box float32 [2M + 6 + 2 + 2M]: places of the M values in [0, 1]; those of the incumbent; whether the configuration ran well,
+    whether there is an incumbent, log(T_cap / T) of both (0 if not), the fractions left of steps and seconds; the mask.
 
     ## Rewards
     As in `gensor_gym/Construct-v0`: discount * Phi(s') - Phi(s) - step_cost for a step, R - Phi(s) for `stop`, with T the
-    incumbent's time and T_cap the slowest time recorded: R = max(0, log(T_cap / T)), Phi(s) = log(T(s0) / T(s)), T being
-    T_cap as long as nothing ran well, R = 0 then. R takes the recorded time, even where `timing="resample"`
-    showed a luckier one.
+    incumbent's time and T_cap the slowest time recorded: R = max(0, log(T_cap / T)), Phi(s) = log(T(s0) / T(s)), T is T_cap and R
+    is 0 while no configuration ran well. R takes the recorded time, even where `timing="resample"` showed a luckier one.
 
     ## Starting State
     Any configuration, each equally likely; `reset(options={"configuration": {...}})` starts anywhere.
 
     ## Episode End
-    Terminated by `stop`, or where one step is left or the seconds are spent: whatever is chosen then counts as `stop`.
+    Terminated by `stop`, and by any action with one step left or when the seconds are spent.
 
     ## Arguments
-    path (a Kernel Tuner cache or a T4 file) or a TuningSpace, format and unit as of `load_space`; timing: `reported`,
-    `median` (of the raw samples), or `resample` (one raw sample, drawn anew in every episode; the recorded time is then the
-    reported one); seconds: budget of recorded compile and run time, None for no limit; horizon, discount, step_cost, shaping,
-    render_mode.
+    path (a Kernel Tuner cache or a T4 file) or a TuningSpace, format and unit as of `load_space`; timing: `reported`, `median`
+    (of the raw samples), or `resample` (one raw sample, drawn anew in every episode; the recorded time is then the reported one);
+    seconds: budget of recorded compile and run time, None for no limit; horizon, discount, step_cost, shaping, render_mode.
 
     ## Version History
     v0: first version.
@@ -133,7 +131,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         return self._observation(), float(reward), False, False, self._info()
 
     def _measure(self) -> None:
-        """Look the configuration up; the first time it takes the seconds that it took when it was recorded."""
+        """Look the configuration up; the first time it costs its recorded seconds."""
         if self.index in self._seen:
             return
         self.spent += float(self.space.charges[self.index])
@@ -204,7 +202,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
 
 
 def check_arguments(timing: str, seconds: float | None, horizon: int | None, render_mode: str | None) -> None:
-    """ValueError names a bad value and what is accepted."""
+    """Check arguments; ValueError names a bad value and the accepted ones."""
     if timing not in (*TIMINGS, "resample"):
         raise ValueError(f"no timing {timing!r}; it is one of {(*TIMINGS, 'resample')}")
     if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, Real) or not seconds > 0):
@@ -216,7 +214,7 @@ def check_arguments(timing: str, seconds: float | None, horizon: int | None, ren
 
 
 def check_samples(space: TuningSpace) -> None:
-    """ValueError where a configuration that ran well has no raw samples to draw from."""
+    """ValueError if a configuration that ran well has no raw samples to draw from."""
     lacking = sum(len(s) == 0 for s, ok in zip(space.samples, space.ok, strict=True) if ok)
     if lacking:
         raise ValueError(
@@ -226,6 +224,6 @@ def check_samples(space: TuningSpace) -> None:
 
 
 def places(space: TuningSpace, moves: Moves) -> np.ndarray:
-    """Place of every value among those of its parameter, in [0, 1], float64 [N, M]."""
+    """Index of every value among those of its parameter, scaled to [0, 1], float64 [N, M]."""
     counts = np.array([len(space.parameters[i].values) for i in moves.movable])
     return space.indices[:, moves.movable] / np.maximum(1, counts - 1)

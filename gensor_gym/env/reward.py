@@ -1,6 +1,6 @@
-"""The reward of an episode, once for all environments: R of the final program, and what a step pays (docs/design.md).
+"""The reward of an episode, for all environments: R of the final program, and the reward of a step (docs/design.md).
 
-What `stop` pays in measured tiers and after a failure is in `env/measured.py`.
+`env/measured.py` has the reward of `stop` in measured tiers and after a failure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def final_reward(floor, seconds):  # noqa: ANN001, ANN201
 
 @lean
 def improvement(floor, best, seconds):  # noqa: ANN001, ANN201
-    """R of a program of so many seconds less R of the best before it, infinite where there is none; 0 where it is no faster."""
+    """Gain in R of a program over the best before it (infinite seconds for none); 0 if it is no faster."""
     if best == math.inf:
         return final_reward(floor, seconds)
     return max(0.0, final_reward(floor, seconds) - final_reward(floor, best))

@@ -1,4 +1,4 @@
-"""The vector environment as a `VecEnv` of stable-baselines3: what its algorithms, callbacks and MaskablePPO ask for."""
+"""The vector environment wrapped as a `VecEnv` of stable-baselines3, for its algorithms, callbacks and MaskablePPO."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class ConstructVecEnv(VecEnv):
     """Adapter of a `ConstructVectorEnv`, `WriteVectorEnv` or `GirVectorEnv` in mode SAME_STEP.
 
     Ended episodes are reset within the step; their info holds `episode` {r, l, t, regret} (as from Monitor),
-    `terminal_observation`, `TimeLimit.truncated` (always False), `runtime_s`, `status`, `steps` and `regret` (nan where
-    no optimum is known), with `reward="best_so_far"` also `paid` and `best`. Other infos are empty; masks come from
-    `env_method("action_masks")`. No monitor is needed around it: what one keeps of episodes, with `regret`, is there.
+    `terminal_observation`, `TimeLimit.truncated` (always False), `runtime_s`, `status`, `steps` and `regret` (nan if no
+    optimum is known), with `reward="best_so_far"` also `paid` and `best`. Other infos are empty; masks come from
+    `env_method("action_masks")`. No monitor is needed around it: infos already hold the episodes, with `regret`.
     """
 
     def __init__(self, envs: EpisodesVectorEnv) -> None:
@@ -78,7 +78,7 @@ class ConstructVecEnv(VecEnv):
         return observations, rewards.astype(np.float32), ended, infos
 
     def _end(self, ended: np.ndarray, info: dict[str, Any], infos: list[dict[str, Any]]) -> None:
-        """Write infos of the episodes that ended in this step; their sums begin again."""
+        """Write infos of the episodes that ended in this step, and reset their sums."""
         facts, elapsed = info["final_info"], round(time.time() - self._begun, 6)
         regret = facts.get("regret", np.full(self.num_envs, np.nan))
         columns = (self._returns, self._lengths, facts["runtime_s"], facts["status"], facts["steps"], regret)
@@ -106,12 +106,12 @@ class ConstructVecEnv(VecEnv):
         return {"envs": self.envs.state(), "returns": self._returns.copy(), "lengths": self._lengths.copy()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on where another one with the same arguments gave its `state`; no `reset` is needed."""
+        """Continue from the `state` of another one with the same arguments; no `reset` is needed."""
         self.envs.restore(state["envs"])
         self._returns[:], self._lengths[:] = state["returns"], state["lengths"]
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        """Attribute of every environment asked for; what all share is repeated. AttributeError if unknown."""
+        """Attribute of every given environment; a shared one is repeated. AttributeError if unknown."""
         chosen = self._chosen(indices)
         if attr_name in _OF_ONE:
             values = getattr(self.envs, _OF_ONE[attr_name])
@@ -129,7 +129,7 @@ class ConstructVecEnv(VecEnv):
     def env_method(
         self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
     ) -> list[Any]:
-        """`action_masks` (bool [N] each) or `render` of every environment asked for; AttributeError names these two."""
+        """`action_masks` (bool [N] each) or `render` of every given environment; AttributeError for other methods."""
         if method_name not in ("action_masks", "render"):
             raise AttributeError(f"no method {method_name!r} per environment; there are 'action_masks' and 'render'")
         chosen = self._chosen(indices)
@@ -161,10 +161,10 @@ def make_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
 
 
 def make_fused_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
-    """As `make_sb3`, of fused operators; `arguments` as of `GirVectorEnv`, without `autoreset_mode`."""
+    """As `make_sb3`, for fused operators; `arguments` as of `GirVectorEnv`, without `autoreset_mode`."""
     return ConstructVecEnv(GirVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **arguments))
 
 
 def make_writing_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
-    """As `make_sb3`, of programs that are written; `arguments` as of `WriteVectorEnv`, without `autoreset_mode`."""
+    """As `make_sb3`, for `Write-v0`; `arguments` as of `WriteVectorEnv`, without `autoreset_mode`."""
     return ConstructVecEnv(WriteVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **arguments))

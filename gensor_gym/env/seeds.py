@@ -6,5 +6,5 @@ import numpy as np
 
 
 def seed_of_run(seed: int) -> int:
-    """What a run hands to a learner and its environments, below 2**31: by its own seed neighbouring runs would share streams."""
+    """Seed of a run's learner and environments, below 2**31. Using the run's own seed, neighbouring runs would share streams."""
     return int(np.random.SeedSequence(seed).generate_state(1)[0] >> 1)

@@ -24,7 +24,7 @@ DEFAULT_OPERATOR = "gemm(m=512, n=512, k=512)"
 OBSERVATIONS = ("flat", "dict", "successors", "graph")
 TIMINGS = ("pooled", "fresh")
 REWARDS = ("final", "best_so_far")
-"""What pays: the program that an episode ends with, or whatever program on the way is faster than those paid for before."""
+"""Rewarded programs: the final one, or every program that is faster than those evaluated before."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Settings:
     reward: str = "final"
 
     def __post_init__(self) -> None:
-        """Check; ValueError names the value and what is accepted."""
+        """Check the settings; ValueError names the value and the accepted ones."""
         if self.observation not in OBSERVATIONS:
             raise ValueError(f"no observation {self.observation!r}; it is one of {OBSERVATIONS}")
         if self.timing not in TIMINGS:
@@ -53,13 +53,13 @@ class Settings:
         check_process(self.discount, self.step_cost)
 
     def vector(self) -> np.ndarray:
-        """The form the compiled process takes: [discount, step_cost, shaping, reward tier is the model, `stop` goes on]."""
+        """The settings as numbers: [discount, step_cost, shaping, reward tier is the model, `stop` goes on]."""
         tier = MODEL_REWARD if self.backend == "analytic" else 0.0
         return np.array([self.discount, self.step_cost, float(self.shaping), tier, GOES_ON if self.goes_on else 0.0])
 
     @property
     def goes_on(self) -> bool:
-        """Whether an episode goes on after a program is paid for."""
+        """Whether an episode continues after a program is evaluated."""
         return self.reward == "best_so_far"
 
 
@@ -72,7 +72,7 @@ def check_moves(moves: str) -> None:
 
 
 def groups_of(given: Collection[str] | None) -> tuple[str, ...] | None:
-    """Observation groups as they are named; None is all of them. ValueError for what is no list of names."""
+    """Observation groups by name; None is all of them. ValueError if it is no list of names."""
     if given is None:
         return None
     if isinstance(given, str) or not isinstance(given, Collection) or not all(isinstance(name, str) for name in given):
@@ -89,7 +89,7 @@ def check_process(discount: float, step_cost: float) -> None:
 
 
 def whole(action: SupportsIndex) -> int:
-    """The number of an action; ValueError for what is no whole number, which no rounding makes an action."""
+    """The number of an action; ValueError if it is no whole number, as it is not rounded."""
     try:
         return operator.index(action)
     except TypeError:
@@ -99,7 +99,7 @@ def whole(action: SupportsIndex) -> int:
 def json_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
     """Arguments of the constructor with operators, hardware and paths as text, so that `env.spec.to_json()` round-trips.
 
-    A Hardware that differs from the one of its name stays an object: its name would bring another machine back.
+    A Hardware that differs from the one of its name stays an object, because its name means another machine.
     """
 
     def plain(value: object) -> object:
@@ -122,7 +122,7 @@ def json_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
 
 
 class TextSpec:
-    """The attribute `spec` of an environment: what `gymnasium.make` or `make_vec` sets, kept in its JSON form."""
+    """The attribute `spec` of an environment, as set by `gymnasium.make` or `make_vec`, kept in its JSON form."""
 
     @property
     def spec(self) -> EnvSpec | None:

@@ -17,10 +17,10 @@ from gensor_gym.operators.types import Operator
 
 
 class Tasks(Protocol):
-    """What an environment draws its tasks from, whatever their graphs are."""
+    """The tasks that an environment draws from, for any kind of graph."""
 
     graphs: list[Any]
-    """One for each task."""
+    """Graph of each task."""
     space: str
     initial: np.ndarray
     """The first state of each, rows int32 [K, R]."""
@@ -31,17 +31,17 @@ class Tasks(Protocol):
     """Whether an episode may begin at any schedule."""
 
     def add(self, op: Any) -> int:
-        """Number of the task of an operator or its text, made when it is not there yet; ValueError for what is none."""
+        """Number of the task of an operator or its text, created if missing; ValueError if it is no operator."""
 
     def draw(self, stream: Callable[[], np.random.Generator]) -> int:
-        """Number of a task drawn uniformly from the operators given; no random stream is asked for where there is one."""
+        """Number of a task drawn uniformly from the given operators; a single one uses no random stream."""
 
 
 OperatorSpec = Operator | str | Sequence["Operator | str"]
 
 
 def _is_fused(operator: object) -> str:
-    """Behind the refusal of a fused operator, where it belongs; nothing behind others."""
+    """Hint to add to the refusal of a fused operator: the environment for it. Empty for other operators."""
     from gensor_gym.dataflow.suite import FACTORIES  # which an environment of loop nests needs for nothing else
 
     named = isinstance(operator, str) and operator.partition("(")[0].strip() in FACTORIES
@@ -56,7 +56,7 @@ class TaskSet:
     """
 
     def __init__(self, operator: OperatorSpec, hardware: Hardware | str, space: str) -> None:
-        """Resolve names (see `operators.resolve`); ValueError names what is not known."""
+        """Resolve names (see `operators.resolve`); ValueError names the unknown one."""
         self.hardware = machines.get(hardware)
         self.space = space
         try:
@@ -74,7 +74,7 @@ class TaskSet:
     starts_anywhere = True
 
     def add(self, op: Operator | str) -> int:
-        """Index of the task of an operator or its text, made when it is not there yet; ValueError for what is none."""
+        """Index of the task of an operator or its text, created if missing; ValueError if it is no operator."""
         op = operators.resolve_one(op)
         if op not in self._index:
             self._append(op)
@@ -99,10 +99,10 @@ class TaskSet:
         self.starts = np.zeros(len(tables))
 
     def room(self) -> np.ndarray:
-        """What the compiled process needs to work in, one for each thread (`cost.model.room`)."""
+        """Scratch space of the compiled process, one for each thread (`cost.model.room`)."""
         return self.graphs[0].room()
 
     def draw(self, stream: Callable[[], np.random.Generator]) -> int:
-        """Index of a task drawn uniformly from the operators given; no random stream is asked for where there is one."""
+        """Index of a task drawn uniformly from the given operators; a single one uses no random stream."""
         count = len(self._choices)
         return 0 if count == 1 else self._choices[stream().integers(count)]

@@ -28,7 +28,7 @@ NUM_SUCCESSOR_FEATURES = 3 + NUM_TERMS + GROUPS["resources"] + len(_PRIMITIVES)
 
 
 class ObservationView:
-    """Turns the flat features of one environment, or of a batch, into what the agent asked for."""
+    """Turns the flat features of one environment, or of a batch, into the chosen observation."""
 
     def __init__(self, settings: Settings) -> None:
         """ValueError names an unknown group."""
@@ -59,13 +59,13 @@ class ObservationView:
         return self.batch(features.copy())
 
     def drawn(self, mode: str) -> Callable[[ConstructionGraph, Schedule], Any]:
-        """What draws a schedule in a render mode."""
+        """The function that draws a schedule in a render mode."""
         from gensor_gym.env.pictures import render
 
         return render.as_text if mode == "ansi" else render.as_image
 
     def batch(self, features: np.ndarray) -> Any:
-        """View of features [..., F] (flat or by group), of all of them flat the very array."""
+        """View of features [..., F] (flat or by group); the flat view of all groups is the array itself."""
         if self.kind == "dict":
             return {name: features[..., s].copy() for name, s in self.slices.items()}
         return features if self.whole else features[..., self.keep]
@@ -82,7 +82,7 @@ def successor_features(graph: ConstructionGraph, row: np.ndarray, mask: np.ndarr
 
 @early
 def _fill_successors(row, mask, ints, floats, sizes, space, out):  # noqa: ANN001, ANN202
-    """Model and resources of every legal successor beside those of `row`."""
+    """Model and resources of every legal successor relative to those of `row`."""
     scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
     here, there = np.empty(NUM_TERMS), np.empty(NUM_TERMS)
     flat = np.zeros(_RESOURCES + 6)

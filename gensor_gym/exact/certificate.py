@@ -18,7 +18,7 @@ _KINDS: dict[str, Any] = {
     **dict.fromkeys(("operator", "hardware", "space", "fingerprint", "method", "latency", "schedule", "bound"), str),
     **dict.fromkeys(("candidates", "visited", "evaluated", "pruned"), _COUNT), "optima": _COUNT_OR_NONE, "seconds": _NUMBER,
 }  # fmt: skip
-"""Of the fields of a certificate that was read."""
+"""Types of a certificate's fields when read."""
 _WORDS = {str: "text", _COUNT: "a number from 0", _COUNT_OR_NONE: "a number from 0, or null", _NUMBER: "seconds from 0"}
 
 
@@ -36,11 +36,11 @@ class Certificate:
     schedule: str
     """Text of one that takes so long."""
     optima: int | None
-    """Schedules with all levels opened that take exactly so long; None where they were too many to count."""
+    """Schedules with all levels opened that take exactly so long; None if they were too many to count."""
     candidates: int
     """Combinations of tiles, virtual threads and knobs of the space, before legality."""
     visited: int
-    """Nodes looked at: partial programs whose next tile was fixed, or programs where all were enumerated."""
+    """Visited nodes: partial programs whose next tile was fixed, or programs if all were enumerated."""
     evaluated: int
     """Programs that the model evaluated."""
     pruned: int
@@ -51,7 +51,7 @@ class Certificate:
     """Processor seconds of the search, compilation excluded."""
 
     def __post_init__(self) -> None:
-        """ValueError for a method that there is not."""
+        """ValueError for an unknown method."""
         if self.method not in METHODS:
             raise ValueError(f"no method {self.method!r}: expected one of {METHODS}")
 
@@ -71,7 +71,7 @@ class Certificate:
         return self.operator, self.hardware, self.space
 
     def to_json(self) -> str:
-        """One line."""
+        """One line of JSON."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
@@ -92,7 +92,7 @@ class Certificate:
 
 
 def _seconds(text: str) -> float:
-    """A hexadecimal float; 0 for what is none."""
+    """A hexadecimal float; 0 if it is invalid."""
     try:
         return float.fromhex(text)
     except (OverflowError, ValueError):
@@ -100,14 +100,14 @@ def _seconds(text: str) -> float:
 
 
 def read_certificates(path: Path) -> list[Certificate]:
-    """All certificates of a file of JSON lines; a file that is not there has none."""
+    """All certificates of a file of JSON lines; a missing file has none."""
     if not path.exists():
         return []
     return [_at(path, number, line) for number, line in read_lines(path)]
 
 
 def _at(path: Path, number: int, line: str) -> Certificate:
-    """The certificate of a line; ValueError says where it stands."""
+    """The certificate of a line; ValueError gives its position."""
     try:
         return Certificate.from_json(line)
     except ValueError as error:

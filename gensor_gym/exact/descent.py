@@ -1,8 +1,8 @@
 """The depth-first search for the optimum: register tiles, block tiles, the reduction, virtual threads. Compiled.
 
-A node fixes one more tile. It is left out where `exact.floor` says that nothing below it is faster than the best program so
-far. What the model does not look at is not branched on: virtual threads along axes that move no bank and no sector, and the
-reduction's register tile but for its product (the longer, the fewer turns of its loop) where that is sure to help.
+A node fixes one more tile. It is pruned if `exact.floor` shows that no descendant is faster than the best program so far. Choices
+without influence on the model are not branched on: virtual threads along axes that move no bank and no sector, and the split of
+the reduction's register tile, only whose product matters; the longest is taken if that is sure to help.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from gensor_gym.graph.tables.tables import (
 )
 
 SLACK = 1.0 - 1e-9
-"""Floors are taken so much smaller, for the rounding of their sums in another order than the model's."""
+"""Floors are scaled by this, because their sums round in another order than the model's."""
 CHOSEN, REGISTER, BLOCK, REDUCE, PRUNED, EVALUATED, TIES, LIMIT = range(8)
 """Counters: tiles fixed; register tiles, block tiles, reductions looked at; nodes left out; evaluations; best classes.
 
@@ -62,7 +62,7 @@ def set_outer(row, axis, size):  # noqa: ANN001, ANN201
 
 @lean
 def is_bank_axis(row, tensor, axis, ints):  # noqa: ANN001, ANN201
-    """Whether the inner tile of `axis` sets lanes apart in the banks of a staged tensor (`shared_wavefronts`)."""
+    """Whether the inner tile of `axis` spreads lanes over the banks of a staged tensor (`shared_wavefronts`)."""
     if ints[STAGED + tensor] == 0:
         return False
     for slot in range(SPATIAL_SLOTS - 1, axis - 1, -1):
@@ -88,11 +88,11 @@ def matters(row, axis, ints):  # noqa: ANN001, ANN201
 
 @lean
 def is_longest_best(row, ints):  # noqa: ANN001, ANN201
-    """Whether a longer register tile of the reduction never costs.
+    """Whether a longer register tile of the reduction is never slower.
 
-    No threads share it, no step is shortened by work, and no read's last dimension is a window: with more points of a
-    window under way the model counts more registers (`graph.resources.registers_of`). Every read is staged: of one that is
-    not, what a tile divides into decides how wide loads are.
+    No threads share it, no step is shortened by work, and no read's last dimension is a window: with more points of a window in
+    flight the model counts more registers (`graph.resources.registers_of`). Every read is staged: the width of an unstaged read's
+    loads depends on the tile's divisors.
     """
     for tensor in range(ints[NUM_READS]):
         if ints[STAGED + tensor] == 0:
@@ -131,7 +131,7 @@ def next_inner(row, ints, sizes):  # noqa: ANN001, ANN201
 
 @compiled
 def keep(row, seconds, best, best_row, ties, counts, first):  # noqa: ANN001, ANN201
-    """Note a program: a better one, or one as good, of whose class (`first`) one is kept."""
+    """Record a program: a better one, or one that ties; one of each class (`first`) is kept."""
     if seconds < best[0]:
         best[0] = seconds
         best_row[:] = row
@@ -168,7 +168,7 @@ def complete(row, inner, free, terms, ints, floats, sizes, best, best_row, ties,
 
 @compiled
 def reductions(row, scratch, reduce, inner, free, terms, ints, floats, sizes, best, best_row, ties, counts, slack):  # noqa: ANN001, ANN201
-    """All block tiles of the reduction [R, 3] under fixed spatial tiles; `inner` [R, CODE + 1] as `longest_inner`."""
+    """Search all block tiles of the reduction [R, 3] under fixed spatial tiles; `inner` [R, CODE + 1] as `longest_inner`."""
     for axis in range(SPATIAL_SLOTS):
         free[axis] = matters(row, axis, ints)
     cap = CODE_LIMIT_GPU // (spatial_product(row, 0, ints) * power_value(row[UNROLL]))
@@ -195,9 +195,9 @@ def is_open(row, depth, padded, limit, most_threads, ints):  # noqa: ANN001, ANN
 
 @compiled
 def choose_size(row, depth, place, padded, ints, sizes, backwards):  # noqa: ANN001, ANN201
-    """Go on to the next size of the tile of a depth: CHOICE, or SKIPPED where the register tile does not divide it.
+    """Advance to the next size of the tile of a depth: CHOICE, or SKIPPED if the register tile does not divide it.
 
-    LAST after the last one, the tile being what it was before the depth was reached. `padded` [depth + 1] is set.
+    LAST after the last one, with the tile's value restored. `padded` [depth + 1] is set.
     """
     outer = depth >= SPATIAL_SLOTS
     axis = depth - SPATIAL_SLOTS if outer else depth
@@ -223,10 +223,10 @@ def choose_size(row, depth, place, padded, ints, sizes, backwards):  # noqa: ANN
 
 @compiled
 def descend(row, reduce, inner, ints, floats, sizes, best, best_row, ties, counts, slack, backwards):  # noqa: ANN001, ANN201
-    """Search below `row`, whose knobs are chosen: best [1] seconds and `best_row` come in as found so far, and go out.
+    """Search below `row`, whose knobs are chosen, updating best [1] seconds and `best_row`.
 
-    `ties` [N, ROW] takes one program of every class that has the best seconds. `slack` is what floors are multiplied by;
-    `backwards` goes through sizes from the largest on. Returns whether it came to the end within counts[LIMIT] nodes.
+    `ties` [N, ROW] takes one program of every class that has the best seconds. Floors are multiplied by `slack`; `backwards`
+    tries sizes from the largest on. Returns whether it finished within counts[LIMIT] nodes.
     """
     depths = 2 * SPATIAL_SLOTS
     place, padded = np.full(depths, -1, dtype=np.int64), np.ones(depths + 1)

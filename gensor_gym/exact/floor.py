@@ -1,10 +1,9 @@
-"""A time that no completion of a half-chosen program on a GPU's CUDA cores is below, by the analytic model. Compiled.
+"""A lower bound on the time of all completions of a partial program on a GPU's CUDA cores, by the analytic model. Compiled.
 
-What is chosen are the register tile and the block tile of all spatial axes, and perhaps the block tile of the reduction;
-what is free are the rest of the reduction's tiles and the virtual threads. Every quantity of `cost/gpu/` is replaced by
-one that is never larger (of blocks that reside on a multiprocessor and bytes under way: never smaller), and the model is
-monotone in each of these; `docs/exact.md` has the main inequalities. `row` has virtual threads 1, and where the reduction's
-block tile is free its tiles are 1 too.
+Chosen are the register tile and the block tile of all spatial axes, and perhaps the block tile of the reduction; free are the
+reduction's other tiles and the virtual threads. Every quantity of `cost/gpu/` is replaced by a lower bound (resident blocks and
+bytes in flight by an upper bound), and the model is monotone in each of these; `docs/exact.md` has the main inequalities. `row`
+has virtual threads 1, and if the reduction's block tile is free its tiles are 1 too.
 """
 
 from __future__ import annotations
@@ -115,10 +114,10 @@ def launches(row, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def least_box(row, tensor, matrix, ints):  # noqa: ANN001, ANN201
-    """Elements of a read that all steps of the reduction together take at least, whatever its block tile.
+    """Least elements of a read over all steps of the reduction, for any block tile.
 
-    Along a dimension of reach L that a reduce axis of extent E moves by c: (L + c (t - 1)) ceil(E / t) is least at t = 1 or
-    at t = E. As a matrix (`matrix`) the reduction's tiles multiply.
+    Along a dimension of reach L that a reduce axis of extent E moves by c: (L + c (t - 1)) ceil(E / t) is least at t = 1 or at t
+    = E. As a matrix (`matrix`) the reduction's tiles multiply.
     """
     if matrix:
         size = matrix_elements(row, tensor, 1, ints) * 1.0
@@ -140,7 +139,7 @@ def least_box(row, tensor, matrix, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
-    """`warp_sectors` of the output is never less, whatever the virtual threads: a byte per byte, but for a lone lane of a row."""
+    """Lower bound of `warp_sectors` of the output for any virtual threads: a byte per byte, except for a single lane of a row."""
     item = ints[ITEM + tensor] * 1.0
     axis = SPATIAL_SLOTS - 1
     if row[REDUCE_THREADS] > 0 or ints[STRIDE + tensor * MAX_AXES + axis] == 0 or lanes_along(row, axis, ints) > 1:
@@ -151,7 +150,7 @@ def least_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
-    """`shared_wavefronts` is never less, whatever the virtual threads."""
+    """Lower bound of `shared_wavefronts` for any virtual threads."""
     part, distinct = fragment(row, tensor, ints), 1
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         if ints[STRIDE + tensor * MAX_AXES + axis] != 0:
@@ -192,7 +191,7 @@ def least_copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_traffic(row, fixed, tensor, steps, tiles, ints):  # noqa: ANN001, ANN201
-    """(bytes of a block's step, bytes asked of L2 by all blocks, bytes a block has under way at most) of a read."""
+    """(bytes of a block's step, bytes requested from L2 by all blocks, most bytes in flight of a block) of a read."""
     staged, parts = ints[STAGED + tensor] == 1, power_value(row[SPLIT_K])
     small = footprint(row, tensor, 1, ints) * ints[ITEM + tensor] * 1.0
     if not staged:
@@ -322,7 +321,7 @@ def least_outside(row, fixed, blocks, resident, steps, ints, floats):  # noqa: A
 
 @lean
 def floor_seconds(row, fixed, inner, ints, floats):  # noqa: ANN001, ANN201
-    """Seconds that no completion of `row` is below; infinite where none is legal. See the module's text.
+    """Seconds that no completion of `row` is below; infinite if none is legal. See the module's text.
 
     `fixed` 1: the reduction's block tile is chosen, and `inner` is the largest product of its register tiles.
     """

@@ -25,16 +25,16 @@ from gensor_gym.graph.tables.tables import COEF, IS_CPU, NUM_DIMS, NUM_READS
 from gensor_gym.registry import near
 
 ENUMERATED = 2_000_000
-"""Spaces of at most so many candidates are enumerated."""
+"""Most candidates of a space that is enumerated."""
 MOST_NODES = 1_000_000_000
 """Block tiles, with and without the reduction's, that a search looks at: about ten minutes."""
 MOST_TIES = 1 << 14
-"""Classes of optimal programs up to which all optimal schedules are counted."""
+"""Most classes of optimal programs for which all optimal schedules are counted."""
 
 
 @dataclass
 class Result:
-    """What a search found: the best row, its seconds, all rows as good (None: too many), and its counters."""
+    """Result of a search: the best row, its seconds, all tied rows (None: too many), and its counters."""
 
     row: np.ndarray
     seconds: float
@@ -54,10 +54,10 @@ def certify(
 ) -> Certificate:
     """Find the fastest legal program of the graph's space and prove that there is no faster one.
 
-    `slack` < 1 prunes less, `backwards` goes another way: both for a second proof of the same thing. ValueError where the
-    space is neither small enough to enumerate nor one of programs on a GPU's CUDA cores, or where the search has looked at
-    `most_nodes` block tiles and has not ended. `knobs` names those that may move, of the ones that the space moves: the
-    others stay at the default rule's values, and the certificate's space is written `extended(unroll, stages)`, say.
+    `slack` < 1 prunes less, `backwards` searches in another order: both give a second proof. ValueError if the space is neither
+    small enough to enumerate nor one of programs on a GPU's CUDA cores, or the search has visited `most_nodes` block tiles
+    without an end. `knobs` names those that may move, of the ones that the space moves: the others stay at the default rule's
+    values, and the certificate's space is written `extended(unroll, stages)`, say.
     """
     moving = moving_knobs(graph, knobs)
     candidates = count_candidates(graph, moving)

@@ -1,9 +1,9 @@
-"""The actions that lead from the unscheduled program to a given one, as few as there are.
+"""A shortest sequence of actions from the unscheduled program to a given one.
 
-Best-first search (A*) over the graph's own moves. What is left is bounded from below axis by axis: were there no limits of
-the hardware, every axis could be moved by itself, level by level. The bound is exact where no limit is in the way, and
-then the search goes straight. On tensor cores tiles climb in whole fragments, which the bound does not know: there the path
-is legal, but a shorter one may exist. This search is ours; none of the papers needs one.
+Best-first search (A*) over the graph's own moves. The bound on the remaining steps adds up the axes: without the hardware's
+limits every axis moves independently, level by level. It is exact if no limit intervenes, and then the search goes straight. On
+tensor cores tiles grow in whole fragments, which the bound ignores: the path is legal there, but a shorter one may exist. This
+search is ours; none of the papers needs one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gensor_gym.graph.tables.tables import ALLOWED
 MOST_STATES = 50_000
 """States looked at after which the search gives up."""
 _FAR = 10_000
-"""Steps to what no move along one axis leads to."""
+"""Number of steps for states that no move along one axis reaches."""
 
 
 def actions_to(graph: ConstructionGraph, schedule: Schedule, most: int = MOST_STATES) -> list[int]:
@@ -149,7 +149,7 @@ class _Left:
         return steps
 
     def _neighbours(self, axis: int, tile: int, threads: int) -> list[tuple[int, int]]:
-        """One move away, without limits, in either direction."""
+        """States one move away, without limits, in either direction."""
         found: list[tuple[int, int]] = []
         if self.ints[ALLOWED + TILE_UP + axis] or self.ints[ALLOWED + TILE_DOWN + axis]:
             sizes = [size for size in self.graph.tables.ladder(axis) if size % threads == 0]

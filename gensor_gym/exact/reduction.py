@@ -1,4 +1,4 @@
-"""Block tiles of the reduction as a list, and how long the register tiles below each of them may be. Compiled tables."""
+"""Block tiles of the reduction as a list, and the longest register tiles below each. Compiled tables."""
 
 from __future__ import annotations
 

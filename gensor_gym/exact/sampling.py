@@ -10,9 +10,9 @@ BATCH = 65536
 
 
 def sample_evenly(graph: ConstructionGraph, rng: np.random.Generator, candidates: int) -> np.ndarray:
-    """Legal ones, int32 [<= candidates, ROW], among `candidates` combinations of which each is as likely as any other.
+    """Legal rows, int32 [<= candidates, ROW], among `candidates` uniformly drawn combinations.
 
-    So a legal schedule with all levels opened is as likely as any other, too.
+    So all legal schedules with all levels opened are equally likely.
     """
     if candidates < 1:
         raise ValueError(f"candidates is {candidates!r}: expected one or more")

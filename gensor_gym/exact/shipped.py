@@ -19,16 +19,16 @@ from gensor_gym.locate import ROOT
 
 
 def folder() -> Path:
-    """Where certificates lie: $GENSOR_GYM_CERTIFICATES, else those that ship."""
+    """Folder of the certificates: $GENSOR_GYM_CERTIFICATES, else the shipped ones."""
     chosen = os.environ.get("GENSOR_GYM_CERTIFICATES")
     return Path(chosen) if chosen else ROOT / "gensor_gym" / "data" / "certificates"
 
 
 def certificate_of(graph: ConstructionGraph) -> Certificate | None:
-    """The certificate of a task; None where there is none, or for other rules or another model.
+    """The certificate of a task; None without one, or for other rules or another model.
 
-    The fingerprint tells, and beside it the certified schedule itself: it is still legal and takes the certified time, to the
-    last bit. Either would not do where a machine has the name of another, or a graph was made without calibration.
+    Both the fingerprint and the certified schedule must match: it is still legal and takes the certified time, to the last bit.
+    Neither suffices if a machine has the name of another, or a graph was made without calibration.
     """
     found = _certificates(folder()).get((str(graph.operator), graph.hardware.name, graph.space))
     if found is None or found.fingerprint != fingerprint(graph):
@@ -39,7 +39,7 @@ def certificate_of(graph: ConstructionGraph) -> Certificate | None:
 
 
 def certificates_of(hardware: str, space: str) -> list[Certificate]:
-    """Those that ship of a machine and a space, whose tasks are as they were certified; in the order of the files."""
+    """Valid shipped certificates of a machine and a space, in the order of the files."""
     found = [one for one in _certificates(folder()).values() if (one.hardware, one.space) == (hardware, space)]
     return [one for one in found if certificate_of(ConstructionGraph(*one.key)) is not None]
 
@@ -51,6 +51,6 @@ def regret_of(latency: float, certificate: Certificate) -> float:
 
 @cache
 def _certificates(where: Path) -> dict[tuple[str, str, str], Certificate]:
-    """All certificates in the files *.jsonl of a folder; of several of one task the last."""
+    """All certificates in the files *.jsonl of a folder; the last one of each task."""
     files = sorted(where.glob("*.jsonl")) if where.is_dir() else []
     return {certificate.key: certificate for path in files for certificate in read_certificates(path)}

@@ -1,4 +1,4 @@
-"""All states that the actions of a small task lead to, as a graph in arrays."""
+"""All reachable states of a small task, as a graph in arrays."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class StateGraph:
         return self.seconds == self.seconds.min()
 
     def index(self, row: np.ndarray) -> int:
-        """Number of a state's row; ValueError where it cannot be reached."""
+        """Number of a state's row; ValueError if it cannot be reached."""
         found = np.flatnonzero((self.rows == row).all(axis=1))
         if len(found) == 0:
             raise ValueError(f"row {np.asarray(row).tolist()} is none of the {len(self.rows)} reachable states")
@@ -42,7 +42,7 @@ class StateGraph:
 
 
 def explore(graph: ConstructionGraph, most: int = MOST_STATES) -> StateGraph:
-    """Every state that is reachable from the unscheduled program. ValueError where they are more than `most`."""
+    """Every state that is reachable from the unscheduled program. ValueError if they are more than `most`."""
     frontier = graph.initial().row[None]
     number = {frontier[0].tobytes(): 0}
     layers, edges = [frontier], []

@@ -1,4 +1,4 @@
-"""How many schedules are exactly as fast as the optimum, from one program of every class that has such. Compiled."""
+"""Number of schedules exactly as fast as the optimum, from one program of every class with such schedules. Compiled."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gensor_gym.graph.tables.tables import ALLOWED, EXTENT
 
 @compiled
 def count_ties(classes, best, ints, floats, sizes):  # noqa: ANN001, ANN201
-    """Legal schedules with the tiles and knobs of the rows `classes` [N, ROW] that take exactly `best` seconds.
+    """Number of legal schedules with the tiles and knobs of the rows `classes` [N, ROW] that take exactly `best` seconds.
 
-    What a class leaves open: virtual threads, and the reduction's register tile.
+    A class leaves virtual threads and the reduction's register tile open.
     """
     terms, free, count = np.empty(NUM_TERMS), np.zeros(SPATIAL_SLOTS, dtype=np.bool_), 0
     for axis in range(SPATIAL_SLOTS):

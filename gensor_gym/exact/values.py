@@ -18,7 +18,7 @@ from gensor_gym.graph.actions import STOP
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """Values float64 [H + 1, S] by steps left (row 0 is unused) and state, and what the process pays."""
+    """Values float64 [H + 1, S] by steps left (row 0 is unused) and state, and the rewards."""
 
     states: StateGraph
     values: np.ndarray
@@ -67,7 +67,7 @@ def solve(
     shaping: bool = True,
     states: StateGraph | None = None,
 ) -> Values:
-    """Values of every state with every number of steps left. ValueError where the task has too many states."""
+    """Values of every state with every number of steps left. ValueError if the task has too many states."""
     states = states or explore(graph)
     phi = np.log(states.seconds[0] / states.seconds) if shaping else np.zeros(len(states.seconds))
     stop = np.maximum(0.0, np.log(CAP_OVER_FLOOR * graph.floor / states.seconds)) - phi

@@ -1,6 +1,6 @@
-"""Files that others may have written: read with limits on size, nesting and unfolding, and never as code.
+"""Files that others may have written: read with limits on size, nesting and decompression, and never as code.
 
-Everything of these packages that reads such a file reads it by what is here, so that the limits stand in one place.
+All readers of such files in these packages use these functions, so the limits are defined once.
 """
 
 from gensor_gym.foreign.files import MOST_BYTES, read_bytes, read_lines, read_text, unfolded

@@ -9,15 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MOST_BYTES = 64 << 20
-"""Of a file, and of what a gzip file unfolds to: twenty times the largest that ships, and as Python's values below 500 MB."""
+"""Most bytes of a file and of its gunzipped content: twenty times the largest shipped; below 500 MB as values."""
 _GZIP, _BLOCK = b"\x1f\x8b", 1 << 20
 
 
 def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
-    """What a file holds, as it lies there.
+    """Raw content of a file.
 
-    ValueError for a device and for a file of more than `most` bytes; OSError for a folder, where there is none, and for what
-    may not be read.
+    ValueError for a device and for a file of more than `most` bytes; OSError for a folder, a missing file, and an unreadable one.
     """
     with open(path, "rb") as file:
         if stat.S_ISCHR(kind := os.fstat(file.fileno()).st_mode) or stat.S_ISBLK(kind):
@@ -29,7 +28,7 @@ def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
 
 
 def unfolded(data: bytes, most: int = MOST_BYTES) -> bytes:
-    """What gzip data hold, other data as they are. ValueError where they are cut off, broken, or unfold to more than `most`."""
+    """Content of gzip data, other data unchanged. ValueError if they are truncated, broken, or larger than `most`."""
     if not data.startswith(_GZIP):
         return data
     size = 0
@@ -44,7 +43,7 @@ def unfolded(data: bytes, most: int = MOST_BYTES) -> bytes:
 
 
 def _blocks(data: bytes) -> Iterator[bytes]:
-    """What gzip data hold, block by block; ValueError where they are cut off, zlib.error where they are broken."""
+    """Content of gzip data, block by block; ValueError if truncated, zlib.error if broken."""
     while data:
         part = zlib.decompressobj(wbits=31)
         while not part.eof:
@@ -57,7 +56,7 @@ def _blocks(data: bytes) -> Iterator[bytes]:
 
 
 def read_text(path: str | os.PathLike[str], most: int = MOST_BYTES) -> str:
-    """The UTF-8 text of a file, gzipped or not. As `read_bytes`, and ValueError for what is no such text."""
+    """The UTF-8 text of a file, gzipped or not. As `read_bytes`, and ValueError if it is no such text."""
     try:
         return unfolded(read_bytes(path, most), most).decode("utf-8-sig")
     except UnicodeDecodeError as error:

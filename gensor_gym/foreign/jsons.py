@@ -1,6 +1,6 @@
-"""JSON that others may have written: distinct keys, finite numbers, and so many brackets within one another.
+"""JSON that others may have written: distinct keys, finite numbers, limited nesting.
 
-How large a file may be is said in `foreign.files`, for all kinds.
+`foreign.files` limits the size, for all kinds of files.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from gensor_gym.foreign.files import read_lines, read_text
 
 Made = TypeVar("Made")
 MOST_NESTING = 64
-"""Brackets within one another; what these packages write has a dozen."""
+"""Most nested brackets; these packages write a dozen."""
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[{]++|[\]}]++', re.DOTALL)
 
 
 def parse_json(text: str, finite: bool = True) -> Any:
     """The value of JSON text; with `finite=False` also NaN and Infinity, which Python writes and JSON does not have.
 
-    json.JSONDecodeError, a ValueError, for what is no JSON; ValueError for a key that stands twice in one object, numbers that
-    are not finite, and brackets nested deeper than MOST_NESTING.
+    json.JSONDecodeError, a ValueError, for invalid JSON; ValueError for duplicate keys, numbers that are not finite, and brackets
+    nested deeper than MOST_NESTING.
     """
     if text.count("[") + text.count("{") > MOST_NESTING:
         check_nesting(text)
@@ -32,7 +32,7 @@ def parse_json(text: str, finite: bool = True) -> Any:
 
 
 def parse_object(text: str, finite: bool = True) -> dict[str, Any]:
-    """As `parse_json`; ValueError for a value that is no object as well."""
+    """As `parse_json`; ValueError also if the value is no object."""
     value = parse_json(text, finite)
     if not isinstance(value, dict):
         raise ValueError(f"a JSON {_KINDS.get(type(value), 'number')}; expected an object, {{..}}")
@@ -40,7 +40,7 @@ def parse_object(text: str, finite: bool = True) -> dict[str, Any]:
 
 
 def read_json(path: str | os.PathLike[str], finite: bool = True) -> dict[str, Any]:
-    """The object in a JSON file. ValueError names the file and what is wrong; OSError where there is none."""
+    """The object in a JSON file. ValueError names the file and the fault; OSError if it is missing."""
     text = read_text(path)
     try:
         return parse_object(text, finite)
@@ -49,7 +49,7 @@ def read_json(path: str | os.PathLike[str], finite: bool = True) -> dict[str, An
 
 
 def read_objects(path: str | os.PathLike[str], finite: bool = True) -> list[dict[str, Any]]:
-    """The objects of a file of JSON lines, as of `parse_object`. ValueError names file and line; OSError where there is none."""
+    """The objects of a file of JSON lines, as of `parse_object`. ValueError names file and line; OSError if there is none."""
     found = []
     for number, line in read_lines(path):
         try:
@@ -60,9 +60,9 @@ def read_objects(path: str | os.PathLike[str], finite: bool = True) -> list[dict
 
 
 def read_fields(path: str | os.PathLike[str], make: Callable[..., Made], of: str | None = None) -> Made:
-    """What `make` makes of the fields of the object in a JSON file, or of the object that it has under the key `of`.
+    """Result of `make` on the fields of the object in a JSON file, or of its member `of`.
 
-    ValueError for a file without it, and for fields that are missing, or that `make` does not take.
+    ValueError if the member is missing, or fields are missing or not accepted by `make`.
     """
     value = read_json(path, finite=False)
     inner = value if of is None else value.get(of)
@@ -78,7 +78,7 @@ _KINDS = {list: "list", str: "text", bool: "truth value", type(None): "null"}
 
 
 def check_nesting(text: str) -> None:
-    """ValueError where brackets outside of texts are nested too deep."""
+    """ValueError if brackets outside of texts are nested too deep."""
     depth = 0
     for found in _BRACKETS.finditer(text):
         first = text[found.start()]

@@ -1,4 +1,4 @@
-"""What a file means: faults that show only where its values are used name the file as well."""
+"""The content of a file: faults that show only when its values are used name the file as well."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _FAULTS = (KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
-"""What a missing field, a value of another type, or one out of range ends in where it is used."""
+"""Exceptions when a field is missing, of another type, or out of range."""
 
 
 @contextmanager
 def meant(path: str | os.PathLike[str], what: str) -> Iterator[None]:
-    """Inside, values of the file are used that should be `what`: ValueError where they are not of that shape."""
+    """Context that uses values of a file as `what`: ValueError if they do not have that form."""
     try:
         yield
     except _FAULTS as error:

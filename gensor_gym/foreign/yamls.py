@@ -9,14 +9,13 @@ from gensor_gym.foreign.files import read_text
 from gensor_gym.foreign.jsons import check_nesting
 
 MOST_BYTES = 64 << 10
-"""Of a file: what is written by hand."""
+"""Most bytes of a file: YAML is written by hand."""
 
 
 def read_yaml(path: str | os.PathLike[str]) -> Any:
     """The value in a YAML file: texts, numbers, lists and dictionaries.
 
-    ValueError for a file that is none, and for one with aliases, by which a small file stands for a large one. OSError where
-    there is none.
+    ValueError for invalid YAML and for aliases, with which a small file expands to a large one. OSError if it is missing.
     """
     import yaml
 

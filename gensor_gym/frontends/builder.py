@@ -18,7 +18,7 @@ from gensor_gym.operators.types import Operator
 
 
 class Builder:
-    """What front-ends call. Values are known by name; every method returns the name of what it made."""
+    """Interface of front-ends. Values are known by name; every method returns the name of its result."""
 
     def __init__(self) -> None:
         """Nothing yet."""
@@ -55,12 +55,12 @@ class Builder:
         return value.name
 
     def given_as(self, name: str) -> str | None:
-        """The data type of an input or constant, or of what is a reshape of one; None of what is computed."""
+        """The data type of an input or constant, or of a reshape of one; None for a computed value."""
         root = self._root(name)
         return next((value.dtype for value in self.given if value.name == root), None)
 
     def add(self, node: Node, name: str = "v") -> str:
-        """A node; the one that is there already where the same was asked for. ValueError for shapes that do not fit."""
+        """Add a node, or return an equal existing one. ValueError for shapes that do not fit."""
         if (known := self._known.get(node)) is not None:
             self.whole.update([known] if self.is_whole else [])
             return known
@@ -116,7 +116,7 @@ class Builder:
         return name
 
     def known(self, name: str) -> np.ndarray | None:
-        """The numbers of a constant; None of what is computed at each call."""
+        """The numbers of a constant; None for a value that is computed at each call."""
         return self._constants.get(name)
 
     def reduce(self, name: str, body: str, axes: Sequence[int]) -> str:
@@ -153,7 +153,7 @@ class Builder:
         return self.map(Operand(name), f"{name}_copy")
 
     def network(self, name: str, returns: Sequence[str]) -> Network:
-        """What was built; constants that nothing reads are left out. Each output has memory of its own."""
+        """The built network, without unread constants. Each output has its own memory."""
         roots: list[str] = []
         for place, one in enumerate(returns := list(map(self.dense, returns))):
             root = self._root(one)
@@ -194,7 +194,7 @@ def _are_neighbours(shape: Shape, one: int, other: int) -> bool:
 
 
 def _same_axes(one: Sequence[int], other: Sequence[int]) -> bool:
-    """Whether two shapes differ by axes of extent 1 alone."""
+    """Whether two shapes differ only by axes of extent 1."""
     return [extent for extent in one if extent > 1] == [extent for extent in other if extent > 1]
 
 

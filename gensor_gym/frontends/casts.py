@@ -1,4 +1,4 @@
-"""Casts to data types without kernels: of what only moves on to outputs they are done there, by torch or NumPy."""
+"""Casts to data types without kernels: values that only move on to outputs are cast there, by torch or NumPy."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ def name_of(dtype: Any) -> str:
 
 
 def casts_of(graph: Any, computed: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Of nodes of torch's graph that are cast to other types than kernels compute, and of what moves these: the types, in turn.
+    """Casts, in order, of nodes of torch's graph to types that kernels do not compute, and of moves of such nodes.
 
-    The first one is that of whole numbers or bools, where the node's numbers were of such a type before. None of what is cast to
-    float64 and back, which is as it was.
+    The first is that of whole numbers or bools, if the node's numbers had such a type. A cast to float64 and back has none.
     """
     found: dict[str, tuple[str, ...]] = {}
     for node in graph.nodes:

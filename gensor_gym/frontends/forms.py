@@ -1,4 +1,4 @@
-"""What torch flattened, as forms of a network: arguments by their names, and what is returned."""
+"""Torch's flattened arguments and results as forms of a network."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from gensor_gym.networks.forms import Fixed, Form, Made
 
 FIXED = (bool, int, float, str, type(None))
-"""Classes of what may stand beside tensors: it is the same at every call."""
+"""Classes of arguments other than tensors: they are the same at every call."""
 DICTS = (dict, OrderedDict, defaultdict)
 
 
 def form_of(spec: Any, ends: Iterator[Form], make: Callable[[Any], Callable[[list[Any]], Any]] | None = None) -> Form:
-    """A tree specification of torch with these at its ends.
+    """A tree specification of torch with these leaves.
 
-    `make` gives what makes an object of a specification's class of its parts; without it ValueError for other classes than torch
-    and Python have.
+    `make` gives the constructor of a specification's class from its parts; without it ValueError for classes other than torch's
+    and Python's.
     """
     if spec.is_leaf():
         return next(ends)
@@ -36,12 +36,12 @@ def form_of(spec: Any, ends: Iterator[Form], make: Callable[[Any], Callable[[lis
 
 
 def fixed_or(number: Iterator[int], given: Any, is_fixed: bool) -> Form:
-    """The end of a form: the number of the next tensor, or what is the same at every call."""
+    """The leaf of a form: the number of the next tensor, or a constant."""
     return Fixed(given) if is_fixed else next(number)
 
 
 def names_of(function: Callable[..., Any], places: int) -> list[str]:
-    """Names of so many arguments that are given by their place; those that go to `*args` are `args_0` and so on."""
+    """Names of the first `places` positional arguments; those that go to `*args` are `args_0` and so on."""
     found: list[str] = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
@@ -52,9 +52,9 @@ def names_of(function: Callable[..., Any], places: int) -> list[str]:
 
 
 def arguments_of(function: Callable[..., Any], given: Mapping[str, Form]) -> dict[str, Form]:
-    """Forms of a function's arguments by name, in its order; what is not given is its default where that is one of `FIXED`.
+    """Forms of a function's arguments by name, in its order; a missing one is its default if that is one of `FIXED`.
 
-    Names that it does not have, which go to `*args` and `**kwargs`, stand where these do.
+    Other names, which go to `*args` and `**kwargs`, are at the position of these.
     """
     parameters, found = inspect.signature(function).parameters, dict[str, Form]()
     for name, parameter in parameters.items():

@@ -1,6 +1,6 @@
-"""Results that are objects with tensors in them, such as caches of keys and values: opened for export, made again at each call.
+"""Results that are objects with tensors in them, such as caches of keys and values: opened for export, rebuilt at each call.
 
-A class that is registered with torch's pytree is left to what it registered.
+A class that is registered with torch's pytree keeps its registration.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ pytree.register_pytree_node(Opened, _flat, _same)
 
 
 def maker_of(spec: pytree.TreeSpec) -> Callable[[list[Any]], Any]:
-    """What makes an object of its parts, as its class is registered; of an opened one it closes it."""
+    """The constructor of an object from its parts, as its class is registered; an opened one is closed."""
 
     def make(parts: list[Any]) -> Any:
         found = pytree.SUPPORTED_NODES[spec.type].unflatten_fn(parts, spec.context)

@@ -1,7 +1,7 @@
-"""What torch's export does for its own users and nobody here: left out while a module is exported.
+"""Parts of torch's export that only its own users need: skipped while a module is exported.
 
-Nodes get no stack traces (places come from the stack of modules), and Python of graphs that nobody runs is not written. What is
-traced, and what is checked of it, is the same.
+Nodes get no stack traces (error positions come from the stack of modules), and no Python source of graphs is written. Tracing and
+checks are the same.
 """
 
 from __future__ import annotations

@@ -31,36 +31,36 @@ from gensor_gym.networks.network import Network
 from gensor_gym.registry import near
 
 MOST_NODES, MOST_BYTES = 1 << 16, 8 << 30
-"""Limits on what is taken: operations of a program, bytes of its weights."""
+"""Limits: operations of a program, bytes of its weights."""
 _ASSERTIONS = {"aten._assert_tensor_metadata.default", "aten._assert_async.msg"}
-"""Operations that make nothing: what they ask of shapes and types is so, what of numbers is not asked here."""
+"""Operations without a result: their assertions on shapes and types hold, those on numbers are not checked."""
 _MORE = [
     torch.ops.aten.addmv.default, torch.ops.aten.dist.default,
     torch.ops.aten.grid_sampler_2d.default, torch.ops.aten.ldexp.Tensor,
 ]  # fmt: skip
 """Operations that torch can decompose, and does not unless it is asked to."""
 _EMPTY = ("aten.empty", "aten.new_empty")
-"""Beginnings of names of operations whose numbers are whatever there was in memory."""
+"""Prefixes of operations whose numbers are uninitialised memory."""
 _LAYOUT = ("memory_format", "pin_memory", "layout", "device")
 """Options that say where tensors lie."""
 _TYPES = {getattr(torch, name): name for name in DTYPES}
 
 
 Examples = Sequence[Any] | Mapping[str, Any]
-"""Tensors, in tuples, lists and dicts; with what is no tensor and the same at every call."""
+"""Tensors, in tuples, lists and dicts; other objects are the same at every call."""
 
 
 def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Examples, name: str = "") -> Network:
     """The network of a module in evaluation mode, for inputs of the shapes of `example_inputs`; `name` is the class's by default.
 
-    Inputs are float32 tensors, ids and masks of int64, int32 or bool, in tuples, lists and dicts (`Network.arguments`); beside
-    them numbers, texts and None, which are the same at every call. What the module computes of whole numbers at each call
-    is exact up to 2**24; what it asserts of numbers is not asked. Outputs are of the same types, or cast at the end to others
-    (`Network.types`), in tuples, lists, dicts and objects of other classes (`Network.form`), with numbers and None beside them.
-    Of an exported program extents that it leaves open are those of the examples.
+    Inputs are float32 tensors, ids and masks of int64, int32 or bool, in tuples, lists and dicts (`Network.arguments`); in
+    addition numbers, texts and None, which are the same at every call. Integer arithmetic at each call is exact up to 2**24;
+    assertions on numbers are not checked. Outputs are of the same types, or cast at the end to others (`Network.types`), in
+    tuples, lists, dicts and objects of other classes (`Network.form`), with numbers and None among them. Dynamic extents of an
+    exported program are those of the examples.
 
     `example_inputs` by name are keyword arguments, and inputs of the network in their order. Calls name them, or have them in the
-    order of the module's; what has a plain default may be left out.
+    order of the module's; arguments with a plain default may be omitted.
 
     Raises:
         Unsupported: for what is not covered, with its place in the module: operations, types of tensors, programs beyond the
@@ -82,7 +82,7 @@ def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Exampl
 
 
 def _check_example(place: str, given: Any) -> None:
-    """Unsupported for what is neither a tensor that networks take nor the same at every call."""
+    """Unsupported for an argument that is neither a supported tensor nor a constant."""
     if isinstance(given, FIXED):
         return
     if not isinstance(given, torch.Tensor) or given.dtype not in _TYPES or given.device.type != "cpu":
@@ -91,11 +91,11 @@ def _check_example(place: str, given: Any) -> None:
 
 
 def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProgram:
-    """The program of a module; Unsupported for one whose steps depend on numbers, as torch says it."""
+    """The program of a module; Unsupported, with torch's reason, if its steps depend on numbers."""
     seen: set[int] = set()
 
     def own(given: Any) -> Any:
-        """Of one tensor that is given twice torch would read one of the inputs alone."""
+        """Copy a tensor that is given twice, because torch would read only one of the inputs."""
         again = id(given) in seen and isinstance(given, torch.Tensor)
         seen.add(id(given))
         return given.clone() if again else given
@@ -139,17 +139,17 @@ def _said(given: Any) -> str:
 
 
 class _Reader:
-    """One exported program, operation by operation."""
+    """Reader of one exported program, operation by operation."""
 
     def __init__(self, program: ExportedProgram, forward: Callable[..., Any], places: int) -> None:
-        """`forward` is what was exported; so many of its arguments are given by their place."""
+        """`forward` is the exported function; its first `places` arguments are positional."""
         self.program, self.forward, self.places, self.builder = program, forward, places, Builder()
         self.made: dict[str, Any] = {}
-        """Of every node that was read the name of its value, a tensor that is the same at every call, or several of these."""
+        """For every node that was read, the name of its value, a constant tensor, or several of these."""
         self.casts = casts_of(program.graph, DTYPES)
-        """Of nodes of other data types than kernels compute those that outputs are cast to."""
+        """Casts of nodes with data types that kernels do not compute."""
         self.constants: dict[str, str] = {}
-        """Of nodes whose tensors are the same at every call the names of the constants that they have become."""
+        """Names of constants for nodes with constant tensors."""
         nodes = list(program.graph.nodes)
         if len(nodes) > MOST_NODES:
             raise Unsupported(f"a program of {len(nodes)} operations: expected at most {MOST_NODES}")
@@ -186,7 +186,7 @@ class _Reader:
         return arguments_of(self.forward, {**dict(zip(names, places, strict=True)), **keywords})
 
     def _inputs(self) -> list[InputSpec]:
-        """Of all that is given at a call, in order."""
+        """All inputs of a call, in order."""
         return [spec for spec in self.program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
 
     def _check_outputs(self) -> None:
@@ -277,14 +277,14 @@ class _Reader:
             raise Unsupported(f"{place}: {node.target}: {said}") from error
 
     def _made(self, node: torch.fx.Node, place: str) -> Any:
-        """What a node that an operation reads has become."""
+        """The value of a node that an operation reads."""
         made = self.made.get(node.name)
         if made is None:
             raise Unsupported(f"{place}: {node.name} ({node.target}) is read: expected what has kernels here")
         return made
 
     def _begin(self, node: torch.fx.Node, place: str) -> None:
-        """Tell the builder what it is asked for; ValueError for results of other data types."""
+        """Set the builder's position; ValueError for results of other data types."""
         for one in _tensors_of(node.meta.get("val")):
             if one.dtype not in _TYPES and node.name not in self.casts:
                 raise ValueError(f"makes a tensor of {one.dtype}: expected {', '.join(DTYPES)}")
@@ -327,14 +327,14 @@ def _is_of_call(made: Any) -> bool:
 
 
 def _place(node: torch.fx.Node) -> str:
-    """Where in the module an operation is: the path of the innermost submodule."""
+    """Position of an operation in the module: the path of the innermost submodule."""
     stack = node.meta.get("nn_module_stack") or {}
     path = [where for where, _ in stack.values()]
     return path[-1] if path and path[-1] else "the module"
 
 
 def _computed(node: torch.fx.Node, arguments: Sequence[Any], options: Mapping[str, Any], most: int) -> Any:
-    """What an operation makes of tensors that are there; ValueError for random numbers, and for more than `most` bytes."""
+    """Result of an operation on constant tensors; ValueError for random numbers, and for more than `most` bytes."""
     assert not isinstance(node.target, str)
     if _is_random(node.target, arguments, options):
         raise ValueError("random numbers: expected what is the same at every call")
@@ -346,7 +346,7 @@ def _computed(node: torch.fx.Node, arguments: Sequence[Any], options: Mapping[st
 
 
 def _is_random(target: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> bool:
-    """Whether an operation draws numbers; what may drop some out draws none where it is asked to drop none."""
+    """Whether an operation draws numbers; dropout with probability 0 draws none."""
     if torch.Tag.nondeterministic_seeded not in getattr(target, "tags", ()):
         return False
     named = {**dict(zip((one.name for one in target._schema.arguments), arguments, strict=False)), **options}
@@ -362,7 +362,7 @@ def _tensors_of(value: Any) -> list[torch.Tensor]:
 
 
 def _constant_output(tensor: torch.Tensor, place: int) -> np.ndarray:
-    """An output that is the same at every call, as float32; Unsupported for what that does not hold."""
+    """A constant output as float32; Unsupported if that is not exact."""
     if tensor.dtype == torch.float32:
         found: np.ndarray = tensor.detach().contiguous().numpy()
         return found
@@ -376,7 +376,7 @@ def _constant_output(tensor: torch.Tensor, place: int) -> np.ndarray:
 
 
 def _as_array(tensor: torch.Tensor) -> np.ndarray | float:
-    """As a constant of float32, one without axes as a number; ValueError for what float32 does not hold."""
+    """As a constant of float32, without axes as a number; ValueError if float32 is not exact."""
     if tensor.is_complex() or tensor.is_quantized:
         raise ValueError(f"a constant of {tensor.dtype}: expected real numbers")
     whole = not tensor.is_floating_point() and tensor.dtype != torch.bool and tensor.numel()

@@ -1,4 +1,4 @@
-"""What is refused, by name, before anything runs."""
+"""Errors for unsupported modules, by name, before anything runs."""
 
 from __future__ import annotations
 

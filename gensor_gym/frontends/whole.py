@@ -1,7 +1,7 @@
-"""How large whole numbers may be for kernels, which compute in float32, to have them exactly: intervals, from inputs on.
+"""Bounds within which integers are exact in kernels, which compute in float32: intervals, from inputs on.
 
-Sums and products of whole numbers are exact as long as none is above 2**24. Inputs are bounded by what a call is checked for; the
-largest such bound is found by trying. What is made of float32 numbers has no bound until something cuts it.
+Sums and products of whole numbers are exact as long as none is above 2**24. Inputs are bounded by the check of a call; the
+largest such bound is found by search. Values computed from float32 numbers have no bound until an operation truncates them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _ANY: Interval = (-math.inf, math.inf)
 
 
 def limits_of_whole(graph: Dataflow, constants: Mapping[str, np.ndarray], whole: Set[str]) -> dict[str, int]:
-    """Of inputs of whole numbers how far from 0 theirs may be, for the nodes named `whole` to be exact.
+    """Largest magnitude of each integer input for which the nodes named `whole` are exact.
 
-    ValueError names a node that may not be exact whatever the inputs are.
+    ValueError names a node that may be inexact for any inputs.
     """
     behind = _behind(graph, whole)
     given = [value.name for value in graph.inputs if value.name in behind and value.dtype in ("int32", "int64")]
@@ -36,7 +36,7 @@ def limits_of_whole(graph: Dataflow, constants: Mapping[str, np.ndarray], whole:
             least[value.name] = bounds if array is None else (float(np.nanmin(array)), float(np.nanmax(array)))
 
     def fault(most: float) -> str:
-        """The first node that may go beyond what is exact."""
+        """The first node that may leave the exact range."""
         known = least | dict.fromkeys(given, (-most, most))
         for name, node in nodes:
             known[name], size = _of_node(graph, node, known)
@@ -65,7 +65,7 @@ def _behind(graph: Dataflow, names: Set[str]) -> set[str]:
 
 
 def _of_node(graph: Dataflow, node: Node, known: Mapping[str, Interval]) -> tuple[Interval, float]:
-    """Where a node's numbers lie, and how far from 0 what it rounds."""
+    """Interval of a node's numbers, and the largest magnitude that it rounds."""
     if isinstance(node, Map):
         return _of_expression(node.expression, known)
     if isinstance(node, Reduce | Contract):
@@ -89,7 +89,7 @@ def _terms(node: Contract) -> int:
 
 
 def _of_expression(expression: Expression, known: Mapping[str, Interval]) -> tuple[Interval, float]:
-    """Where its numbers lie, and how far from 0 its sums and products are."""
+    """Interval of its numbers, and the largest magnitude of its sums and products."""
     if isinstance(expression, Operand):
         return known[expression.name], 0.0
     if isinstance(expression, Constant):
@@ -128,7 +128,7 @@ def _left(one: Interval, by: Interval) -> Interval:
 
 
 def _bits(one: Interval, other: Interval) -> Interval:
-    """Of the bits of both: what is not below 0 is no larger than one that is not, else the next power of 2 bounds both."""
+    """Interval of bit operations: a non-negative argument bounds the result, else the next power of 2 above both."""
     tops = [most for least, most in (one, other) if least >= 0.0]
     if tops:
         return 0.0, min(tops)
@@ -143,4 +143,4 @@ _OF: Mapping[str, Callable[..., Interval]] = {
     "less": lambda a, b: (0.0, 1.0), "at_most": lambda a, b: (0.0, 1.0), "where": lambda condition, a, b: _hull(a, b),
     "fmod": _left, "bits_and": _bits,
 }  # fmt: skip
-"""Scalar functions of whole numbers; of others nothing is said."""
+"""Intervals of scalar functions of whole numbers; others have none."""

@@ -1,1 +1,1 @@
-"""Schedules of fused memory-bound operators: rows that are gone through in passes, values placed by level of memory."""
+"""Schedules of fused memory-bound operators: passes over rows, with values placed at levels of memory."""

@@ -1,4 +1,4 @@
-"""What an agent may do to a schedule of a row nest: the primitives, in a fixed order."""
+"""An agent's actions on a schedule of a row nest: the primitives, in a fixed order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class GirAction(FieldAction):
     level: Level = Level.DRAM
 
     def __str__(self) -> str:
-        """As `raise rows`, `place 1 at sram`."""
+        """Text such as `raise rows`, `place 1 at sram`."""
         if self.primitive == "place":
             return f"place {self.cell} at {self.level.name.lower()}"
         return super().__str__()
@@ -34,11 +34,11 @@ ACTIONS = (
 NUM_ACTIONS = len(ACTIONS)
 
 SPACES = ("gir", "monotone", "powerfusion")
-"""`gir`: all primitives. `monotone`: those after which no more bytes move than before (the title of IntelliGen's later paper).
+"""`gir`: all primitives. `monotone`: those that do not increase the moved bytes (the title of IntelliGen's later paper).
 
-`powerfusion`: what the public code of its authors does (InfiniTensor, branch power-fusion): kernels whose loops are equal
-are merged, and a value that is written and read again stays, in memory of the group or registers; the loops are made of wider
-instructions, more of them side by side, and more steps. It never computes again, interleaves rows or stores past the caches.
+`powerfusion`: the operations of its authors' public code (InfiniTensor, branch power-fusion). Kernels with equal loops are
+merged, and a value that is written and read again stays in memory of the group or registers; loops use wider instructions, more
+of them in parallel, and more steps. It never recomputes, interleaves rows or stores past the caches.
 """
 
 

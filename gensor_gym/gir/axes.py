@@ -19,7 +19,7 @@ class AxisClasses:
     _parents: dict[Place, Place] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Join what maps, reductions and moves say is one axis."""
+        """Join axes that maps, reductions and moves identify."""
         for name, node in self.graph.nodes:
             match node:
                 case Map():
@@ -50,12 +50,12 @@ class AxisClasses:
                 self._join_parts(node)
 
     def of(self, name: str) -> tuple[Place | None, ...]:
-        """The class of each axis of a value, None where the extent is 1."""
+        """The class of each axis of a value, None if the extent is 1."""
         shape = self.graph.values[name].shape
         return tuple(None if extent == 1 else self.find((name, axis)) for axis, extent in enumerate(shape))
 
     def find(self, place: Place) -> Place:
-        """What stands for the class of an axis."""
+        """Representative of an axis's class."""
         while (parent := self._parents.get(place, place)) != place:
             place = parent
         return place

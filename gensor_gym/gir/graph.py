@@ -53,7 +53,7 @@ class GirGraph(StepGraph[GirSchedule]):
         return math.ceil(1.5 * steps)
 
     def initial(self) -> GirSchedule:
-        """The unscheduled program: numbers one at a time, what is computed kept in DRAM between kernels."""
+        """The unscheduled program: no vectors or tiles, and every value in DRAM between kernels."""
         return GirSchedule(np.zeros(ROW, np.int32))
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
@@ -61,7 +61,7 @@ class GirGraph(StepGraph[GirSchedule]):
         return self.rules.fits(rows)
 
     def applied(self, rows: np.ndarray) -> np.ndarray:
-        """Rows int32 [B, ROW] after each of all actions, int32 [B, N, ROW]; after what the space does not know unchanged."""
+        """Rows int32 [B, ROW] after each of all actions, int32 [B, N, ROW]; unchanged for actions outside the space."""
         after = applied(rows)
         after[:, ~self.primitives] = rows[:, None, :]
         return after
@@ -99,13 +99,13 @@ class GirGraph(StepGraph[GirSchedule]):
 
     @cached_property
     def _all(self) -> np.ndarray:
-        """All legal rows where there are few, int32 [S, ROW]."""
+        """All legal rows of a small space, int32 [S, ROW]."""
         return np.concatenate(list(self.enumerate())) if self.size <= LARGEST else np.empty((0, ROW), np.int32)
 
     def enumerate(self, batch: int = 65536) -> Iterator[np.ndarray]:
-        """Every schedule of the space, in batches of rows int32 [<= batch, ROW]; ValueError where they are too many.
+        """Every schedule of the space, in batches of rows int32 [<= batch, ROW]; ValueError if they are too many.
 
-        In space `gir` these are all that are legal, else those that primitives lead to.
+        In space `gir` these are all legal ones, else those that primitives reach.
         """
         if self.size > MOST_ENUMERATED:
             raise ValueError(
@@ -130,12 +130,12 @@ class GirGraph(StepGraph[GirSchedule]):
 
     @cached_property
     def table(self) -> GirTable:
-        """The whole space, made once; ValueError where it is too large."""
+        """The whole space, made once; ValueError if it is too large."""
         return GirTable(self)
 
     @cached_property
     def least(self) -> float | None:
-        """Seconds of the optimum; None where the space is too large to be gone through."""
+        """Seconds of the optimum; None if the space is too large to be gone through."""
         return self.optimum()[1] if self.size <= LARGEST else None
 
     @cached_property
@@ -144,5 +144,5 @@ class GirGraph(StepGraph[GirSchedule]):
         return roofline_floor(self.operator, self.hardware)
 
     def optimum(self) -> tuple[GirSchedule, float]:
-        """The fastest schedule by the model that primitives lead to, and its seconds; ValueError where the space is too large."""
+        """The fastest schedule by the model that primitives lead to, and its seconds; ValueError if the space is too large."""
         return self.table.optimum

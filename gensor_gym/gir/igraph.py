@@ -1,7 +1,7 @@
-"""The instruction graph: what a schedule does, as instructions on slices of buffers at levels of memory.
+"""The instruction graph: a schedule as instructions on slices of buffers at levels of memory.
 
-Terms after Unified IR (deathwings602/Unified-IR, the group's later statement of PowerFusion's IR): a buffer is an iPointer,
-a slice an iSlice, an instruction an iOp, a kernel what is launched, a unit what runs it step by step.
+Terms after Unified IR (deathwings602/Unified-IR, the group's later statement of PowerFusion's IR): a buffer is an iPointer, a
+slice an iSlice, an instruction an iOp, a kernel a launch, a unit the thread or group that runs it step by step.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from gensor_gym.gir.placement import Level
 
 @dataclass(frozen=True)
 class Buffer:
-    """One contiguous piece of memory, a tensor in DRAM or one row's worth of it for every row that a step works on."""
+    """One contiguous piece of memory: a tensor in DRAM, or one row for each row of a step."""
 
     name: str
     level: Level
     elements: int
-    """In all in DRAM; of a row else, padded to whole vectors."""
+    """Total elements in DRAM; otherwise elements of a row, padded to whole vectors."""
     padded: bool = False
-    """Rows end at whole vectors, so that what lies behind their last element may be read and written."""
+    """Whether rows are padded to whole vectors, so that elements past the last may be read and written."""
 
 
 @dataclass(frozen=True)
 class Slice:
-    """What one instruction touches of a buffer: in each row of the step one element, or a tile along the columns."""
+    """An instruction's part of a buffer: in each row of the step one element, or a tile along the columns."""
 
     buffer: Buffer
     wide: bool
     access: Access | None = None
-    """Where the elements lie, of a slice in DRAM; others are dense."""
+    """Access of a slice in DRAM; others are dense."""
 
     @property
     def is_held(self) -> bool:
@@ -44,7 +44,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Instruction:
-    """`kind` is move, map or reduce; the target holds what is made of the sources, which have the names of cells."""
+    """`kind` is move, map or reduce; the target holds the result of the sources, which have the names of cells."""
 
     kind: str
     cell: str
@@ -57,7 +57,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Pass:
-    """One way along the columns of the rows of a step, and what is done of each row after it."""
+    """One traversal of the columns of a step's rows, and the instructions once a row after it."""
 
     along: tuple[Instruction, ...]
     after: tuple[Instruction, ...]
@@ -65,13 +65,13 @@ class Pass:
 
 @dataclass(frozen=True)
 class KernelGraph:
-    """What one launch does in every step of rows: once a row, then pass after pass."""
+    """One launch in every step of rows: instructions once a row, then pass after pass."""
 
     before: tuple[Instruction, ...]
     passes: tuple[Pass, ...]
 
     def instructions(self) -> Iterator[Instruction]:
-        """All of them in order."""
+        """All instructions in order."""
         yield from self.before
         for one in self.passes:
             yield from one.along

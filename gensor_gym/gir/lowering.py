@@ -1,4 +1,4 @@
-"""From a nest and a placement to the instruction graph: which cell is made in which pass, of what, and where it goes."""
+"""From a nest and a placement to the instruction graph: the pass, sources and target of every cell."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ class Lowered:
     placement: Placement
     kernels: tuple[KernelGraph, ...]
     fault: str
-    """Why no code can be written for it; empty where it can."""
+    """Why no code can be written for it; empty if it can."""
 
     @property
     def spilled(self) -> tuple[Buffer, ...]:
-        """Tensors in DRAM that are neither inputs nor outputs: what one kernel leaves for a later one."""
+        """Tensors in DRAM that are neither inputs nor outputs, passed from one kernel to a later one."""
         own = {value.name for value in self.nest.graph.inputs} | set(self.nest.graph.returns)
         found = dict.fromkeys(buffer for kernel in self.kernels for buffer in kernel.buffers(Level.DRAM))
         return tuple(buffer for buffer in found if buffer.name not in own)
 
 
 def lower(nest: RowNest, placement: Placement) -> Lowered:
-    """The instruction graph of a placement; where it has a fault the kernels are those that it describes all the same."""
+    """The instruction graph of a placement, even if it has a fault."""
     passes = passes_of(nest, placement)
     return Lowered(passes.nest, placement, _Lowering(passes.nest, passes).kernels(), passes.fault)
 
 
 @dataclass
 class _Lowering:
-    """One nest and what its passes do."""
+    """One nest and its passes."""
 
     nest: RowNest
     passes: Passes
     homes: dict[str, int] = field(default_factory=dict)
-    """Of each number of a row the kernel that computes it."""
+    """The kernel that computes each number of a row."""
 
     def kernels(self) -> tuple[KernelGraph, ...]:
-        """One after every cut."""
+        """One kernel after every cut."""
         ends = sorted({*self.passes.cuts, self.nest.passes - 1})
         starts = [0, *(end + 1 for end in ends[:-1])]
         found = [self._kernel(number, start, end) for number, (start, end) in enumerate(zip(starts, ends, strict=True))]
@@ -60,7 +60,7 @@ class _Lowering:
         return KernelGraph(tuple(self._once(number, 0)) if start == 0 else (), tuple(passes))
 
     def _along(self, number: int) -> list[Instruction]:
-        """What pass `number` does along the columns."""
+        """Instructions of pass `number` along the columns."""
         done = [self._fetch(fetch) for fetch in self.passes.fetches[number]]
         kept = {fetch.name: fetch.level for fetch in self.passes.keeps[number]}
         for name in self.passes.makes[number]:
@@ -76,7 +76,7 @@ class _Lowering:
         return _sunk(done)
 
     def _once(self, kernel: int, stage: int) -> list[Instruction]:
-        """What is done once a row when so many passes are over."""
+        """Instructions once a row after the passes of a stage."""
         done = []
         for cell in self.nest.cells:
             if cell.wide or cell.stage != stage:
@@ -149,7 +149,7 @@ class _Lowering:
         return Slice(Buffer(access.tensor, Level.DRAM, graph.values[access.tensor].size), wide, access)
 
     def _between(self, name: str, level: Level) -> Slice:
-        """Where a cell is between passes: a buffer of its own, in DRAM one of all rows. No tensor's name has a point."""
+        """Storage of a cell between passes: a buffer of its own, in DRAM for all rows. No tensor's name has a point."""
         wide = self.nest.cell[name].wide
         pitch = -(-self.nest.columns // PAD) * PAD if wide else 1
         if level is not Level.DRAM:
@@ -163,7 +163,7 @@ class _Lowering:
 
 
 def _sunk(done: list[Instruction]) -> list[Instruction]:
-    """The same, where what only serves instructions that are done once is done as seldom."""
+    """The same instructions, with those that only serve instructions once a row moved there."""
     wanted: dict[str, set[tuple[int, ...]]] = {}
     found: list[Instruction] = []
     for one in reversed(done):
@@ -177,7 +177,7 @@ def _sunk(done: list[Instruction]) -> list[Instruction]:
 
 
 def _row_strides(extents: tuple[int, ...], pitch: int) -> tuple[int, ...]:
-    """Of a tensor of one row of `pitch` elements after another."""
+    """Strides of a tensor with one row of `pitch` elements after another."""
     strides: list[int] = []
     for extent in reversed(extents):
         strides.insert(0, pitch)

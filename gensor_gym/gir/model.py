@@ -1,9 +1,9 @@
 """The analytic model of row nests on a CPU: seconds of many schedules at once, from bytes by level and instructions by kind.
 
-A kernel takes the time of its arithmetic or of its bytes, whichever is more, and a launch. Bytes are exact: those of the slices
-that its instructions move. The form is our reconstruction: neither IntelliGen's model nor PowerFusion's is public. Cycles are of
-Intel's cores with AVX-512 (Agner Fog's tables for Ice Lake); what overlaps was chosen on measured programs.
-Constants of the host alone were chosen on nine operators on an Intel Xeon and checked on three (`tests/gir/test_gir_ranking.py`).
+A kernel takes the time of its arithmetic or of its bytes, the longer one, and a launch. Bytes are exact: those of the slices that
+its instructions move. The form is our reconstruction: neither IntelliGen's model nor PowerFusion's is public. Cycles are of
+Intel's cores with AVX-512 (Agner Fog's tables for Ice Lake); overlaps were chosen on measured programs. Constants for the host
+only were chosen on nine operators on an Intel Xeon and checked on three (`tests/gir/test_gir_ranking.py`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from gensor_gym.gir.schedule import FIELDS, GirSchedule
 from gensor_gym.hardware.types import Hardware, MemoryLevel
 
 TERMS = ("launch", "arithmetic", "chains", "rows", "spilling", "cache", "memory")
-"""Parts of the latency in seconds: launches; instructions along columns; waiting for sums; work once a row; registers that do not
-suffice; what is read again from caches; what comes from and goes to where the tensors lie."""
+"""Parts of the latency in seconds: launches; instructions along columns; waiting for sums; work once a row; register spills.
+
+Repeated reads from caches; traffic of the tensors with their memory level.
+"""
 _WIDTHS = FIELDS[0].values
 _CYCLES = {
     "simple": (0.5, 0.5, 0.5, 0.5), "divide": (3, 3, 5, 10), "root": (6, 6, 11, 22), "exp": (12, 7.5, 7.5, 7.5),
@@ -32,30 +34,30 @@ _CYCLES = {
 """Cycles of a scalar function on a vector of each width, one after another; of an exponential 15 instructions, two a cycle."""
 _LOAD, _STORE, _LATENCY, _STEP, _FOLD, _NUMBER, _GATHER = 0.5, 1.0, 4.0, 1.5, (1, 8, 12, 16), 1.0, 1.0
 _ROW, _ROW_ONCE = 12.0, 3.0
-"""Cycles of a step of rows beside its passes; of one that is over when its columns are, since the next one begins meanwhile."""
+"""Cycles of a step of rows besides its passes, and of a step that ends with its columns, which overlaps the next one."""
 _ALONE = 4.0
-"""Cycles more of a store across two lines of the cache between stores to others: one beside it would join it in a line."""
+"""Extra cycles of a store across two cache lines between other stores: an adjacent store would fill the line."""
 _TORN = 70e-9
 """Seconds of a row's end in a line that is stored past the caches in part."""
 _FENCE = 100e-9
-"""Seconds in which a task waits at its end for what it stored past the caches."""
+"""Seconds in which a task waits at its end for its stores past the caches."""
 _LINE = 16
 """Elements of a line of the cache."""
 _OVERLAP = 0.3
-"""Of the smaller of arithmetic and bytes so much is not hidden behind the larger."""
+"""Share of the smaller of arithmetic and bytes that is not hidden behind the larger."""
 
 _FULL = 0.75
-"""Share of the cores' own caches from which on a call's bytes do not all stay there: pages lie anywhere."""
+"""Share of the cores' own caches above which a call's bytes do not all stay there, because pages are scattered."""
 _WRITTEN = 1.0
 """Bytes that could be read while one is stored in the second cache, beyond one: its line is read before."""
 _OPEN, _HALF = 4, 20e-9
-"""Lines that a step stores parts of past the caches, from which on they leave before they are whole, and seconds of each then."""
+"""Lines that a step stores partially past the caches from which on they leave incomplete, and seconds of each then."""
 _BEGUN = (0.0, 0.0, 0.5, 1.0)
 """Share of the loads of each width that lie across two lines: NumPy's arrays begin a quarter of a line past one."""
 _KEPT, _WAIT = 1.5, 30.0
 """Cycles of a load or store of a row's buffer, and of waiting for a reduction at a step's end."""
 _CLAIM, _BATCHES = 20e-9, 16
-"""Seconds in which a thread takes one batch of tasks, and batches that its run is cut into (`codegen/runtime/runtime.c`)."""
+"""Seconds in which a thread takes one batch of tasks, and batches of its run (`codegen/runtime/runtime.c`)."""
 _BESIDE, _ACROSS = 0.03, 0.2
 """So much longer bytes take for every further row of a step, and where loads lie across two lines."""
 
@@ -87,7 +89,7 @@ class GirModel:
         return found
 
     def _terms(self, profile: Profile, header: Header) -> np.ndarray:
-        """Of one placement under many headers."""
+        """Terms of one placement under many headers."""
         total = np.zeros((len(header["rows"]), 1 + len(TERMS)))
         footprint = self.nest.graph.compulsory_bytes + 4 * profile.spilled
         for kernel in profile.kernels:
@@ -128,7 +130,7 @@ class GirModel:
         return found
 
     def _claims(self, tasks: np.ndarray, threads: np.ndarray) -> np.ndarray:
-        """Seconds in which a thread takes batches of tasks from its run of them, and from others' when that is done."""
+        """Seconds in which a thread takes batches of tasks from its own run, and then from others'."""
         batches = -(-tasks // np.maximum(tasks // (_BATCHES * threads), 1))
         return np.where(self._is_measured, _CLAIM * -(-batches // threads), 0.0)
 
@@ -167,14 +169,14 @@ class GirModel:
         return np.where(self._is_measured, np.array(_BEGUN)[np.searchsorted(_WIDTHS, header["vector"])], 0.0)
 
     def _alone(self, header: Header) -> np.ndarray:
-        """Share of the vectors whose neighbour is not stored next: the first of a row's tile, where rows are stored in turns."""
+        """Share of the vectors whose neighbour is not stored next: the first of a row's tile, if rows are stored alternately."""
         tile = np.where(header["tile"] * header["vector"] <= self.nest.columns, header["tile"], 1)
         return (header["rows"] > 1) / tile
 
     def _turned(self, stride: int, header: Header) -> np.ndarray:
-        """Cycles of a vector of a block that is turned in registers: short loads, joins and shuffles, one a cycle.
+        """Cycles of a vector of a block that is transposed in registers: short loads, joins and shuffles, one a cycle.
 
-        Blocks that lie one after another are loaded as they are; of one row alone elements are gathered.
+        Contiguous blocks are loaded directly; elements of a single row are gathered.
         """
         block = np.minimum(np.gcd(self.nest.row_extents[-1], header["rows"]), header["vector"])
         pieces = header["vector"] / block
@@ -184,7 +186,7 @@ class GirModel:
     def _bytes(
         self, kernel: KernelProfile, header: Header, rows: np.ndarray, threads: int, footprint: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Seconds for what is read again, and for what comes from where the tensors lie and goes there."""
+        """Seconds for repeated reads, and for traffic with the memory level of the tensors."""
         row = 4 * self.nest.columns
         again = float(sum(one.again + one.scratch for one in kernel.passes) * row)
         step = header["rows"] * row * kernel.rows_touched
@@ -211,9 +213,9 @@ class GirModel:
 
     @cached_property
     def _is_measured(self) -> bool:
-        """Whether it was measured what stores take: of the host. For it the constants `_FULL` to `_ACROSS` were chosen.
+        """Whether stores were measured: on the host. The constants `_FULL` to `_ACROSS` were chosen for it.
 
-        Machines that are known by name keep the model that policies and certificates were made with.
+        Machines that are known by name keep the model of the policies and certificates.
         """
         return any(level.copied for level in self.hardware.memory)
 
@@ -225,10 +227,10 @@ class GirModel:
         return np.where(self._is_measured & (open_lines >= _OPEN), lines * _HALF, 0.0)
 
     def _home(self, footprint: int, threads: int) -> _Home:
-        """Where that many bytes lie that so many threads touch again and again.
+        """Memory level of `footprint` bytes that `threads` threads touch repeatedly.
 
-        What is a little larger than a level still finds most of itself there; twice its capacity finds nothing. Beyond the
-        cores' own caches a line is read before it is stored to, unless it was measured what copying costs there.
+        Data slightly larger than a level still mostly hit it; data of twice its capacity miss it. Beyond the cores' own caches a
+        line is read before it is stored to, unless copies were measured there.
         """
         pace, stored, beyond = 0.0, 1.0, 1.0
         shares: list[float] = []
@@ -251,7 +253,7 @@ class GirModel:
 
 @dataclass(frozen=True)
 class _Home:
-    """Where what a call touches lies between calls, or the most of it."""
+    """Where most of a call's data lie between calls."""
 
     pace: float
     """Seconds in which all cores together read a byte."""
@@ -262,7 +264,7 @@ class _Home:
 
 
 def _past(levels: Sequence[MemoryLevel]) -> float:
-    """Bytes a second stored past the caches of what is read in the first of those levels, or beyond where it was measured."""
+    """Bytes a second stored past the caches for data read in the first of those levels with a measurement."""
     for level in levels:
         if level.streamed:
             return 1.0 / max(1.0 / level.streamed - 1.0 / level.bandwidth, 0.1 / level.bandwidth)

@@ -1,7 +1,7 @@
-"""The canonical loops of a dataflow graph: rows that are independent, columns that maps run along and reductions add up.
+"""The canonical loops of a dataflow graph: independent rows, and columns that maps traverse and reductions add up.
 
-Every value of the graph varies along the rows, along the columns, along both or neither. Axes that all tensors step through
-alike are merged, so that what is left are at most `MOST_ROW_AXES` axes of rows and one of columns.
+Every value of the graph varies along the rows, along the columns, along both or neither. Axes that all tensors step through alike
+are merged, which leaves at most `MOST_ROW_AXES` axes of rows and one of columns.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ MOST_SUMMED = 1 << 24
 
 @dataclass(frozen=True)
 class Access:
-    """Where a value lies in a tensor in DRAM: element (r.., c) at `offset + sum(rows[i] * r[i]) + column * c`."""
+    """Position of a value in a tensor in DRAM: element (r.., c) at `offset + sum(rows[i] * r[i]) + column * c`."""
 
     tensor: str
     offset: int
     rows: tuple[int, ...]
     column: int
     chosen: Chosen | None = None
-    """By which ids elements are those of other rows of the tensor."""
+    """Ids by which elements come from other rows of the tensor."""
 
     @property
     def is_turned(self) -> bool:
-        """Whether neighbours along the last axis of rows lie side by side, and columns apart."""
+        """Whether neighbours along the last axis of rows are contiguous, and columns strided."""
         return self.column > 1 and self.rows[-1:] == (1,) and self.chosen is None
 
     @property
@@ -49,7 +49,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Of every row of the loops an id, below `count`: elements lie `step` times that farther."""
+    """An id for every row of the loops, below `count`; it adds `step` times itself to the position."""
 
     ids: Access
     step: int
@@ -63,7 +63,7 @@ class Online:
     top: str
 
     def __str__(self) -> str:
-        """As a picture's text has it."""
+        """Text for a picture."""
         return f"sum of exp less running {self.top}"
 
 
@@ -71,7 +71,7 @@ class Online:
 class Cell:
     """One value that is loaded or computed, at one place of the canonical loops.
 
-    `wide`: it varies along the columns. `stage`: how many reductions one after another it waits for.
+    `wide`: it varies along the columns. `stage`: the number of successive reductions that it depends on.
     """
 
     name: str
@@ -120,7 +120,7 @@ class RowNest:
         return self.rows * self.columns - self.rows // self.parts * lacking
 
     def columns_at(self, part: int) -> int:
-        """Columns of a row whose number along the last axis of rows is `part`."""
+        """Columns of the row with index `part` along the last axis of rows."""
         return self.last if self.last and part == self.parts - 1 else self.columns
 
     @property
@@ -141,7 +141,7 @@ class RowNest:
     def uses(self) -> dict[str, tuple[int, ...]]:
         """The passes in which every wide cell is read, reduced or written to an output, in order; the first makes it.
 
-        A cell reads its sources where it is made itself, which may be later than it could be.
+        A cell reads its sources in its own pass, which may be later than necessary.
         """
         found: dict[str, set[int]] = {cell.name: set() for cell in self.cells if cell.wide}
         for name, _ in self.stores:
@@ -156,7 +156,7 @@ class RowNest:
 
     @cached_property
     def crossing(self) -> tuple[str, ...]:
-        """Wide cells that more than one pass reads: what a schedule has to place."""
+        """Wide cells that more than one pass reads: those that a schedule places."""
         return tuple(name for name, stages in self.uses.items() if len(stages) > 1)
 
 
@@ -166,7 +166,7 @@ def row_nest(graph: Dataflow) -> RowNest:
 
 
 class _Builder:
-    """One graph on its way to a nest."""
+    """Builder of one graph's nest."""
 
     def __init__(self, graph: Dataflow) -> None:
         self.graph, self.nodes = graph, dict(graph.nodes)
@@ -199,14 +199,14 @@ class _Builder:
         return RowNest(self.graph, tuple(extents[:-1]), extents[-1], tuple(cells), tuple(written))
 
     def _check_joins(self, points: int) -> None:
-        """ValueError for joins of joins whose loops go through far more points than any value has elements."""
+        """ValueError for nested joins whose loops have far more points than any value has elements."""
         joins = sum(isinstance(node, Concat) for node in self.nodes.values())
         largest = max(value.size for value in self.graph.values.values())
         if joins > 1 and points > MOST_REPEATS * largest:
             raise ValueError(f"{self.graph.name}: {joins} joins go through {points} points of {largest}, expected one by itself")
 
     def _chosen(self, access: Access, rows: Rows | None, ids: Access) -> Access:
-        """A table's access with that of its ids, of which a row of the loops has one."""
+        """A table's access with that of its ids; each row of the loops has one id."""
         assert rows is not None
         if ids.column:
             raise ValueError(f"{self.graph.name}: {ids.tensor} has another row of {access.tensor} for every column, expected one")
@@ -227,7 +227,7 @@ class _Builder:
         return [*row_extents, *(columns or [1])], steps
 
     def _check_classes(self) -> None:
-        """ValueError for a value two axes of which are one, as of a matrix that is added to its transpose."""
+        """ValueError for a value with two axes of one class, as of a matrix that is added to its transpose."""
         for name in self.graph.values:
             if self.classes.has_twice(name):
                 raise ValueError(f"{self.graph.name}: two axes of {name} are one axis elsewhere, expected loops of their own")
@@ -255,7 +255,7 @@ class _Builder:
         return self.graph.values[place[0]].shape[place[1]]
 
     def _column_classes(self) -> list[Place]:
-        """The classes that are columns: what is reduced, or else what lies side by side in the first output."""
+        """The classes that are columns: reduced axes, or else the contiguous axis of the first output."""
         reduced: dict[frozenset[Place], list[Place]] = {}
         for _, node in self.graph.nodes:
             if isinstance(node, Reduce):
@@ -281,7 +281,7 @@ class _Builder:
         return found
 
     def _row_classes(self) -> list[Place]:
-        """All other classes, as the first output steps through them, farthest first."""
+        """All other classes, in the order of the first output's strides, largest first."""
         name, view = self.writes[0]
         strides = dict(zip(self.classes.of(name), view.strides, strict=True))
         found: dict[Place, None] = {}
@@ -290,7 +290,7 @@ class _Builder:
         return sorted(found, key=lambda place: -strides.get(place, 0))
 
     def _steps(self, name: str, view: View, places: list[Place]) -> list[int]:
-        """How far a view's elements lie apart along classes."""
+        """Strides of a view's elements along classes."""
         steps: dict[Place, int] = {}
         for place, stride in zip(self.classes.of(name), view.strides, strict=True):
             if place is not None:
@@ -337,7 +337,7 @@ class _Builder:
             raise ValueError(f"{self.graph.name}: {name} adds up {count} elements, expected at most {MOST_SUMMED} in float32")
 
     def _of_equals(self, node: Reduce, source: str) -> Expression:
-        """A reduction of what is the same in every column."""
+        """A reduction of a value that is the same in every column."""
         shape = self.graph.values[node.source].shape
         count = math.prod(shape[axis] for axis in node.axes)
         same = node.body == "max" or count == 1

@@ -1,7 +1,7 @@
-"""Sums of exponentials less a maximum, taken in the pass that finds the maximum (Milakov and Gimelshein, arXiv 1805.02867).
+"""Sums of exponentials less a maximum, computed in the pass that finds the maximum (Milakov and Gimelshein, arXiv 1805.02867).
 
-A running maximum stands in the place of the whole one; where it grows, what was added up so far is scaled to it. That saves a
-pass along the columns and costs an exponential more for every step of it.
+A running maximum replaces the final one; when it grows, the sum so far is scaled to it. That saves a pass along the columns and
+costs one more exponential for every step.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from gensor_gym.dataflow.expressions import Call, Operand
 from gensor_gym.gir.nest import Cell, Online, RowNest
 
 LEAST_COLUMNS, LEAST_SIDE = 128, 8
-"""Of a nest and of the columns of a step of an online sum, in vectors of more than one element.
+"""Least columns of a nest and least columns of a step with an online sum, in vectors of more than one element.
 
-Its roundings are then no more than those of a sum in any order, which verification allows. With n columns, V elements side by
-side and T vectors, a lane's sum has at most n / (V T) + T steps, each with an exponential (4 roundings), a product and sums, and
-log2(V) + 5 when lanes are joined; a sum in any order has n - 1.
+Its roundings are then at most those of a sum in any order, which verification allows. With n columns, V parallel elements and T
+vectors, a lane's sum has at most n / (V T) + T steps, each with an exponential (4 roundings), a product and sums, and log2(V) + 5
+when lanes are combined; a sum in any order has n - 1.
 """
 
 
@@ -36,7 +36,7 @@ def online_sums(nest: RowNest, name: str) -> tuple[str, ...]:
 
 
 def taken_online(nest: RowNest, names: Mapping[str, bool]) -> RowNest:
-    """The nest in which sums of those cells are taken online: what waits for them waits for one reduction less."""
+    """The nest with online sums for those cells: their readers depend on one reduction less."""
     sums = {total: nest.cell[name] for name, taken in names.items() if taken for total in online_sums(nest, name)}
     if not sums:
         return nest
@@ -50,5 +50,5 @@ def taken_online(nest: RowNest, names: Mapping[str, bool]) -> RowNest:
 
 
 def _stage(cell: Cell, before: Mapping[str, Cell]) -> int:
-    """How many reductions one after another a cell waits for, when those that it reads are known."""
+    """Number of successive reductions that a cell depends on, given those of its sources."""
     return max((before[source].stage for source in cell.sources), default=0) + (1 if cell.is_reduction else 0)

@@ -1,8 +1,8 @@
-"""Few long rows of a CPU's nest, cut in parts that are rows of their own: threads share them, and steps interleave them.
+"""A few long rows of a CPU's nest, cut in parts that are rows themselves: threads share them, and steps interleave them.
 
-What is reduced of a part is joined with that of the row's other parts before anything reads it, so that every pass is a kernel
-of its own (the split in two stages). A step of several parts reads several streams at once, which is quicker than one from beyond
-the cores' own caches, whatever the number of threads.
+A part's reductions are combined with those of the row's other parts before anything reads them, so that every pass is a kernel of
+its own (the split in two stages). A step of several parts reads several streams at once, which is faster than one from beyond the
+cores' own caches, for any number of threads.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from gensor_gym.hardware.types import Hardware
 LEAST_COLUMNS, MOST_PARTS = 8192, 64
 """Columns of a part, so that its sums' ends are a small share of it; parts of a row."""
 LEAST_PASSES = 32768
-"""Columns of a row of several passes, each of which becomes a launch (two cores of an Intel Xeon: softmax of one row, 16384
-columns 4.6 us in parts and 4.4 whole, 32768 columns 7.1 and 8.3)."""
+"""Least columns of a row with several passes, each of which becomes a launch.
+
+Two cores of an Intel Xeon: softmax of one row, 16384 columns 4.6 us in parts and 4.4 whole, 32768 columns 7.1 and 8.3.
+"""
 _LINE = 16
 """Elements of a line of the cache: parts of whole lines are preferred."""
 _FEW = 4
@@ -33,7 +35,7 @@ def nest_on(graph: Dataflow, hardware: Hardware) -> RowNest:
 def in_parts(nest: RowNest, units: int) -> RowNest:
     """The nest with long rows in parts where there are fewer rows than cores, or one row; else the same.
 
-    Rows that lie side by side in some tensor stay whole, since their loads are turned in registers.
+    Rows that are contiguous in some tensor stay whole, because their loads are transposed in registers.
     """
     count, columns = parts_of(nest.columns)
     left = nest.columns - (count - 1) * columns
@@ -58,9 +60,9 @@ def in_parts(nest: RowNest, units: int) -> RowNest:
 
 
 def parts_of(columns: int) -> tuple[int, int]:
-    """(in how many parts a row of so many columns is cut, columns of each but the last).
+    """(number of parts of a row of `columns` columns, columns of each but the last).
 
-    The most equal parts, of whole lines of the cache where that can be; where these are few, as of a prime, the last is shorter.
+    The most equal parts, of whole cache lines if possible; if there are few of these, as of a prime, the last is shorter.
     """
     most = min(MOST_PARTS, columns // LEAST_COLUMNS)
     if most < 2:

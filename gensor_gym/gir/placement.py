@@ -1,4 +1,4 @@
-"""Where the values that several passes read are kept between them: the levels of memory, and what of them is allowed.
+"""Storage between passes of the values that several passes read: the levels of memory, and the allowed ones of each value.
 
 Levels after IntelliGen (arXiv 2307.04995): registers of a unit, memory of a group, DRAM that all kernels share. On a CPU a unit
 is a thread's loop step, registers are its vector registers, and SRAM is a buffer of a row, which stays in the thread's caches.
@@ -15,12 +15,12 @@ from gensor_gym.gir.online import online_sums, taken_online
 
 
 class Level(IntEnum):
-    """Where a value is between the pass that makes it and a later one that reads it."""
+    """Storage of a value between the pass that makes it and a later one that reads it."""
 
     DRAM = 0
-    """In a tensor: an input is loaded again; what is computed ends its kernel after the pass that makes it."""
+    """In a tensor: an input is loaded again; a computed value ends its kernel after its pass."""
     RECOMPUTE = 1
-    """Nowhere: it is computed again of what it was computed of."""
+    """No storage: it is recomputed from its sources."""
     SRAM = 2
     """In a buffer of the row."""
     REG = 3
@@ -50,20 +50,20 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Passes:
-    """What every pass of a nest does along the columns under one placement."""
+    """The passes of a nest along the columns under one placement."""
 
     nest: RowNest
-    """With sums that the placement takes online."""
+    """The nest with the sums that the placement computes online."""
     makes: tuple[tuple[str, ...], ...]
-    """Of each pass the cells that it loads or computes, each after all that it reads."""
+    """Cells that each pass loads or computes, each after its sources."""
     fetches: tuple[tuple[Fetch, ...], ...]
-    """Of each pass what it reads of earlier ones."""
+    """Values that each pass reads from earlier ones."""
     keeps: tuple[tuple[Fetch, ...], ...]
-    """Of each pass what it leaves for later ones."""
+    """Values that each pass keeps for later ones."""
     cuts: tuple[int, ...]
-    """Passes after which a kernel ends: all where rows are in parts, since what is reduced of these is joined first."""
+    """Passes after which a kernel ends: all of them if rows are in parts, because their reductions are combined first."""
     fault: str = ""
-    """Why no kernel can do this: what lies in SRAM or registers does not outlive its kernel."""
+    """Reason why no kernel can do this: values in SRAM or registers do not outlive their kernel."""
 
 
 def passes_of(nest: RowNest, placement: Sequence[Level]) -> Passes:
@@ -93,7 +93,7 @@ def passes_of(nest: RowNest, placement: Sequence[Level]) -> Passes:
 def _pass(
     nest: RowNest, number: int, level: dict[str, Level], made: dict[str, int]
 ) -> tuple[tuple[str, ...], tuple[Fetch, ...]]:
-    """What one pass makes and what it reads of the passes before."""
+    """Cells of one pass and the values that it reads from earlier passes."""
     makes: dict[str, None] = {}
     fetches: dict[str, Fetch] = {}
 

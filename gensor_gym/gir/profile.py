@@ -1,4 +1,4 @@
-"""What a placement costs whatever the header is: of every pass its instructions by kind, bytes by level, registers."""
+"""Cost of a placement that does not depend on the header: for every pass its instructions by kind, bytes by level, registers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from gensor_gym.gir.nest import Online, RowNest
 from gensor_gym.gir.placement import Level, Placement
 
 KINDS = ("simple", "divide", "root", "exp", "fraction", "log")
-"""Kinds of scalar functions by what a vector of them costs: sums, products and choices; quotients; roots; exponentials; functions
-that are a few polynomials (tanh, erf, logarithms); sines, cosines and their like, a lane at a time."""
+"""Kinds of scalar functions by cost of a vector: sums, products and choices; quotients; roots; exponentials.
+
+Functions that are a few polynomials (tanh, erf, logarithms); sines, cosines and their like, a lane at a time.
+"""
 _KIND = {
     "divide": "divide", "sqrt": "root", "rsqrt": "root", "exp": "exp", "tanh": "fraction", "erf": "fraction", "log": "fraction",
     "sin": "log", "cos": "log", "expm1": "exp", "log1p": "fraction", "atan": "log", "erfc": "log",
@@ -30,11 +32,11 @@ class PassProfile:
     """Scalar functions by `KINDS`."""
     reductions: int
     online: int
-    """Of these the sums of exponentials less a running maximum."""
+    """Number of these that are sums of exponentials less a running maximum."""
     inputs: float
     """Loads from inputs and tensors between kernels that no earlier pass of the kernel read."""
     again: float
-    """The same of what an earlier pass of the kernel read of the row, or is the same for all rows."""
+    """The same for values that an earlier pass of the kernel read in the row, or that all rows share."""
     outputs: float
     """Stores to outputs."""
     spills: float
@@ -42,16 +44,16 @@ class PassProfile:
     scratch: float
     """Loads and stores of buffers of the row."""
     gathers: float
-    """Loads and stores whose elements do not lie side by side, but for those of `turned`."""
+    """Loads and stores of strided elements, except those of `turned`."""
     turned: tuple[int, ...]
-    """Of every load of rows that lie side by side where columns lie apart: how far apart."""
+    """Stride of every load of contiguous rows with strided columns."""
     live: int
     """Vectors that are in registers at once, for each row and vector of a step."""
 
 
 @dataclass(frozen=True)
 class KernelProfile:
-    """One kernel."""
+    """Cost of one kernel."""
 
     passes: tuple[PassProfile, ...]
     numbers: tuple[float, ...]
@@ -61,12 +63,12 @@ class KernelProfile:
     pointers: int
     """Addresses that are found for each row."""
     rows_touched: int
-    """Tensors and buffers of which a step works on a row at least once."""
+    """Tensors and buffers that a step accesses in at least one row."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """One placement."""
+    """Cost of one placement."""
 
     kernels: tuple[KernelProfile, ...]
     registered: int

@@ -1,7 +1,6 @@
-"""Which schedules of a row nest are legal on a machine: limits of its header and of its placement, for many rows at once.
+"""Legality of a row nest's schedules on a machine: limits of the header and of the placement, for many rows at once.
 
-What a kernel goes through in which pass follows from the placement (`placement.py`); on a GPU there are further limits
-(`gpu/rules.py`).
+`placement.py` derives the kernels' passes from the placement; `gpu/rules.py` has further limits of GPUs.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ class GirRules:
     hardware: Hardware
 
     def __post_init__(self) -> None:
-        """ValueError where a schedule has no room for the nest's crossing cells."""
+        """ValueError if a schedule has no room for the nest's crossing cells."""
         if len(self.nest.crossing) > MOST_PLACED:
             count = len(self.nest.crossing)
             raise ValueError(f"{self.nest.graph.name}: {count} values cross passes, expected at most {MOST_PLACED}")
 
     @cached_property
     def registers(self) -> int:
-        """Vector registers that whole rows may take: some are left for what is computed of them."""
+        """Vector registers for whole rows; some are left for temporary values."""
         return self.hardware.vector_registers - 4
 
     @cached_property
@@ -53,7 +52,7 @@ class GirRules:
 
     @cached_property
     def _allowed(self) -> np.ndarray:
-        """Which levels every cell may be placed at, bool [MOST_PLACED, levels]; what is no cell stays in DRAM."""
+        """Allowed levels of every cell, bool [MOST_PLACED, levels]; unused entries stay in DRAM."""
         allowed = np.zeros((MOST_PLACED, len(Level)), bool)
         allowed[:, Level.DRAM] = True
         for place, name in enumerate(self.nest.crossing):
@@ -75,7 +74,7 @@ class GirRules:
         return self._header_fits(header) & self._placement_fits(rows, header)
 
     def _header_fits(self, header: dict[str, np.ndarray]) -> np.ndarray:
-        """Nothing is larger than what it divides: each value is 1 or the one below it would not do the whole."""
+        """Whether no value is larger than needed: each is 1, or the next smaller value would not cover the whole."""
         nest, vector, tile, rows, loop = self.nest, *(header[name] for name in ("vector", "tile", "rows", "loop"))
         steps = -(-nest.rows // rows)
         wide = (vector <= self.hardware.lanes) & ((vector == 1) | (vector // 2 < nest.columns))
@@ -87,7 +86,7 @@ class GirRules:
         )  # fmt: skip
 
     def _placement_fits(self, rows: np.ndarray, header: dict[str, np.ndarray]) -> np.ndarray:
-        """Cells are where they may be, what is in a kernel stays in it, and registers and buffers have room."""
+        """Whether cells have allowed levels, values do not outlive their kernel, and registers and buffers suffice."""
         placed = rows[:, HEADER:]
         allowed = np.all(self._allowed[np.arange(MOST_PLACED), placed], axis=1)
         vectors = -(-self.nest.columns // header["vector"])

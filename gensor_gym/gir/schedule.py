@@ -36,7 +36,7 @@ class GirSchedule(FieldSchedule):
         return tuple(Level(int(level)) for level in self.row[HEADER : HEADER + count])
 
     def __str__(self) -> str:
-        """One line that `parse` reads back; trailing cells in DRAM are left out."""
+        """One line that `parse` reads; trailing cells in DRAM are omitted."""
         levels = [level.name.lower() for level in self.placement(MOST_PLACED)]
         while levels and levels[-1] == Level.DRAM.name.lower():
             levels.pop()
@@ -44,14 +44,14 @@ class GirSchedule(FieldSchedule):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `str(schedule)`; fields not named stand at their first value. ValueError says what did not read."""
+        """Read `str(schedule)`; missing fields have their first value. ValueError names the unreadable part."""
         given = cls.words(text, "[a-z,]+", " place=sram,reg")
         levels = given.pop("place", "dram").split(",")
         return cls(make_schedule(given, levels).row)
 
 
 def make_schedule(fields: Mapping[str, int | str], levels: Sequence[str | Level] = ()) -> GirSchedule:
-    """A schedule of named values and levels; the others stand at their first. ValueError names what there is not."""
+    """A schedule of named values and levels; the others have their first value. ValueError names an unknown one."""
     row = GirSchedule.row_of(fields)
     if len(levels) > MOST_PLACED:
         raise ValueError(f"{len(levels)} levels, expected at most {MOST_PLACED}")

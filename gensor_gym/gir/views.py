@@ -1,7 +1,7 @@
-"""Moves at the edges of a dataflow graph as views of what lies in DRAM, so that no kernel does them.
+"""Moves at the edges of a dataflow graph as views of tensors in DRAM, so that no kernel does them.
 
-What is moved before anything is computed of it is an input read in another order; what is moved after the last computation is
-an output written in another order.
+A move before any computation is an input read in another order; a move after the last computation is an output written in another
+order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Rows:
     """Rows that ids choose of a table of `count`: the elements of an id lie `step` times the id behind those of row 0."""
 
     ids: View
-    """Of the shape of what is gathered: of every element the id of its row."""
+    """Ids in the shape of the gathered value: the row of every element."""
     step: int
     count: int
 
@@ -56,7 +56,7 @@ class View:
         return View(self.tensor, self.offset, to, (0,) * new + kept, self._rows(lambda ids: ids.repeated(to)))
 
     def reshaped(self, to: Shape) -> View | None:
-        """The same elements in the same order; None where they do not lie so that strides can say it."""
+        """The same elements in the same order; None if they do not lie so that strides can say it."""
         if [extent for extent in self.shape if extent > 1] == [extent for extent in to if extent > 1]:
             return dataclasses.replace(self._spread(to), rows=self._rows(lambda ids: ids._spread(to)))
         strides = _cut(self.shape, self.strides, to) if self.rows is None else None
@@ -68,7 +68,7 @@ class View:
         return View(self.tensor, self.offset, to, tuple(next(strides) if extent > 1 else 0 for extent in to))
 
     def gathered(self, ids: View) -> View:
-        """Of the rows of this tensor those that ids choose."""
+        """The rows of this tensor that ids choose."""
         of_row, of_ids = (0,) * (len(self.shape) - 1), (0,) * len(ids.shape)
         shape = (*ids.shape, *self.shape[1:])
         rows = Rows(View(ids.tensor, ids.offset, shape, (*ids.strides, *of_row)), self.strides[0], self.shape[0])
@@ -79,7 +79,7 @@ class View:
 
 
 def _cut(shape: Shape, strides: tuple[int, ...], to: Shape) -> tuple[int, ...] | None:
-    """Strides of another shape of the same elements; None where an axis would go over two that do not lie as one."""
+    """Strides of another shape of the same elements; None if an axis would go over two that do not lie as one."""
     groups: list[tuple[int, int]] = []
     for extent, stride in zip(shape, strides, strict=True):
         if groups and extent > 1 and groups[-1][1] == extent * stride:
@@ -103,12 +103,12 @@ def dense(tensor: str, shape: Shape) -> View:
 
 
 def dense_strides(shape: Shape) -> tuple[int, ...]:
-    """Of a row-major tensor."""
+    """Strides of a row-major tensor."""
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def input_views(graph: Dataflow) -> dict[str, View]:
-    """Of every value that is an input or only moved from one: where its elements lie."""
+    """Element positions of every value that is an input or only moved from one."""
     found = {value.name: dense(value.name, value.shape) for value in graph.inputs}
     for name, node in graph.nodes:
         source = found.get(node.inputs[0])
@@ -119,7 +119,7 @@ def input_views(graph: Dataflow) -> dict[str, View]:
 
 
 def _moved(source: View, node: Node, known: Mapping[str, View]) -> View | None:
-    """A view after one move; None for what is computed, or does not lie so that strides can say it."""
+    """A view after one move; None if the value is computed, or strides cannot express it."""
     match node:
         case Transpose(_, order):
             return source.permuted(order)

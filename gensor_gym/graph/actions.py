@@ -63,11 +63,11 @@ SPACES: dict[str, frozenset[str]] = {
 """Primitives of every named space. `compact` and `medium` also thin the ladder of sizes (see `graph/ladder.py`)."""
 
 OPERAND_KNOBS = frozenset(knob.name for knob in KNOBS if knob.of_operands)
-"""Knobs that `raise` and `lower` move in space `medium`: how operands are copied, laid out and walked over."""
+"""Knobs that `raise` and `lower` move in space `medium`: copies, layout and traversal of operands."""
 
 
 def space_actions(space: str) -> tuple[bool, ...]:
-    """For every action, whether the space has it; ValueError names the spaces there are."""
+    """Whether the space has each action; ValueError names the available spaces."""
     if space not in SPACES:
         raise ValueError(f"no space {space!r}; spaces are {sorted(SPACES)}{near(space, SPACES)}")
     moved = OPERAND_KNOBS if space == "medium" else KNOB_INDEX.keys()

@@ -1,9 +1,9 @@
 """The decorator of compiled functions: Numba, with a cache that knows every source it depends on.
 
-Numba keys a cached function by the time stamp of its own file alone, yet constants and functions of other modules are
-compiled into it: after a change of `tables.py` it would answer from stale offsets. Here every state of the sources has
-a cache folder of its own. Sources are all of `graph` and `cost`, and modules elsewhere that use this decorator:
-constants of a compiled function must stand in one of these. Where no folder can be written nothing is cached.
+Numba keys a cached function by the time stamp of its own file alone, yet constants and functions of other modules are compiled
+into it: after a change of `tables.py` it would answer from stale offsets. Here every state of the sources has a cache folder of
+its own. Sources are all of `graph` and `cost`, and modules elsewhere that use this decorator: constants of a compiled function
+must be in one of these. Without a writable folder nothing is cached.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ def compiled(function: F) -> F:
 
 
 def early(function: F) -> F:
-    """As `compiled`, but it answers at once, as plain Python until another process has compiled it (`graph.compiling.early`).
+    """As `compiled`, but a call runs interpreted until another process has compiled the function (`graph.compiling.early`).
 
-    For what is asked for a little at a time: the step of one environment.
+    For functions that are called a few times at once, such as the step of one environment.
     """
     return _compile(function, entry, Early)
 
 
 def outlined(function: F) -> F:
-    """As `lean`, but compiled once and called where it is, in place of a copy in every function above it.
+    """As `lean`, but compiled once and called, instead of copied into every caller.
 
-    See `graph.compiling.units`. For what is long and asked by many: the model, the mask.
+    See `graph.compiling.units`. For long functions with many callers: the model, the mask.
     """
     return _compile(function, unit, _nrt=False, error_model="numpy")
 
 
 def lean(function: F) -> F:
-    """A function that compiled ones call (`graph.compiling.parts`), which makes no array: none of those it is given is counted.
+    """A function that compiled ones call (`graph.compiling.parts`), without new arrays and without reference counts.
 
-    Counting references (atomic additions at every call) took most of the time of the CPU model, and half of that of a mask.
-    Nor is a division by zero looked for, and it may raise nothing.
+    Counting references (atomic additions at every call) took most of the time of the CPU model, and half of that of a mask. It
+    has no zero-division checks and must not raise.
     """
     options = {"_nrt": False, "error_model": "numpy"}
     made: F = part(function, lambda text: _compile(text, entry, **options), nogil=True, **options)
@@ -68,15 +68,15 @@ def lean(function: F) -> F:
 
 
 def plain(rows: np.ndarray) -> np.ndarray:
-    """The same rows, as a copy where they may not be written, as those of a `Schedule` may not, or do not lie side by side.
+    """The same rows, copied if they are read-only (as those of a `Schedule`) or not contiguous.
 
-    To Numba they would be of another type, for which it compiles rules and model a second time.
+    Numba gives such arrays another type and would compile rules and model a second time.
     """
     return rows if rows.flags.carray else rows.copy()
 
 
 def _compile(function: F, made_by: Callable[..., Any], *kind: type, **options: Any) -> F:
-    """A function of a kind, kept on disk. Plain where Numba is off; of Numba's own kind with a release that was not tried."""
+    """A compiled function of a kind, cached on disk. Interpreted if Numba is off; Numba's own kind with an untried release."""
     settings: Any = numba.config
     if settings.DISABLE_JIT:
         return function
@@ -101,9 +101,9 @@ def _package_of(function: Callable[..., Any]) -> Path:
 
 @cache
 def _folder(package: Path) -> Path | None:
-    """Cache folder for the present sources of gensor_gym and of a package using it, None where none can be written.
+    """Cache folder for the present sources of gensor_gym and of a package using it, None if none is writable.
 
-    Folders unused for a week go.
+    Folders unused for a week are removed.
     """
     text = hashlib.sha256()
     for path in sorted(p for root in {_PACKAGE, package} for p in root.rglob("*.py")):
@@ -119,7 +119,7 @@ def _folder(package: Path) -> Path | None:
 
 
 def _bases() -> Iterator[Path]:
-    """Where cache folders may be, best first: $NUMBA_CACHE_DIR alone, or beside the sources, or the user's cache."""
+    """Candidate cache folders, best first: only $NUMBA_CACHE_DIR if set; else next to the sources, then the user's cache."""
     forced = os.environ.get("NUMBA_CACHE_DIR")
     if forced:
         yield Path(forced)
@@ -129,9 +129,9 @@ def _bases() -> Iterator[Path]:
 
 
 def _is_writable(folder: Path) -> bool:
-    """Whether a file can be written in a folder, which is made; its time becomes that of its last use.
+    """Whether a folder, created if missing, is writable; this updates its time of last use.
 
-    Not where others can write as well: compiled functions are loaded from it.
+    False if others can write it as well, because compiled functions are loaded from it.
     """
     try:
         if not made_own(folder):

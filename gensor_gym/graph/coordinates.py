@@ -1,8 +1,8 @@
 """The coordinates of a task's programs: columns, each the whole chain of an axis or one knob, and vectors of choices.
 
-A walk changes one tile of one level, whose size must stay a multiple of the one below: to leave a register tile of 16 rows
-for one of 12, all that is built on it has to be taken down first. A column changes as a whole. A program with all levels
-opened is a *vector*, one choice for each column; its *number* is mixed radix, the first column varying fastest.
+A walk changes one tile of one level, whose size must stay a multiple of the one below: to go from a register tile of 16 rows to
+one of 12, all outer tiles must shrink first. A column changes as a whole. A program with all levels opened is a *vector*, one
+choice for each column; its *number* is mixed radix, the first column varying fastest.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ CHAIN = MAX_LEVELS + 1
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One coordinate: where it stands in a row, and what it may be."""
+    """One coordinate: its indices in a row and its possible values."""
 
     first: int
-    """Its first place: TILE + axis, or KNOB + knob."""
+    """Its first index in the row: TILE + axis, or KNOB + knob."""
     values: np.ndarray
     """int32 [choices, P]: chains of an axis (P = CHAIN), or indices of a knob's values (P = 1)."""
 
@@ -41,12 +41,12 @@ class Column:
 
     @property
     def places(self) -> slice:
-        """Where its P numbers stand in a row."""
+        """Indices of its P numbers in a row."""
         return slice(self.first, self.first + MAX_AXES * self.values.shape[1], MAX_AXES)
 
     @property
     def smallest(self) -> int:
-        """Which value is as small as can be: the first of a knob, the chain of an axis with the smallest product."""
+        """Index of the smallest value: the first of a knob, the chain of an axis with the smallest product."""
         return 0 if self.is_knob else int(np.argmin(self.values.prod(axis=1)))
 
     def only(self, kept: np.ndarray) -> Column:
@@ -64,7 +64,7 @@ class Coordinates:
     """Some columns of programs; all others stay as they are in `base`, a row [ROW] with all levels opened."""
 
     def __init__(self, base: np.ndarray, columns: Sequence[Column]) -> None:
-        """K columns, in the order in which vectors have them."""
+        """K columns, in the order of the vectors' components."""
         self.base, self.columns = base, tuple(columns)
         self.counts = np.array([len(column.values) for column in self.columns], dtype=np.int64)
         """Choices of every column [K]."""
@@ -76,7 +76,7 @@ class Coordinates:
         return [column for column in self.columns if len(column.values) > 1 and column.first not in fixed]
 
     def moving(self, knobs: Collection[int]) -> Coordinates:
-        """These, but of the knobs only those of some indices."""
+        """The same coordinates with only the given knobs."""
         return Coordinates(self.base, [c for c in self.columns if not c.is_knob or c.first - KNOB in knobs])
 
     def rows(self, vectors: np.ndarray) -> np.ndarray:
@@ -87,7 +87,7 @@ class Coordinates:
         return rows
 
     def vector_of(self, row: np.ndarray) -> np.ndarray | None:
-        """The vector int64 [K] of a row [ROW], whatever levels are opened; None where it is none of these programs."""
+        """The vector int64 [K] of a row [ROW], with any levels opened; None if it is none of these programs."""
         row = row.copy()
         row[LEVEL] = self.base[LEVEL]
         same = [(column.values == row[column.places]).all(axis=1) for column in self.columns]
@@ -108,7 +108,7 @@ class Coordinates:
         return np.stack(np.unravel_index(numbers, self.counts, order="F"), axis=1)
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Vectors int64 [count, K], each as likely as any other: column after column is drawn."""
+        """Vectors int64 [count, K], uniformly distributed: column after column is drawn."""
         drawn = [rng.integers(choices, size=count) for choices in self.counts.tolist()]
         return np.array(drawn, dtype=np.int64).reshape(len(drawn), count).T
 
@@ -116,7 +116,7 @@ class Coordinates:
     def packed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """For compiled code: (places int64 [K, CHAIN], offsets int64 [K + 1], values int32 [sum of choices, CHAIN]).
 
-        The values of a column are those between its offset and the next. A knob stands CHAIN times at its one place.
+        The values of a column lie between its offset and the next. A knob repeats its one index CHAIN times.
         """
         places = [np.full(CHAIN, c.first) if c.is_knob else np.arange(CHAIN) * MAX_AXES + c.first for c in self.columns]
         values = [np.broadcast_to(column.values, (len(column.values), CHAIN)) for column in self.columns]
@@ -133,19 +133,19 @@ def set_column(row, column, choice, places, values):  # noqa: ANN001, ANN201
 
 
 def columns_of(ints: np.ndarray, sizes: np.ndarray) -> list[Column]:
-    """All columns of a task: every axis slot, then every knob that the space moves, with the values that it can use."""
+    """All columns of a task: every axis slot, then every knob that the space moves, with its usable values."""
     axes = [Column(TILE + axis, _values_of(ints, sizes, axis)) for axis in range(MAX_AXES)]
     knobs = [Column(KNOB + knob, np.array(usable_values(ints, knob), dtype=np.int32)[:, None]) for knob in moved_knobs(ints)]
     return axes + knobs
 
 
 def moved_knobs(ints: np.ndarray) -> list[int]:
-    """Indices of the knobs that the space has actions for."""
+    """Indices of the knobs that the space's actions move."""
     return [knob for knob in range(len(KNOBS)) if ints[ALLOWED + KNOB_UP + knob]]
 
 
 def usable_values(ints: np.ndarray, knob: int) -> list[int]:
-    """Indices of the values that the operator can use of a knob."""
+    """Indices of a knob's values that the operator can use."""
     return [i for i in range(len(KNOBS[knob].values)) if int(ints[KNOB_BITS + knob]) >> i & 1]
 
 
@@ -167,9 +167,9 @@ def _values_of(ints: np.ndarray, sizes: np.ndarray, axis: int) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _chains(ladder: tuple[int, ...], levels: int, virtual: bool) -> np.ndarray:
-    """Non-decreasing chains of sizes in which each is a multiple of the one before, times virtual threads.
+    """Non-decreasing chains of sizes, each a multiple of the one before, times virtual threads.
 
-    Tens of thousands for a large extent, and most axes of a network's operators have one of a few extents.
+    A large extent has tens of thousands. They are cached, because most axes of a network's operators share a few extents.
     """
     sizes = np.array(ladder, dtype=np.int32)
     chains = sizes[:, None]

@@ -1,12 +1,12 @@
-"""Where construction starts, and the one rule that gives knobs to spaces without knob actions.
+"""The initial program, and the rule that sets knobs in spaces without knob actions.
 
-The rule looks at the operator and the hardware only, so it is the same for every strategy:
-GPU: the widest aligned load, shared rows padded, the reduction step unrolled by 4 (Roller's generated code copies in
-vectors and unrolls; it never splits the reduction). CPU: an operand of a product is packed when other output tiles read
-it again (some spatial axis longer than 1 is missing from it) and it is larger than 16 KiB or strides along the vector
-axis; a conv2d is a shifted matrix product whose image is copied where it must be, and its weights are not (in every
-train operator of `results/host/model_timings.jsonl` the fastest program is of that kind); the reduction is unrolled by 4.
-Constant weights are packed whatever they are, which costs a call nothing, and vectors of a convolution then hold channels.
+The rule looks at the operator and the hardware only, so it is the same for every strategy: GPU: the widest aligned load, shared
+rows padded, the reduction step unrolled by 4 (Roller's generated code copies in vectors and unrolls; it never splits the
+reduction). CPU: an operand of a product is packed when other output tiles read it again (some spatial axis longer than 1 is
+missing from it) and it is larger than 16 KiB or strides along the vector axis; a conv2d is a shifted matrix product whose image
+is copied where it must be, and its weights are not (the fastest program of every train operator in
+`results/host/model_timings.jsonl` does this); the reduction is unrolled by 4. Constant weights are always packed, because that
+costs a call nothing; vectors of a convolution then hold channels.
 """
 
 from __future__ import annotations

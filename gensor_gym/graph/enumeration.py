@@ -24,7 +24,7 @@ def enumerate_rows(coordinates: Coordinates, ints: np.ndarray, batch: int) -> It
 
 
 def count_schedules(ints: np.ndarray, sizes: np.ndarray) -> int:
-    """Candidates that `enumerate_rows` walks over in a task's whole space, before resources are checked."""
+    """Candidates that `enumerate_rows` tries in a task's whole space, before resources are checked."""
     return math.prod(len(column.values) for column in columns_of(ints, sizes))
 
 

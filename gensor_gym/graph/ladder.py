@@ -1,4 +1,4 @@
-"""Ladders of tile sizes: the sizes that an axis may take, in climbing order."""
+"""Ladders of tile sizes: the sizes of an axis in ascending order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 LARGEST_TILE = 1 << 20
-"""No legal tile is longer along one axis: its footprint alone would exceed every cache and register file we model."""
+"""Longest legal tile along one axis: the footprint of a longer one would exceed every modelled cache and register file."""
 
 COMPACT_STATES = 2000
 """Bound on the schedules of a task in space `compact`, and on those of `medium` without its knobs, before resources
@@ -41,8 +41,8 @@ def sizes(extent: int) -> tuple[int, ...]:
 def cpu_sizes(extent: int) -> tuple[int, ...]:
     """`sizes`, the heights 6 and 12 of register tiles of 4 and 2 vectors, and covers of the extent by whole tiles.
 
-    A cover is the extent rounded up to a multiple of 6, 12 or 48 (3 vectors of 16), where that is at most half of it, so
-    that a task may take an axis whole though no register tile of that size divides it.
+    A cover is the extent rounded up to a multiple of 6, 12 or 48 (3 vectors of 16), where that is at most half of it, so that a
+    task may take a whole axis that no such register tile divides.
     """
     found = sizes(extent)
     heights = {n for n in (6, 12) if n <= found[-1]}
@@ -51,7 +51,7 @@ def cpu_sizes(extent: int) -> tuple[int, ...]:
 
 
 def ladders(op: Operator, space: str, hardware: Hardware) -> list[tuple[int, ...]]:
-    """The ladder of every axis of the operator in a space: in `extended`, which has tensor cores, as long as these ask for."""
+    """The ladder of every axis of the operator in a space; in `extended`, with tensor cores, it includes their tiles."""
     if space in ("compact", "medium"):
         return compact_ladders(op, hardware.kind)
     if hardware.kind == "cpu":
@@ -69,9 +69,9 @@ def compact_ladders(op: Operator, kind: str) -> list[tuple[int, ...]]:
     """Coarse ladders with at most COMPACT_STATES combinations over all levels and stages of construction.
 
     Starts from sizes 1, 4, 16, 64, 256 (those the padded extent allows) on every axis and, while the count is too
-    large, drops one size: the largest of the axis with the most sizes left, of the shortest of those, of the last of
-    those (a ladder of one size fixes the axis).
-    Sizes of an axis divide each other, so every pair of levels is a multiple whatever was dropped.
+    large, drops one size: the largest of the axis with the most sizes left (ties: the shortest axis, then the last of
+    those). A ladder of one size fixes the axis.
+    Sizes of an axis divide each other, so every pair of levels stays a multiple.
     """
     rungs = [[s for s in (1, 4, 16, 64, 256) if s == 1 or s <= sizes(n)[-1]] for n in op.extents]
     levels = LEVELS[kind]

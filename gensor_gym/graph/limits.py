@@ -1,4 +1,4 @@
-"""Whether what a program takes of the hardware is within its limits. Compiled, for one row."""
+"""Whether a program's resources are within the hardware's limits. Compiled, for one row."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ from gensor_gym.graph.tables.tables import (
 )
 
 WGMMA_REGISTERS = 240
-"""Registers that a consumer of a wgmma kernel may hold: setmaxnreg gives so many to two warpgroups of three."""
+"""Registers that a consumer of a wgmma kernel may hold: the number that setmaxnreg gives two of three warpgroups."""
 _OTHERS = [[knob.place for knob in KNOBS if core not in knob.cores] for core in (0, 1, 2)]
 _NUM_OTHERS = np.array([len(places) for places in _OTHERS])
 _OF_OTHERS = np.array([np.resize(places, max(_NUM_OTHERS)) for places in _OTHERS])
-"""By value of knob tensor_core, places of the knobs that its programs do not have, and how many these are."""
+"""By value of knob tensor_core: indices of the knobs that its programs lack, and their number."""
 
 
 @lean
 def fits_gpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
-    """Limits of a block; only those of the set `limits`, which is enough where the row is known to keep the others."""
+    """Limits of a block; only those in `limits`, for rows that are known to keep the others."""
     if limits & SPLIT and not blocks_have_steps(row, ints):
         return False
     if limits & MATRIX and not (goes_with_cores(row) and is_whole_matrix(row, ints)):
@@ -76,7 +76,7 @@ def fits_gpu(row, ints, limits=EVERY):  # noqa: ANN001, ANN201
 
 @lean
 def goes_with_cores(row):  # noqa: ANN001, ANN201
-    """Whether knobs that programs of this kind (knob tensor_core) do not have stand at their default."""
+    """Whether knobs that programs of this kind (knob tensor_core) lack are at their default."""
     for i in range(_NUM_OTHERS[row[TENSOR_CORE]]):
         if row[_OF_OTHERS[row[TENSOR_CORE], i]] > 0:
             return False

@@ -1,8 +1,8 @@
-"""Programs of which many stand near the limits of the hardware: legal ones and ones that are just not. Compiled.
+"""Random programs close to the hardware's limits, legal and barely illegal. Compiled.
 
-Of all combinations of tiles hardly any is near a limit in one resource and within the others. Here sizes are drawn axis after
-axis, each among those that leave the product of all within a bound: of register tiles some elements more than registers can
-hold, of the tiles around them some more threads than a block may have.
+Almost no random combination of tiles is close to one limit and within the others. So sizes are drawn axis by axis, each within a
+bound on their product: register tiles up to somewhat more elements than registers hold, outer tiles up to somewhat more threads
+than a block may have.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from gensor_gym.graph.tables.layout import LEVEL, MAX_AXES, MAX_LEVELS, SPATIAL_
 from gensor_gym.graph.tables.tables import NUM_LEVELS, SIZE_START
 
 ELEMENTS = 512
-"""Register tiles have at most so many times the elements of the program that is begun with along spatial axes; of every
-other pair of programs half as many: a thread of a GPU has 255 registers, a core of a CPU 31 vectors of 16."""
+"""Limit of a register tile's elements over spatial axes, relative to the program that was begun with.
+
+Every other pair of programs has half of it. A thread of a GPU has 255 registers, a CPU core 31 vectors of 16.
+"""
 POINTS = 16
-"""The same along reduce axes: with more of them unrolled the body is too long."""
+"""The same along reduce axes; more unrolled points would exceed the body's limit."""
 AROUND = 2048
-"""A tile of a level has at most so many of the level below, along either kind of axes."""
+"""Limit of a tile's elements over those of the level below, for spatial and for reduction axes."""
 DRAWS = 1 + MAX_LEVELS * MAX_AXES
 """Numbers that one program is made of."""
 
@@ -27,8 +29,8 @@ DRAWS = 1 + MAX_LEVELS * MAX_AXES
 def near_limits(first: np.ndarray, draws: np.ndarray, ints: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Rows int32 [B, ROW] of `draws` float64 [B, DRAWS] in [0, 1), well formed, legal or not.
 
-    Tiles are multiples of those of `first`, whose knobs and virtual threads they keep. Every other one is a register tile
-    alone, nothing built on it.
+    Tiles are multiples of those of `first`, whose knobs and virtual threads they keep. Every other one is a register tile only,
+    with no outer levels.
     """
     rows = np.repeat(first[None], len(draws), axis=0).astype(np.int32)
     _fill(rows, draws, ints, sizes)
@@ -37,7 +39,7 @@ def near_limits(first: np.ndarray, draws: np.ndarray, ints: np.ndarray, sizes: n
 
 @compiled
 def _fill(rows, draws, ints, sizes):  # noqa: ANN001, ANN202
-    """Tiles of every row, level by level, axes in an order that begins anywhere."""
+    """Tiles of every row, level by level, with a random first axis."""
     for b in range(rows.shape[0]):
         row, at = rows[b], 1
         levels = 1 if b % 2 == 0 else ints[NUM_LEVELS]
@@ -60,7 +62,7 @@ def _fill(rows, draws, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _drawn(draw, below, most, axis, ints, sizes):  # noqa: ANN001, ANN202
-    """One of the sizes of an axis that are multiples of `below`, at most `most` times it; `below` where there is none."""
+    """A random size that is a multiple of `below` and at most `most` times it; `below` if there is no such size."""
     count = 0
     for i in range(ints[SIZE_START + axis], ints[SIZE_START + axis + 1]):
         count += sizes[i] % below == 0 and sizes[i] <= below * most

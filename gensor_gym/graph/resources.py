@@ -1,4 +1,4 @@
-"""What a program takes of the hardware. Compiled, for one row; whether it is within the limits says `graph/limits.py`.
+"""Resources of a program. Compiled, for one row; `graph/limits.py` compares them with the limits.
 
 GPU: threads, registers, shared memory, code size. CPU: vector registers, cache footprints, code size.
 """
@@ -63,7 +63,7 @@ CODE_LIMIT_CPU = 512
 """Vector multiply-adds in an unrolled micro-kernel: beyond this a C compiler takes seconds."""
 
 WINDOW_POINTS, WINDOW_REGISTERS = 16, 16
-"""Unrolled points of a window from which on loads of later points take so many registers more."""
+"""Number of unrolled points of a window from which loads of later points take extra registers, and their number."""
 MMA_CODE = 8
 """Multiply-adds that one tensor-core instruction counts as in the unrolled body: itself and its share of loads."""
 
@@ -145,9 +145,9 @@ def staged_row(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def panel_bytes_of(row, ints):  # noqa: ANN001, ANN201
-    """Bytes of B that a step of a wgmma program copies as it lies: panels of 128 bytes of columns, each consumer's its own.
+    """Bytes of B that a step of a wgmma program copies in place: panels of 128 bytes of columns, separate for each consumer.
 
-    Every image has panels of its own.
+    Every image has its own panels.
     """
     own, together = 1, 1
     for axis in range(ints[COLUMNS_FROM], SPATIAL_SLOTS):
@@ -162,11 +162,11 @@ def panel_bytes_of(row, ints):  # noqa: ANN001, ANN201
 def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
     """Shared memory of a GPU block: staged tiles one after the other, each rounded up to 16 bytes, once per stage.
 
-    With shared_layout=1 rows (where a tile has several) are padded: 16 bytes on tensor cores, else 4 elements are
-    counted, the code may take fewer. The exchange of a reduction shared by more than a warp takes the place of the tiles.
-    wgmma: tiles of whole swizzle atoms of 1024 bytes, B in panels of 128 bytes of n, each warpgroup's columns in its own
-    (pixels of a convolution, and columns of a transposed B, are rows of k, like A's); two barriers of 8 bytes per stage, a third
-    where A is turned, and the alignment of the first.
+    With shared_layout=1 rows (where a tile has several) are padded: 16 bytes on tensor cores, else 4 elements are counted, the
+    code may take fewer. The exchange of a reduction shared by more than a warp reuses the tiles' memory. wgmma: tiles of whole
+    swizzle atoms of 1024 bytes, B in panels of 128 bytes of n, each warpgroup's columns in its own (pixels of a convolution, and
+    columns of a transposed B, are rows of k, like A's); two barriers of 8 bytes per stage, a third if A is transposed, and the
+    alignment of the first.
     """
     if row[TENSOR_CORE] == 2:
         item, right = ints[ITEM + ints[MATRIX_B]], panel_bytes_of(row, ints)
@@ -203,7 +203,7 @@ def code_of(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def vectors_of(size, ints):  # noqa: ANN001, ANN201
-    """Vectors of so many lanes: full ones, and one for each power of two in the rest."""
+    """Vectors of a given number of elements: full ones, and one for each power of two in the remainder."""
     count, rest = size // ints[LANES], size % ints[LANES]
     while rest > 0:
         count += rest & 1

@@ -1,4 +1,4 @@
-"""Limits that a move may break: all a mask has to look at, since the program it moves from keeps every limit."""
+"""Limits that a move may break: a mask checks only these, because the program before the move keeps every limit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gensor_gym.graph.tables.tables import IS_CPU, VECTOR_SLOT, WIDE_AXES
 
 _OF_RAISING, _OF_LOWERING = np.array([knob.raising for knob in KNOBS]), np.array([knob.lowering for knob in KNOBS])
 _WARP = 5
-"""Index of the value of `reduce_threads` from which on the next one needs shared memory for its exchange."""
+"""Index of the value of `reduce_threads` above which the exchange needs shared memory."""
 _PADDED = 1
 """Index of the layout of shared memory that pads rows."""
 
@@ -34,8 +34,8 @@ _PADDED = 1
 def knob_risks(row, knob, upwards, ints):  # noqa: ANN001, ANN201
     """Limits that the next (or the previous) usable value of a knob may break in the program of `row`; 0 is none.
 
-    On CUDA cores wider loads change the rows of windows alone, unrolling only the registers of windows, loading ahead
-    nothing, threads that share a reduction no shared memory before they are more than a warp; of layouts only padding takes.
+    On CUDA cores wider loads affect only the rows of windows, unrolling only the registers of windows, and prefetching nothing.
+    Threads that share a reduction need shared memory only beyond a warp. Of the layouts, only padding takes memory.
     """
     risks = _OF_RAISING[knob] if upwards else _OF_LOWERING[knob]
     if risks == 0 or ints[IS_CPU] == 1:
@@ -58,9 +58,9 @@ def knob_risks(row, knob, upwards, ints):  # noqa: ANN001, ANN201
 def growth_risks(row, axis, ints):  # noqa: ANN001, ANN201
     """Limits that the next size of a tile may break.
 
-    Levels not yet open copy the tile: so with the register tile the threads stay as they are, and where the L1 tile fits
-    L2 the same task tile fits its share, which is larger. On tensor cores any size of a register tile may break a
-    fragment, and of a block tile what wgmma asks of it.
+    Levels not yet open copy the tile. So the register tile leaves the number of threads unchanged, and if the L1 tile fits L2,
+    the equal task tile fits its larger share. On tensor cores any size of a register tile may break a fragment, and of a block
+    tile the conditions of wgmma.
     """
     level, reduces = row[LEVEL], axis >= SPATIAL_SLOTS
     if ints[IS_CPU] == 1:
@@ -74,7 +74,7 @@ def growth_risks(row, axis, ints):  # noqa: ANN001, ANN201
 def shrinking_risks(row, axis, ints):  # noqa: ANN001, ANN201
     """Limits that the previous size of a tile may break.
 
-    All it takes shrinks, but for `uneven_risks`, nor may a block tile leave too little to the threads that share its reduction.
+    Resources shrink, except for `uneven_risks`; but a block tile may leave too little for the threads that share its reduction.
     """
     risks = uneven_risks(row, axis, row[LEVEL], ints)
     if ints[IS_CPU] == 1:
@@ -85,10 +85,10 @@ def shrinking_risks(row, axis, ints):  # noqa: ANN001, ANN201
 
 @lean
 def uneven_risks(row, axis, level, ints):  # noqa: ANN001, ANN201
-    """Limits on what a smaller tile of a level may take more of.
+    """Limits that a smaller tile of a level may break.
 
-    The vectors of a register tile (8 may take 1, 7 takes 3), and the rows of a window that can then be copied in wider loads (3
-    columns of float32 under 3 taps take 5 elements, 2 take 6).
+    A smaller register tile may take more vectors (8 elements take 1, 7 take 3). Rows of a window may allow wider copies that load
+    more (3 columns of float32 under 3 taps take 5 elements, 2 take 6).
     """
     if ints[IS_CPU] == 1:
         vector = axis == ints[VECTOR_SLOT + row[CONVOLUTION]] or row[CONVOLUTION] == 2

@@ -1,9 +1,9 @@
 """The rules for one schedule, as plain loops over small integer arrays, compiled by Numba.
 
-`apply` is every primitive as a total function; `fits` is legality as a property of a schedule; `transition` puts the two
-together: an action is legal when the space has it, it changes the schedule, and the result fits. There is no second
-rulebook: `fill_mask` gives the same answer for all actions of a row at once, leaving out only work whose outcome is sure.
-With NUMBA_DISABLE_JIT=1 the same text runs as plain Python; `tests/support/oracle.py` is an independent one.
+`apply` is every primitive as a total function; `fits` is legality as a property of a schedule; `transition` combines the two: an
+action is legal if the space has it, it changes the schedule, and the result fits. `fill_mask` gives the same answer for all
+actions of a row at once, skipping only work with a known outcome. With NUMBA_DISABLE_JIT=1 the same text runs as plain Python;
+`tests/support/oracle.py` is an independent one.
 """
 
 from __future__ import annotations
@@ -91,9 +91,9 @@ def set_tile(row, axis, size):  # noqa: ANN001, ANN201
 
 @lean
 def tile_base(row, axis, ints):  # noqa: ANN001, ANN201
-    """What the size of the tile under construction is a multiple of.
+    """The divisor of the tile under construction.
 
-    The tile of the level below; at level 0 the virtual threads, on tensor cores the fragment of their instruction.
+    It is the tile of the level below; at level 0, virtual threads, or the fragment of the instruction on tensor cores.
     """
     level = row[LEVEL]
     if level > 0:
@@ -227,7 +227,7 @@ def is_well_formed(row, ints, sizes):  # noqa: ANN001, ANN201
 def fill_mask(row, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
     """Write the legal actions of `row` into `mask` [N] (int8); `scratch` is a row to work in. `row` itself must fit.
 
-    Because it fits, only limits that a move may break are looked at; moves that surely change nothing are not tried.
+    Because it fits, only limits that a move may break are checked; moves without an effect are not tried.
     """
     for i in range(ROW):
         scratch[i] = row[i]
@@ -253,7 +253,7 @@ def _mask_levels(row, ints, scratch, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _mask_tiles(row, axis, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
-    """Both moves of the tile along an axis. A smaller size is not looked for where the base is sure to be one."""
+    """Both moves of the tile along an axis. No smaller size is searched where the base must be one."""
     level, base = row[LEVEL], tile_base(row, axis, ints)
     current = row[TILE + level * MAX_AXES + axis]
     start, stop = ints[SIZE_START + axis], ints[SIZE_START + axis + 1]
@@ -277,9 +277,9 @@ def _mask_tiles(row, axis, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _mask_vthreads(row, axis, ints, mask):  # noqa: ANN001, ANN201
-    """Both moves of virtual threads, which take nothing. The register tile and 1 are the outermost of its divisors.
+    """Both moves of virtual threads, which use no resources; tensor cores have none.
 
-    Tensor cores have none.
+    The register tile and 1 are the largest and smallest of its divisors.
     """
     if ints[IS_CPU] == 1 or axis >= SPATIAL_SLOTS or row[TENSOR_CORE] > 0:
         return
@@ -289,7 +289,7 @@ def _mask_vthreads(row, axis, ints, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _mask_knobs(row, ints, scratch, mask):  # noqa: ANN001, ANN201
-    """Both moves of every knob that has several values: whether there is a next one, and whether it fits if that is at risk."""
+    """Both moves of every knob with several values: whether a next value exists, and whether it fits if a limit is at risk."""
     for i in range(FREE_KNOBS + 1, FREE_KNOBS + 1 + ints[FREE_KNOBS]):
         knob = ints[i]
         bits, index = ints[KNOB_BITS + knob], row[KNOB + knob]
@@ -301,7 +301,7 @@ def _mask_knobs(row, ints, scratch, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _knob_fits(row, knob, upwards, ints, scratch):  # noqa: ANN001, ANN201
-    """Whether the program with the next value of a knob fits; it is made only where a limit is at risk."""
+    """Whether the program with the next value of a knob fits; it is built only if a limit is at risk."""
     risks = knob_risks(row, knob, upwards, ints)
     if risks == 0:
         return True

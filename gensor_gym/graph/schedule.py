@@ -36,7 +36,7 @@ class Schedule(RowSchedule):
         return int(self.row[LEVEL])
 
     def knob(self, name: str) -> int:
-        """Value of a knob; ValueError where the row holds no index into its values."""
+        """Value of a knob; ValueError if the row holds no index into its values."""
         place = KNOB_INDEX[name]
         values, index = KNOBS[place].values, int(self.row[KNOB + place])
         if not 0 <= index < len(values):
@@ -44,9 +44,9 @@ class Schedule(RowSchedule):
         return values[index]
 
     def __str__(self) -> str:
-        """One line that `parse` reads back; knobs that stand at their default are left out.
+        """One line that `parse` reads; knobs at their default are omitted.
 
-        ValueError for a knob out of range: no text stands for it.
+        ValueError for a knob out of range.
         """
         tiles = " ".join("x".join(map(str, level)) for level in self.tile.tolist())
         knobs = [f" {k.name}={self.knob(k.name)}" for k in KNOBS if self.knob(k.name) != k.default]
@@ -61,7 +61,7 @@ class Schedule(RowSchedule):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `str(schedule)`; ValueError says what did not read."""
+        """Read `str(schedule)`; ValueError names the part that could not be read."""
         match = re.fullmatch(r"tile\[([\dx ]+)\] vthread\[([\dx]+)\] level=(\d+)((?: \w+=-?\d+)*)", text.strip())
         if match is None:
             raise ValueError(

@@ -1,8 +1,8 @@
-"""Where walks begin: the unscheduled program, and a small one of every other kind: on a GPU, and of frozen convolutions.
+"""Starts of walks: the unscheduled program and a small program of every other kind (GPUs, frozen convolutions).
 
-A tensor-core program needs whole fragments, which no single move makes of the unscheduled program; a walk that follows
-benefits has no reason to go all the way. Legal moves lead to these programs (a test goes them), so a walk from there is a
-walk on the same graph.
+A tensor-core program needs whole fragments, which no single move makes of the unscheduled program, and a walk that follows
+benefits has no reason to go all the way. Legal moves lead to each of these programs (tested), so a walk from there stays on the
+same graph.
 """
 
 from __future__ import annotations
@@ -37,14 +37,16 @@ from gensor_gym.graph.tables.tables import (
 )
 
 WGMMA_COLUMNS = (64, 128, 256)
-"""Columns of the first wgmma programs: below 64 the instruction loses much of its rate, and from one of these to the next
-a walk climbs many rungs of the ladder."""
+"""Columns of the first wgmma programs.
+
+Below 64 the instruction loses much of its rate, and a walk climbs many rungs of the ladder between two of these.
+"""
 
 
 def starts(tables: Tables, first: np.ndarray, columns: tuple[int, ...] = WGMMA_COLUMNS) -> np.ndarray:
     """Rows int32 [S, ROW]: the unscheduled program, `first`, then one of each kind that space and operator allow.
 
-    Those by wgmma have about so many `columns` each.
+    Those by wgmma have about `columns` columns each.
     """
     rows = [plain(first)]
     ints = tables.ints
@@ -83,7 +85,7 @@ def _shifted(row: np.ndarray, ints: np.ndarray) -> np.ndarray:
 
 
 def _columns(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
-    """Columns of the first wgmma programs that the ladder of axis n has; its longest where it has none of them."""
+    """Columns of the first wgmma programs on the ladder of axis n; its longest size if it has none of them."""
     n, step = int(tables.ints[MATRIX_N]), int(tables.ints[COLUMN_STEP])
     ladder = [size for size in tables.ladder(n) if size % step == 0]
     return [{n: size} for size in columns if size in ladder] or [{n: max(s for s in ladder if s <= columns[0])}]
@@ -92,7 +94,7 @@ def _columns(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
 def _pixels(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
     """Pixels of the first wgmma programs of a convolution: whole rows first, then several rows, then several images.
 
-    Those of one image alone where they are taken as they lie, or whole panels of several where each is small.
+    If pixels are read in place, they are of one image, or whole panels of several small ones.
     """
     ints, found, step = tables.ints, [], int(tables.ints[COLUMN_STEP])
     for left in columns:
@@ -116,7 +118,10 @@ def _pixels(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
 
 
 def _panels(tables: Tables, columns: int) -> dict[int, int]:
-    """About so many columns, of several images whole panels each; nothing where these are not taken, or are too large for it."""
+    """Tiles with about `columns` columns, in whole panels of several images.
+
+    Empty if the kind lacks panels or they are too large.
+    """
     ints, images = tables.ints, int(tables.ints[IMAGES])
     if images == 0:
         return {}
@@ -128,7 +133,7 @@ def _panels(tables: Tables, columns: int) -> dict[int, int]:
 
 
 def _tensor_row(first: np.ndarray, core: int, tile: dict[int, int]) -> np.ndarray:
-    """One register tile, by axis slot, by mma.sync (1) or wgmma (2), all levels alike; nothing unrolled."""
+    """A program with one register tile (by axis slot) by mma.sync (1) or wgmma (2), the same at all levels and not unrolled."""
     row = _with(_with(first, "tensor_core", core), "unroll", 1)
     for level in range(MAX_LEVELS):
         for axis, length in tile.items():

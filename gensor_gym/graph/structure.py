@@ -1,8 +1,8 @@
-"""Facts about an operator that legality, model and code generation must agree on.
+"""Facts about an operator that legality, model and code generation share.
 
-Each is a rule on the operator alone, written once here: how many tiling levels a kind of hardware has, which reads are
-staged in shared memory, which axis the CPU's vectors run along, how wide a global load may be, and what tensor cores
-make of a product: which axis is the matrices' m, n and k, and which instructions the hardware has for its data type.
+Each rule depends on the operator and is written once: the number of tiling levels of a kind of hardware, the reads that are
+staged in shared memory, the axis of the CPU's vectors, the width of a global load, the matrices' m, n and k, and the tensor-core
+instructions for the data type.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ def has_staged(op: Operator) -> bool:
 
 
 def reduction_points(op: Operator) -> int:
-    """Points of the whole reduction, 1 where there is none."""
+    """Points of the whole reduction, 1 if there is none."""
     return math.prod(op.extents[a] for a in op.reduce)
 
 
 def shared_inner(op: Operator, read: Access) -> int:
     """Dimension of a staged read that is contiguous in a GPU's shared memory.
 
-    The tensor's own innermost dimension where a spatial axis moves it. Otherwise (A of a matrix product) the dimension
-    that the innermost spatial axis moves by one and alone, so that threads side by side read neighbouring words.
+    It is the tensor's own innermost dimension if a spatial axis moves it. Otherwise (A of a matrix product) it is the dimension
+    that only the innermost spatial axis moves, by one, so that neighbouring threads read neighbouring words.
     """
     rows = read.coefficients
     moving = [[a for a in range(len(op.axes)) if row[a] and op.axes[a].extent > 1] for row in rows]
@@ -86,7 +86,7 @@ def _moves_alone(op: Operator, row: tuple[int, ...], axis: int) -> bool:
 
 
 def convolution_choices(op: Operator, kind: str) -> tuple[int, ...]:
-    """Values of knob `convolution` that mean something for this operator."""
+    """Usable values of knob `convolution` for this operator."""
     if not is_convolution(op):
         return (0,)
     return (0, 1, 2) if kind == "cpu" else (0, 3)
@@ -95,7 +95,7 @@ def convolution_choices(op: Operator, kind: str) -> tuple[int, ...]:
 def needs_copy(op: Operator) -> bool:
     """Whether a shifted matrix product (convolution=2) must copy its input.
 
-    So it is where pixels that are neighbours in the output are not so in the input, or may lie outside it.
+    It must if neighbouring pixels of the output are not neighbours in the input, or may be outside.
     """
     image, (p, q) = op.reads[0], op.spatial[-2:]
     window = any(op.axes[a].extent > 1 for a in op.reduce[1:])
@@ -104,7 +104,7 @@ def needs_copy(op: Operator) -> bool:
 
 
 def serves_all(op: Operator, read: Access, task: tuple[int, ...]) -> bool:
-    """Whether one copy of a read serves all tasks of a CPU, whose tiles are `task`: several, or all calls, read it alike."""
+    """Whether one copy of a read serves all tasks of a CPU with tiles `task`: several tasks, or all calls, read it alike."""
     kept = op.frozen and read is weights(op)
     return kept or any(task[a] < op.extents[a] and not any(row[a] for row in read.coefficients) for a in op.spatial)
 
@@ -112,9 +112,8 @@ def serves_all(op: Operator, read: Access, task: tuple[int, ...]) -> bool:
 def load_width(op: Operator, read: Access) -> int:
     """Widest global load in elements (1, 2 or 4 of 4 bytes) at which a read can be copied aligned.
 
-    A read qualifies for width w when its rows have a multiple of w elements and either its innermost offset is 0 and its
-    innermost dimension moves with exactly one axis longer than 1, by one, or it is a window: rows of its box are copied
-    from up to a load earlier on.
+    Width w needs rows of a multiple of w elements. In addition, either the innermost offset is 0 and the innermost dimension
+    moves by one with exactly one axis longer than 1, or the read is a window: copies of its rows begin up to one load earlier.
     """
     return max(w for w in (1, 2, 4) if w == 1 or is_aligned(op, read, w) or is_aligned_window(op, read, w))
 
@@ -176,9 +175,9 @@ def matrix_copy_width(op: Operator, read: int, inner: int) -> int:
 
 
 def shifting_axis(op: Operator, read: int, inner: int) -> int:
-    """The reduce axis that shifts rows along `inner` by elements of under 4 bytes, where aligned loads can be put together.
+    """The reduce axis that shifts rows along `inner` by elements of under 4 bytes, if aligned loads can be combined.
 
-    -1 where there is none. Kernels with mma.sync then load 16 bytes twice in place of 16 bytes element by element.
+    -1 if there is none. Kernels with mma.sync then load 16 bytes twice in place of 16 bytes element by element.
     """
     access = op.reads[read]
     row, width = access.coefficients[-1], 16 // ITEM_BYTES[access.tensor.dtype]
@@ -189,10 +188,10 @@ def shifting_axis(op: Operator, read: int, inner: int) -> int:
 
 
 def matrix_axes(op: Operator) -> MatrixAxes | None:
-    """Roles of reads and axes on tensor cores; None where the operator is no product of matrices.
+    """Roles of reads and axes on tensor cores; None if the operator is no product of matrices.
 
-    n is the innermost spatial axis, which moves one read alone (B); m is the spatial axis that moves the other read (A)
-    alone, the innermost where there are several; k is the first reduce axis.
+    n is the innermost spatial axis, which moves one read only (B); m is the spatial axis that moves only the other read (A), the
+    innermost if there are several; k is the first reduce axis.
     """
     if not is_product(op):
         return None
@@ -207,11 +206,11 @@ def matrix_axes(op: Operator) -> MatrixAxes | None:
 
 
 FIRST_ASYNC = 80
-"""Compute capability from which on cp.async exists (PTX ISA)."""
+"""First compute capability with cp.async (PTX ISA)."""
 
 
 def has_async_copies(hardware: Hardware) -> bool:
-    """Whether the GPU copies from global to shared memory by itself, as text of this project asks for it: by cp.async."""
+    """Whether the GPU copies from global to shared memory by itself, with cp.async."""
     return hardware.arch.startswith("sm_") and capability(hardware) >= FIRST_ASYNC
 
 

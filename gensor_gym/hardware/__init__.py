@@ -21,7 +21,7 @@ _KNOWN = {hardware.name: hardware for hardware in (*GPUS, *amd.GPUS, *CPUS)}
 def register_machine(make: Callable[[], Hardware]) -> Callable[[], Hardware]:
     """A decorator for a function that gives a machine: `get` and every command take it by its name from then on.
 
-    ValueError for a name that another module's machine has, or that stands for the machine this runs on or a recorded one.
+    ValueError for a name that another module's machine has, or that means the host or a recorded machine.
     """
     machine = make()
     if machine.name != machine.name.lower() or machine.name in ("host", *recorded_names()):

@@ -28,7 +28,7 @@ class Compiler:
     """A C compiler that answered when asked for its version."""
 
     command: tuple[str, ...]
-    """What to run, for example `("gcc",)`."""
+    """Command to run, for example `("gcc",)`."""
     name: str
     """`gcc`, `clang` or `zig`: the family whose flags it takes."""
     version: str
@@ -56,17 +56,17 @@ class Compiler:
     def line(
         self, source: Path, output: Path, arch: str, lanes: int, *, shared: bool = True, libraries: bool = True
     ) -> list[str]:
-        """The command line that compiles one file, with libraries last as linkers that drop unused ones want it.
+        """The command line that compiles one file, with libraries last, as linkers that drop unused ones require.
 
-        `libraries=False` is for a shared library that calls nothing but what a process has anyway (`memcpy`): looking
-        through libraries takes the linker longer than the rest of its work.
+        `libraries=False` is for a shared library that only calls functions of every process (`memcpy`): searching libraries takes
+        most of the linker's time.
         """
         last = ["-lm", "-pthread"] if libraries or self.name == "zig" or sys.platform != "linux" else ["-nostdlib"]
         return [*self.command, *self.flags(arch, lanes, shared), str(source), "-o", str(output), *last]
 
 
 class NoCompilerError(RuntimeError):
-    """There is no C compiler, or the one that was named does not run."""
+    """There is no C compiler, or the named one does not run."""
 
 
 def find_compiler() -> Compiler:
@@ -97,7 +97,7 @@ def _find(forced: str, path: str) -> Compiler:
 
 
 def _ask(command: tuple[str, ...]) -> Compiler | None:
-    """The compiler behind a command, or None when it does not answer as one. What an unchanged file said before is believed."""
+    """The compiler behind a command, or None if it does not answer as one. The answer of an unchanged file is cached."""
     file = _file(command)
     kept = read_kept(cache_dir() / _KEPT) if file else None
     version = (kept or {}).get(file)
@@ -112,9 +112,9 @@ def _ask(command: tuple[str, ...]) -> Compiler | None:
 
 
 def _file(command: tuple[str, ...]) -> str:
-    """Place, size and time of the program behind a command that is one; empty for another.
+    """Path, size and time of the program behind a command; empty if it is no plain program.
 
-    Scripts, and what passes the question on to a compiler elsewhere (ccache, zig), are asked every time.
+    Scripts, and wrappers of another compiler (ccache, zig), are asked every time.
     """
     found = shutil.which(command[0]) if len(command) == 1 else None
     path = Path(found).resolve() if found else None
@@ -128,7 +128,7 @@ def _file(command: tuple[str, ...]) -> str:
 
 
 def _version(command: tuple[str, ...]) -> str:
-    """The first line of what a command says to --version; empty when it does not answer."""
+    """The first line of a command's answer to --version; empty if it does not answer."""
     try:
         done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -137,7 +137,7 @@ def _version(command: tuple[str, ...]) -> str:
 
 
 def _family(command: tuple[str, ...], version: str) -> str:
-    """`zig`, `clang` or `gcc`, from how it is called and what it says of itself."""
+    """`zig`, `clang` or `gcc`, from the command and its version text."""
     if "ziglang" in command or Path(command[0]).stem == "zig":
         return "zig"
     return "clang" if re.search(r"\bclang\b", version, re.IGNORECASE) else "gcc"

@@ -1,4 +1,4 @@
-"""What the operating system says of the CPU: model, cores that may be used, caches, vector registers."""
+"""Facts of the operating system on the CPU: model, usable cores, caches, vector registers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class CpuInfo:
 
     model: str
     cores: int
-    """Physical cores this process may use at once, or what $GENSOR_GYM_THREADS says."""
+    """Physical cores that this process may use at once, or $GENSOR_GYM_THREADS."""
     lanes: int
     vector_registers: int
     flags: frozenset[str]
     caches: tuple[int, int, int]
     """Bytes: L1 data and L2 per core, L3 in all."""
     described: tuple[bool, bool, bool]
-    """Which of the caches the system described; the others are assumed."""
+    """Whether the system described each of the caches; the others are assumed."""
     line: int
     """Bytes of a cache line."""
     memory: int
@@ -53,7 +53,7 @@ def usable_cpus() -> list[int]:
 
 
 def forced_threads() -> int | None:
-    """What $GENSOR_GYM_THREADS says, None where it says nothing; ValueError where that is no whole number of at least 1."""
+    """Value of $GENSOR_GYM_THREADS, None if unset; ValueError if it is no whole number of at least 1."""
     forced = os.environ.get(THREADS, "").strip()
     if forced and (not forced.isdecimal() or int(forced) < 1):
         raise ValueError(f"${THREADS}={forced!r} must be a whole number of at least 1")

@@ -22,12 +22,12 @@ RATES = ("clock", "peak", "launch_overhead", "tensor_peak", "tensor_sustained", 
 _KINDS: dict[str, Any] = {"int": int, "float": (int, float), "str": str, "bool": bool}
 Described = TypeVar("Described", Hardware, MemoryLevel)
 _MEASURED = {field.name for field in dataclasses.fields(MemoryLevel) if field.default is not dataclasses.MISSING}
-"""Of a level what is 0 where it was not measured."""
+"""Fields of a level that are 0 if they were not measured."""
 _NO_FIGURES = ("name", "source", "compilable")
 
 
 def to_json(hw: Hardware) -> str:
-    """The machine as JSON text that `from_json` reads back; what was not measured of a level is not in it."""
+    """The machine as JSON text that `from_json` reads; unmeasured fields of a level are omitted."""
     value = dataclasses.asdict(hw)
     value["memory"] = [{name: of for name, of in level.items() if of or name not in _MEASURED} for level in value["memory"]]
     return json.dumps(value, indent=1) + "\n"
@@ -56,10 +56,10 @@ def _checked(described: Described) -> Described:
 
 
 def differences(described: Hardware, hw: Hardware) -> list[str]:
-    """Figures in which `hw` is not the machine described, in words; none where timings of that machine hold for `hw`.
+    """Figures in which `hw` differs from the described machine, in words; empty if timings of that machine hold for `hw`.
 
-    Under the machine's own name rates may differ: they decide neither which schedules there are nor what is generated of
-    them. Another name stands for the same machine only where all figures are equal.
+    Under the machine's own name rates may differ: schedules and generated code do not depend on them. Another name is the same
+    machine only if all figures are equal.
     """
     ours, theirs = (_figures(machine, described.name == hw.name) for machine in (hw, described))
     names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]

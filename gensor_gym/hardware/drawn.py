@@ -1,4 +1,4 @@
-"""Machines that nobody built: constants drawn between those of known machines and around them, for policies to train on."""
+"""Generated machines: constants drawn between those of known machines and around them, for training policies."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SPREAD = 0.25
 def drawn(known: Sequence[Hardware], rng: np.random.Generator, name: str = "drawn") -> Hardware:
     """A machine between two of the known ones.
 
-    What makes an architecture (arch, lanes, warp, what a unit and a block may hold, transactions) is that of one of the two, as a
-    whole: such numbers belong together. Units, clock and overhead, and of the levels beyond a unit bandwidth and capacity, lie
-    between the two on a logarithmic scale, each moved by a factor of its own. Rates of arithmetic and of levels inside a unit
-    follow units and clock; latencies follow the clock. ValueError for no machine, or kinds mixed.
+    The architecture (arch, lanes, warp, limits of a unit and a block, transactions) is that of one of the two, as a whole,
+    because these numbers belong together. Units, clock and overhead, and bandwidth and capacity of the levels outside a unit, lie
+    between the two on a logarithmic scale, each with its own factor. Rates of arithmetic and of levels inside a unit follow units
+    and clock; latencies follow the clock. ValueError for no machine or mixed kinds.
     """
     if not known or len({machine.kind for machine in known}) != 1:
         raise ValueError(f"machines {[machine.name for machine in known]}: expected one or more of one kind")
@@ -44,12 +44,12 @@ def drawn(known: Sequence[Hardware], rng: np.random.Generator, name: str = "draw
 
 
 def _scaled(rates: tuple[tuple[str, float], ...], factor: float) -> tuple[tuple[str, float], ...]:
-    """Rates of a device that is so many times as fast."""
+    """Rates of a device that is `factor` times as fast."""
     return tuple((dtype, rate * factor) for dtype, rate in rates)
 
 
 def _level(level: MemoryLevel, other: Hardware, speed: float, slower: float, between: Between) -> MemoryLevel:
-    """A level of the drawn machine; those that all units share are between the two."""
+    """A level of the drawn machine; levels shared by all units are interpolated."""
     theirs = next((one for one in other.memory if one.name == level.name), level)
     if level.name not in ("l2", "l3", "dram"):
         return dataclasses.replace(level, bandwidth=level.bandwidth * speed, latency=level.latency * slower)

@@ -61,7 +61,7 @@ def estimates(info: CpuInfo) -> dict[str, float]:
 
 
 def build(info: CpuInfo, figures: dict[str, float], origin: str) -> Hardware:
-    """Hardware from what the system describes and the figures; `origin` says where the figures come from."""
+    """Hardware from the system's description and the figures; `origin` is the source of the figures."""
     clock, float32 = figures["clock"], figures["float32"]
     int8 = float32 * (4 if info.flags & {"avx512_vnni", "avx_vnni", "asimddp"} else 2)
     return Hardware(
@@ -96,9 +96,9 @@ def _memory(info: CpuInfo, figures: dict[str, float]) -> tuple[MemoryLevel, ...]
 
 
 def _streamed(name: str, figures: dict[str, float]) -> float:
-    """Bytes a second that are read and stored past the caches: what copying them so took, or reading and storing by themselves.
+    """Bytes a second read and stored past the caches: the copy's rate, or that of reading and storing in sequence.
 
-    A copy of one line after another hides more of a store than a kernel does that stores in pieces.
+    A copy of one line after another hides more of a store than a kernel that stores in pieces.
     """
     apart = 1.0 / figures[name] + 1.0 / figures[f"{name}_past"]
     return min(figures[f"{name}_streamed"], 1.0 / apart)

@@ -27,9 +27,9 @@ from gensor_gym.hardware.cpuinfo import CpuInfo, usable_time
 PROBE_VERSION = 4
 """Raised when the program or the meaning of its figures changes; older cache files are then measured again."""
 COPIED = ("l3", "dram")
-"""Levels of which it is measured how fast what lies in them is copied, by way of the caches and past them."""
+"""Levels whose copies are timed, through the caches and past them."""
 HOW = {"copied": "copy", "streamed": "stream", "past": "past"}
-"""Of a figure -> what the program does for it."""
+"""Figure -> the program's operation for it."""
 PRIVATE = ("l1", "l2")
 """Levels that each core has for itself."""
 FIGURES = ("clock", "float32", "l1", "l2", "l3", "dram", *(f"{level}_{how}" for level in COPIED for how in HOW))
@@ -40,19 +40,19 @@ QUIET = 0.9
 TRIES = 3
 """Measurements at once, at most, until one is quiet."""
 RETRY = 600.0
-"""Seconds for which figures that were not quiet serve all the same."""
+"""Seconds for which figures of a busy machine may be used."""
 _WINDOW = 0.2  # seconds for each figure
 _MIB = 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What the program measured."""
+    """Results of the program."""
 
     figures: dict[str, float]
     """FIGURES by name."""
     share: float
-    """Of the cores' time that its threads had; the rest went to other programs."""
+    """Share of the cores' time that its threads had; the rest went to other programs."""
 
     @property
     def quiet(self) -> bool:
@@ -105,7 +105,7 @@ def doubt(info: CpuInfo) -> None:
 
 
 def cache_path(info: CpuInfo) -> Path:
-    """Where the figures of a CPU model with that many cores are kept."""
+    """File with the figures of a CPU model with that many cores."""
     # Virtual machines of different hosts may share a model name; caches and flags tell most of them apart.
     text = repr((info.model, info.cores, info.lanes, info.caches, sorted(info.flags)))
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -115,7 +115,7 @@ def cache_path(info: CpuInfo) -> Path:
 def run(info: CpuInfo, compiler: Compiler, memory: bool = True) -> Reading:
     """Compile the program and run it, about three seconds. Raises RuntimeError with its output when either fails.
 
-    `memory=False` leaves out the bandwidths: the clock and the multiply-add loop alone take half a second.
+    `memory=False` skips the bandwidths: the clock and the multiply-add loop take half a second.
     """
     with tempfile.TemporaryDirectory(prefix="gensor_gym_probe_") as folder:
         program = Path(folder) / "probe"
@@ -133,7 +133,7 @@ def run(info: CpuInfo, compiler: Compiler, memory: bool = True) -> Reading:
 
 
 def _buffers(info: CpuInfo) -> list[tuple[str, str, int, bool]]:
-    """(figure, what is done, bytes per thread, whether cores share the level): each fits its level and not the one before."""
+    """(figure, operation, bytes per thread, whether cores share the level): each fits its level and not the one before."""
     l1, l2, l3 = info.caches
     main = min(max(4 * l3, 128 * _MIB), 512 * _MIB, info.memory // 4)
     sizes = {
@@ -164,7 +164,7 @@ def _keep(path: Path, info: CpuInfo, reading: Reading, facts: dict[str, Any]) ->
 
 
 def _kept(path: Path, info: CpuInfo) -> tuple[Reading | None, bool]:
-    """What a cache file says of this CPU, None where it does not, and whether that will do: it is quiet, or new."""
+    """Figures of a cache file for this CPU, None if there are none, and whether they suffice: they are quiet, or new."""
     stored = read_kept(path)
     if stored is None or stored.get("version") != PROBE_VERSION or stored.get("model") != info.model:
         return None, False

@@ -1,4 +1,4 @@
-"""What a machine is to the rules and the analytic model: constants, each with its source."""
+"""Constants of a machine for the rules and the analytic model, each with its source."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from typing import Literal
 class MemoryLevel:
     """One level of memory.
 
-    `capacity` is bytes per parallel unit for private levels and bytes in all for shared ones; `bandwidth` is bytes per
-    second of the whole device; `latency` is seconds; `transaction` is the smallest transfer in bytes. `copied` is bytes a
-    second of what lies there and is read and stored again by way of the caches, `streamed` of what is stored past them to
-    main memory; 0 where that was not measured.
+    `capacity` is bytes per parallel unit for private levels and bytes in all for shared ones; `bandwidth` is bytes per second of
+    the whole device; `latency` is seconds; `transaction` is the smallest transfer in bytes. `copied` is bytes a second of a copy
+    from there through the caches, `streamed` of a copy past them to main memory; 0 if not measured.
     """
 
     name: str
@@ -70,13 +69,13 @@ class Hardware:
     mma_share: float = 1.0
     """Share of the peak that mma.sync can be issued at; wgmma reaches all of it."""
     compilable: bool = True
-    """False where the toolkit in use has dropped the architecture (V100 under CUDA 13)."""
+    """False if the toolkit in use has dropped the architecture (V100 under CUDA 13)."""
     source: dict[str, str] = field(default_factory=dict, hash=False, compare=False)
     """Field name (or `memory.<level>.<field>`) -> where its figure comes from."""
 
     @cached_property
     def digest(self) -> str:
-        """Sixteen hexadecimal digits over all figures, whatever their source: of a machine that is measured, which it is."""
+        """Sixteen hex digits that identify all figures, without their source; they distinguish measurements of one machine."""
         figures = {name: value for name, value in asdict(self).items() if name != "source"}
         return hashlib.sha256(repr(figures).encode()).hexdigest()[:16]
 
@@ -97,12 +96,13 @@ class Hardware:
     def widens(self, dtype: str) -> bool:
         """Whether mma.sync of a data type is that of float16 in machine code, with operands converted before.
 
-        So for floats of 8 bits on sm_90, which multiplies them by wgmma alone (SASS of ptxas 13.0: F2FP.F16.E4M3.UNPACK_B, HMMA).
+        True for floats of 8 bits on sm_90, which multiplies them only by wgmma (SASS of ptxas 13.0: F2FP.F16.E4M3.UNPACK_B,
+        HMMA).
         """
         return self.arch == "sm_90" and dtype == "float8_e4m3fn"
 
     def tensor_rate(self, dtype: str, tensor_core: int) -> float:
-        """Operations per second that tensor cores sustain by mma.sync (1) or wgmma (2); 0 where they lack the type."""
+        """Operations per second that tensor cores sustain by mma.sync (1) or wgmma (2); 0 if they lack the type."""
         if tensor_core == 1 and self.widens(dtype):
             dtype = "float16"
         share = min(self.mma_share, self.tensor_sustained) if tensor_core == 1 else self.tensor_sustained

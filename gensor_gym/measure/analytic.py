@@ -19,7 +19,7 @@ from gensor_gym.operators.types import Operator
 def program_key(schedule: Schedule | GirSchedule) -> bytes:
     """The row without the level under construction.
 
-    Levels not yet opened already hold their filling, so two states that differ in the level alone are one program. A fused
+    Levels not yet opened already hold their filling, so two states that differ only in the level are one program. A fused
     operator's schedule has no levels to open.
     """
     if not isinstance(schedule, Schedule):
@@ -30,7 +30,7 @@ def program_key(schedule: Schedule | GirSchedule) -> bytes:
 
 
 def program_digest(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
-    """Identity of the program where no code is generated."""
+    """Identity of a program without generated code."""
     return hashlib.sha256("\0".join([str(op), hw.name, hw.arch, program_key(schedule).hex()]).encode()).hexdigest()
 
 
@@ -41,7 +41,7 @@ class AnalyticBackend:
     stored = False
 
     def device(self, hw: Hardware) -> str:
-        """The model of the hardware; of one whose figures were measured, which they are."""
+        """The model of the hardware, with the digest of measured figures."""
         return f"model of {hw.name}" + (f" ({hw.digest})" if hw.name == "host" else "")
 
     def digest(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
@@ -53,7 +53,7 @@ class AnalyticBackend:
         return list(self.stream(op, schedules, hw))
 
     def stream(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
-        """As `measure`, one after the other."""
+        """As `measure`, one result at a time."""
         graph = graph_of(op, hw)
         for schedule in schedules:
             digest = self.digest(op, schedule, hw)
@@ -64,7 +64,7 @@ class AnalyticBackend:
                 yield Measurement(Status.ILLEGAL, error=f"outside the limits of {hw.name}: {schedule!r}", digest=digest)
 
     def seconds(self, graph: Any, schedule: Any) -> float:
-        """What the model says of a legal schedule."""
+        """Latency of a legal schedule by the model."""
         return graph.latency(schedule)
 
     def close(self) -> None:
@@ -78,5 +78,5 @@ class ModelBackend(AnalyticBackend):
         self.name, self._model = name, model
 
     def seconds(self, graph: Any, schedule: Any) -> float:
-        """What it says of a legal schedule."""
+        """Latency of a legal schedule by this model."""
         return self._model(graph, schedule)

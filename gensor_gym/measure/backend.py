@@ -24,14 +24,14 @@ from gensor_gym.registry import Made, near, register, registers
 
 
 class Backend(Protocol):
-    """Something that gives schedules a time. What goes wrong with a schedule is a status and raises nothing."""
+    """Gives schedules a time. A failure of a schedule is a status and raises nothing."""
 
     name: str
     stored: bool
     """Whether its results are timings of a machine, worth keeping in a store."""
 
     def device(self, hw: Hardware) -> str:
-        """Name of what the results hold for: part of the key they are stored under."""
+        """Name of the device for which results hold: part of the key under which they are stored."""
 
     def digest(self, op: Any, schedule: Any, hw: Hardware) -> str:
         """Identity of the program: schedules of one digest are one trial."""
@@ -40,33 +40,33 @@ class Backend(Protocol):
         """One measurement for each schedule, in order."""
 
     def stream(self, op: Any, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
-        """As `measure`, each result as soon as it is there, so that a search killed in a batch has what came before."""
+        """As `measure`, each result when it is ready, so that a search killed in a batch keeps the earlier ones."""
 
     def close(self) -> None:
-        """End worker processes. The backend may be used again and starts what it needs."""
+        """End worker processes. The backend may be used again and restarts them."""
 
 
 @runtime_checkable
 class Replay(Protocol):
-    """What a backend of earlier timings has beside a Backend's."""
+    """Methods that a backend of earlier timings has in addition to a Backend's."""
 
     def regret(self, graph: Any, schedule: Any) -> float | None:
         """log(T / T of the best program), and zero if they cannot be distinguished; None if unknown."""
 
     def restart(self) -> None:
-        """From now on give the same answers again as from the beginning."""
+        """Start over: give the same answers again from the beginning."""
 
 
 @runtime_checkable
 class Together(Protocol):
-    """What a backend has beside a Backend's that measures programs of several operators at once."""
+    """Method of a backend that measures programs of several operators at once."""
 
     def together(self, asked: Sequence[tuple[Any, Any]], hw: Hardware) -> Iterator[Measurement]:
-        """One measurement for each (operator, schedule), in order, as soon as it is there."""
+        """One measurement for each (operator, schedule), in order, when it is ready."""
 
 
 def together(backend: Backend, asked: Sequence[tuple[Any, Any]], hw: Hardware) -> list[Measurement]:
-    """One measurement for each (operator, schedule), in order: all at once where the backend can, else operator by operator."""
+    """One measurement for each (operator, schedule), in order: together if the backend can, else operator by operator."""
     if isinstance(backend, Together):
         return list(backend.together(asked, hw))
     places: dict[Any, list[int]] = {}
@@ -101,18 +101,18 @@ BACKENDS: dict[str, Callable[[], Backend]] = {
     **{runner.name: runner.start for runner in RUNNERS.values()},
     "emulated": _emulated,
 }
-"""Name -> factory. `recorded`, which takes a table, is none of these."""
+"""Name -> factory. `recorded` is not among them, because it takes a table."""
 
 
 def register_backend(name: str) -> Callable[[Made], Made]:
-    """A decorator for a class, or a function without arguments, that makes a Backend; ValueError for a name that is taken."""
+    """A decorator for a class, or a function without arguments, that makes a Backend; ValueError for a taken name."""
     return registers("backend", BACKENDS, name)
 
 
 def register_model(name: str) -> Callable[[Made], Made]:
-    """A decorator for a function of (graph, schedule) that gives seconds: a backend that runs nothing and asks it.
+    """A decorator for a function of (graph, schedule) that gives seconds: a backend that runs nothing.
 
-    ValueError for a name that is taken.
+    ValueError for a taken name.
     """
 
     def add(seconds: Made) -> Made:
@@ -128,10 +128,9 @@ _live: dict[tuple[str, int], Backend] = {}
 def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
     """The backend of that name for the hardware; a Backend passes through. One of each is kept per process.
 
-    `auto` follows the hardware's kind: cpu -> `cpu`; gpu -> `cuda` where that very device is present. `cuda` by name
-    takes whatever CUDA device there is. `recorded` takes the shipped tables of that hardware; see
-    `recorded.open_recorded` for other tables and for noise. It is made anew each time: how often it was asked for a
-    program is its own.
+    `auto` follows the hardware's kind: cpu -> `cpu`; gpu -> `cuda` if that device is present. `cuda` by name takes any CUDA
+    device. `recorded` takes the shipped tables of that hardware; see `recorded.open_recorded` for other tables and for noise. It
+    is new each time, with its own count of requests for each program.
 
     Raises:
         ValueError: for an unknown name, a backend of the other kind of hardware, or `auto` or `cuda` without the device.
@@ -157,7 +156,7 @@ def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
 
 
 def ray_backend(backend: str, hw: Hardware, workers: int | None = None) -> Backend:
-    """`cpu` or `cuda` (or what `auto` stands for) on a Ray cluster; `workers` as in `ray_pool.RayPool`.
+    """`cpu` or `cuda` (or the meaning of `auto`) on a Ray cluster; `workers` as in `ray_pool.RayPool`.
 
     ValueError for another backend, or without Ray or a cluster.
     """
@@ -175,12 +174,12 @@ def ray_backend(backend: str, hw: Hardware, workers: int | None = None) -> Backe
 
 
 def _names() -> str:
-    """What names of backends there are, in words."""
+    """The available backends, in words."""
     return f"auto, {', '.join(BACKENDS)}, recorded[:FILE]"
 
 
 def registered_name(backend: Backend) -> str | None:
-    """The name that `get_backend` answers with this very object in this process, None where it is nobody's."""
+    """The name for which `get_backend` returns this object in this process, None if there is none."""
     return next((name for (name, owner), live in _live.items() if live is backend and owner == os.getpid()), None)
 
 
@@ -193,7 +192,7 @@ def _auto(hw: Hardware) -> str:
 
 
 def _check(name: str, hw: Hardware) -> None:
-    """ValueError for a backend that runs kernels of targets, but none of this machine's."""
+    """ValueError for a backend of kernels for another machine than this one."""
     if name == "emulated":
         wrong = not target_of(hw).emulated
     else:
@@ -205,7 +204,7 @@ def _check(name: str, hw: Hardware) -> None:
 def measure(
     op: Operator | Dataflow | str, schedule: Schedule | GirSchedule, hw: Hardware | str = "host", backend: str | Backend = "auto"
 ) -> Measurement:
-    """Verify and time one schedule in a worker process (or ask the model or a table, as `backend` says)."""
+    """Verify and time one schedule in a worker process (or evaluate the model or a table, by `backend`)."""
     from gensor_gym import hardware
 
     computation = resolve_computation(op)

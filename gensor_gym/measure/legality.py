@@ -1,4 +1,4 @@
-"""Whether a schedule may be built at all, asked of the construction graph; graphs of the tasks used lately are kept."""
+"""Legality of a schedule by the construction graph; graphs of recent tasks are cached."""
 
 from __future__ import annotations
 

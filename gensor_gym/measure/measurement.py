@@ -1,4 +1,4 @@
-"""What came of measuring a schedule: a typed status, raw samples and the conditions they were taken under."""
+"""The result of measuring a schedule: a typed status, raw samples and conditions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Measurement:
     status: Status
     samples: tuple[float, ...] = ()
     conditions: dict[str, object] = field(default_factory=dict)
-    """Device, compiler, threads, cache state, protocol version, compile seconds, time of day, what the worker was bound by."""
+    """Device, compiler, threads, cache state, protocol version, compile seconds, time of day, isolation of the worker."""
     error: str = ""
     digest: str = ""
 
@@ -41,10 +41,10 @@ class Measurement:
 
     @property
     def quiet_seconds(self) -> float:
-        """What it takes while nobody disturbs the machine: the `QUIET` quantile of the samples; infinite unless OK.
+        """Seconds on an otherwise idle machine: the `QUIET` quantile of the samples; infinite unless OK.
 
-        For choices among programs alone. Of 206 programs timed twice on an Intel Xeon, once beside other work, nine in ten moved
-        by no more than 11 percent; by the median, 72.
+        Only for choices among programs. Nine in ten of 206 programs that were timed twice on an Intel Xeon, once next to other
+        work, moved by at most 11 percent; by the median, 72.
         """
         if self.status is not Status.OK or not self.samples:
             return float("inf")

@@ -50,10 +50,10 @@ class NativeBackend:
         pool: Pool | None = None,
         overlap: bool = False,
     ) -> None:
-        """`compile_kernel` makes a file or raises CompileFailed; `device` names what a Hardware runs on.
+        """`compile_kernel` makes a file or raises CompileFailed; `device` names the device of a Hardware.
 
-        Kernels are measured by one worker of this machine, unless a `pool` is given. `overlap`: timing leaves the host's
-        cores free, so that the next kernels are compiled meanwhile.
+        Kernels are measured by one worker of this machine, unless a `pool` is given. `overlap`: timing leaves the host's cores
+        free, so the next kernels are compiled at the same time.
         """
         self.name = name
         self.rules = rules or TimingRules()
@@ -64,7 +64,7 @@ class NativeBackend:
         self._kernels: OrderedDict[tuple[Operator | Dataflow, bytes, Hardware], Kernel | Measurement] = OrderedDict()
 
     def digest(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
-        """Digest of the generated kernel, or of the schedule when there is none."""
+        """Digest of the generated kernel, or of the schedule without one."""
         return self._generate(op, schedule, hw).digest
 
     def measure(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> list[Measurement]:
@@ -72,11 +72,11 @@ class NativeBackend:
         return list(self.stream(op, schedules, hw))
 
     def stream(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
-        """As `measure`, each result as soon as it is there."""
+        """As `measure`, each result when it is ready."""
         return self.together([(op, schedule) for schedule in schedules], hw)
 
     def together(self, asked: Sequence[tuple[Operator | Dataflow, Any]], hw: Hardware) -> Iterator[Measurement]:
-        """As `stream`, of schedules each with its operator: what ends an episode in one step is compiled side by side."""
+        """As `stream`, for (operator, schedule) pairs: programs of episodes that end in one step are compiled in parallel."""
         made = [(op, self._generate(op, schedule, hw)) for op, schedule in asked]
         kernels = {(op, k.digest): k for op, k in made if isinstance(k, Kernel)}
         results = self.pool.stream(self._trial(kernel, hw) for kernel in kernels.values())
@@ -120,13 +120,13 @@ class NativeBackend:
     ) -> dict[str, list[float]]:
         """Time kernels of one operator together in interleaved rounds; name -> seconds per call, one a round.
 
-        `torch=True` adds torch's own kernel on the same device (on a CPU with `torch_threads`, by default as many as
-        ours), under `torch` (for a frozen operator that of oneDNN with packed weights, under `torch.prepacked`); on a
-        GPU also in the layout that the library likes best, under `torch.nhwc` for convolutions and `torch.b_transposed`
-        for products of int8 matrices. `torch_compile=True` adds that of torch.compile, under `torch.compile` (GPUs only).
+        `torch=True` adds torch's own kernel on the same device (on a CPU with `torch_threads`, by default as many as our kernels
+        use), under `torch` (for a frozen operator that of oneDNN with packed weights, under `torch.prepacked`); on a GPU also in
+        the layout that the library likes best, under `torch.nhwc` for convolutions and `torch.b_transposed` for products of int8
+        matrices. `torch_compile=True` adds that of torch.compile, under `torch.compile` (GPUs only).
 
         Raises:
-            ValueError: when a kernel does not compile, or one has the name of a baseline beside the baseline.
+            ValueError: when a kernel does not compile, or has the name of a requested baseline.
             RuntimeError: when a result is wrong; it names the kernel.
             WorkerLost: when one of them crashes or hangs.
         """
@@ -145,7 +145,7 @@ class NativeBackend:
         self.local.close()
 
     def _generate(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> Kernel | Measurement:
-        """The kernel of a schedule, or why there is none; the last few thousand are remembered."""
+        """The kernel of a schedule, or the reason for its absence; the last few thousand are cached."""
         key = (op, schedule.key, hw)
         if key not in self._kernels:
             self._kernels[key] = make_kernel(op, schedule, hw)
@@ -155,10 +155,10 @@ class NativeBackend:
 
 
 def make_kernel(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> Kernel | Measurement:
-    """The generated kernel, or the measurement that says why there is none: ILLEGAL, or COMPILE_ERROR.
+    """The generated kernel, or the measurement with the reason for its absence: ILLEGAL, or COMPILE_ERROR.
 
-    The generator refuses what is legal and not written yet (a data type, a knob's value) with a ValueError, and so is what
-    is too large to be verified.
+    The generator refuses legal but unsupported programs (a data type, a knob's value) with a ValueError; values too large to
+    verify are refused too.
     """
     from gensor_gym.measure.analytic import program_digest
 

@@ -1,7 +1,7 @@
-"""Who times kernels of a target: the backend and its name, and why it is not here.
+"""Runners time kernels of a target: the backend, its name, and the reason if it is unavailable.
 
-A table beside `codegen.targets`, by the same names; what the backend's workers open says `devices/opened.py` under its name. A
-target without a runner has its kernels generated and emulated only.
+The table has the same names as `codegen.targets`; `devices/opened.py` has the backend's devices. Kernels of a target without a
+runner are only generated and emulated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Runner(ABC):
     """How kernels of one target are timed."""
 
     name: str
-    """Of the backend, and of the device in its worker processes."""
+    """Name of the backend, and of the device in its worker processes."""
 
     def absence(self, hw: Hardware | None = None) -> str:
         """Why kernels for `hw` (of any machine of the target) cannot run here; empty when they can."""
@@ -34,14 +34,14 @@ class Runner(ABC):
         """The backend, of this machine or of a pool."""
 
     def start(self) -> NativeBackend:
-        """The backend of this machine; ValueError says what is missing."""
+        """The backend of this machine; ValueError names the missing part."""
         if reason := self.absence():
             raise ValueError(f"backend {self.name!r} cannot run here: {reason}; {INSTEAD}")
         return self.backend()
 
 
 class CpuRunner(Runner):
-    """C kernels on the processor this runs on, whatever it is: names of CPUs stand for the host."""
+    """C kernels on this processor: names of CPUs mean the host."""
 
     name = "cpu"
 
@@ -75,7 +75,7 @@ RUNNERS: dict[str, Runner] = {"c": CpuRunner(), "cuda": CudaRunner()}
 
 
 def runner_of(hw: Hardware) -> Runner:
-    """The runner of a machine's target; ValueError where the target has none."""
+    """The runner of a machine's target; ValueError if the target has none."""
     language = target_of(hw).name
     if language not in RUNNERS:
         raise ValueError(f"{hw.name} cannot be timed here: nothing loads and times {language} kernels yet; {INSTEAD}")

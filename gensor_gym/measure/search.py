@@ -1,8 +1,8 @@
-"""What a search by measurement is held to: a graph of nodes, the task it is of, and a backend that times nodes.
+"""Protocols of a search by measurement: a graph of nodes, its task, and a backend that times nodes.
 
 A node is a schedule of an operator (`ConstructionGraph`) or a configuration of a recorded space
-(`gensor_gym.spaces.session.TuningGraph`). A strategy that is written to these protocols searches both. No model is among
-them: who asks one needs a `ConstructionGraph`.
+(`gensor_gym.spaces.session.TuningGraph`). A strategy written to these protocols searches both. They include no model: a strategy
+that uses one needs a `ConstructionGraph`.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import numpy as np
 from gensor_gym.measure.measurement import Measurement
 
 Node = TypeVar("Node")
-"""What is measured; its text names it."""
+"""A measured node, named by its text."""
 Asked = TypeVar("Asked", contravariant=True)
-"""The same, of whom takes nodes and gives none."""
+"""The same, for protocols that only accept nodes."""
 
 
 class SearchGraph(Protocol[Node]):
     """Nodes, and the actions that lead from one to another."""
 
     def initial(self) -> Node:
-        """Where a construction begins, or the first configuration recorded."""
+        """The start of a construction, or the first recorded configuration."""
 
     def action_mask(self, node: Node, /) -> np.ndarray:
         """Legal actions, bool [A]."""
@@ -36,7 +36,7 @@ class SearchGraph(Protocol[Node]):
         """Legal actions except `stop`, each with the node it leads to."""
 
     def random_schedule(self, rng: np.random.Generator, steps: int | None = None, start: Node | None = None) -> Node:
-        """A random node; with `steps` the end of a walk of so many random actions from `start`."""
+        """A random node; with `steps`, the end of a walk of that many random actions from `start`."""
 
     def enumerate(self) -> Iterator[np.ndarray]:
         """All nodes, in batches of rows int32 [B, R]."""
@@ -46,7 +46,7 @@ class SearchGraph(Protocol[Node]):
 
 
 class SearchTask(Protocol):
-    """What is searched and what it runs on, as the backend takes them."""
+    """The task of a search: operator and hardware, as the backend takes them."""
 
     @property
     def operator(self) -> Any:
@@ -62,13 +62,13 @@ class SearchBackend(Protocol[Asked]):
 
     @property
     def stored(self) -> bool:
-        """Whether its results are worth keeping in a store."""
+        """Whether its results should be kept in a store."""
 
     def device(self, hw: Any, /) -> str:
-        """Name of what the results hold for."""
+        """Name of the device for which results hold."""
 
     def digest(self, op: Any, node: Asked, hw: Any, /) -> str:
         """Identity of the program: nodes of one digest are one trial."""
 
     def stream(self, op: Any, nodes: Sequence[Asked], hw: Any, /) -> Iterator[Measurement]:
-        """One measurement for each node, in order, each as soon as it is there."""
+        """One measurement for each node, in order, when it is ready."""

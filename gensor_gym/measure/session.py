@@ -1,4 +1,4 @@
-"""What a strategy works with: a task, a budget, and a session that measures, predicts, records and stops in time."""
+"""The arguments of a strategy: a task, a budget, and a session that measures, predicts, records and stops in time."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from gensor_gym.operators.types import Operator
 
 NUMBER = {Real: "number", Integral: "integer"}
 MOODS = (Status.TIMEOUT, Status.CRASHED, Status.IMPLAUSIBLE)
-"""What may be the machine's mood, or rests on what was known of it: no stored answer, tried again."""
+"""Possibly noise, or dependent on the machine's state: retried, never served from the store."""
 
 
 class BudgetSpent(Exception):
-    """The budget is out. What was measured stands in the session's trace; the strategy returns its best."""
+    """The budget is spent. The session's trace holds all measurements; the strategy returns its best."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Budget:
-    """What a search may spend, None being no limit: distinct kernels, evaluations of the model, seconds elapsed."""
+    """Limits of a search (None for no limit): distinct kernels, evaluations of the model, seconds elapsed."""
 
     trials: int | None = None
     evaluations: int | None = None
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        """ValueError for a budget that is no number of things to spend."""
+        """ValueError for an invalid amount."""
         for name in ("trials", "evaluations", "seconds"):
             value = getattr(self, name)
             kind: Any = Real if name == "seconds" else Integral
@@ -94,11 +94,10 @@ class TraceRow:
 class SearchSession(Generic[Node]):
     """Measures for one search, charges the budget, records a trace, remembers the best.
 
-    A trial is a distinct kernel digest, failures included. A schedule whose kernel was tried in this session is
-    answered free. A kernel that only the store knows is a trial like any other, so that a search does not depend on
-    what the store holds. Elapsed time is the session's own clock plus, for an answer of the store or of a recorded
-    table, the seconds that the trial took when it was made (`trial_seconds` in its conditions): a budget in seconds is
-    then spent as if it were made now.
+    A trial is a distinct kernel digest, failures included. A schedule whose kernel was tried in this session costs nothing. A
+    kernel from the store counts as a trial, so a search does not depend on the store's content. Elapsed time is the session's own
+    clock plus, for an answer of the store or of a recorded table, the seconds that the trial took when it was made
+    (`trial_seconds` in its conditions): so a budget in seconds is spent as if the trial ran now.
     """
 
     def __init__(
@@ -114,7 +113,7 @@ class SearchSession(Generic[Node]):
         self.task, self.graph, self.backend, self.budget = task, graph, backend, budget
         self.trace: list[TraceRow] = []
         self.evaluations = 0
-        """Of the model, which a `Session` charges."""
+        """Evaluations of the model, which a `Session` charges."""
         self.measuring = 0.0
         """Seconds spent inside `measure` (code generation, compilation, verification, timing)."""
         self._on_trial = on_trial
@@ -132,7 +131,7 @@ class SearchSession(Generic[Node]):
 
     @property
     def best(self) -> tuple[Node, Measurement] | None:
-        """The fastest OK node with its measurement, the earlier one of equals; None before there is one."""
+        """The fastest OK node with its measurement, the earlier one of ties; None before the first."""
         return self._best
 
     @property
@@ -143,11 +142,11 @@ class SearchSession(Generic[Node]):
     def measure(self, schedules: Sequence[Node]) -> list[Measurement]:
         """Measure schedules in order.
 
-        A batch that exceeds the budget is cut to what is left: the answers for its beginning come back, fewer than were
-        asked for, and the next call raises.
+        A batch that exceeds the budget is cut: the call returns fewer answers, for the beginning of the batch, and the next call
+        raises.
 
         Raises:
-            BudgetSpent: when there is work to do and nothing left to do it with.
+            BudgetSpent: if there is work and no budget left.
         """
         self.start()
         begin = time.perf_counter()
@@ -181,7 +180,7 @@ class SearchSession(Generic[Node]):
         return answers
 
     def start(self) -> None:
-        """Start the clock, which the first use does otherwise: a search begins to count before it asks the model."""
+        """Start the clock before the first use would: a search counts time before its first evaluation."""
         if self._start is None:
             self._start = time.perf_counter()
 
@@ -196,12 +195,12 @@ class SearchSession(Generic[Node]):
         return float("inf") if self.budget.trials is None else self.budget.trials - self.trials
 
     def _spent_text(self) -> str:
-        """What is spent of what, in words."""
+        """Spent and total budget, in words."""
         trials, seconds = self.budget.trials, self.budget.seconds
         return f"{self.trials} of {trials} trials and {self.elapsed:.1f} of {seconds} seconds spent"
 
     def _try(self, fresh: dict[str, Node]) -> set[str]:
-        """Try new kernels, from the store where it has them, in the order given, until the seconds run out."""
+        """Try new kernels in order, from the store if it has them, until the seconds run out."""
         op, hw = self.task.operator, self.task.hardware
         known = {digest: self._stored(digest) for digest in fresh}
         missing = [schedule for digest, schedule in fresh.items() if known[digest] is None]
@@ -222,7 +221,7 @@ class SearchSession(Generic[Node]):
         return done
 
     def _stored(self, digest: str) -> Measurement | None:
-        """The store's answer; MOODS are tried again, and what another measured or another compiler made is measured here."""
+        """The store's answer; None for MOODS, imported trials and other compilers, which are measured again."""
         if self._store is None or not self.backend.stored:
             return None
         found = self._store.get(digest, self._device)
@@ -232,7 +231,7 @@ class SearchSession(Generic[Node]):
 
     @cached_property
     def _compiler(self) -> str:
-        """What makes kernels here now, as conditions of measurements name it."""
+        """The compiler of kernels on this machine, as named in conditions of measurements."""
         return target_of(self.task.hardware).compiler()
 
     def _put(self, schedule: Node, measurement: Measurement, seconds: float) -> None:
@@ -244,7 +243,7 @@ class SearchSession(Generic[Node]):
         self._store.put(self._device, str(self.task.operator), str(schedule), kept)
 
     def keep(self, schedule: Node, measurement: Measurement) -> None:
-        """Note in the store that a search ended with this program, which it measured: `tuned` takes it before faster trials."""
+        """Record in the store that a search ended with this program: `tuned` prefers it to faster trials."""
         if self._store is not None and self.backend.stored:
             stored = self._store.get(measurement.digest, self._device) or measurement
             before = stored.conditions.get(SEARCHED)
@@ -254,7 +253,7 @@ class SearchSession(Generic[Node]):
 
     @property
     def first_error(self) -> str:
-        """What the first trial that failed says of it; empty where none did."""
+        """Error text of the first failed trial; empty if none failed."""
         return next((measurement.error for measurement in self._seen.values() if measurement.error), "")
 
     def _record(self, digest: str, schedule: Node, measurement: Measurement) -> None:
@@ -297,7 +296,7 @@ class Session(SearchSession[Schedule]):
             warn_of_gap(backend, [task.operator], self.graph.space)
 
     def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
-        """As of `SearchSession`; ValueError for what is no list of schedules of such a graph."""
+        """As of `SearchSession`; ValueError if it is no list of schedules of such a graph."""
         kind = kind_of(self.task.operator)
         if isinstance(schedules, kind) or not all(isinstance(one, kind) for one in schedules):
             raise ValueError(f"measure {schedules!r}: expected a list of {kind.__name__}, such as session.graph.initial() is one")
@@ -313,7 +312,7 @@ class Session(SearchSession[Schedule]):
         return self.graph.latencies(np.ascontiguousarray(rows, dtype=np.int32))
 
     def charge(self, evaluations: int) -> None:
-        """Count evaluations of the model. The graph calls this (`ConstructionGraph.charge`), whoever evaluates by it.
+        """Count evaluations of the model. The graph calls this (`ConstructionGraph.charge`) for every caller.
 
         Raises:
             BudgetSpent: when fewer evaluations, or no seconds, are left.
@@ -328,7 +327,7 @@ class Session(SearchSession[Schedule]):
 
 
 def _weakly(method: Callable[[int], None]) -> Callable[[int], None]:
-    """A bound method that does not keep its object: session and graph would hold each other, and all that both hold."""
+    """A bound method that does not keep its object alive: session and graph would otherwise hold each other."""
     reference = weakref.WeakMethod(method)
 
     def call(evaluations: int) -> None:

@@ -1,1 +1,1 @@
-"""Whole networks: a dataflow graph with its weights, a plan of what is computed together, one library that runs it."""
+"""Whole networks: a dataflow graph with its weights, a plan of fused pieces, one library that runs it."""

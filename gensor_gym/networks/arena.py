@@ -1,4 +1,4 @@
-"""Where the values between kernels lie: one block of memory, in which a value's place is used again when it was last read."""
+"""Memory of the values between kernels: one block, in which memory is reused after its value's last use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Life:
     last: int
 
     def meets(self, other: Life) -> bool:
-        """Whether both are needed in one step. An output overlaps no input of its own step."""
+        """Whether both are live in one step. An output overlaps no input of its own step."""
         return self.first <= other.last and other.first <= self.last
 
 
@@ -39,12 +39,12 @@ class Arena:
 
 
 def rounded(size: int) -> int:
-    """Bytes that so many take where each value begins at a multiple of `ALIGNMENT`."""
+    """Bytes of an allocation of `size` bytes if values begin at multiples of `ALIGNMENT`."""
     return round_up(size, ALIGNMENT)
 
 
 def bound(lives: Sequence[Life]) -> int:
-    """Bytes that are needed at once in the step that needs most: no arena is smaller."""
+    """Largest number of live bytes in one step, a lower bound of an arena."""
     more = np.zeros(2 + max((life.last for life in lives), default=-1), dtype=np.int64)
     for life in lives:
         more[life.first] += rounded(life.bytes)
@@ -62,7 +62,7 @@ def _none(lives: Sequence[Life]) -> Arena:
 
 
 class _Placed:
-    """Values with their places, as arrays: a recurrence that is unrolled has thousands."""
+    """Placed values as arrays: an unrolled recurrence has thousands."""
 
     def __init__(self, lives: Sequence[Life]) -> None:
         """Room for all of them; nothing is placed yet."""
@@ -80,7 +80,7 @@ class _Placed:
         self.end = max(self.end, end)
 
     def gaps(self, life: Life) -> np.ndarray:
-        """Beginnings, in order, of places that are free while it lives: at the start, and where any value begins or ends."""
+        """Offsets, in order, that are free while it lives: 0, and the start or end of any value."""
         first, last, offsets, ends = self._values[:, : len(self.offsets)]
         busy = (first <= life.last) & (last >= life.first)
         starts = np.array(sorted(self._edges), dtype=np.int64)
@@ -91,12 +91,12 @@ class _Placed:
 
     @property
     def arena(self) -> Arena:
-        """What was placed."""
+        """The arena of the placed values."""
         return Arena(self.offsets, self.end)
 
 
 def _whole(lives: Sequence[Life]) -> Arena:
-    """The largest first, each at the lowest place where nothing lies that is needed at the same time.
+    """The largest first, each at the lowest offset without a live value.
 
     Greedy by size, of Pisarchyk and Lee (arXiv 2001.03288), section 4.3.
     """
@@ -107,9 +107,9 @@ def _whole(lives: Sequence[Life]) -> Arena:
 
 
 def _hot(lives: Sequence[Life]) -> Arena:
-    """In the order in which they are made, each where memory was read last, which may still lie in a cache; else at the end.
+    """Place values in the order of creation, each where memory was read last and may still be cached; else at the end.
 
-    The place must be of the bytes that `whole` takes, or it is taken as there.
+    Only within the bytes that `whole` takes.
     """
     limit = _whole(lives).bytes
     placed, read, waiting = _Placed(lives), dict[tuple[int, int], int](), list[tuple[int, int, int]]()
@@ -127,10 +127,10 @@ def _hot(lives: Sequence[Life]) -> Arena:
 
 
 def _warmth(starts: np.ndarray, life: Life, read: dict[tuple[int, int], int]) -> np.ndarray:
-    """How recently the bytes from each start on were read: the last step of what lay there, weighted by bytes.
+    """How recently the bytes from each start on were read: the last step that read the previous value, weighted by bytes.
 
-    `read` has the step in which a place (its two ends) was read last by values that nobody needs any more, in the order of these
-    steps. Starts that others surpass may get less.
+    `read` maps a dead value's memory (its two ends) to the step of its last read, in the order of steps. The value of dominated
+    starts may be too low.
     """
     size, warm, recent = rounded(life.bytes), np.zeros(len(starts)), reversed(read.items())
     while some := list(itertools.islice(recent, CHUNK)):
@@ -143,11 +143,11 @@ def _warmth(starts: np.ndarray, life: Life, read: dict[tuple[int, int], int]) ->
 
 
 MODES: dict[str, Callable[[Sequence[Life]], Arena]] = {"none": _none, "whole": _whole, "hot": _hot}
-"""Ways to place values: none is used again, as small as can be, and what was read last first."""
+"""Placement of values: without reuse, smallest, and most recently read first."""
 
 
 def arena(lives: Sequence[Life], mode: str = "hot") -> Arena:
-    """Places for values; ValueError for a mode that there is not."""
+    """An arena for values; ValueError for an unknown mode."""
     if mode not in MODES:
         raise ValueError(f"arena {mode!r}: expected one of {', '.join(MODES)}")
     return MODES[mode](lives)

@@ -1,4 +1,4 @@
-"""A network taken away: one shared library with a C header, its weights inside; sources, an example, and what is known of it."""
+"""Export of a network: one shared library with a C header and the weights inside; sources, an example, and a manifest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gensor_gym.networks.steps import Step
 
 ENTRY = "gg_network_exported"
 MOST_BYTES = (1 << 31) - (1 << 26)
-"""Of weights: what code of a library reaches on x86 where nothing else is asked of compilers, less room for the code."""
+"""Limit on the weights: the reach of a library's code on x86 by default, less room for the code."""
 _WEIGHTS = """/* Constants, packed weights and, beside those, scratch: pages that are written become the process's own. */
     .data
     .balign 64
@@ -36,9 +36,9 @@ def export_network(
     plan: Plan, kernels: Sequence[Kernel], function: NetworkFunction, folder: str | Path, threads: int,
     known: Sequence[Mapping[str, Any]], library: str,
 ) -> Exported:  # fmt: skip
-    """Write a loaded network, its weights as they are packed now, into a folder that needs no Python.
+    """Write a loaded network with its packed weights into a folder that needs no Python.
 
-    `known` holds for each step what the manifest is to say of its kernel.
+    `known` has the manifest's facts on the kernel of each step.
 
     Raises:
         ValueError: for a folder that holds something else, a name that is no identifier, weights beyond `MOST_BYTES`.
@@ -65,7 +65,7 @@ def export_network(
 
 
 def _piece(kernel: Kernel, number: int) -> str:
-    """A kernel's source under a name of its own. Its packed weights are there already: nothing calls what packs them."""
+    """A kernel's source under a name of its own. Its weights are already packed: the packing function is never called."""
     packs = {kernel.prepares: f"pack_{number}", kernel.whole: f"whole_{number}"} if kernel.prepares else {}
     names = {kernel.launches[0].entry: f"piece_{number}"} | packs
     return "".join(f"#define {entry} {name}\n" for entry, name in names.items()) + kernel.source

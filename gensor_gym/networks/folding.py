@@ -1,4 +1,4 @@
-"""What is done once for all calls: values made of constants alone, and factors of channels, which weights take in.
+"""Work done once for all calls: constant expressions, and factors of channels that are folded into weights.
 
 A batch normalisation after a product is a factor and an addend of every channel: the factor goes into the weights, the addend
 stays as a bias.
@@ -36,7 +36,7 @@ def _with_joins_in_place(network: Network) -> Network:
 
 
 def _with_constants_made(network: Network) -> Network:
-    """Values of constants alone become constants, unless they only repeat: those would be larger."""
+    """Make values of constants into constants, except repetitions, which would be larger."""
     graph, arrays = network.graph, dict(network.constants)
     kept: list[tuple[str, Node]] = []
     for name, node in graph.nodes:
@@ -49,7 +49,7 @@ def _with_constants_made(network: Network) -> Network:
 
 
 def _made(node: Node, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The value of a node of constants, in float64; what only moves stays as it is, and where it is where that can be."""
+    """The value of a constant node, in float64; a move keeps its type, and is a view if possible."""
     if isinstance(node, Transpose):
         return np.transpose(arrays[node.source], node.order)
     if isinstance(node, Reshape):
@@ -60,7 +60,7 @@ def _made(node: Node, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
 def _pruned(
     network: Network, inputs: tuple[Value, ...], nodes: list[tuple[str, Node]], arrays: Mapping[str, np.ndarray]
 ) -> Network:
-    """A network of these nodes and constants, without what no output needs."""
+    """A network of these nodes and constants, without those that no output needs."""
     graph = needed(network.graph.name, inputs, nodes, network.graph.returns)
     constants = {value.name: arrays[value.name].astype(np.float32, copy=False) for value in graph.inputs if value.constant}
     asked = [value for value in network.inputs if value not in graph.inputs]
@@ -70,9 +70,9 @@ def _pruned(
 
 
 def _with_factors_in_weights(network: Network) -> Network:
-    """Products whose channels are multiplied and added to by constants, as normalisations do, have the factors in their weights.
+    """Fold constant factors of a product's channels, as in normalisations, into its weights.
 
-    What is left of a chain of such maps is one addend, under the name of the last.
+    The rest of such a chain of maps is one addend, under the name of the last.
     """
     graph, made = network.graph, dict(network.nodes)
     arrays, fresh = dict(network.constants), list[Value]()
@@ -105,7 +105,7 @@ def _times(array: np.ndarray, factor: np.ndarray) -> np.ndarray:
 
 @dataclass
 class _Chain:
-    """Maps one after another that each multiply a product's channels by constants, or add such: factor and addend of all."""
+    """Successive maps that each multiply a product's channels by constants, or add them: total factor and addend."""
 
     place: int
     axis: int
@@ -115,7 +115,7 @@ class _Chain:
 
 
 def _chain(network: Network, product: str) -> _Chain | None:
-    """The longest chain of a product with constant weights; None for none, or for one that only adds."""
+    """The longest chain of a product with constant weights; None if there is none, or it only adds."""
     contract, graph = network.nodes[product], network.graph
     assert isinstance(contract, Contract)
     op = contract.operator

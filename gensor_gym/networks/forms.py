@@ -1,4 +1,4 @@
-"""What users give to a network and get from it: tensors in tuples, lists and dicts, and of which types."""
+"""Arguments and results of a network for users: tensors in tuples, lists and dicts, and their types."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Form = Any
 class Fixed:
     """No tensor: a number, a text or None that is the same at every call.
 
-    An argument that is left out is `default`; where that is ..., there is none.
+    `default` is the value of an omitted argument; ... means that it is required.
     """
 
     value: Any
@@ -35,14 +35,14 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Made:
-    """An object of another class than Python's own: what makes it of its parts, and their forms."""
+    """An object of a class other than Python's own: its constructor from parts, and the forms of these."""
 
     make: Callable[[list[Any]], Any]
     parts: tuple[Form, ...]
 
 
 def changed(tree: Any, change: Callable[[Any], Any]) -> Any:
-    """A tree of tuples, lists and dicts, whatever their classes, with something else at its ends and objects for `Made`."""
+    """A tree of tuples, lists and dicts of any class, with changed leaves and objects for `Made`."""
     if isinstance(tree, Made):
         return tree.make([changed(part, change) for part in tree.parts])
     if isinstance(tree, dict):
@@ -61,7 +61,7 @@ def put_together(form: Form, outputs: Sequence[Any]) -> Any:
 
 
 def is_flat(takes: Mapping[str, Form]) -> bool:
-    """Whether arguments are one tensor each, in their order, and then what may be left out."""
+    """Whether arguments are one tensor each, in order, followed by optional ones."""
     forms = list(takes.values())
     count = sum(isinstance(form, int) for form in forms)
     rest = (isinstance(form, Fixed) and form.is_same(form.default) for form in forms[count:])
@@ -71,7 +71,7 @@ def is_flat(takes: Mapping[str, Form]) -> bool:
 def taken_apart(called: str, takes: Mapping[str, Form], given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
     """The tensors of a call's arguments, in order; `takes` are the forms of all arguments by name.
 
-    TypeError for arguments of other names or of another form, ValueError for another value of what is `Fixed`.
+    TypeError for arguments of other names or of another form, ValueError for another value of a `Fixed` argument.
     """
     by_place = dict(zip(takes, given, strict=False))
     left_out = {name: form.default for name, form in takes.items() if isinstance(form, Fixed) and form.default is not ...}
@@ -110,7 +110,7 @@ def _take(place: str, form: Form, given: Any, found: dict[int, Any]) -> None:
 
 
 Types = Mapping[int, tuple[str, ...]]
-"""Of outputs, by their number, the data types that they are cast to, one after another."""
+"""Data types that outputs are cast to, one after another, by number of the output."""
 
 
 def typed(types: Types, outputs: Sequence[Any]) -> tuple[Any, ...]:
@@ -122,7 +122,7 @@ def typed(types: Types, outputs: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def check_whole(called: str, types: Types, outputs: Sequence[Any]) -> None:
-    """ValueError for outputs that are whole numbers to users and are none, or above what float32 counts one by one."""
+    """ValueError for integer outputs that are not whole, or exceed the integers exact in float32."""
     for place, names in types.items():
         if names[0] in ("int32", "int64") and not bool((abs(outputs[place]) <= MOST_WHOLE).all()):
             said = f"expected whole numbers up to {MOST_WHOLE:.0f}, which kernels compute exactly"

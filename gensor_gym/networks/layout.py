@@ -1,4 +1,4 @@
-"""Where every array of every step lies: in the caller's arrays, in a workspace of the call, or in memory that stays."""
+"""Memory of every step's arrays: the caller's arrays, a workspace of the call, or persistent memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WEIGHTS = 1
 
 
 class Base(IntEnum):
-    """What a place counts from: `enum gg_base` of `codegen/runtime/network.c`."""
+    """Base of an address: `enum gg_base` of `codegen/runtime/network.c`."""
 
     INPUT = 0
     OUTPUT = 1
@@ -41,23 +41,23 @@ class Layout:
     """Places of all arrays."""
 
     values: Mapping[str, Place]
-    """Of every value that a step reads or writes; constants that are read packed alone have none, which is said as 0."""
+    """Every value that a step reads or writes; constants that are only read packed have no memory, written as 0."""
     workspaces: tuple[Place, ...]
-    """Of every step, where its kernel has workspace."""
+    """Workspace of every step whose kernel needs one."""
     arena: Arena
-    """What lies between kernels."""
+    """Memory of the values between kernels."""
     needed: int
     """Bytes that no arena goes below."""
     workspace_bytes: int
-    """Of a call: the arena and, behind it, what the loop that needs most needs."""
+    """Bytes of a call: the arena, followed by the largest workspace of any loop."""
     constants: frozenset[str]
-    """Those that lie in fixed memory as they are."""
+    """Constants that lie in fixed memory unpacked."""
     fixed_bytes: int
     """Constants and packed weights."""
 
 
 def layout_of(plan: Plan, kernels: Sequence[Kernel], mode: str) -> Layout:
-    """Places for a plan whose steps have these kernels; ValueError for an arena that there is not."""
+    """Memory for a plan whose steps have these kernels; ValueError for an unknown arena."""
     network, lives = plan.network, lives_of(plan)
     made = arena(lives, mode)
     values = {value.name: Place(Base.INPUT, number) for number, value in enumerate(network.inputs)}
@@ -85,7 +85,7 @@ def layout_of(plan: Plan, kernels: Sequence[Kernel], mode: str) -> Layout:
 
 
 def _read(plan: Plan, kernels: Sequence[Kernel]) -> frozenset[str]:
-    """Constants that some kernel reads as they are, and not only as the weights that it keeps packed."""
+    """Constants that some kernel reads unpacked."""
     return frozenset(
         name
         for step, kernel in zip(plan.steps, kernels, strict=True)
@@ -95,7 +95,7 @@ def _read(plan: Plan, kernels: Sequence[Kernel]) -> frozenset[str]:
 
 
 def _returned(network: Network) -> dict[str, int]:
-    """Number of the output that lies in the memory of each value; ValueError where two outputs would share one."""
+    """Number of the output that lies in the memory of each value; ValueError if two outputs would share one."""
     roots = [network.root_of(name) for name in network.graph.returns]
     if len(set(roots)) < len(roots):
         raise ValueError(f"{network.graph.name}: two outputs are views of one value, expected memory of its own for each")
@@ -103,9 +103,9 @@ def _returned(network: Network) -> dict[str, int]:
 
 
 def lives_of(plan: Plan) -> list[Life]:
-    """Values between steps, in the order in which they are made; one that is made in parts as one, from its first part on.
+    """Values between steps, in the order of creation; one that is made in parts is one value from its first part on.
 
-    The steps of one loop are one: all that any of them needs lies there all along.
+    The steps of one loop count as one, because all their values are live throughout.
     """
     network, first, last = plan.network, dict[str, int](), dict[str, int]()
     of_loop = [(number, step) for number, some in enumerate(loops(plan.pieces)) for step in (plan.steps[one] for one in some)]

@@ -22,7 +22,7 @@ from gensor_gym.networks.plan import Plan
 from gensor_gym.networks.steps import Step
 
 MOST_ARRAYS = 64
-"""Of one kernel: `GG_MOST` of `network.c`."""
+"""Most arrays of one kernel: `GG_MOST` of `network.c`."""
 
 
 class _Place(ctypes.Structure):
@@ -50,7 +50,7 @@ class _Network(ctypes.Structure):
 
 
 class _Loaded(ctypes.Structure):
-    """`struct gg_loaded`, with whatever its pointers point to."""
+    """`struct gg_loaded`, with the memory that its pointers refer to."""
 
     kept: Any
 
@@ -58,7 +58,7 @@ class _Loaded(ctypes.Structure):
 
 
 class NetworkFunction(NativeFunction):
-    """A network that was loaded: called as a kernel is, with arrays of NumPy or of whatever speaks DLPack.
+    """A loaded network, called like a kernel, with arrays of NumPy or of a library with DLPack.
 
     Safe from several threads; those of a network with packed weights wait for one another.
     """
@@ -75,7 +75,7 @@ class NetworkFunction(NativeFunction):
         team = runtime(threads)
         _pack(plan, kernels, self.layout, self.fixed, threads)
         self.constants = _constants(plan, self.layout, self.fixed)
-        """Views of those that lie there as they are, by name."""
+        """Views of the unpacked constants in fixed memory, by name."""
         distinct = {kernel.digest: kernel for kernel in kernels}
         entries: dict[str, Any] = {digest: entry_of(one, one.launches[0].entry) for digest, one in distinct.items()}
         steps = (_Step * len(kernels))()
@@ -94,7 +94,7 @@ class NetworkFunction(NativeFunction):
         super().__init__(self.called, _compiled("network.c").gg_network_entry, loaded, self.layout.workspace_bytes)
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
-        """As a kernel's; ValueError also for ids that are no row of their table. A bound call computes no numbers of these."""
+        """As a kernel's call; ValueError also for ids outside their table. A bound call checks no ids."""
         if self.called.id_limits or self.called.limits:
             self.called.check_ids(inputs)
         return super().__call__(*inputs, out=out)
@@ -133,7 +133,7 @@ def _constants(plan: Plan, layout: Layout, memory: np.ndarray) -> dict[str, np.n
 
 
 def _dense(array: np.ndarray, threads: int, room: np.ndarray) -> np.ndarray:
-    """In row-major order. A turned matrix, as torch has weights, is copied into `room` by all threads in whole cache lines."""
+    """In row-major order. All threads copy a transposed matrix, as torch has weights, into `room` in whole cache lines."""
     if array.flags.c_contiguous or array.ndim != 2 or array.dtype != np.float32 or not array.T.flags.c_contiguous:
         return np.ascontiguousarray(array)
     made = room[: array.size].reshape(array.shape)
@@ -150,7 +150,7 @@ def _turn() -> Any:
 
 
 def _pack(plan: Plan, kernels: Sequence[Kernel], layout: Layout, fixed: np.ndarray, threads: int) -> None:
-    """Have every kernel that keeps packed weights pack them, of which it reads nothing else."""
+    """Let every kernel with packed weights pack them; it then reads only these."""
     packing = {kernel.digest: entry_of(kernel, kernel.prepares) for kernel in kernels if kernel.prepacked}
     team, constants = ctypes.byref(runtime(threads)), plan.network.constants
     weights = [constants[step.reads[WEIGHTS]].size for step, kernel in zip(plan.steps, kernels, strict=True) if kernel.prepacked]

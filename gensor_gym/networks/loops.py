@@ -1,8 +1,8 @@
-"""Pieces that run in one parallel loop: a task does its rows of one piece after the other, so nobody waits between them.
+"""Pieces that run in one parallel loop: a task computes its rows of each piece in order, without waits between pieces.
 
 After the coarse-grain fusion of oneDNN Graph Compiler (Li et al., arXiv 2301.01333), which merges the outermost parallel loops of
-neighbours: none of them may read what another task makes. A piece has rows where it is a product of two matrices, a row nest,
-or a product with rows after it; what is made in the loop is read by rows alone.
+neighbours: none of them may read what another task makes. A piece has rows if it is a product of two matrices, a row nest, or a
+product with rows after it; values made in the loop are read row by row only.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Rows:
 
     count: int
     read: tuple[bool, ...]
-    """Of every value that it reads whether a row is made of the same row of that alone."""
+    """For every value that it reads, whether a row depends only on the same row of that value."""
 
 
 def rows_of(step: Step) -> Rows:
-    """The rows of a step; ValueError where it has none, or writes them otherwise than one after another."""
+    """The rows of a step; ValueError if it has none, or writes them otherwise than one after another."""
     computation = step.computation
     if isinstance(computation, Operator):
         return Rows(shape_of(computation).rows if len(computation.spatial) == 2 else 0, _of_product(computation))
@@ -46,7 +46,7 @@ def rows_of(step: Step) -> Rows:
 
 
 def _of_product(op: Operator) -> tuple[bool, ...]:
-    """Of each operand: the left matrix, and what post-ops read of the same shape as the output, element by element."""
+    """For each operand, whether it is read row by row: the left matrix, and post-op operands with the shape of the output."""
     shape_of(op)
     if len(op.spatial) != 2:
         raise ValueError(f"{op} has a batch: expected rows of one matrix")
@@ -56,7 +56,7 @@ def _of_product(op: Operator) -> tuple[bool, ...]:
 
 
 def _of_panel(graph: Dataflow) -> Rows:
-    """Of a product and of what goes along its rows, which read one value in one way or in two."""
+    """For a product and the row nest after it, whether each value is read row by row; both may read the same value."""
     panel = panel_of(graph)
     _check_written(panel.nest)
     of_product = _of_product(panel.product)
@@ -75,7 +75,7 @@ def _check_written(nest: RowNest) -> None:
 
 
 def _of_nest(nest: RowNest, tensor: str) -> bool:
-    """Whether all that is read of a tensor is."""
+    """For every value, whether all reads of its tensor are read row by row."""
     accesses = (cell.made for cell in nest.cells if isinstance(cell.made, Access))
     return all(goes_row_by_row(nest, access) for access in accesses if access.tensor == tensor and _is_read(access, tensor))
 
@@ -96,7 +96,7 @@ def loops(pieces: Sequence[Piece]) -> Iterator[list[int]]:
 
 
 def loop_fault(network: Network, pieces: Sequence[Piece]) -> str:
-    """Why pieces cannot run in the loops that they are said to; empty where they can."""
+    """Reason why pieces cannot run in their loops; empty if they can."""
     if pieces and pieces[0].follows:
         return f"{pieces[0].nodes[0]} follows nothing: expected a piece before it"
     for numbers in loops(pieces):
@@ -106,7 +106,7 @@ def loop_fault(network: Network, pieces: Sequence[Piece]) -> str:
 
 
 def _fault_of(network: Network, together: Sequence[Piece]) -> str:
-    """Of one loop."""
+    """Fault of one loop."""
     if len(together) > MOST_TOGETHER:
         return f"{len(together)} pieces in the loop of {together[0].nodes[0]}, expected at most {MOST_TOGETHER}"
     made, count, rows = set[str](), 0, together[1].follows
@@ -127,7 +127,7 @@ def _fault_of(network: Network, together: Sequence[Piece]) -> str:
 
 
 def task_rows(pieces: Sequence[Piece]) -> list[int]:
-    """Of each piece the rows that its tasks must have; 0 for one that has its loop alone."""
+    """Rows per task of each piece that shares a loop; 0 for a piece with its own loop."""
     found = []
     for numbers in loops(pieces):
         found += [pieces[numbers[1]].follows if len(numbers) > 1 else 0] * len(numbers)
@@ -135,7 +135,7 @@ def task_rows(pieces: Sequence[Piece]) -> list[int]:
 
 
 def tasks_together(pieces: Sequence[Piece], kernels: Sequence[Kernel]) -> list[int]:
-    """Of each piece how many tasks of its kernel, one after another, are one of its loop; 1 for one that has its loop alone.
+    """Number of consecutive tasks of each piece's kernel in one task of its loop; 1 for a piece with its own loop.
 
     ValueError for a kernel whose tasks do not make up those rows.
     """

@@ -19,7 +19,7 @@ from gensor_gym.networks.forms import Form, Types
 
 @dataclass(frozen=True)
 class Called:
-    """What a call of a network takes and gives, without its weights: a `Computation`."""
+    """Inputs and outputs of a network's call, without its weights: a `Computation`."""
 
     name: str
     inputs: tuple[Value, ...]
@@ -28,7 +28,7 @@ class Called:
     flops: int
     compulsory_bytes: int
     id_limits: Mapping[str, int] = field(default_factory=dict, hash=False)
-    """Of every input that has ids of rows how many rows there are to choose from."""
+    """Number of rows to choose from, for every input that holds row ids."""
     limits: Mapping[str, int] = field(default_factory=dict, hash=False)
     """See `Network.limits`."""
 
@@ -37,9 +37,9 @@ class Called:
         return self.name
 
     def check_ids(self, inputs: Sequence[Any]) -> None:
-        """ValueError for ids that are no row of their table, and for numbers that would not be computed with exactly.
+        """ValueError for ids outside their table, and for numbers beyond exact arithmetic.
 
-        Arrays of other shapes are left to whoever checks these.
+        Shapes are checked elsewhere.
         """
         for value, given in zip(self.inputs, inputs, strict=False):
             rows, limit = self.id_limits.get(value.name), self.limits.get(value.name)
@@ -55,7 +55,7 @@ class Called:
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A graph, its weights, and of every node the operation that it was part of where the network was written."""
+    """A graph, its weights, and the source operation of every node."""
 
     graph: Dataflow
     constants: Mapping[str, np.ndarray]
@@ -63,15 +63,15 @@ class Network:
     origins: Mapping[str, str] = field(default_factory=dict)
     """Name of a node's value -> operation, such as `layer1.0.conv1: conv2d`. Nodes of one operation are one primitive."""
     unread: Mapping[int, Value] = field(default_factory=dict)
-    """Inputs of a call that nothing is made of, by their number among all."""
+    """Unused inputs of a call, by number."""
     form: Form = None
-    """What users get, of numbers of outputs; None for one output, or a tuple of all."""
+    """Form of the user's result over numbers of outputs; None for one output, or a tuple of all."""
     types: Types = field(default_factory=dict)
-    """Of outputs that are no float32 to users the data types that they are cast to, in turn; kernels make float32 of all."""
+    """Data types that outputs are cast to, in order, if they are not float32 for users; kernels compute float32."""
     arguments: Mapping[str, Form] | None = None
-    """What users give by name, of numbers of inputs; None for one tensor each, by the names of inputs."""
+    """The user's arguments by name, over numbers of inputs; None for one tensor each, by the names of inputs."""
     limits: Mapping[str, int] = field(default_factory=dict)
-    """Of inputs of whole numbers that are computed with how far from 0 theirs may be for kernels to be exact."""
+    """Largest magnitude of integer inputs of arithmetic for which kernels are exact."""
 
     def __post_init__(self) -> None:
         """ValueError unless there is an array of the right shape for every constant input."""
@@ -86,7 +86,7 @@ class Network:
 
     @cached_property
     def inputs(self) -> tuple[Value, ...]:
-        """What a call takes, in order."""
+        """Inputs of a call, in order."""
         found = [value for value in self.graph.inputs if not value.constant]
         for number, value in sorted(self.unread.items()):
             found.insert(number, value)
@@ -94,23 +94,23 @@ class Network:
 
     @cached_property
     def takes(self) -> Mapping[str, Form]:
-        """What users give, by name, in order."""
+        """The user's arguments by name, in order."""
         return {value.name: place for place, value in enumerate(self.inputs)} if self.arguments is None else self.arguments
 
     @cached_property
     def called(self) -> Called:
-        """Itself as what is called."""
+        """The call's signature."""
         own = self.graph.name, self.inputs, self.outputs, self.dtype, self.flops, self.compulsory_bytes
         return Called(*own, self.id_limits, self.limits)
 
     @property
     def outputs(self) -> tuple[Value, ...]:
-        """What a call gives, in order."""
+        """Outputs of a call, in order."""
         return self.graph.outputs
 
     @property
     def id_limits(self) -> Mapping[str, int]:
-        """Of every input that has ids of rows how many rows there are to choose from."""
+        """Number of rows to choose from, for every input that holds row ids."""
         return self.graph.id_limits
 
     @property
@@ -134,35 +134,35 @@ class Network:
 
     @cached_property
     def nodes(self) -> Mapping[str, Node]:
-        """What makes each value that is no input."""
+        """The node of each value that is no input."""
         return self.graph.makers
 
     def source_of(self, name: str) -> str:
-        """The value that a view, or a view of a view, is one of; itself where it is none."""
+        """The source of a view, or of a view of a view; the value itself if it is none."""
         return self.graph.behind(name)[-1]
 
     def root_of(self, name: str) -> str:
-        """The value in whose memory a value lies: its own, or that of what it is a reshape of."""
+        """The value that owns a value's memory: itself, or the source of a reshape."""
         return self.graph.behind(name, (Reshape,))[-1]
 
     @cached_property
     def known(self) -> dict[object, Any]:
-        """What was found out about parts of it, for whoever asks again: plans differ in a few pieces."""
+        """Cache of facts on its parts: plans differ in a few pieces."""
         return {}
 
     @cached_property
     def places(self) -> Mapping[str, int]:
-        """Of every node's value its number in the graph."""
+        """Number of every node in the graph."""
         return {name: number for number, (name, _) in enumerate(self.graph.nodes)}
 
     @cached_property
     def joins(self) -> Mapping[str, tuple[str, int]]:
-        """Of every value that is made within another: (that, bytes before it); see `dataflow.joins`."""
+        """For every value that is made within another: (that, bytes before it); see `dataflow.joins`."""
         return joins(self.graph)
 
     @cached_property
     def cuts(self) -> Mapping[str, tuple[str, int]]:
-        """Of every slice that is read where it lies in a value: (that, bytes before it); see `dataflow.joins`."""
+        """For every slice that is read in place: (the value that contains it, bytes before it); see `dataflow.joins`."""
         return cuts(self.graph)
 
     @cached_property
@@ -178,11 +178,11 @@ class Network:
         return self._joined | self.cuts.keys() | {name for name, node in self.nodes.items() if isinstance(node, VIEWS)}
 
     def is_free(self, name: str) -> bool:
-        """Whether no kernel is needed for a node: a view, parts that are made where they belong, a part that is read there."""
+        """Whether a node needs no kernel: a view, a join of parts made in place, or a part read in place."""
         return name in self._free
 
     def place_of(self, name: str) -> tuple[str, int]:
-        """(the value whose memory holds it and is part of no other, bytes before it there)."""
+        """(outermost value whose memory contains it, its offset there in bytes)."""
         root, before = self.root_of(name), 0
         while root in self._within:
             root, more = self._within[root]
@@ -190,7 +190,7 @@ class Network:
         return root, before
 
     def made_by(self, name: str) -> list[str]:
-        """The value, or all parts of it where it is made in parts; what it is cut of where it is read there."""
+        """The value, or all its parts if it is made in parts; for a part read in place, what the whole is made of."""
         if name in self.cuts:
             return self.made_by(self.source_of(self.cuts[name][0]))
         if name not in self._joined:

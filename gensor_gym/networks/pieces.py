@@ -1,4 +1,4 @@
-"""A piece of a plan: nodes that one kernel computes, and at which place in the loops of their host the others are computed."""
+"""A piece of a plan: the nodes of one kernel, and the loop of their host in which the others are computed."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ANCHORS = {
     "panel": "on whole rows of a product, where a task has finished all columns of them",
     "block": "on each block of rows of a product, which a thread keeps until a second product has added them up",
 }
-"""Anchor -> where in the host's loops the other nodes of a piece are computed."""
+"""Anchor -> the loop of the host in which the other nodes of a piece are computed."""
 _NAMED = ("panel", "block")
-"""Anchors that a text names; which of the others it is follows from the host."""
+"""Anchors that a text names; the others follow from the host."""
 
 
 @lru_cache(maxsize=4096)
 def _fault(computation: Dataflow, is_panel: bool) -> str:
-    """Why it has no kernel; empty where it has one. Layers of networks are equal: each is asked once."""
+    """Reason why it has no kernel; empty if it has one. Cached, because layers of networks are equal."""
     try:
         (panel_of if is_panel else chain_of if is_chain(computation) else row_nest)(computation)
     except ValueError as error:
@@ -43,17 +43,16 @@ class Piece:
     nodes: tuple[str, ...]
     anchor: str
     follows: int = 0
-    """Rows of each task, where the tasks are done in the parallel loop of the piece before, each after that piece's of the same
-    rows (`networks.loops`); 0 for a piece with a loop of its own."""
+    """Rows per task when sharing the previous piece's loop (`networks.loops`); else 0."""
 
     def __str__(self) -> str:
-        """The names, after the anchor where the host has several, and what it follows by. `Piece.parse` reads it."""
+        """The names, after the anchor if the host has several, and the rows by which it follows. `Piece.parse` reads it."""
         follows = (f"+{self.follows}",) if self.follows else ()
         return " ".join((*follows, *((f"@{self.anchor}",) if self.anchor in _NAMED else ()), *self.nodes))
 
     @classmethod
     def parse(cls, network: Network, text: str) -> Piece:
-        """The piece that a line says; ValueError for a name that no node has, an anchor that there is not, no number of rows."""
+        """The piece of a line; ValueError for an unknown node or anchor, or an invalid number of rows."""
         words = text.split()
         follows = _follows(words.pop(0)) if words[0].startswith("+") else 0
         anchor = words.pop(0)[1:] if words and words[0].startswith("@") else ""
@@ -66,7 +65,7 @@ class Piece:
         return cls(tuple(words), anchor or implied(network, words), follows)
 
     def step(self, network: Network) -> Step:
-        """What its kernel computes; ValueError where no kernel does so at this anchor. Found once for a network."""
+        """The computation of its kernel; ValueError if no kernel supports it at this anchor. Cached for the network."""
         key = self.nodes, self.anchor
         if key not in network.known:
             network.known[key] = self._step(network)

@@ -1,4 +1,4 @@
-"""A plan: which nodes of a network are computed by one kernel, which kernels in one loop, as data that prints and parses back."""
+"""A plan: the nodes of each kernel and the kernels of each loop, as data that prints and parses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Plan:
 
     @classmethod
     def parse(cls, network: Network, text: str) -> Plan:
-        """The plan that a text says; ValueError for what is no name of a node and no anchor."""
+        """Parse a plan; ValueError for an unknown node or anchor."""
         return cls(network, tuple(Piece.parse(network, line) for line in text.splitlines() if line.strip()))
 
     @cached_property
@@ -38,10 +38,10 @@ class Plan:
 
     @cached_property
     def fault(self) -> str:
-        """Why the plan is not legal; empty where it is.
+        """Why the plan is illegal; empty if it is legal.
 
-        Every node that is not free (`Network.is_free`) is in one piece, pieces read what is made before them, each has a kernel,
-        and those of one loop read of one another rows of their own alone (`networks.loops`).
+        Every node that is not free (`Network.is_free`) is in one piece, pieces read only earlier values, each has a kernel, and
+        pieces of one loop read only their own rows of each other (`networks.loops`).
         """
         owned = [name for piece in self.pieces for name in piece.nodes]
         needed = [name for name, _ in self.network.graph.nodes if not self.network.is_free(name)]
@@ -61,7 +61,7 @@ class Plan:
 
 
 def ordered(network: Network, pieces: Sequence[Piece]) -> Plan | None:
-    """The plan of these pieces, each after what it reads; None where two wait for one another. Loops stay together."""
+    """The plan with every piece after the values that it reads; None for a cycle. Loops stay together."""
     made = {value.name for value in network.graph.inputs}
     left, found = [[pieces[number] for number in numbers] for numbers in loops(pieces)], list[Piece]()
     while left:
@@ -92,7 +92,7 @@ def reads_of(network: Network, piece: Piece) -> frozenset[str]:
 
 
 def cut_all(network: Network) -> Plan:
-    """Primitives with post-ops: each operation by itself, and after a product what its kernel can do with each element."""
+    """Primitives with post-ops: one operation a piece, with the elementwise operations that a product's kernel can take."""
     pieces: list[list[str]] = []
     of: dict[str, list[str]] = {}
     for name, node in network.graph.nodes:
@@ -111,7 +111,7 @@ def cut_all(network: Network) -> Plan:
 
 
 def _with_slices(network: Network, pieces: list[list[str]], of: dict[str, list[str]]) -> list[list[str]]:
-    """Rows read parts of a value where these lie, unless something else reads them too."""
+    """Rows read parts of a value in place, unless another node reads them too."""
     kept = {id(piece): piece for piece in pieces}
     for rows in pieces[::-1]:
         if id(rows) not in kept or isinstance(network.nodes[rows[0]], Contract):
@@ -124,7 +124,7 @@ def _with_slices(network: Network, pieces: list[list[str]], of: dict[str, list[s
 
 
 def _slices_read(network: Network, rows: list[str], of: dict[str, list[str]]) -> list[str] | None:
-    """A piece of nothing but parts of values that a piece alone reads, and takes."""
+    """A piece of slices of values that only one piece reads, and takes."""
     roots = dict.fromkeys(network.source_of(one) for name in rows for one in network.nodes[name].inputs)
     for part in (of[root] for root in roots if root in of and of[root] is not rows):
         both = sorted([*rows, *part], key=network.places.__getitem__)
@@ -135,7 +135,7 @@ def _slices_read(network: Network, rows: list[str], of: dict[str, list[str]]) ->
 
 
 def _joined(network: Network, name: str, of: dict[str, list[str]]) -> list[str] | None:
-    """The piece that takes one node more: of the product whose element it is made of, or of the same operation."""
+    """The piece that takes one more node: that of its producing product, or of the same operation."""
     roots = map(network.source_of, network.nodes[name].inputs)
     sources = {network.places[piece[0]]: piece for root in roots if (piece := of.get(root)) is not None}
     latest = [sources[place] for place in sorted(sources, reverse=True)]
@@ -149,7 +149,7 @@ def _joined(network: Network, name: str, of: dict[str, list[str]]) -> list[str] 
 
 
 def _waits(network: Network, piece: list[str], name: str, of: dict[str, list[str]]) -> bool:
-    """Whether something that a node reads beside the piece waits for the piece, or for another one that does."""
+    """Whether a node's other inputs depend on the piece, directly or through others."""
     first = min(network.places[one] for one in piece)
     waiting = [one for one in network.nodes[name].inputs if network.source_of(one) not in piece]
     seen = set(waiting)

@@ -1,4 +1,4 @@
-"""The kernels of a network in any order, with the time of each: what one takes among the others, and what alone."""
+"""The kernels of a network in any order, with the time of each: among the others, and alone."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from gensor_gym.networks.plan import Plan
 
 
 class StampedNetwork:
-    """A loaded network on inputs of its own, whose kernels read and write where they do when the network is called.
+    """A loaded network on its own inputs, with kernels that use the same memory as in a call.
 
     `network.c` runs the same entries on the same addresses; here a clock is read between them, and those of one loop
-    (`networks.loops`) run one after another. From one thread at a time, and
-    not while the network is called elsewhere: packed weights and their scratch are the network's.
+    (`networks.loops`) run one after another. From one thread at a time, and not while the network is called elsewhere: packed
+    weights and their scratch are the network's.
     """
 
     def __init__(
         self, plan: Plan, kernels: Sequence[Kernel], function: NetworkFunction, inputs: Sequence[np.ndarray], threads: int
     ) -> None:
-        """Plan and kernels are what `function` was made of; `inputs` are dense arrays in its order, ValueError for others."""
+        """Plan and kernels of `function`; `inputs` are dense arrays in its order, ValueError for others."""
         self.outputs = tuple(aligned(value.shape, np.dtype(value.dtype)) for value in plan.network.outputs)
-        """What the network gives, after all kernels ran in their order."""
+        """Outputs of the network after all kernels ran in order."""
         self._inputs = function.signature.inputs(inputs, copy=False)
         self._layout, self._fixed = function.layout, function.fixed
         self._workspace, team = workspace_of(function.layout.workspace_bytes), runtime(threads)
@@ -52,8 +52,8 @@ class StampedNetwork:
     def seconds(self, order: Sequence[int]) -> np.ndarray:
         """Seconds of each call of the kernels that `order` numbers, float64 [len(order)].
 
-        A kernel finds right values where those that it reads were made before and are not overwritten: all in their order, or
-        one of these several times before the next.
+        Values are right if a kernel's inputs were computed before and are not overwritten: in order, or each kernel several times
+        before the next.
         """
         numbers = np.ascontiguousarray(order, dtype=np.int64)
         if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self._calls):
@@ -63,14 +63,14 @@ class StampedNetwork:
         return np.diff(times) * 1e-9
 
     def in_context(self, passes: int) -> np.ndarray:
-        """Seconds of every kernel in so many calls of the whole network, float64 [passes, kernels]."""
+        """Seconds of every kernel over several calls of the whole network, float64 [passes, kernels]."""
         order = range(len(self._calls))
         return np.array([self.seconds(order) for _ in range(passes)]).reshape(passes, len(self._calls))
 
     def isolated(self, turn: float) -> list[np.ndarray]:
-        """Seconds of every kernel in calls of it alone, one kernel after the other, for `turn` seconds each and at least three.
+        """Seconds of every kernel in repeated calls of it alone, for `turn` seconds each and at least three calls.
 
-        Calls before them, as many, fill caches and do not count.
+        As many uncounted calls before fill caches.
         """
         found = []
         for number in range(len(self._calls)):
@@ -84,7 +84,7 @@ class StampedNetwork:
         return (ctypes.c_void_p * max(1, len(found)))(*found)
 
     def _address(self, place: Place) -> int:
-        """Of a place in this call's memory."""
+        """Address of a place in this call's memory."""
         if place.base is Base.INPUT:
             return address_of(self._inputs[place.at]) + place.before
         if place.base is Base.OUTPUT:

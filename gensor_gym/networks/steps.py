@@ -1,4 +1,4 @@
-"""What a piece of a network is as a computation of its own: an operator with post-ops, or a fused operator."""
+"""A piece of a network as a computation of its own: an operator with post-ops, or a fused operator."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gensor_gym.operators.types import Operator
 
 @dataclass(frozen=True)
 class Step:
-    """One kernel's work: what it computes, of which values of the network, and which values those become."""
+    """One kernel's work: its computation, and the network's values that it reads and makes."""
 
     computation: Operator | Dataflow
     reads: tuple[str, ...]
-    """In the order of the computation's inputs; names of roots (`Network.root_of`) and constants."""
+    """Values in the order of the computation's inputs; names of roots (`Network.root_of`) and constants."""
     writes: tuple[str, ...]
 
 
@@ -31,7 +31,7 @@ def step_of(network: Network, piece: Sequence[str]) -> Step:
 
 
 def _of_contract(network: Network, contract: Contract, piece: Sequence[str]) -> Step:
-    """A product, pooling or sum, and what is done with each finished element."""
+    """A product, pooling or sum, with the operations on each finished element."""
     op, reads, last = contract.operator, list(contract.sources), piece[0]
     for name in piece[1:]:
         if visible(network, last, piece):

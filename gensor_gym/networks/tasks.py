@@ -1,4 +1,4 @@
-"""Schedules whose tasks make up blocks of so many rows, as pieces of one loop need them: those nearest to one that is known."""
+"""Schedules whose tasks compute blocks of `rows` rows, as pieces of one loop need; those nearest to a given one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 STEP = 4
-"""What rows of a task are a multiple of, as heights of register tiles are."""
+"""Divisor of a task's rows, as of register tiles' heights."""
 _TALLEST, _WIDEST = 16, 8
 """Rows and vectors of a register tile, at most."""
 _DOWN, _ALONG = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
@@ -33,7 +33,7 @@ _DOWN, _ALONG = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
 
 
 def rows_of_product(computation: Operator | Dataflow) -> int:
-    """Rows of a product of two matrices, or of one whose rows are gone on with, to a multiple of STEP; 0 of anything else."""
+    """Rows of a product of two matrices, or of one whose rows are used further, to a multiple of STEP; else 0."""
     if isinstance(computation, Dataflow) and not is_panel(computation):
         return 0
     op = panel_of(computation).product if isinstance(computation, Dataflow) else computation
@@ -46,7 +46,7 @@ def rows_of_product(computation: Operator | Dataflow) -> int:
 def by_rows(
     computation: Operator | Dataflow, schedule: Schedule | GirSchedule, rows: int, hw: Hardware
 ) -> Iterator[Schedule | GirSchedule]:
-    """Legal schedules near this one whose tasks make up blocks of so many rows: itself first, then by the model the fastest."""
+    """Legal schedules near this one whose tasks compute blocks of `rows` rows: itself first, then fastest first by the model."""
     if generate(computation, schedule, hw).tasks_of(rows):
         yield schedule
     graph: Any = graph_of(computation, hw)
@@ -66,7 +66,7 @@ def by_rows(
 def first_by_rows(
     computation: Operator | Dataflow, schedule: Schedule | GirSchedule, rows: int, hw: Hardware
 ) -> Schedule | GirSchedule:
-    """The first of `by_rows`; ValueError where there is none."""
+    """The first of `by_rows`; ValueError if there is none."""
     found = next(by_rows(computation, schedule, rows, hw), None)
     if found is None:
         raise ValueError(f"{computation}: no legal schedule near {schedule} has tasks of {rows} rows or a part of them")
@@ -89,10 +89,9 @@ def _nests(computation: Dataflow, schedule: GirSchedule, rows: int) -> Iterator[
 
 
 def _products(graph: Any, op: Operator, schedule: Schedule, rows: int, hw: Hardware) -> Iterator[Schedule]:
-    """A product's schedules with these rows in a task or a part of them, of which there always are some: a power of two.
+    """A product's schedules with these rows, or a part of them, in a task; a power of two always has some.
 
-    Columns are all of them, a thread's share, or as many as the schedule has; what is added up is the whole reduction, or as
-    much as it has.
+    Columns are all of them, a thread's share, or those of the schedule; the reduction is whole, or that of the schedule.
     """
     columns, ladder = op.extents[op.spatial[-1]], graph.tables.ladder(_ALONG)
     had = Schedule(schedule.row).tile[-1]
@@ -120,7 +119,7 @@ def _with_tiles(schedule: Schedule, down: tuple[int, int], along: tuple[int, int
 
 
 def _with_whole_sums(graph: Any, op: Operator, schedule: Schedule) -> Schedule:
-    """The schedule whose register tiles add up the whole reduction at once: a short tile of it may go with one register tile."""
+    """The schedule whose register tiles add up the whole reduction at once."""
     row = schedule.row.copy()
     tile = Schedule(row).tile.copy()
     for place, axis in enumerate(op.reduce):

@@ -1,4 +1,4 @@
-"""What is computed: operators as frozen data, one small function for each, their text form and a NumPy reference."""
+"""Operators: frozen data, one small function for each operator, their text form and a NumPy reference."""
 
 from __future__ import annotations
 

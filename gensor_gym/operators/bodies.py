@@ -1,7 +1,7 @@
-"""What an operator does at a point of its loops, and how points are joined: the one table of both.
+"""Bodies of operators (the computation at a point of the loops) and reductions (how points are combined), in one table.
 
-References, limits of errors, generators, pictures and models read it; a body is an entry here, and a way of joining points that
-is new another. Terms are plain arithmetic, which C, CUDA and C's vectors write alike.
+References, error bounds, generators, pictures and models read it. A new body or reduction is an entry here. Terms are plain
+arithmetic, written alike in C, CUDA and C's vectors.
 """
 
 from __future__ import annotations
@@ -18,37 +18,40 @@ class Reduction:
     """How two partial results become one: by an operator of C, or as the larger or smaller of both."""
 
     name: str
-    """In generated text `maximum_8(a, b)`; lanes are folded by `fold_maximum_8`. CUDA has `fmaxf`, which alone drops a NaN."""
+    """Name in generated text, as `maximum_8(a, b)`; `fold_maximum_8` folds lanes.
+
+    CUDA's `fmaxf` is separate, because it drops a NaN.
+    """
     numpy: np.ufunc
     torch: str
     """The function of torch that reduces so."""
     identity: float
-    """What changes nothing: where accumulators begin. 0 or an infinity, which of an integer is its end."""
+    """Neutral element, the start of accumulators: 0 or an infinity, for integers the end of the range."""
     infix: str = ""
     """The operator of C; without one it is a choice, exact in any order."""
     order: str = ""
-    """Of a choice: the comparison that its first value wins by, and a word for it."""
+    """For a choice: the comparison by which its first argument wins, and a word for it."""
     word: str = ""
 
     def joined(self, a: str, b: str, width: int | str) -> str:
-        """C text of both, vectors of so many lanes."""
+        """C text that combines two vectors of `width` lanes."""
         return f"{a} {self.infix} {b}" if self.infix else f"{self.name}_{width}({a}, {b})"
 
     def taken(self, target: str, term: str, function: str) -> str:
-        """C text of the statement by which a variable takes a term in; `function` calls a choice."""
+        """C text of the statement that adds a term to a variable; `function` is called for a choice."""
         return f"{target} {self.infix}= {term};" if self.infix else f"{target} = {function}({target}, {term});"
 
 
 ADD = Reduction("add", np.add, "sum", 0.0, infix="+")
 REDUCTIONS = {"add": ADD, "max": Reduction("maximum", np.maximum, "amax", -math.inf, order=">", word="larger")}
-"""By name."""
+"""Reductions by name."""
 
 
 @dataclass(frozen=True)
 class Body:
-    """What is done at a point: `term` of the reads, in C and in NumPy, and how terms are joined.
+    """Computation at a point: `term` of the reads, in C and in NumPy, and the reduction of terms.
 
-    Where there is no point every read gives the identity of the reduction, whose term must be the identity again.
+    At missing points every read gives the identity of the reduction, whose term must be the identity again.
     """
 
     term: str
@@ -69,7 +72,7 @@ class Body:
 
     @property
     def absorbs(self) -> bool:
-        """Whether one read outside makes the whole term the identity, whatever the others are."""
+        """Whether one read outside makes the whole term the identity, for any other reads."""
         return self.term in ("{0}", "{0} * {1}")
 
 
@@ -79,9 +82,9 @@ BODIES = {
     "max": Body("{0}", np.asarray, 1, REDUCTIONS["max"]),
     "map": Body("", np.asarray, 1),
 }
-"""By name. A map has no term: its operator names a function. Tables of tasks hold places here, so a new one comes last."""
+"""Bodies by name. A map has no term: its operator names a function. Tables of tasks store indices here, so append new entries."""
 OBSERVED = ("multiply_add", "sum", "max", "map")
-"""Bodies that have a place in observations and in features of learned models, which must not move: others have none."""
+"""Bodies with a fixed index in observations and in features of learned models; others have none."""
 
 
 def limited(value: float, dtype: str) -> float:

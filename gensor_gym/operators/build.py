@@ -30,11 +30,11 @@ def plain(
     name: str, sizes: Mapping[str, object], dtype: object, reads: Mapping[str, str], write: tuple[str, str],
     body: str = "multiply_add",
 ) -> Operator:  # fmt: skip
-    """An operator each of whose indices is one axis, of a letter.
+    """An operator whose indices are single axes with one-letter names.
 
     `sizes` are its arguments and the extents of its axes; `reads` has the axes of each tensor, "km" for A[k, m], `write` the
-    output and its own. Axes that are not written are reduced. A bias is per element of the last axis written. ValueError for
-    a size or a data type that cannot be.
+    output and its axes. Axes that are not written are reduced. A bias is per element of the last axis written. ValueError for an
+    invalid size or data type.
     """
     extents = {axis: integer(axis, size) for axis, size in sizes.items()}
     checked = data_type(dtype, tuple(INPUT) if body == "multiply_add" else PLAIN_TYPES)

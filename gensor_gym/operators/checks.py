@@ -1,4 +1,4 @@
-"""Checks of the arguments that operators are built from; every message names the value and what is accepted."""
+"""Checks of operators' arguments; every message names the value and the accepted ones."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def tensor(name: str, shape: tuple[int, ...], dtype: str) -> Tensor:
 def window(axis: str, size: int, kernel: int, stride: int, padding: int, dilation: int = 1) -> int:
     """Output extent, rounded down, of a window of `kernel` elements sliding over `size` elements.
 
-    Raises ValueError where the dilated window is larger than the padded input.
+    Raises ValueError if the dilated window is larger than the padded input.
     """
     padded, reach = size + 2 * padding, dilation * (kernel - 1) + 1
     if padded > LIMIT:

@@ -1,4 +1,4 @@
-"""What a kernel computes, as whoever compiles, verifies, times and calls it sees it: one loop nest or a graph of them."""
+"""The computation of a kernel, for compiling, verifying, timing and calling: one loop nest or a graph of them."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ class Computation(Protocol):
     """An `Operator` or a `dataflow.Dataflow`. Hashable; equal ones compute the same."""
 
     def __hash__(self) -> int:
-        """Of what it computes."""
+        """Hash of the computation."""
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        """What a call takes, in order."""
+        """Inputs of a call, in order."""
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
-        """What a call gives, in order."""
+        """Outputs of a call, in order."""
 
     @property
     def id_limits(self) -> Mapping[str, int]:
-        """Of every input that has ids of rows how many rows there are to choose from."""
+        """Number of rows to choose from, for every input that holds row ids."""
 
     @property
     def dtype(self) -> str:
-        """Data type of the arithmetic, by which peaks are known."""
+        """Data type of the arithmetic, the key of peak rates."""
 
     @property
     def flops(self) -> int:

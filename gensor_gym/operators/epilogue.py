@@ -16,7 +16,7 @@ STAGES = ("bias", "relu", "gelu", "scale", "residual", "relu6")
 """Names of the stages: per-channel addend, two functions, per-channel factor, addend of the output's shape, and a function
 that clips to 0 .. 6 (Howard et al., arXiv 1704.04861)."""
 ALONE = ("relu", "gelu", "relu6")
-"""Those without an operand."""
+"""Stages without an operand."""
 
 PER_CHANNEL = ("bias", "scale")
 INTEGER_STAGES = ("bias", "relu", "residual")

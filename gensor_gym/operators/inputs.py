@@ -11,7 +11,7 @@ from gensor_gym.operators.computation import Computation
 ARRAY_OFFSET = 16
 """Bytes past a cache line at which NumPy's larger arrays begin: behind the header of glibc's malloc."""
 LARGEST = 448.0
-"""Largest value, 0x7e: what is beyond it becomes it, infinities too, as in `cvt.satfinite` of the PTX ISA and in torch 2.13."""
+"""Largest value, 0x7e: larger values and infinities become it, as in `cvt.satfinite` of the PTX ISA and in torch 2.13."""
 _NAN = 0x7F
 _INFINITY = 0x7F80 << 1
 """Key of infinity; those above it are NaN."""
@@ -20,14 +20,14 @@ _INFINITY = 0x7F80 << 1
 def random_inputs(op: Computation, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
     """One array for each of `op.inputs`, of its shape: standard normal cast to the dtype, or integers uniform in -128..127.
 
-    Ids are uniform among the rows that there are; bools and other numbers of 64 bits are 0 or 1, as masks are.
-    bfloat16 and float8_e4m3fn, which NumPy lacks, come as uint16 and uint8 arrays of their bits.
+    Ids are uniform among the table's rows; bools and other numbers of 64 bits are 0 or 1, as masks are. bfloat16 and
+    float8_e4m3fn, which NumPy lacks, are uint16 and uint8 arrays of their bits.
     """
     return tuple(_random(tensor.shape, tensor.dtype, rng, op.id_limits.get(tensor.name)) for tensor in op.inputs)
 
 
 def _random(shape: tuple[int, ...], dtype: str, rng: np.random.Generator, rows: int | None) -> np.ndarray:
-    """One array; `rows` of ids."""
+    """One array; `rows` is the number of rows for ids."""
     if rows is not None or dtype in ("int64", "bool"):
         return rng.integers(0, rows or 2, shape).astype(dtype)
     if dtype in ("int8", "int32"):

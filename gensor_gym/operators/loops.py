@@ -1,4 +1,4 @@
-"""What an operator is made of: loop axes, affine accesses, a body and an epilogue, as frozen plain data."""
+"""Parts of an operator: loop axes, affine accesses, a body and an epilogue, as frozen plain data."""
 
 from __future__ import annotations
 
@@ -32,18 +32,20 @@ multiplies; tf32x3 multiplies each as a sum of two such numbers, which is as exa
 ACCUMULATOR = {dtype: "int32" if dtype == "int8" else "float32" for dtype in INPUT}
 """Data type that an operator of each data type adds up in."""
 OUTPUT = INPUT | {"int8": "int32", "float8_e4m3fn": "bfloat16"}
-"""Data type of the tensor that an operator of each data type writes, and of its epilogue's operands. Sums of products of 8-bit
-floats are wider than these; bfloat16 has the range of what they are added up in (float16 has not: 448 * 448 is beyond it) and is
-what such layers write."""
+"""Data type of the tensor that an operator of each data type writes, and of its epilogue's operands.
+
+Sums of products of 8-bit floats are wider than these; bfloat16 has the range of the accumulators (float16 has not: 448 * 448 is
+beyond it), and such layers write it.
+"""
 FROZEN = "frozen "
-"""What the text of an operator with constant weights begins with."""
+"""Prefix of the text of an operator with constant weights."""
 PRODUCT_TYPES = ("tf32", "tf32x3", "float8_e4m3fn")
 """Data types that operators without a product do not have: the first two only say how one is rounded, of 8 bits are operands."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A loop of the operator. Every output element is indexed by the spatial axes alone."""
+    """A loop of the operator. Only spatial axes index the output."""
 
     name: str
     extent: int
@@ -106,7 +108,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Stage:
-    """One elementwise function applied to the finished output element: name, and its operand if it has one."""
+    """One elementwise function of the finished output element: its name, and its operand if it has one."""
 
     name: str
     access: Access | None = None
@@ -114,10 +116,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class Loops:
-    """What `Operator` holds: output[spatial] = epilogue(body over reduce axes of the reads).
+    """The content of `Operator`: output[spatial] = epilogue(body over reduce axes of the reads).
 
-    The body is one of `operators.bodies`: `multiply_add` (sum of products of two reads), `sum`, `max` (one read) or `map`
-    (no reduce axis; `function` of the reads). A sum is divided by `divisor` before the epilogue: in text by
+    The body is one of `operators.bodies`: `multiply_add` (sum of products of two reads), `sum`, `max` (one read) or `map` (no
+    reduce axis; `function` of the reads). A sum is divided by `divisor` before the epilogue: in text by
     `codegen/c/micro/finish.py` and `codegen/cuda/simt/store.py`, in answers by `reference.py` here, and by `sampled.py` and
     `reference_plan.py` of `measure/answers`. Reads outside a tensor give `pad_value`.
     """
@@ -136,7 +138,7 @@ class Loops:
     """Axis that a per-channel epilogue operand (bias, scale) is indexed by."""
     epilogue: tuple[Stage, ...] = ()
     frozen: bool = False
-    """Whether its weights (`traits.weights`) are the same at every call, so that what packs them does so once for all calls."""
+    """Whether its weights (`traits.weights`) are the same at every call, so that they are packed once for all calls."""
 
     def __post_init__(self) -> None:
         """ValueError for a body that nothing here knows: kernels and references would take it for a sum."""
@@ -176,7 +178,7 @@ class Loops:
 
     @property
     def id_limits(self) -> Mapping[str, int]:
-        """Of every input that has ids of rows how many there are: an operator has none."""
+        """Row counts of inputs with ids: an operator has none."""
         return {}
 
     @property
@@ -186,7 +188,7 @@ class Loops:
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
-        """What is written, as a `Computation` has it."""
+        """The output, as of a `Computation`."""
         return (self.output,)
 
     @property
@@ -206,9 +208,9 @@ class Loops:
 
     @property
     def compulsory_bytes(self) -> int:
-        """Bytes that any kernel must move: elements of each tensor that are touched, once, inputs and output.
+        """Bytes that any kernel must move: the touched elements of each tensor, once, inputs and output.
 
-        A strided access that skips elements counts only what it touches (a 1x1 window of stride 2 reads a quarter).
+        A strided access that skips elements counts only the touched ones (a 1x1 window of stride 2 reads a quarter).
         """
         reads = sum(touched(access, self.extents) * ITEM_BYTES[access.tensor.dtype] for access in self.reads)
         extra = sum(stage.access.tensor.nbytes for stage in self.epilogue if stage.access is not None)

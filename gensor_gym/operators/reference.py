@@ -1,6 +1,6 @@
-"""What operators compute, in float64 NumPy: by a definition that does not use their accesses, or by the accesses alone.
+"""Outputs of operators in float64 NumPy: by a definition that does not use their accesses, or by the accesses.
 
-Tests compare both: a mistake in an access then shows.
+Tests compare both, so that a wrong access shows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gensor_gym.operators.traits import has_window, is_product
 
 Array = np.ndarray
 Reference = Callable[..., Array]
-"""From an operator and the float64 arrays that its body reads to its output without the epilogue."""
+"""From an operator and the float64 arrays of its body's reads to its output without the epilogue."""
 
 REFERENCES: dict[str, Reference] = {}
 """Definitions by the operator's name; one without is evaluated by its accesses."""
@@ -63,7 +63,7 @@ def _checked(op: Loops, inputs: Sequence[Array]) -> list[Array]:
 
 
 def by_accesses(op: Loops, *reads: Array) -> Array:
-    """The body by axes and accesses alone, [op.output.shape]: for any operator."""
+    """The body by axes and accesses, [op.output.shape]: for any operator."""
     views = [_view(op, access, array) for access, array in zip(op.reads, reads, strict=True)]
     if is_product(op):
         second = [a for a in range(len(op.axes)) if any(row[a] for row in op.reads[1].coefficients)]
@@ -83,7 +83,7 @@ def by_accesses(op: Loops, *reads: Array) -> Array:
 
 
 def _view(op: Loops, access: Access, array: Array) -> Array:
-    """What an access reads at every point, [*op.extents]: no element is copied for that, but for padding."""
+    """Values of an access at every point, [*op.extents]: a view, except for padding."""
     spans = [access.span(d, op.extents) for d in range(len(access.view))]
     pads = [(max(0, -low), max(0, high + 1 - size)) for (low, high), size in zip(spans, access.view, strict=True)]
     padded = np.pad(array.reshape(access.view), pads, constant_values=op.pad_value)

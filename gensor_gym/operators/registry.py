@@ -1,4 +1,4 @@
-"""Every operator by name: the function that makes it, and what is special about it."""
+"""Every operator by name: its factory, and its special cases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TorchCall = Callable[[Any, Operator], Callable[..., Any]]
 FACTORIES: dict[str, Callable[..., Operator]] = {}
 """Every operator's function by its name."""
 TORCH: dict[str, TorchCall] = {}
-"""What torch calls an operator, where accesses and body do not tell."""
+"""Torch's call of an operator, if it does not follow from accesses and body."""
 
 
 def register_operator(reference: Reference | None = None, torch: TorchCall | None = None) -> Callable[[Factory], Factory]:

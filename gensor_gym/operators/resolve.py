@@ -1,4 +1,4 @@
-"""From whatever names operators (text, ids, tables, splits, lists) to the operators."""
+"""From names of operators (text, ids, tables, splits, lists) to the operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator is, read off its axes and accesses: rules, model and generators ask these and never its name."""
+"""Properties of an operator, derived from its axes and accesses: rules, model and generators use these and never its name."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def has_window(op: Loops) -> bool:
 
 
 def is_convolution(op: Loops) -> bool:
-    """Whether it is a two-dimensional convolution as generators of convolutions know it, with groups or without.
+    """Whether it is a two-dimensional convolution for the generators, with or without groups.
 
-    Image [n, channels, h, w] with rows and columns moved by one axis of the output and one of the window, filters [channels,
-    c, r, s], output [n, channels, p, q]; every other index moves alone. A depthwise convolution is none: its channels are
-    not summed.
+    Image [n, channels, h, w] with rows and columns moved by one axis of the output and one of the window, filters [channels, c,
+    r, s], output [n, channels, p, q]; every other index is a single axis. A depthwise convolution is none: its channels are not
+    summed.
     """
     if not is_product(op) or len(op.reduce) != 3 or len(op.spatial) not in (4, 5):
         return False
@@ -44,7 +44,7 @@ def weights(op: Loops) -> Access | None:
 
 
 def _own(op: Loops, number: int) -> list[int]:
-    """Spatial axes that move one of two reads and not the other, whatever their extents."""
+    """Spatial axes that move one of two reads and not the other, of any extent."""
     one, other = op.reads[number], op.reads[1 - number]
     return [a for a in op.spatial if _moves(one, a) and not _moves(other, a)]
 

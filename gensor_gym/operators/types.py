@@ -1,4 +1,4 @@
-"""The operator: its loops, and what is done with them."""
+"""The operator: its loops and its methods."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Graphs whose nodes are rows of numbers: what every such graph and every such schedule has in common."""
+"""Graphs whose nodes are rows of numbers: base classes of these graphs and their schedules."""

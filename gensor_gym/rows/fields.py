@@ -15,7 +15,7 @@ from gensor_gym.rows.schedule import RowSchedule
 
 @dataclass(frozen=True)
 class Field:
-    """One number of a schedule: its name, its values in order of growth, and what it is."""
+    """One number of a schedule: its name, its values in increasing order, and its description."""
 
     name: str
     values: tuple[int, ...]
@@ -30,12 +30,12 @@ class FieldAction:
     target: str = ""
 
     def __str__(self) -> str:
-        """As `raise block`."""
+        """Text such as `raise block`."""
         return f"{self.primitive} {self.target}".strip()
 
 
 def names_of_moves(fields: Sequence[Field]) -> list[tuple[str, str]]:
-    """(primitive, field) of the actions that `step_fields` makes, which stand behind `stop` in this order."""
+    """(primitive, field) of the actions of `step_fields`, which follow `stop` in this order."""
     return [(word, field.name) for field in fields for word in ("raise", "lower")]
 
 
@@ -58,7 +58,7 @@ class FieldSchedule(RowSchedule):
     tops: ClassVar[np.ndarray]
     """The last index of every number of a row, int32 [length]."""
     places: ClassVar[dict[str, int]]
-    """Where each field stands, by name."""
+    """Index of each field by name."""
     known: ClassVar[dict[str, np.ndarray]]
     """Values of each field, int64 [values]."""
 
@@ -68,7 +68,7 @@ class FieldSchedule(RowSchedule):
         cls.known = {field.name: np.array(field.values) for field in cls.fields}
 
     def __init__(self, row: np.ndarray) -> None:
-        """Copy `row`, int32 [length]; ValueError for another shape, what is no whole number or an index that is none."""
+        """Copy `row`, int32 [length]; ValueError for another shape, a fraction or an index out of range."""
         row = np.asarray(row)
         if row.shape != (self.length,) or row.dtype.kind not in "iu":
             raise ValueError(f"a schedule is a row of {self.length} int32 values, got {row.dtype} of shape {row.shape}")
@@ -98,7 +98,7 @@ class FieldSchedule(RowSchedule):
 
     @classmethod
     def words(cls, text: str, more: str = "(?!)", example: str = "") -> dict[str, str]:
-        """Values by name of a text `name=value ..`, numbers or what the pattern `more` fits; ValueError shows an example."""
+        """Values by name of a text `name=value ..`, numbers or matches of the pattern `more`; ValueError shows an example."""
         pairs = [word.partition("=")[::2] for word in text.split()] if isinstance(text, str) else [("", "")]
         if any(not re.fullmatch(f"[0-9]{{1,9}}|{more}", value) for _, value in pairs) or len(dict(pairs)) != len(pairs):
             first = " ".join(f"{field.name}={field.values[0]}" for field in cls.fields)
@@ -108,7 +108,7 @@ class FieldSchedule(RowSchedule):
 
     @classmethod
     def row_of(cls, values: Mapping[str, int | str]) -> np.ndarray:
-        """A row int32 [length] of values by name, all else 0. ValueError names what there is not."""
+        """A row int32 [length] of values by name, all else 0. ValueError names an unknown field or value."""
         row = np.zeros(cls.length, np.int32)
         for name, value in values.items():
             if name not in cls.places:

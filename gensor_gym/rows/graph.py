@@ -1,4 +1,4 @@
-"""The graph of schedules of one task: what follows from its rules and its model, which subclasses say for rows."""
+"""The graph of schedules of one task: methods that follow from the rules and the model, which subclasses define for rows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Node = TypeVar("Node", bound=RowSchedule)
 
 
 class RowGraph(ABC, Generic[Node]):
-    """Nodes are schedules of one kind, single ones or rows int32 [B, ROW]; edges are its actions, the first of which stops."""
+    """Nodes are schedules of one kind, single or rows int32 [B, ROW]; edges are its actions, the first of which stops."""
 
     actions: tuple[object, ...]
     kind: type[Node]
-    """What the schedules are."""
+    """Class of the schedules."""
     meter: Callable[[int], None] | None = None
     """Told of every evaluation of the model before it is made, by a session that pays for them."""
     evaluations = 0
@@ -66,7 +66,7 @@ class RowGraph(ABC, Generic[Node]):
         return self.kind(row)
 
     def parse(self, text: str) -> Node:
-        """The schedule of a text; ValueError where it does not read."""
+        """The schedule of a text; ValueError if it does not read."""
         return self.kind.parse(text)
 
     def stack(self, schedules: list[Node]) -> np.ndarray:

@@ -47,8 +47,8 @@ class RowSchedule(ABC):
     @classmethod
     @abstractmethod
     def parse(cls, text: str) -> Self:
-        """Read `str(schedule)`; ValueError says what did not read."""
+        """Read `str(schedule)`; ValueError names the unreadable part."""
 
     def __repr__(self) -> str:
-        """As `Schedule.parse('...')`."""
+        """Text as `Schedule.parse('...')`."""
         return f"{type(self).__name__}.parse({str(self)!r})"

@@ -13,7 +13,7 @@ from gensor_gym.rows.graph import RowGraph
 
 Node = TypeVar("Node", bound=FieldSchedule)
 _MOST_MET = 4096
-"""Schedules whose legal actions are remembered."""
+"""Number of schedules whose legal actions are cached."""
 
 
 class RowModel(Protocol):
@@ -24,7 +24,7 @@ class RowModel(Protocol):
 
 
 class StepGraph(RowGraph[Node]):
-    """A graph of which a subclass says where each action leads, what fits, and the model."""
+    """A graph whose subclass defines transitions, legality and the model."""
 
     parts: ClassVar[tuple[str, ...]]
     """Names of the model's terms."""
@@ -87,5 +87,5 @@ class StepGraph(RowGraph[Node]):
 
     @cached_property
     def _met(self) -> dict[bytes, np.ndarray]:
-        """Of schedules that walks came by."""
+        """Cache of the schedules that walks met."""
         return {}

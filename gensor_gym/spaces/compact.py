@@ -9,15 +9,14 @@ from gensor_gym.spaces.convert import FAILURE
 from gensor_gym.spaces.space import TuningSpace
 
 DIGITS = 5
-"""Of a time: far below what two timings of one kernel differ by."""
+"""Digits of a time: far more than two timings of one kernel agree in."""
 
 
 def compacted(space: TuningSpace) -> TuningSpace:
-    """The space without raw samples, charges and whatever else its file says: `save_space` writes a cache of a few bytes each.
+    """The space without raw samples, costs and other content of its file: `save_space` writes a few bytes for each entry.
 
-    What is reported there is the median here. Statuses other than OK become those that a cache has words for. Without samples
-    nothing is tied with the best but what is as fast, and a trial is charged one run. ValueError where no key can tell two
-    configurations apart.
+    Its reported time is the median. Statuses other than OK become those of a cache file. Without samples only equal times are
+    ties, and a trial costs one run. ValueError if keys cannot distinguish two configurations.
     """
     names = [p.name for p in space.parameters]
     seconds = space.seconds("median")

@@ -1,7 +1,7 @@
-"""From one format to the other without loss: what the other has no place for travels along as a patch.
+"""From one format to the other without loss: content without a counterpart travels along as a patch.
 
-A cache becomes results as Kernel Tuner itself writes them. Whatever that does not bring back is kept: under
-"kernel_tuner" in a T4 file, under "T4" in a cache. So there and back again gives an equal document.
+A cache becomes results as Kernel Tuner itself writes them. Anything that these would lose is kept: under "kernel_tuner" in a T4
+file, under "T4" in a cache. So a round trip gives an equal document.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FAILURE = {"constraints": "InvalidConfig", "compile": "CompilationFailedConfig"}
 
 
 def document_in(space: TuningSpace, format: str) -> Json:
-    """Everything the space's file says, in the format named; its own document where that is the format already."""
+    """The space's content in the named format; its own document if that is the format already."""
     if space.format == format:
         return space.document
     return _to_t4(space) if format == t4.NAME else _to_cache(space)
@@ -144,7 +144,7 @@ def _key_of(configuration: Mapping[str, Any], names: list[str] | None = None) ->
 
 
 def _patch(base: Json, wanted: Json) -> Json:
-    """What turns `base` into `wanted`: {"set": ..., "drop": ...}, empty where they are equal."""
+    """The patch from `base` to `wanted`: {"set": ..., "drop": ...}, empty if they are equal."""
     changed = {k: v for k, v in wanted.items() if k not in base or not _same(base[k], v)}
     gone = [k for k in base if k not in wanted]
     return ({"set": changed} if changed else {}) | ({"drop": gone} if gone else {})

@@ -26,13 +26,13 @@ def load_space(path: str | os.PathLike[str], format: str = "auto", unit: str | N
 
     Args:
         path: The file; also a table that `gensor record` wrote (`.parquet`), which becomes a T4 document. A cache that
-            lacks its closing brackets, as a running or killed tuner leaves it, is read as well; of an entry that is cut off a
-            warning tells.
+            lacks its closing brackets, as a running or killed tuner leaves it, is read as well; an entry that is cut off is
+            skipped with a warning.
         format: `kernel_tuner`, `t4`, or `auto` to tell by the keys.
-        unit: Of times (`ms`, `s`, ...), where the file does not have the one it says, or milliseconds if it says none.
+        unit: Unit of times (`ms`, `s`, ...), if it is not the file's own (milliseconds if the file has none).
 
     Raises:
-        ValueError: names file and key of whatever cannot be read, and what is accepted.
+        ValueError: names file and key of the unreadable part, and accepted values.
     """
     if format not in ("auto", *FORMATS):
         raise ValueError(f"no format {format!r}; it is one of {('auto', *FORMATS)}")
@@ -44,7 +44,7 @@ def load_space(path: str | os.PathLike[str], format: str = "auto", unit: str | N
 
 @lru_cache(maxsize=16)
 def _load(full: str, source: str, format: str, unit: str | None, changed: int, size: int) -> TuningSpace:
-    """See `load_space`; the last two tell versions of a file apart."""
+    """See `load_space`; the last two arguments identify versions of a file."""
     own = full.endswith(".parquet")
     document = document_of(read_table(full), source) if own else _parse(_text(full, source), source)
     found = _format_of(document, source)
@@ -56,10 +56,10 @@ def _load(full: str, source: str, format: str, unit: str | None, changed: int, s
 
 
 def save_space(space: TuningSpace, path: str | os.PathLike[str], format: str | None = None) -> None:
-    """Write a space in the format it came in, or another; `.gz` at the end of the path compresses.
+    """Write a space in its own format, or another; `.gz` at the end of the path compresses.
 
     Read back, the file holds an equal document; in the other format an equal space, and going back again an equal document.
-    ValueError for a format that there is not, OSError where nothing can be written.
+    ValueError for an unknown format, OSError if nothing can be written.
     """
     format = format or space.format
     if format not in FORMATS:
@@ -71,7 +71,7 @@ def save_space(space: TuningSpace, path: str | os.PathLike[str], format: str | N
 
 
 def _text(full: str, source: str) -> str:
-    """Text of a file; gzip is told by its first bytes."""
+    """Text of a file; gzip is recognised by its first bytes."""
     try:
         return read_text(full)
     except (OSError, ValueError) as error:
@@ -104,7 +104,7 @@ def _parse(text: str, source: str) -> Any:
 
 
 def _format_of(document: Any, source: str) -> str:
-    """Which format a document is of; ValueError says what tells them."""
+    """The format of a document; ValueError names the distinguishing keys."""
     if isinstance(document, dict) and "cache" in document:
         return kernel_tuner.NAME
     if isinstance(document, dict) and "results" in document:

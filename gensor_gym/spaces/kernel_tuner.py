@@ -26,11 +26,11 @@ FAILURES = {
 OLD_FAILURE = 1e20
 """The time that old versions gave a failed configuration."""
 PHASES = ("compile_time", "verification_time", "benchmark_time")
-"""What a trial costs. The overheads of the tuner (`framework_time`, `strategy_time`) are not the configuration's."""
+"""Costs of a trial. The overheads of the tuner (`framework_time`, `strategy_time`) do not belong to the configuration."""
 
 
 def space_of(document: dict[str, Any], source: str, unit: str | None = None) -> TuningSpace:
-    """The space that a parsed cache holds; ValueError names file and key of what cannot be read."""
+    """The space of a parsed cache; ValueError names file and key of the unreadable part."""
     names = parameter_names(document, source)
     cache = document["cache"]
     if not isinstance(cache, dict):
@@ -59,7 +59,7 @@ def failure(record: Mapping[str, Any]) -> str:
 
 
 def _entry(key: str, record: object, names: list[str], document: Mapping[str, Any], source: str, scale: float) -> Entry:
-    """One record of the cache."""
+    """Parse one record of the cache."""
     where = f"cache[{key!r}]"
     if not isinstance(record, dict):
         raise ValueError(f"{source}: {where} is {record!r}; it takes an object")
@@ -79,7 +79,7 @@ def _entry(key: str, record: object, names: list[str], document: Mapping[str, An
 
 
 def _status(fault: str, record: Mapping[str, Any]) -> Status:
-    """The status of a failure; a result of a T4 file that became a record says more than Kernel Tuner's few kinds."""
+    """The status of a failure; a record that was a T4 result is more precise than Kernel Tuner's few kinds."""
     origin = record.get("T4")
     told = origin.get("set", {}).get("invalidity") if isinstance(origin, dict) else None
     return STATUSES.get(told, Status.LAUNCH_ERROR) if told else FAILURES.get(fault, Status.LAUNCH_ERROR)
@@ -102,7 +102,7 @@ def _values(key: str, record: Mapping[str, Any], names: list[str], document: Map
 
 
 def _listed(value: Value, known: list[Value]) -> Value:
-    """The value, or the one listed in `tune_params` that it is the text of."""
+    """The value, or the value in `tune_params` with this text."""
     if not isinstance(value, str) or value in known:
         return value
     return next((v for v in known if isinstance(v, int | float) and str(v) == value), value)

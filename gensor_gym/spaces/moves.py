@@ -17,12 +17,12 @@ class Moves:
     """A = 2 + 2M actions: `stop`, `jump`, and up and down for each of the M parameters that take more than one value.
 
     Up (down) goes to the next larger (smaller) value of the parameter for which a configuration is recorded with all others
-    unchanged. Where such moves leave the space in several parts, `jump` goes to the nearest configuration (by the sum of
-    places apart) of the next part, the first after the last. So every configuration can be reached from every other.
+    unchanged. If such moves do not connect the space, `jump` goes to the nearest configuration (by the sum of index differences)
+    of the next component, the first after the last. So every configuration is reachable from every other.
     """
 
     def __init__(self, space: TuningSpace) -> None:
-        """Build the table of successors, int32 [N, 2M]; -1 where there is none."""
+        """Build the table of successors, int32 [N, 2M]; -1 if there is none."""
         self.space = space
         self.movable = [i for i, p in enumerate(space.parameters) if len(p.values) > 1]
         self.names = ["stop", "jump"]
@@ -81,7 +81,7 @@ class Moves:
         return self._masks[index].copy()
 
     def successor(self, index: int, action: int) -> int:
-        """Where an action leads; where it is illegal, or `stop`, the configuration itself."""
+        """The configuration after an action; the same one if the action is illegal or `stop`."""
         if action == JUMP and self.count > 1:
             return self._jump(index)
         if not FIRST_MOVE <= action < self.number:

@@ -1,4 +1,4 @@
-"""The optimum of a recorded space is a set: the best configuration and those that its samples do not tell from it."""
+"""The optimum of a recorded space is a set: the best configuration and its statistical ties."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A recorded table of this project's schedules as a T4 document: what other tuners read, and `Recorded-v0` moves in.
+"""A recorded table of this project's schedules as a T4 document, for other tuners and for `Recorded-v0`.
 
-Parameters are the tiles of every axis that has more than one size in the table, virtual threads and knobs likewise.
+Parameters are the tiles of every axis that has more than one size in the table; likewise virtual threads and knobs.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _configuration(op: Operator, schedule: Schedule, kind: str) -> dict[str, int
 
 
 def _result(configuration: Mapping[str, int], found: Measurement) -> dict[str, Any]:
-    """One program."""
+    """Result of one program."""
     good = found.status is Status.OK
     compiled, trial = (found.conditions.get(name, 0.0) for name in ("compile_seconds", "trial_seconds"))
     assert isinstance(compiled, float) and isinstance(trial, float)

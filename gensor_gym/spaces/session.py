@@ -16,7 +16,7 @@ from gensor_gym.spaces.space import TuningSpace
 
 @dataclass(frozen=True)
 class Configuration:
-    """A configuration of a space, where a search over constructions has a schedule."""
+    """A configuration of a space, in the role of a schedule."""
 
     index: int
     text: str
@@ -34,7 +34,7 @@ class TuningGraph:
         self.moves = moves_of(space)
 
     def schedule(self, row: np.ndarray) -> Configuration:
-        """The configuration of a row int [P]; KeyError where none is recorded."""
+        """The configuration of a row int [P]; KeyError if none is recorded."""
         return self.at(self.space.place(row))
 
     def at(self, index: int) -> Configuration:
@@ -62,7 +62,7 @@ class TuningGraph:
     def random_schedule(
         self, rng: np.random.Generator, steps: int | None = None, start: Configuration | None = None
     ) -> Configuration:
-        """Any configuration, each equally likely; with `steps` where so many random moves lead, from `start` or the first."""
+        """Any configuration, each equally likely; with `steps`, the end of that many random moves from `start` or the first."""
         if steps is None:
             return self.at(int(rng.integers(len(self.space))))
         node = start or self.initial()
@@ -77,7 +77,7 @@ class TuningGraph:
 
 
 class TuningBackend:
-    """Answers with what is recorded. The seconds that a trial took then stand in its conditions as `trial_seconds`."""
+    """Answers from the recording. The conditions have the recorded cost of a trial as `trial_seconds`."""
 
     stored = False
 
@@ -95,7 +95,7 @@ class TuningBackend:
         return str(schedule.index)
 
     def stream(self, op: object, schedules: Sequence[Configuration], hw: object) -> Iterator[Measurement]:
-        """What is recorded of each; `samples` holds the one time of the timing chosen."""
+        """The recorded result of each; `samples` holds the single time of the chosen timing."""
         for schedule in schedules:
             i = schedule.index
             samples = (float(self._seconds[i]),) if self.space.ok[i] else ()
@@ -105,16 +105,16 @@ class TuningBackend:
 
 @dataclass(frozen=True)
 class TuningTask:
-    """What a recorded space is of, in words."""
+    """Description of a recorded space's task."""
 
     operator: str
     hardware: str
 
 
 class TuningSession(SearchSession[Configuration]):
-    """A session over a recorded space, for strategies that ask no model.
+    """A session over a recorded space, for strategies without a model.
 
-    Its clock is the recording's: a trial takes the seconds it took then, and nothing else takes any.
+    Its clock is the recording's: a trial takes its recorded seconds, and nothing else takes any.
     """
 
     graph: TuningGraph
@@ -123,7 +123,7 @@ class TuningSession(SearchSession[Configuration]):
     def __init__(
         self, space: TuningSpace, budget: Budget, timing: str = "reported", on_trial: Callable[[TraceRow], None] | None = None
     ) -> None:
-        """ValueError for an unknown timing, or a space in which nothing ran well."""
+        """ValueError for an unknown timing, or a space without a success."""
         self.optimum = space.best(timing)
         task = TuningTask(space.kernel, space.device)
         super().__init__(task, TuningGraph(space), TuningBackend(space, timing), budget, on_trial=on_trial)

@@ -1,4 +1,4 @@
-"""A tuning space as a value: parameters, the configurations tried, and what came of each."""
+"""A tuning space as a value: parameters, the configurations tried, and their results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Entry:
-    """One configuration as a reader hands it over. Times are seconds; `where` names its place in the file."""
+    """One configuration from a reader. Times are seconds; `where` is its position in the file."""
 
     where: str
     values: Mapping[str, Value]
@@ -34,7 +34,7 @@ class Entry:
     reported: float = float("inf")
     samples: tuple[float, ...] = ()
     charge: float = 0.0
-    """Seconds that it took to compile, check and run it when it was recorded."""
+    """Recorded seconds to compile, check and run it."""
     error: str = ""
 
 
@@ -107,7 +107,7 @@ class TuningSpace:
         return {p.name: p.values[i] for p, i in zip(self.parameters, self.indices[index], strict=True)}
 
     def index(self, configuration: Mapping[str, Value]) -> int:
-        """Place of a configuration; ValueError where it is none of this space. Parameters of one value may be left out."""
+        """Index of a configuration; ValueError if it is not in this space. Parameters with a single value may be omitted."""
         known = {p.name: p for p in self.parameters}
         lacking = [p.name for p in self.parameters if p.name not in configuration and len(p.values) > 1]
         if not isinstance(configuration, Mapping) or set(configuration) - set(known) or lacking:
@@ -121,7 +121,7 @@ class TuningSpace:
         return index
 
     def find(self, configuration: Mapping[str, Value]) -> int | None:
-        """Place of a configuration, None where it is not recorded; a parameter left out has its first value."""
+        """Place of a configuration, None if it is not recorded; a parameter left out has its first value."""
         if set(configuration) - set(self._ranks):
             return None
         row = (ranks.get(identity(configuration[name])) if name in configuration else 0 for name, ranks in self._ranks.items())
@@ -129,7 +129,7 @@ class TuningSpace:
 
     @cached_property
     def _ranks(self) -> dict[str, dict[tuple[int, object], int]]:
-        """Value -> its place among those of its parameter, by name."""
+        """Value -> its index among those of its parameter, by name."""
         return {p.name: {identity(value): i for i, value in enumerate(p.values)} for p in self.parameters}
 
     @cached_property
@@ -138,7 +138,7 @@ class TuningSpace:
         return {tuple(row): i for i, row in enumerate(self.indices.tolist())}
 
     def place(self, row: np.ndarray) -> int:
-        """Place of the configuration with this row of indices [P]; KeyError where there is none."""
+        """Index of the configuration with this row of indices [P]; KeyError if there is none."""
         return self._places[tuple(row.tolist())]
 
     def seconds(self, timing: str = "reported") -> np.ndarray:
@@ -156,7 +156,7 @@ class TuningSpace:
         return np.array([np.median(s) if len(s) else t for s, t in zip(self.samples, self.reported, strict=True)])
 
     def best(self, timing: str = "reported") -> int:
-        """The fastest configuration, the earlier one of equals; ValueError where none ran well."""
+        """The fastest configuration, the earlier one of equals; ValueError if none ran well."""
         if not self.ok.any():
             raise ValueError(f"{self.source}: none of {len(self)} configurations ran well, so there is no optimum")
         return int(np.argmin(self.seconds(timing)))
@@ -170,7 +170,7 @@ class TuningSpace:
         return self._optimal[timing]
 
     def regret(self, index: int, timing: str = "reported") -> float:
-        """log(seconds of a configuration / the best), zero where it is tied with the best, infinite where it failed."""
+        """log(seconds of a configuration / the best), zero where it is tied with the best, infinite if it failed."""
         return float(self.regrets(timing)[index])
 
     def regrets(self, timing: str = "reported") -> np.ndarray:

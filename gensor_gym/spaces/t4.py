@@ -1,6 +1,6 @@
 """The T4 result format of auto-tuners: a list of results, each with configuration, times, invalidity and measurements.
 
-Source: results-schema.json 1.0.0 (github.com/odgaard/TuningSchema, branch T4), and what Kernel Tuner 1.5.0 writes.
+Source: results-schema.json 1.0.0 (github.com/odgaard/TuningSchema, branch T4), and the output of Kernel Tuner 1.5.0.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gensor_gym.spaces.values import duration, per_second, runtime, runtimes
 
 NAME = "t4"
 UNIT = "ms"
-"""Where neither the file nor a measurement names one: that of the tool that writes most of these files."""
+"""Default unit, if neither the file nor a measurement names one: that of the most common writer."""
 STATUSES = {
     "correct": Status.OK,
     "timeout": Status.TIMEOUT,
@@ -24,17 +24,17 @@ STATUSES = {
     "correctness": Status.WRONG_ANSWER,
     "constraints": Status.ILLEGAL,
 }
-"""`invalidity` of a result. `correctness` beside it is not looked at: writers set it to 1 for failures too."""
+"""`invalidity` of a result. `correctness` is ignored: writers set it to 1 for failures too."""
 INVALIDITY = {status: word for word, status in STATUSES.items()} | {
     Status.CRASHED: "runtime", Status.IMPLAUSIBLE: "correctness",
 }  # fmt: skip
 """The other way; the format has no words of its own for the last two."""
 PHASES = ("compilation", "compilation_time", "validation", "benchmark")
-"""What a trial costs. `framework` and `search_algorithm` are the tuner's."""
+"""Costs of a trial. `framework` and `search_algorithm` belong to the tuner."""
 
 
 def space_of(document: dict[str, Any], source: str, unit: str | None = None) -> TuningSpace:
-    """The space that a parsed T4 file holds; ValueError names file and key of what cannot be read."""
+    """The space of a parsed T4 file; ValueError names file and key of the unreadable part."""
     results = document["results"]
     if not isinstance(results, list):
         raise ValueError(f"{source}: 'results' is {type(results).__name__}; it takes a list of results")
@@ -50,7 +50,7 @@ def space_of(document: dict[str, Any], source: str, unit: str | None = None) -> 
 
 
 def _entry(position: int, result: object, source: str, scale: float) -> Entry:
-    """One result."""
+    """Parse one result."""
     where = f"results[{position}]"
     at = f"{source}: {where}"
     if not isinstance(result, dict) or not isinstance(result.get("configuration"), dict):
@@ -76,7 +76,7 @@ def _entry(position: int, result: object, source: str, scale: float) -> Entry:
 
 
 def _reported(result: Mapping[str, Any], where: str, scale: float) -> float | None:
-    """Seconds of the measurement named `time`, in its own unit if it has one; None where there is none."""
+    """Seconds of the measurement named `time`, in its own unit if it has one; None if there is none."""
     measurements = result.get("measurements")
     for i, measured in enumerate(measurements if isinstance(measurements, list) else []):
         if isinstance(measured, dict) and measured.get("name") == "time":

@@ -1,4 +1,4 @@
-"""Numbers and parameter values as they stand in files of other tuners: checked, converted, put in order."""
+"""Numbers and parameter values in files of other tuners: checked, converted, sorted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PER_SECOND = {
 
 
 def per_second(unit: object, where: str) -> float:
-    """How many of `unit` are in a second; ValueError names the units there are."""
+    """Number of `unit` in a second; ValueError names the available units."""
     if not isinstance(unit, str) or unit.strip().lower() not in PER_SECOND:
         raise ValueError(f"{where}: time unit {unit!r} is not one of {sorted(PER_SECOND)}")
     return PER_SECOND[unit.strip().lower()]
@@ -62,7 +62,7 @@ def runtimes(values: object, where: str) -> tuple[float, ...]:
 
 
 def identity(value: Value) -> tuple[int, object]:
-    """What makes two values the same, and the order of values: numbers by size, then text, then the rest.
+    """Key for the identity and order of values: numbers by size, then text, then the rest.
 
     1 and 1.0 are the same, true and 1 are not.
     """
@@ -74,6 +74,6 @@ def identity(value: Value) -> tuple[int, object]:
 
 
 def ordered(values: Iterable[Value]) -> tuple[Value, ...]:
-    """Distinct values in their order: it does not depend on where in a file they stand."""
+    """Distinct values in an order that does not depend on the file."""
     distinct = {identity(value): value for value in values}
     return tuple(distinct[key] for key in sorted(distinct))  # type: ignore[type-var]

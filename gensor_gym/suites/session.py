@@ -1,4 +1,4 @@
-"""What a search of a suite works with: a session that ends by its budget, gives no model, or counts the steps of learning."""
+"""Sessions of a suite: one that ends by its budget, one without a model, one that counts training steps."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ WINDOWS = 25
 
 
 class NoModel(ValueError):
-    """A search asked the model in a track that gives none."""
+    """A search evaluated the model in a track without one."""
 
 
 class SuiteSession(Session):
-    """A session that ends a search which asks for nothing new any more: programs that were tried are answered free, for ever."""
+    """A session that ends a search without new requests: tried programs are answered free, forever."""
 
     def __init__(self, task: Task, budget: Budget, on_trial: OnTrial | None = None) -> None:
         """As of `Session`."""
@@ -34,7 +34,7 @@ class SuiteSession(Session):
         self._idle = 0
 
     def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
-        """As of `Session`; BudgetSpent as well where MOST_IDLE calls in a row made no trial."""
+        """As of `Session`; BudgetSpent also after MOST_IDLE calls in a row without a trial."""
         before = self.trials
         found = super().measure(schedules)
         self._idle = 0 if self.trials > before else self._idle + 1
@@ -52,7 +52,7 @@ class ModelFreeSession(SuiteSession):
         self.graph.meter = _refuse
 
     def charge(self, evaluations: int) -> None:
-        """NoModel, whatever is asked."""
+        """NoModel for any evaluation."""
         _refuse(evaluations)
 
 
@@ -62,9 +62,9 @@ def _refuse(evaluations: int) -> None:
 
 
 class LearningSession(SuiteSession):
-    """A session with environments of its task to learn in; a step of any of them is spent as an evaluation of the model is.
+    """A session with training environments of its task; a step of any of them counts as an evaluation of the model.
 
-    Seconds are counted from the first trial on: learning takes what it takes.
+    Seconds are counted from the first trial on: training time is free.
     """
 
     def __init__(self, task: Task, budget: Budget, steps: int, on_trial: OnTrial | None = None) -> None:
@@ -72,7 +72,7 @@ class LearningSession(SuiteSession):
         super().__init__(task, replace(budget, evaluations=steps), on_trial)
         self.steps = steps
         self.ended: list[tuple[int, float]] = []
-        """(steps taken, regret) of every episode that has ended; infinite for what is no program."""
+        """(steps taken, regret) of every episode that has ended; infinite if it has no program."""
 
     @property
     def steps_left(self) -> int:
@@ -80,7 +80,7 @@ class LearningSession(SuiteSession):
         return self.steps - self.evaluations
 
     def charge(self, evaluations: int) -> None:
-        """Count steps, or evaluations of the model; BudgetSpent where fewer are left."""
+        """Count steps, or evaluations of the model; BudgetSpent if fewer are left."""
         if evaluations > self.steps_left:
             raise BudgetSpent(f"{self.evaluations} of {self.steps} steps spent, {evaluations} more asked for")
         self.evaluations += evaluations
@@ -102,7 +102,7 @@ class LearningSession(SuiteSession):
     def learning_curve(self) -> list[list[float | int | None]]:
         """[steps, mean regret of the episodes that ended in the last window, best regret so far] at WINDOWS points.
 
-        None where none has ended. Regrets of what is no program are left out of the mean.
+        None if no episode has ended. Infinite regrets are left out of the mean.
         """
         points: list[list[float | int | None]] = []
         if not self.ended:
@@ -139,14 +139,14 @@ class Counted(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class CountedVector:
-    """A vector environment whose steps a session counts; all else is the environment's own."""
+    """A vector environment whose steps a session counts; everything else is the environment's."""
 
     def __init__(self, envs: Any, session: LearningSession) -> None:
         """As of `Counted`."""
         self.envs, self.session = envs, session
 
     def __getattr__(self, name: str) -> Any:
-        """Of the environment."""
+        """Attribute of the environment."""
         return getattr(self.envs, name)
 
     def step(self, actions: np.ndarray) -> Any:

@@ -1,7 +1,7 @@
-"""A frozen suite: its tracks, their tasks, budgets and seeds, and what an agent is given.
+"""A frozen suite: its tracks, their tasks, budgets and seeds, and the agent's session.
 
-Everything stands in `gensor_gym/suites/VERSION.json`. A task is bound to its fingerprint: where rules, model or a recorded
-table are not what they were when the suite was frozen, SuiteChanged says so before anything is made.
+`gensor_gym/suites/VERSION.json` holds everything. A task is bound to its fingerprint: if rules, model or a recorded table have
+changed since the suite was frozen, SuiteChanged is raised before anything runs.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from gensor_gym.registry import check_known
 from gensor_gym.suites.session import LearningSession, ModelFreeSession, OnTrial, SuiteSession
 
 Agent = Callable[[Session, np.random.Generator], object]
-"""Searches through a session, which enforces the budget and remembers the best; randomness comes from the generator alone."""
+"""Searches through a session, which enforces the budget and remembers the best; all randomness comes from the generator."""
 VERSIONS = ("v1",)
 
 
 class SuiteChanged(ValueError):
-    """A task is not what it was when the suite was frozen."""
+    """A task has changed since the suite was frozen."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,15 @@ class SuiteTask:
     certain: bool
     """Whether `best` is the optimum."""
     group: str
-    """What the track tells apart: seen or unseen class, machine."""
+    """Group of the track: seen or unseen class, machine."""
 
     @property
     def name(self) -> str:
-        """As in results."""
+        """Name as in results."""
         return f"{self.hardware} {self.operator}"
 
     def regret(self, seconds: float) -> float:
-        """log(seconds / best); infinite for what is no program, and below zero for one better than was known."""
+        """log(seconds / best); infinite without a program, and below zero for one better than the known best."""
         return math.log(seconds / self.best)
 
     def check(self) -> None:
@@ -84,9 +84,9 @@ class Track:
     tasks: tuple[SuiteTask, ...]
     seeds: tuple[int, ...]
     budget: Budget
-    """Of a search: distinct programs measured, evaluations of the model, seconds."""
+    """Budget of a search: distinct programs measured, evaluations of the model, seconds."""
     model: bool
-    """Whether an agent may ask the model."""
+    """Whether an agent may evaluate the model."""
     steps: int | None
     """Steps of environments that an agent learns in, from scratch, evaluations of the model among them; None for searches."""
 
@@ -99,9 +99,9 @@ class Track:
         return (SuiteSession if self.model else ModelFreeSession)(made, self.budget, on_trial)
 
     def run(self, agent: Agent, seeds: tuple[int, ...] | None = None) -> Iterator[dict[str, Any]]:
-        """Search every task with every seed; a result each, as it ends (see `result`). BudgetSpent ends a search.
+        """Search every task with every seed; yields each result as it ends (see `result`). BudgetSpent ends a search.
 
-        ValueError for what is no agent, and for seeds that are none. A process that the agent forked ends where the agent does.
+        ValueError for an invalid agent or invalid seeds. A process that the agent forked ends with the agent.
         """
         if not callable(agent):
             raise ValueError(f"agent {agent!r}: expected a function of (session, random numbers)")
@@ -126,11 +126,11 @@ class Track:
                 yield self.result(task, seed, session, clock)
 
     def result(self, task: SuiteTask, seed: int, session: Session, clock: Clock) -> dict[str, Any]:
-        """What a search came to: version, track, task, seed, what was spent, the best program, and its regret after each trial.
+        """Result of a search: version, track, task, seed, spent budget, the best program, and its regret after each trial.
 
-        `processor_s` and `asked` are what was spent when each trial ended, processor seconds and evaluations of the model (or
-        steps); `worked_s` is processor seconds in all, `elapsed_s` what counts against the budget. Regret of nothing is infinite;
-        `schedule` is None then. `learning` is a learning curve, None of a mere search.
+        `processor_s` and `asked` are processor seconds and evaluations of the model (or steps) at the end of each trial;
+        `worked_s` is processor seconds in total, `elapsed_s` the seconds that count against the budget. Without a program regret
+        is infinite and `schedule` None. `learning` is a learning curve, None for a search without training.
         """
         seconds = np.array([row.seconds for row in session.trace] or [math.inf])
         curve = [task.regret(float(value)) for value in np.minimum.accumulate(seconds)]
@@ -147,7 +147,7 @@ class Track:
     def scores(self, results: list[dict[str, Any]], group: str | None = None) -> np.ndarray:
         """Regrets [tasks, seeds] of an agent's results, of one group or all.
 
-        ValueError names what is missing or of another suite.
+        ValueError names missing results and those of another suite.
         """
         if wrong := [row for row in results if (row["suite"], row["track"]) != (self.suite, self.name)]:
             raise ValueError(f"a result of {wrong[0]['suite']}/{wrong[0]['track']}: expected {self.suite}/{self.name}")
@@ -220,6 +220,6 @@ def _mark(operator: str, hardware: str, space: str) -> str:
 
 @cache
 def _edition(hardware: str, backend: str) -> str:
-    """Of the recorded table; empty for the model."""
+    """Edition of the recorded table; empty for the model."""
     found = get_backend(backend, machines.get(hardware))
     return found.edition if isinstance(found, RecordedBackend) else ""

@@ -1,1 +1,1 @@
-"""Learners that take legal actions alone: actor-critic, PPO and Q-learning, with the policy and buffer that they share."""
+"""Learners with action masks: actor-critic, PPO and Q-learning, with their shared policy and buffer."""

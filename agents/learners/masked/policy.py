@@ -19,7 +19,7 @@ MASKED = -1e8
 
 
 class MaskedPolicy(MaskableActorCriticPolicy):
-    """Actor and critic over one discrete action of which some are illegal; arguments as of its base class."""
+    """Actor and critic over one discrete action with a mask; arguments as of its base class."""
 
     def forward(
         self, obs: torch.Tensor, deterministic: bool = False, action_masks: np.ndarray | None = None

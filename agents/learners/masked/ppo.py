@@ -42,7 +42,7 @@ class NetworkPolicy(MaskedPolicy):
         self.mlp_extractor: Any = ActorCritic(**self.network)
 
     def _build(self, lr_schedule: Any) -> None:
-        """As always, with small first logits, and nothing after them."""
+        """As in the base class, with small first logits and no layer after them."""
         super()._build(lr_schedule)
         self.action_net = nn.Identity()
         for last in self.mlp_extractor.last_layers():
@@ -51,7 +51,7 @@ class NetworkPolicy(MaskedPolicy):
         self.optimizer = optimizer(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
-        """What `save` keeps to make the policy again."""
+        """Arguments that `save` keeps for construction."""
         return super()._get_constructor_parameters() | {"network": self.network}
 
 
@@ -78,7 +78,7 @@ def make_successors(settings: Mapping[str, Any], env: Any, seed: int | None) -> 
 
 
 def hidden(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What the network does not look at, as its argument; nothing is hidden where the settings do not say."""
+    """The network's argument for hidden features; none by default."""
     return {"hidden": tuple(settings.get("hidden") or ())}
 
 

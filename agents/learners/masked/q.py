@@ -1,8 +1,8 @@
-"""Q-learning that takes legal actions alone: `dqn` (Mnih et al. 2015) and `qrdqn` (Dabney et al. 2018, arXiv 1710.10044).
+"""Q-learning over legal actions: `dqn` (Mnih et al. 2015) and `qrdqn` (Dabney et al. 2018, arXiv 1710.10044).
 
-stable-baselines3 and sb3-contrib have no masks there; these are ours, on their classes. The mask is a part of the observation.
-So the replay buffer keeps the next state's mask as well, and a network answers ILLEGAL for what the mask forbids: the best
-action is a legal one both in acting and in the target. Exploration draws among legal actions, in every environment by itself.
+stable-baselines3 and sb3-contrib have no masks there; these are ours, on their classes. The mask is a part of the observation. So
+the replay buffer keeps the next state's mask as well, and a network answers ILLEGAL for masked actions: the best action is legal
+both in acting and in the target. Exploration draws among legal actions, independently in every environment.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class MaskedObservations(VecEnvWrapper):
         return self._with_masks(self.venv.reset())
 
     def step_wait(self) -> VecEnvStepReturn:
-        """As of the environments inside. The mask of a state that ended an episode is all ones: its value is not asked for."""
+        """As of the wrapped environments. The mask of a terminal state is all ones: its value is not used."""
         observations, rewards, ended, infos = self.venv.step_wait()
         for i in np.flatnonzero(ended):
             last = infos[i]["terminal_observation"]
@@ -73,7 +73,7 @@ class MaskedQuantileNetwork(QuantileNetwork):
     """Quantiles [B, Q, N]."""
 
     def forward(self, obs: Any) -> torch.Tensor:
-        """All quantiles ILLEGAL where the mask is 0."""
+        """All quantiles are ILLEGAL for masked actions."""
         return torch.where((obs["mask"] > 0).unsqueeze(1), super().forward(obs), ILLEGAL)
 
 
@@ -81,7 +81,7 @@ class MaskedDQNPolicy(DQNPolicy):
     """Value and target networks with masks."""
 
     def make_q_net(self) -> QNetwork:
-        """One of the two."""
+        """Make one of the two networks."""
         return MaskedQNetwork(**self._update_features_extractor(self.net_args, features_extractor=None)).to(self.device)
 
 
@@ -89,7 +89,7 @@ class MaskedQRDQNPolicy(QRDQNPolicy):
     """Quantile networks with masks."""
 
     def make_quantile_net(self) -> QuantileNetwork:
-        """One of the two."""
+        """Make one of the two networks."""
         return MaskedQuantileNetwork(**self._update_features_extractor(self.net_args, features_extractor=None)).to(self.device)
 
 
@@ -134,7 +134,7 @@ def random_legal(masks: np.ndarray) -> np.ndarray:
 
 
 def _arguments(settings: Mapping[str, Any], env: Any, seed: int | None, more: dict[str, Any]) -> dict[str, Any]:
-    """What both constructors take."""
+    """Arguments of both constructors."""
     policy = {"net_arch": list(settings["net_arch"]), **of_groups(settings), **more}
     return {
         "env": MaskedObservations(env), "gamma": env.discount, "policy_kwargs": policy, "seed": seed, "device": "cpu",
@@ -143,7 +143,7 @@ def _arguments(settings: Mapping[str, Any], env: Any, seed: int | None, more: di
 
 
 def action_values(model: Any, observations: np.ndarray, masks: np.ndarray) -> np.ndarray:
-    """Expected return of every action float64 [B, N], -inf where not legal; of quantiles the mean."""
+    """Expected return of every action float64 [B, N], -inf if not legal; of quantiles the mean."""
     observed = {"observation": torch.as_tensor(observations), "mask": torch.as_tensor(masks)}
     with torch.no_grad():
         found = model.q_net(observed) if isinstance(model, DQN) else model.quantile_net(observed).mean(dim=1)
@@ -158,16 +158,19 @@ def logits(model: Any, observations: np.ndarray, masks: np.ndarray) -> np.ndarra
 
 
 TEMPERATURE = 0.05
-"""In units of the return, where 0.05 is a kernel that takes 5 percent longer."""
+"""Temperature in units of the return: 0.05 is a kernel that takes 5 percent longer."""
 
 
 def values(model: Any, observations: np.ndarray) -> np.ndarray:
-    """Of the best action, as if all were legal: what a state is worth has no mask at hand."""
+    """Maximum Q over all actions; no mask is available."""
     return action_values(model, observations, np.ones((len(observations), model.action_space.n), dtype=bool)).max(axis=1)
 
 
 def _learner(model: Any, policy: type, *of_policy: str) -> Learner:
-    """The learner of a class; its policy takes the settings named beside those of all. Gamma is the environment's discount."""
+    """The learner of a class; its policy takes the settings named in addition to the common ones.
+
+    Gamma is the environment's discount.
+    """
 
     def make(settings: Mapping[str, Any], env: Any, seed: int | None) -> Any:
         return model(policy, **_arguments(settings, env, seed, {name: settings[name] for name in of_policy}))

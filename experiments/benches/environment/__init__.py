@@ -1,1 +1,1 @@
-"""What suites of the environment (`env`, `start`) are made of: parts of a step, steps of learning, one start in its process."""
+"""Parts of the environment suites (`env`, `start`): the parts of a step, steps of learning, one start in its process."""

@@ -41,7 +41,7 @@ class Timed(VecEnvWrapper):
 
 
 class Rates(BaseCallback):
-    """Wall seconds, processor seconds and the environment's of every rollout with the learning that follows it."""
+    """Wall, processor and environment seconds of every rollout and the update after it."""
 
     def __init__(self, env: Timed) -> None:
         """Nothing yet."""
@@ -55,7 +55,7 @@ class Rates(BaseCallback):
         return True
 
     def _on_rollout_start(self) -> None:
-        """One round ends where the next rollout begins."""
+        """One round ends when the next rollout begins."""
         self.loops.append(calibration())
         self.marks.append((time.perf_counter(), time.process_time(), self.env.seconds))
 
@@ -81,7 +81,7 @@ def run(settings: DictConfig, hardware: str, seed: int, emit: Lines) -> None:
 
 
 def _emit(emit: Lines, policy: str, hardware: str, learning: DictConfig, rates: Rates, stolen: float) -> None:
-    """What the rounds between the first and the last rollout took."""
+    """Times of the rounds between the first and the last rollout."""
     wall, cpu, inside = np.diff(np.array(rates.marks)[1:], axis=0).T
     emit(
         kind="learning", num_envs=learning.num_envs, policy=policy, operator=learning.operator, hardware=hardware,

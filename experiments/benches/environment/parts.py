@@ -1,6 +1,6 @@
-"""Where the time of an environment's step goes: model, mask and observation, each alone on states on the way of episodes.
+"""Times of the parts of an environment's step: model, mask and observation, each on its own at states of episodes.
 
-What a step takes beside these is the move itself, the reward, and the Python around the compiled loop. One thread.
+The rest of a step is the move itself, the reward, and the Python around the compiled loop. One thread.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEEP = 30
 
 
 def run(graph: ConstructionGraph, rows: np.ndarray, arguments: dict, repeats: int, emit: Lines) -> None:
-    """One line for states int32 [B, ROW]: microseconds of processor time of each part, in turn, medians with intervals."""
+    """One line for states int32 [B, ROW]: microseconds of processor time of each part, alternately, medians with intervals."""
     count, tables = len(rows), graph.tables
     ints, floats, sizes, space = tables.ints, tables.floats, tables.sizes, room(tables.ints)
     terms, latencies = np.zeros((count, NUM_TERMS)), np.zeros(count)
@@ -67,6 +67,6 @@ def _mask(rows, ints, sizes, masks):  # noqa: ANN001, ANN202
 
 @compiled
 def _observe(rows, ints, floats, terms, latencies, observations):  # noqa: ANN001, ANN202
-    """What depends on the state of every row's observation."""
+    """Compute the state-dependent part of every row's observation."""
     for b in range(len(rows)):
         fill_dynamic(rows[b], latencies[b], terms[b], 50.0, ints, floats, observations[b])

@@ -1,7 +1,7 @@
-"""One start, in a process that has done nothing else: `python -m experiments.benches.environment.start_process ARGUMENTS CACHE`.
+"""One start, in a fresh process: `python -m experiments.benches.environment.start_process ARGUMENTS CACHE`.
 
-ARGUMENTS are those of the environment as JSON; where CACHE is `waited` every function is waited for until it is compiled. The
-last line of standard output is what `experiments.benches.start` reads.
+ARGUMENTS are those of the environment as JSON; with CACHE `waited` every function is compiled before it runs.
+`experiments.benches.start` reads the last line of standard output.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def main() -> None:
-    """Imports, the environment, an episode of random legal actions; then what each took, as JSON."""
+    """Imports, the environment, an episode of random legal actions; then the time of each, as JSON."""
     from numba.core import event
 
     compilations = _compilations(event)
@@ -61,11 +61,11 @@ def _compilations(event: Any) -> Any:
             self._seconds: dict[str, list[float]] = defaultdict(list)
 
         def on_start(self, event: Any) -> None:
-            """When it began, and what those inside took, none so far."""
+            """Record the start, with no time of inner compilations yet."""
             self._running.append([time.process_time(), 0.0])
 
         def on_end(self, event: Any) -> None:
-            """Its own time is what those inside did not take."""
+            """Record its own time, without inner compilations."""
             begin, inside = self._running.pop()
             whole = time.process_time() - begin
             if self._running:

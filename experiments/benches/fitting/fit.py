@@ -38,7 +38,7 @@ class Parameters:
 
     @property
     def floats(self) -> slice:
-        """Where they stand in `Tables.floats`."""
+        """Their indices in `Tables.floats`."""
         return slice(self.place, self.place + len(self.names))
 
 
@@ -52,7 +52,7 @@ CONSTANTS = Parameters(
 
 
 class OfOperator:
-    """What is known of one operator, that of `graph`."""
+    """Data of one operator, that of `graph`."""
 
     graph: ConstructionGraph
 

@@ -1,10 +1,9 @@
-"""Does the model rank? Many programs of an operator measured: its order of random ones, and its own top ten against the rest.
+"""Ranking by the model on many measured programs of an operator: its order of random ones, and its own top ten.
 
-Of every operator are measured: random legal schedules of space `extended` (many are very slow: those that the model calls
-slower than `slowest_s` are left out, and how many is said), all trials of searches by the strategies, the first and a spread
-of the rest of what a construction by the model ranks, up to `programs` in all. Kernels of equal text count once. Some of the
-random ones are timed again: how well times rank times is the ceiling of any model. Every measurement is written down as it
-comes, so that a command given again goes on where it was.
+For every operator these are measured: random legal schedules of space `extended` (those slower than `slowest_s` by the model are
+left out, and counted), all trials of searches by the strategies, the first programs of a construction's ranking and a spread of
+its rest, up to `programs` in all. Kernels of equal text count once. Some of the random ones are timed again: the rank correlation
+of times with times is the ceiling of any model. Every measurement is written at once, so that the command resumes.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def fill(record: Record, graph: ConstructionGraph, settings: Any, seed: int) -> dict[str, int]:
-    """Measure what is missing; says how many random schedules were drawn, and left out as too slow."""
+    """Measure missing programs; returns the number of random schedules drawn, and of those left out as too slow."""
     rng = np.random.default_rng(seed)
     chosen, drawn, slow = _random(record, graph, settings, rng)
     record.measure(RANDOM, chosen)
@@ -106,7 +105,7 @@ def _search(record: Record, name: str, trials: int, seed: int) -> None:
 
 
 def _distinct(record: Record, schedules: Iterable[Schedule], known: set[str]) -> list[Schedule]:
-    """Those of different kernels that are none of the known ones."""
+    """Schedules with different kernels that are not known yet."""
     found: dict[str, Schedule] = {}
     for schedule in schedules:
         found.setdefault(record.backend.digest(record.op, schedule, record.hardware), schedule)
@@ -114,7 +113,7 @@ def _distinct(record: Record, schedules: Iterable[Schedule], known: set[str]) ->
 
 
 def _again(rows: list[Timed], count: int) -> list[Timed]:
-    """Those to be timed again: half of them the fastest, the others a spread over the rest."""
+    """Programs to be timed again: half of them the fastest, the others a spread over the rest."""
     ordered = sorted((row for row in rows if np.isfinite(row.seconds)), key=lambda row: row.seconds)
     fast, rest = ordered[: count // 2], ordered[count // 2 :]
     places: list[int] = np.unique(np.linspace(0, len(rest) - 1, count - len(fast)).astype(int)).tolist() if rest else []

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def spearman(a: np.ndarray, b: np.ndarray) -> float:
-    """Correlation of ranks, ties at their mean rank; nan where one side does not vary."""
+    """Correlation of ranks, ties at their mean rank; nan if one side does not vary."""
     left, right = _ranks(a), _ranks(b)
     if min(np.std(left), np.std(right)) == 0:
         return float("nan")

@@ -1,4 +1,4 @@
-"""The timed programs of an operator, and where each came from, in a journal: what is there is not timed again."""
+"""The timed programs of an operator with their sources, in a journal: programs in it are not timed again."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gensor_gym.measure.backend import Backend
 from gensor_gym.operators.types import Operator
 
 RANDOM, TOP, SPREAD, AGAIN = "random", "top", "spread", "again"
-"""Where a program comes from, besides the names of strategies; `again` are second timings."""
+"""Source of a program, besides the names of strategies; `again` are second timings."""
 BATCH = 20
 
 
 @dataclass(frozen=True)
 class Timed:
-    """A program and its time, infinite where it did not run well."""
+    """A program and its time, infinite if it did not run well."""
 
     source: str
     schedule: str
@@ -33,7 +33,7 @@ class Record:
     """The measurements of one operator, in a journal that holds those of all."""
 
     def __init__(self, journal: Journal, op: Operator, hw: Hardware, backend: Backend) -> None:
-        """Take what is there."""
+        """Read the journal's rows of the operator."""
         self.journal, self.op, self.hardware, self.backend = journal, op, hw, backend
         mine = [{name: row[name] for name in row if name != "operator"} for row in journal if row["operator"] == str(op)]
         self.rows = [Timed(**{**row, "seconds": np.inf if row["seconds"] is None else row["seconds"]}) for row in mine]
@@ -51,7 +51,7 @@ class Record:
         return list(found.values())
 
     def measure(self, source: str, schedules: list[Schedule]) -> None:
-        """Time what this source does not have yet."""
+        """Time the schedules that this source does not have yet."""
         known = {row.schedule for row in self.of(source)}
         fresh = [schedule for schedule in schedules if str(schedule) not in known]
         batches = [fresh[i : i + BATCH] for i in range(0, len(fresh), BATCH)]

@@ -1,8 +1,7 @@
-"""Timed programs of operators, kept in a file of JSON lines, from which the model is scored and fitted anywhere again.
+"""Timed programs of operators, in a file of JSON lines, from which the model can be scored and fitted anywhere.
 
-For each operator: random legal schedules, which say what the model makes of the whole space, and a spread over the ranking
-of a construction, which says what it makes of the programs that matter. Those that a first guess calls hopelessly slow are
-left out, as are kernels that did not run well.
+For each operator: random legal schedules, which cover the whole space, and a spread over the ranking of a construction, which
+covers the relevant programs. Those that a first guess calls far too slow are left out, as are kernels that failed.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ class Plan:
 
 
 class Timings:
-    """The file, and a backend that adds to it what it lacks."""
+    """The file, and a backend that measures missing timings."""
 
     def __init__(self, path: Path, backend: Backend, hw: Hardware, plan: Plan, seed: int) -> None:
-        """Read what is there."""
+        """Read the file."""
         self.journal, self.backend, self.hardware, self.plan, self.seed = Journal(path, ()), backend, hw, plan, seed
         self.rows: dict[str, list[tuple[str, float]]] = {}
         for row in self.journal:

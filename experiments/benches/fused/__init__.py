@@ -1,4 +1,4 @@
-"""Fused operators beside torch eager, torch.compile and ONNX Runtime, each in a process of its own, in turns."""
+"""Fused operators compared with torch eager, torch.compile and ONNX Runtime, alternating, each in its own process."""
 
 from experiments.benches.fused.suite import run
 

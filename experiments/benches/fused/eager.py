@@ -1,6 +1,6 @@
-"""torch as its user calls it: for each factory torch's own fused function where there is one, else the fewest of its functions.
+"""torch as its user calls it: for each factory torch's own fused function if there is one, else the fewest of its functions.
 
-What a function makes on the way may be overwritten, since only the output is asked for.
+Intermediate results may be overwritten, because only the output is used.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def function_of(graph: Dataflow) -> Function:
 
 
 def tensors(inputs: Sequence[np.ndarray], threads: int) -> list[Any]:
-    """Inputs on the same memory, with so many threads for all that follows in this process, and no gradients."""
+    """Inputs on the same memory, with `threads` threads for everything later in this process, and no gradients."""
     torch.set_num_threads(threads)
     torch.inference_mode().__enter__()  # for the whole process, which does nothing else
     return [torch.from_numpy(array) for array in inputs]

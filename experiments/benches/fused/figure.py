@@ -1,4 +1,4 @@
-"""The figure of the fused suite: every operator's speed-up over its fastest peer, beside the memory speed that it reaches."""
+"""The figure of the fused suite: every operator's speed-up over its fastest peer, and the memory rate that it reaches."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""torch.compile in its default mode, of what eager torch is called with; and its compiled graph without what the call adds.
+"""torch.compile in its default mode on the functions of eager torch; and its compiled graph without the overhead of a call.
 
-With an output that is there the compiled function copies into it, which Inductor makes one with what it computes.
+If an output is given, the compiled function copies into it, which Inductor fuses with the computation.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def prepare(graph: Dataflow, inputs: Sequence[np.ndarray], asked: dict[str, Any]
 
 
 def _compiled(function: Callable[..., Any], given: list[Any]) -> tuple[Callable[..., Any], Callable[[], Any] | None]:
-    """(what torch.compile gives, the call of the code that Inductor wrote); None where its inputs are not those given.
+    """(torch.compile's function, a call of Inductor's code); None if its inputs are not the given ones.
 
-    Inductor is handed to torch.compile as a function, so that what it makes can be kept. Dynamo orders inputs by their first use.
+    Inductor is passed to torch.compile as a function, so that its result can be kept. Dynamo orders inputs by their first use.
     """
     kept: list[tuple[Any, list[int]]] = []
 

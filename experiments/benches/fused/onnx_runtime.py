@@ -23,7 +23,7 @@ class Model:
     """Nodes of a model in the making."""
 
     def __init__(self) -> None:
-        """None."""
+        """An empty model."""
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
@@ -96,7 +96,7 @@ MODELS: dict[str, Callable[[Model, Arguments], object]] = {
     "reduce_mean": _mean,
     "kv_concat": lambda m, a: m.add("Concat", "before", "now", to="y", axis=1),
 }  # fmt: skip
-"""Factory -> what adds its nodes; inputs and outputs are called as the graph's."""
+"""Factory -> function that adds its nodes; inputs and outputs have the graph's names."""
 
 
 def model_of(graph: Dataflow) -> Any:

@@ -1,7 +1,7 @@
 """One library's side of the comparison, in a process of its own: `python -m experiments.benches.fused.process SIDE`.
 
-Requests come as lines of JSON on standard input, and each is answered by a line on standard output. The first says what to
-compute; each other one names a way to call it, whose turn it is. Between turns the process waits in a read.
+Requests are lines of JSON on standard input, answered by lines on standard output. The first one has the computation; every other
+one names a way to call it, to be timed. Between requests the process waits in a read.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ SIDES = {
 
 @dataclass(frozen=True)
 class Ways:
-    """How a library is called on inputs that are there.
+    """Ways to call a library on given inputs.
 
-    `called` gives a fresh output, `into` fills one that is there; `called_inner` and `into_inner` leave out what torch.compile
-    adds to its compiled graph at every call.
+    `called` returns a fresh output, `into` fills an existing one; `called_inner` and `into_inner` leave out the overhead of
+    torch.compile at every call.
     """
 
     calls: dict[str, Callable[[], Any]]
@@ -59,9 +59,9 @@ def main(name: str) -> None:
 
 
 def serve(name: str, prepare: Callable[[dict[str, Any]], tuple[Ways, dict[str, str]]]) -> None:
-    """Answer with the ways that `prepare` makes of the first request, and what is wrong with them; then with their times.
+    """Answer with the ways that `prepare` makes of the first request, and their faults; then with their times.
 
-    What libraries print is no answer: standard output is standard error for them.
+    Output printed by libraries goes to standard error, because standard output carries the answers.
     """
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -79,7 +79,7 @@ def serve(name: str, prepare: Callable[[dict[str, Any]], tuple[Ways, dict[str, s
 
 
 def wrong(graph: Dataflow, drawn: Sequence[np.ndarray], ways: Ways) -> dict[str, str]:
-    """What is wrong with the outputs of each way, by the bounds of the float64 evaluator; empty where nothing is."""
+    """Faults of the outputs of each way, by the bounds of the float64 evaluator; empty if there are none."""
     draw = FusedDraw(tuple(drawn), evaluate(graph, drawn))
     found = {}
     for way, call in ways.calls.items():

@@ -1,4 +1,4 @@
-"""One operator in all libraries: a process each, all started at once, timed in turns, of which one works at a time."""
+"""One operator in all libraries: a process each, all started at once, timed alternately, one at a time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PAUSE = 10e-3
 """Seconds between turns, for threads of the last one that still wait for work in a loop."""
 TICKS = os.sysconf("SC_CLK_TCK")
 LEAST_ROUNDS = 5
-"""That are made however long they take."""
+"""Rounds that are made at any cost in time."""
 
 
 class Lost(RuntimeError):
@@ -41,7 +41,7 @@ class Side:
     """A process of one library, which works when it is asked and waits in a read else."""
 
     def __init__(self, name: str, threads: int, cache: Path, module: str = FUSED) -> None:
-        """Start `module` as a process; Inductor keeps what it compiled in `cache`."""
+        """Start `module` as a process; `cache` holds Inductor's compiled code."""
         variables = {
             **os.environ, THREADS: str(threads), "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
             "TORCHINDUCTOR_CACHE_DIR": str(cache.absolute()), "TORCHINDUCTOR_COMPILE_THREADS": "1",
@@ -54,7 +54,7 @@ class Side:
         )  # fmt: skip
 
     def ask(self, row: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Send a request and wait for its answer; Lost where there is none in time, or an error."""
+        """Send a request and wait for its answer; Lost if there is none in time, or an error."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(row) + "\n")
@@ -76,7 +76,7 @@ class Side:
         return answer
 
     def worked(self) -> float:
-        """Seconds of processor time so far, of all its threads; 0 where the system does not say."""
+        """Seconds of processor time so far, of all its threads; 0 if the system does not say."""
         try:
             fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
@@ -116,7 +116,7 @@ def started(names: Sequence[str], threads: int, cache: Path, module: str = FUSED
 def prepared(sides: dict[str, Side], asked: Mapping[str, Any], limit: float) -> tuple[dict[str, Any], dict[str, str]]:
     """(answers by side, why a peer has none): each prepares alone, and those that cannot are left out of `sides`.
 
-    Lost where it is ours.
+    Lost if it is ours.
     """
     answers, missing = {}, {}
     for side in sides.values():
@@ -138,9 +138,9 @@ def raced(
     names: Sequence[str], asked: Mapping[str, Any], rounds: int, limit: float, cache: Path, module: str = FUSED,
     enough: float = math.inf,
 ) -> dict[str, Any]:  # fmt: skip
-    """All of `names` on one request: what `timed` says, `answers` by side, `wrong` by side and way, and why peers are `missing`.
+    """All of `names` on one request: the times, `answers` by side, `wrong` by side and way, and reasons for `missing` peers.
 
-    Lost where ours failed, took too long or gave wrong outputs.
+    Lost if ours failed, took too long or gave wrong outputs.
     """
     with started(names, asked["threads"], cache, module) as sides:
         answers, missing = prepared(sides, asked, limit)

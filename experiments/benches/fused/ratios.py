@@ -1,4 +1,4 @@
-"""What turns say: our time beside the fastest peer's, for each way to call, and over all operators."""
+"""Ratios from alternating times: ours over the fastest peer's, for each way to call, and over all operators."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Samples = Mapping[str, Mapping[str, list[float]]]
 Row = dict[str, Any]
 INNER = "_inner"
 FORMS = (CALLED, CALLED + INNER, INTO, INTO + INNER)
-"""With a fresh output or one that is there; `_inner`: torch.compile counts by its compiled graph, called directly."""
+"""Fresh or existing output; with `_inner` torch.compile counts by its compiled graph, called directly."""
 HEADLINE, HEADLINE_INNER = "over_best", "over_best" + INNER
 
 
 def compared(samples: Samples) -> Row:
-    """Times by side and way, our speed-up in each form, and the one that counts: into what is there if that was timed."""
+    """Times by side and way, our speed-up in each form, and the headline form: into an existing output if that was timed."""
     row: Row = {"times": {name: {way: interval(found) for way, found in ways.items()} for name, ways in samples.items()}}
     forms = FORMS if INTO in samples[OURS] else FORMS[:2]
     found = {form: one for form in forms if (one := _over_best(samples, form)) is not None}
@@ -58,7 +58,7 @@ def _samples_of(ways: Mapping[str, list[float]], form: str) -> list[float]:
 
 
 def overall(rows: Sequence[Row]) -> Row:
-    """Geometric means with intervals, the least, and verdicts, of what counts; resampled over operators and rounds."""
+    """Geometric means with intervals, the least, and verdicts, of the headline form; resampled over operators and rounds."""
     line: Row = {"operators": len(rows)}
     line |= {name: Counter(row[name] for row in rows) for name in ("verdict", "best")}
     for name, suffix in ((HEADLINE, ""), (HEADLINE_INNER, INNER)):

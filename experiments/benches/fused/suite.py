@@ -1,9 +1,8 @@
-"""Fused operators beside their peers: `python -m experiments.bench suite=fused` (conf/bench/fused.yaml).
+"""Fused operators compared with their peers: `python -m experiments.bench suite=fused` (conf/bench/fused.yaml).
 
 For every operator our kernel, found with a few measured trials, against torch eager, torch.compile and ONNX Runtime on the same
-inputs; these, and outputs that are there, begin at cache lines. Each library has a process of its own; all wait while one works,
-in rounds. Every output is verified by the float64 evaluator's bounds. What is done is kept: a second start with the same settings
-goes on with the rest.
+inputs; these, and existing outputs, begin at cache lines. Each library has its own process; one works at a time, in rounds. Every
+output is verified by the float64 evaluator's bounds. A second start with the same settings resumes.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from gensor_gym.hardware.cpuinfo import usable_cores
 from gensor_gym.registry import near
 
 PROTOCOL = 1
-"""Of the timing; raised when it changes, so that operators are timed again."""
+"""Version of the timing; raised with each change, so that operators are timed again."""
 PACKAGES = {"eager": "torch", "inductor": "torch", "onnxruntime": "onnxruntime"}
 
 
@@ -75,7 +74,7 @@ def _checked(settings: DictConfig) -> list[str]:
 
 
 def version_of(package: str) -> str | None:
-    """Of an installed package."""
+    """Version of an installed package; None if it is missing."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -105,7 +104,7 @@ def _operator(text: str, same: dict[str, Any], limit: float, cache: Path) -> dic
 
 
 def sheet(rows: Sequence[dict[str, Any]], threads: int, whole: dict[str, Any]) -> Sheet:
-    """All operators with what counts, slowest against its best peer first."""
+    """All operators with the headline form, slowest against its best peer first."""
     head = ("operator", "over best", "best", "without call overhead", "output", "ours", *PACKAGES)
     ordered = sorted(rows, key=lambda row: row[ratios.HEADLINE]["median"])
     lines = [

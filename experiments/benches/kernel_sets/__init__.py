@@ -1,1 +1,1 @@
-"""What the kernels suite says over all of its shapes."""
+"""Results of the kernels suite over all of its shapes."""

@@ -1,8 +1,8 @@
-"""A kernel as its user calls it beside torch's function as its user calls that: from Python, each with a fresh output.
+"""A kernel and torch's function as their users call them: from Python, each with a fresh output.
 
-Both run in this process, in turns, on the same memory, with the process's own defaults for what is freed. Inputs begin where
-NumPy's larger arrays do. Torch is given one thread and as many as ours; it is counted at its best. A turn begins with calls that
-are not counted: the other library's threads may still be waiting for work in a loop, and caches hold its data.
+Both run in this process, alternately, on the same memory, with the process's default allocator settings. Inputs begin where
+NumPy's larger arrays do. Torch runs on one thread and on as many as ours; its best counts. A turn begins with uncounted calls:
+the other library's threads may still spin, and caches hold its data.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KERNEL = "kernel"
 def compared(op: Operator, schedule: Schedule, hw: Hardware, rounds: int, seed: int) -> dict[str, Any]:
     """Seconds of a call, ours and torch's at its best number of threads, their ratio and the verdict.
 
-    ValueError where torch has no function.
+    ValueError if torch has no function.
     """
     import torch
 
@@ -60,14 +60,14 @@ def compared(op: Operator, schedule: Schedule, hw: Hardware, rounds: int, seed: 
 
 
 def placed(array: np.ndarray, offset: int) -> np.ndarray:
-    """A copy that begins so many bytes past a cache line."""
+    """A copy that begins `offset` bytes past a cache line."""
     copy = aligned((offset + array.nbytes,), np.dtype(np.uint8))[offset:].view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """Seconds of a call, in the mean over one turn."""
+    """Seconds of a call, on average over one turn."""
     begin, settled = time.perf_counter(), 0
     while settled == 0 or time.perf_counter() - begin < SETTLE:
         call()

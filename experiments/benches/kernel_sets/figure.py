@@ -1,4 +1,4 @@
-"""The figure of the kernels suite: every shape's speed-up over torch, beside how near it comes to the roofline."""
+"""The figure of the kernels suite: every shape's speed-up over torch, and its share of the roofline."""
 
 from __future__ import annotations
 

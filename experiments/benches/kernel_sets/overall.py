@@ -1,4 +1,4 @@
-"""What a run of the kernel benchmark says over all of its shapes: geometric means, the least, and by class."""
+"""Results of a kernel benchmark over all of its shapes: geometric means, the least, and by class."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ KERNEL, TORCH = "kernel", "torch.prepacked"
 
 
 def shape(op: Operator, settings: DictConfig, seed: int, store: str, backend: NativeBackend, hw: Hardware) -> dict[str, Any]:
-    """One line: search, try the best programs prepacked, time the fastest beside oneDNN on every thread count up to ours."""
+    """One line: search, try the best programs prepacked, time the fastest against oneDNN on every thread count up to ours."""
     row = {"operator": str(op), "prepacked": True}
     session = searched(op, hw, backend, settings.strategy, settings.trials, seed, store)
     good = sorted((trial for trial in session.trace if trial.status == "OK"), key=lambda trial: trial.seconds)
@@ -66,7 +66,7 @@ def packed(schedule: Schedule) -> Schedule:
 
 
 def _kernel(op: Operator, schedule: Schedule, hw: Hardware) -> Kernel | None:
-    """The prepacked kernel of a schedule, None where it is not legal or keeps no packed weights."""
+    """The prepacked kernel of a schedule, None if it is not legal or keeps no packed weights."""
     if not is_legal(op, schedule, hw) or not (kernel := generate(op.freeze(), schedule, hw)).prepacked:
         return None
     return kernel

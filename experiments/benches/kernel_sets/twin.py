@@ -1,4 +1,4 @@
-"""An int8 kernel over the float32 kernel of the same shape: both found by the same search, timed in turns."""
+"""An int8 kernel over the float32 kernel of the same shape: both found by the same search, timed alternately."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.operators.types import Operator
 
 TURNS = 4
-"""Comparisons of each of the two, int8 and float32 by turns, so that both meet the machine of the same minute."""
+"""Comparisons of each of the two, int8 and float32 alternately, so that both meet the machine of the same minute."""
 
 
 def float32_twin(op: Operator) -> Operator:
@@ -20,7 +20,7 @@ def float32_twin(op: Operator) -> Operator:
 
 
 def over_float32(op: Operator, mine: Schedule, twin: Operator, theirs: Schedule, retimer: Retimer) -> dict[str, Any]:
-    """Both times and their ratio, over all turns together; what went wrong where one could not be timed."""
+    """Both times and their ratio, over all turns together; the error if one could not be timed."""
     label = "kernel"
     times: dict[Operator, list[float]] = {op: [], twin: []}
     for turn in range(TURNS):

@@ -1,4 +1,4 @@
-"""Whole networks beside torch eager, Inductor and ONNX Runtime."""
+"""Whole networks compared with torch eager, Inductor and ONNX Runtime."""
 
 from experiments.benches.networks.suite import run
 

@@ -1,4 +1,4 @@
-"""Networks timed beside peers, case by case: what is done is kept, and a second start with the same settings goes on."""
+"""Networks timed against peers, case by case; a second start with the same settings resumes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from experiments.comparison.summary import interval, ratio
 
 MODULE = "experiments.benches.networks.process"
 PROTOCOL = 3
-"""Of the timing; raised when it changes, so that networks are timed again."""
+"""Version of the timing; raised with each change, so that networks are timed again."""
 _OF_RACE = ("limit_s", "rounds", "enough_s", "most_bytes")
 """Settings that no side is told."""
 Row = dict[str, Any]
@@ -25,9 +25,9 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """A network of `experiments.networks.suite`, a batch, and the sides beside ours.
+    """A network of `experiments.networks.suite`, a batch, and the peers.
 
-    A side is a library, or `ours/PLAN/ARENA` for ours planned and laid out in another way.
+    A side is a library, or `ours/PLAN/ARENA` for ours with another plan and memory layout.
     """
 
     network: str
@@ -43,23 +43,23 @@ class Settings:
     rounds: int
     threads: int
     plan: str
-    """Of `ours`: the name of a rule, see `gensor_gym.compile`."""
+    """Plan of `ours`: the name of a rule, see `gensor_gym.compile`."""
     seed: int = 0
     arena: str = "hot"
     limit_s: float = 3600.0
     enough_s: float = float("inf")
     """Seconds of rounds after which no round begins any more but the first few."""
     most_bytes: float = float("inf")
-    """That all processes of a case may need at once, by what a call must hold; larger cases are left out and say so."""
+    """Most memory that all processes of a case may need at once; larger cases are skipped with a note."""
 
 
 def versions_of(sides: Iterable[str]) -> dict[str, str | None]:
-    """Of the packages of those sides that are libraries."""
+    """Versions of the packages of sides that are libraries."""
     return {package: version_of(package) for package in dict.fromkeys(PACKAGES[name] for name in sides if name in PACKAGES)}
 
 
 def timed(cases: Iterable[Case], settings: Settings, folder: Path) -> Iterator[Row]:
-    """A row for each case; `folder` holds what is done. A case that failed has its `error` and is tried again the next time."""
+    """A row for each case; `folder` holds finished ones. A case that failed has its `error` and is retried the next time."""
     same = {name: value for name, value in asdict(settings).items() if name != "limit_s"}
     with Journal(folder / "networks" / "done.jsonl", ("key",), finite=True) as done:
         for case in cases:

@@ -1,7 +1,7 @@
 """One library's side, in a process of its own: `python -m experiments.benches.networks.process SIDE`.
 
-A side is one of SIDES, or `ours/PLAN/ARENA` for ours planned and laid out in that way. It answers to the requests that a side of
-fused operators answers to.
+A side is one of SIDES, or `ours/PLAN/ARENA` for ours with that plan and memory layout. It answers the same requests as a side of
+fused operators.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from gensor_gym.networks.plan import Plan
 
 FAR = 1e-4
-"""Of the largest number of an output how far another may be from the module's in float64."""
+"""Largest deviation from the module's output in float64, relative to its largest number."""
 PART = 8
 """Elements of a batch."""
 Sides = Callable[[torch.nn.Module, tuple[torch.Tensor, ...], dict[str, Any]], Ways]
 
 
 def prepare(name: str, asked: dict[str, Any]) -> tuple[Ways, dict[str, str]]:
-    """The ways to call a network in a library, and what is wrong with their outputs."""
+    """The ways to call a network in a library, and the faults of their outputs."""
     torch.set_num_threads(asked["threads"])
     with torch.no_grad():
         return _prepared(name, asked)
@@ -46,14 +46,14 @@ def _prepared(name: str, asked: dict[str, Any]) -> tuple[Ways, dict[str, str]]:
 
 
 def drawn(name: str, batch: int, seed: int) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...], list[np.ndarray]]:
-    """A network, inputs of it, and what it gives of them in float64."""
+    """A network, its inputs, and its outputs in float64."""
     module, inputs = module_of(name, seed), inputs_of(name, batch, seed)
     with torch.no_grad():
         return module, inputs, expected_of(_own(module).double(), inputs)
 
 
 def expected_of(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> list[np.ndarray]:
-    """What a module in float64 gives, PART elements of the batch at a time: all at once may be too large for the machine."""
+    """Outputs of a module in float64, PART elements of the batch at a time, because all at once may not fit in memory."""
     parts = zip(*(one.split(PART) for one in inputs), strict=True)
     made = [_arrays(module(*(one.double() if one.is_floating_point() else one for one in part))) for part in parts]
     return [np.concatenate(pieces) for pieces in zip(*made, strict=True)]
@@ -65,7 +65,7 @@ def _arrays(outputs: Any) -> list[np.ndarray]:
 
 
 def fault_of(outputs: Any, expected: list[np.ndarray]) -> str:
-    """What is wrong with the first output of a call that is not near what a module in float64 gives; empty where all are."""
+    """Fault of a call's first output that is not near the module's in float64; empty if all are."""
     found = _arrays(outputs)
     if len(found) != len(expected):
         return f"{len(found)} outputs, expected {len(expected)}"
@@ -85,9 +85,9 @@ def _eager(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dic
 
 
 def _inductor(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> Ways:
-    """With weights frozen, so that they are packed and normalisations folded, as its users for inference set it.
+    """Inductor with frozen weights, which are packed and into which normalisations are folded, as its users set it for inference.
 
-    By the setting of the process: as an option of torch.compile it is taken and does nothing (torch 2.13).
+    Set for the process: as an option of torch.compile it has no effect (torch 2.13).
     """
     from torch._inductor import config
 
@@ -152,7 +152,7 @@ def _ours(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict
 
 
 def _profiled(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> Ways:
-    """Ours, whose facts say where the time goes; what it gives is what the last call with a clock between kernels gave."""
+    """Ours, with a profile; its outputs are those of the last call with a clock between kernels."""
     from experiments.benches.networks.profiled import profile
 
     found = profile(_compiled(module, inputs, asked), [one.numpy() for one in inputs], asked["calls"])
@@ -170,7 +170,7 @@ def _own(module: torch.nn.Module) -> torch.nn.Module:
 SIDES: dict[str, Sides] = {
     OURS: _ours, "profiled": _profiled, "eager": _eager, "inductor": _inductor, "onnxruntime": _onnxruntime,
 }  # fmt: skip
-"""Name -> what prepares its ways."""
+"""Name -> function that prepares its ways."""
 
 
 if __name__ == "__main__":

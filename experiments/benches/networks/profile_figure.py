@@ -1,4 +1,4 @@
-"""The figure of a profile: kernels in the order in which they run, and what equal ones take together, beside their floors."""
+"""The figure of a profile: kernels in order, and the total of equal ones, with their floors."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _together(axes: Axes, groups: Sequence[dict[str, Any]]) -> None:
 
 
 def label(row: dict[str, Any]) -> str:
-    """How often, and what: an operator's text, of a fused one where its first node stands in the module."""
+    """Count and name: an operator's text; for a fused one the position of its first node in the module."""
     text = f"fused: {row['first']}" if row["computation"].startswith("fused@") else style.plain(row["computation"])
     text = text if len(text) <= LONGEST else f"{text[: LONGEST - 2]}.."
     return f"{row['times']} x {text}"

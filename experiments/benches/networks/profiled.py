@@ -1,8 +1,7 @@
-"""Where a network's time goes: every kernel in context and alone, beside its floors.
+"""Profile of a network: every kernel in context and alone, with its floors.
 
-In context: in calls of the whole network, each with its own weights, caches as the kernel before leaves them; the median over
-calls. Alone: the kernel called again and again on the same memory, which only it then uses. What kernels take alone does not add
-up to the network's time, and is not called so.
+In context: in calls of the whole network, each with its own weights and the caches of the kernel before; the median over calls.
+Alone: the kernel called repeatedly on the same memory, which only it uses. Times alone do not add up to the network's time.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ SETTLE = 3
 TURN = 10e-3
 """Seconds of calls of a kernel alone that count."""
 PRIVATE = ("l1", "l2")
-"""Caches of which every core has one."""
+"""Caches that every core has for itself."""
 
 
 def profile(found: CompiledNetwork, inputs: Sequence[np.ndarray], calls: int) -> dict[str, Any]:
@@ -96,7 +95,7 @@ def _moved(size: int, hw: Hardware) -> float:
 
 
 def name_of(network: Network, piece: Sequence[str]) -> str:
-    """The operation that a piece begins with, as the module names it, and how many nodes follow."""
+    """The module's name of a piece's first operation, and the number of further nodes."""
     first = network.origins.get(piece[0], piece[0])
     more = len({network.origins.get(name, name) for name in piece} - {first})
     return f"{first} +{more}" if more else first

@@ -1,8 +1,8 @@
-"""Whole networks beside their peers: `python -m experiments.bench suite=networks` (conf/bench/networks.yaml).
+"""Whole networks compared with their peers: `python -m experiments.bench suite=networks` (conf/bench/networks.yaml).
 
 Ours by `agents.networks.compile_module`, called as its users call it, against torch eager, torch.compile with frozen weights and
-ONNX Runtime. Each library has a process of its own; all wait while one works, in rounds. Every output is compared with the module
-in float64. What is done is kept: a second start with the same settings goes on with the rest.
+ONNX Runtime. Each library has its own process; one works at a time, in rounds. Every output is compared with the module in
+float64. A second start with the same settings resumes.
 """
 
 from __future__ import annotations

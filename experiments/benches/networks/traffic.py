@@ -1,7 +1,7 @@
-"""Bytes that a call brings into a cache, by how values share memory: `python -m experiments.benches.networks.traffic NAME..`.
+"""Cache traffic of a call by memory layout: `python -m experiments.benches.networks.traffic NAME..`.
 
-Counted, not timed: a cache that forgets what was used longest ago, in pieces of 4 KB, over a second call of the plan `cut_all`. A
-kernel goes through all that it reads and writes once, side by side, and each value that is written is brought in before.
+Simulated, not timed: an LRU cache in pieces of 4 KB, over a second call of the plan `cut_all`. A kernel goes through everything
+that it reads and writes once, in parallel, and each written value is loaded before.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def traffic(plan: Plan, mode: str, capacity: int) -> dict[str, int]:
 
 
 def _steps(plan: Plan, mode: str) -> list[Streams]:
-    """What every kernel goes through; what is not in the arena lies behind it, each by itself."""
+    """Memory that every kernel goes through; values outside the arena follow it, each on its own."""
     network, values = plan.network, plan.network.graph.values
     made = arena(lives_of(plan), mode)
     places = {name: offset // PIECE for name, offset in made.offsets.items()}

@@ -1,1 +1,1 @@
-"""Programs that suites time: what a strategy finds, and the best that is known under the model."""
+"""Programs that suites time: a strategy's result, and the best known under the model."""

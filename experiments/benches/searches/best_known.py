@@ -2,7 +2,7 @@
 
 The search is coordinate descent from many random programs: the tiles of all levels and the virtual threads of one axis
 are set to the best of all their values together, axis by axis, and knob by knob where the space has them, until nothing
-improves. It finds programs that walks by single primitives hardly reach.
+improves. It finds programs that walks by single primitives barely reach.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class BestKnown:
         return found if found is not None and found["fingerprint"] == fingerprint(graph) else None
 
     def offer(self, graph: ConstructionGraph, schedule: Schedule, certified: bool = False) -> None:
-        """Take a program if it is better than what is known; ValueError if it is not one of the space."""
+        """Take a program if it beats the best known; ValueError if it is not in the space."""
         if not graph.is_legal(schedule):
             raise ValueError(f"{schedule} is not legal for {key_of(graph)}")
         seconds = graph.latency(schedule)

@@ -1,4 +1,4 @@
-"""A search as the suites make it: a strategy by name, in its own space, with so many trials."""
+"""A search of the suites: a strategy by name, in its own space, with a number of trials."""
 
 from __future__ import annotations
 

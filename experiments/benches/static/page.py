@@ -34,7 +34,7 @@ def page(lines: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _cells(line: Mapping[str, Any]) -> tuple[str, ...]:
-    """One kernel's."""
+    """Cells of one kernel."""
     loop, share = line.get("main_loop"), line.get("multiply_add_share")
     return (
         line["family"], line["arch"], str(line["registers"]), str(line["spill_bytes"]), "yes" if line["serialised"] else "no",

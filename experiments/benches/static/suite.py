@@ -1,9 +1,9 @@
-"""What the assembler and the disassembler say about kernels of every family: evidence that needs no GPU.
+"""Reports of the assembler and the disassembler about kernels of every family: evidence that needs no GPU.
 
-For each: registers beside the model's estimate, spills, shared memory, blocks that are resident by the model, the assembler's
-warnings, how much of the main loop is multiply-adds, and how many instructions of the loop a step of the reduction takes; of
-wgmma also the cycles in which the tensor cores do those of the loop, beside which its instructions are to be few. A kernel with
-`loss` would be pruned before timing. Beside the lines stands a table of them, static.md (`page`).
+For each kernel: registers and the model's estimate, spills, shared memory, resident blocks by the model, the assembler's
+warnings, the share of multiply-adds in the main loop, and the loop's instructions for a step of the reduction; for wgmma also the
+tensor cores' cycles for the loop, which should exceed its instructions. A kernel with `loss` would be pruned before timing. The
+table is static.md (`page`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def evidence(family: dict[str, Any], hardware: str, seed: int) -> dict[str, Any]:
-    """What is known of one family's kernel on one machine."""
+    """Facts on one family's kernel on one machine."""
     graph = ConstructionGraph(operators.parse(family["operator"]), hardware, SPACE)
     schedule = schedule_of(family, graph, seed)
     if not graph.is_legal(schedule):
@@ -109,7 +109,7 @@ def multiply_adds(schedule: Schedule, ints: np.ndarray) -> int:
 
 
 def _machine_code(cubin: bytes, columns: int, step: int) -> dict[str, Any]:
-    """Counts of the disassembled kernel; a wgmma has so many columns, a step so many multiply-adds."""
+    """Counts of the disassembled kernel; a wgmma has `columns` columns, a step `step` multiply-adds."""
     names = [line.partition(".")[0] for lines in sass.instructions(sass.disassemble(cubin)).values() for line in lines]
     found: dict[str, Any] = {"operations": {name: names.count(name) for name in SHOWN if name in names}}
     try:

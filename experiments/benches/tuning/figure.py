@@ -12,7 +12,7 @@ from experiments.common import style
 
 
 def draw(points: Sequence[dict[str, Any]], near: float, title: str, path: Path) -> str:
-    """Write the figure, with a line at so many times the fastest; returns the file's name."""
+    """Write the figure, with a line at `near` times the fastest; returns the file's name."""
     at = [point["searched_s"] for point in points]
     times = [1e3 * point["time_s"]["median"] for point in points]
     low, high = ([1e3 * point["time_s"][edge] for point in points] for edge in ("low", "high"))

@@ -14,7 +14,7 @@ from gensor_gym.networks.load import NetworkFunction
 
 @dataclass(frozen=True)
 class Trial:
-    """A program that ran well: when it was measured, of which computation, how fast."""
+    """A successful trial: time of the measurement, computation, seconds."""
 
     at: float
     computation: str
@@ -24,7 +24,7 @@ class Trial:
 
 @dataclass
 class Recorder:
-    """Takes down what a search tries; its clock starts when it is made."""
+    """Records a search's trials; its clock starts at construction."""
 
     begin: float = field(default_factory=time.perf_counter)
     trials: list[Trial] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Recorder:
         return time.perf_counter() - self.begin
 
     def on_task(self, number: int, of: int, computation: str) -> None:
-        """What is searched from now on."""
+        """Set the computation of the following trials."""
         self.computation = computation
 
     def on_trial(self, row: TraceRow) -> None:
@@ -54,7 +54,7 @@ class Moment:
 
 
 def moments(found: CompiledNetwork, recorder: Recorder, count: int) -> list[Moment]:
-    """At most so many moments in order, the last at the search's end, each half as far from its beginning as the next.
+    """At most `count` moments in order, the last at the search's end, each half as far from its beginning as the next.
 
     Moments with the same kernels are one, the earliest.
     """
@@ -73,7 +73,7 @@ def moments(found: CompiledNetwork, recorder: Recorder, count: int) -> list[Mome
 
 
 def known_at(recorder: Recorder, at: float) -> dict[str, Trial]:
-    """Of every computation the fastest program that had been measured by then."""
+    """The fastest program of every computation measured by then."""
     best: dict[str, Trial] = {}
     for trial in recorder.trials:
         if trial.at <= at and trial.seconds < getattr(best.get(trial.computation), "seconds", float("inf")):
@@ -82,6 +82,6 @@ def known_at(recorder: Recorder, at: float) -> dict[str, Trial]:
 
 
 def _kernels(found: CompiledNetwork, schedules: tuple[str, ...]) -> list[Kernel]:
-    """Of each step the kernel of a schedule's text."""
+    """The kernel of each step's schedule text."""
     pairs = zip(found.plan.steps, found.results, schedules, strict=True)
     return [remembered(step.computation, type(result.schedule).parse(text), found.hardware) for step, result, text in pairs]

@@ -1,9 +1,8 @@
-"""How long networks take to tune: `python -m experiments.bench suite=tuning tuning.names=[bert]` (conf/bench/tuning.yaml).
+"""Tuning time of networks: `python -m experiments.bench suite=tuning tuning.names=[bert]` (conf/bench/tuning.yaml).
 
-A network is searched from nothing within a budget of seconds. For moments of the search, from the first on at which each piece
-had a kernel, the fastest that were known make a network; these are called in turns at the end. A line for each of them, one that
-says after how many seconds the network was within 5 % of the fastest, and how long compiling it again takes
-(`experiments.networks.again`).
+A network is searched from scratch within a budget of seconds. For moments of the search, starting when each piece has a kernel,
+the fastest known kernels make a network; these are called alternately at the end. The result is a line for each of them, and one
+with the seconds until the network was within 5 % of the fastest, and the time to compile it again (`experiments.networks.again`).
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ NEAR = 1.05
 AGAIN = 5
 """Compilations in the process that has done one."""
 FIGURES = ("searched_s", "near_after_s", "best_s", "again_s", "again_export_s", "new_process_s", "new_process_export_s")
-"""Of a row, in seconds, in the order of the table."""
+"""Fields of a row, in seconds, in the order of the table."""
 
 
 def run(config: DictConfig, emit: Lines) -> None:
@@ -58,7 +57,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def tuned(name: str, settings: DictConfig, seed: int, store: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """(a row for each moment, what is said of all), with trials in a new store; RuntimeError where outputs are wrong."""
+    """(a row for each moment, facts on all), with trials in a new store; RuntimeError if outputs are wrong."""
     from agents.networks import compile_module
     from experiments.benches.networks.process import drawn, fault_of  # which imports torch
 

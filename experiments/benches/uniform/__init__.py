@@ -1,4 +1,4 @@
-"""What uniform play comes to."""
+"""Results of uniform play."""
 
 from experiments.benches.uniform.play import run
 

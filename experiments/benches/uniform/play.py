@@ -1,7 +1,7 @@
-"""What uniform play comes to in `Construct-v0` with every reward: an action drawn evenly from the legal ones, `stop` among them.
+"""Uniform play in `Construct-v0` with every reward: actions drawn uniformly from the legal ones, including `stop`.
 
-How many steps an episode lasts and how many programs it pays for say what a policy meets that has learned nothing; its regret, of
-one episode and of the best of several, is what learning has to beat. The model's tier, tasks with a certified optimum.
+The length of an episode and the number of evaluated programs describe an untrained policy; its regret, of one episode and of the
+best of several, is the baseline of learning. The model's tier, tasks with a certified optimum.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gensor_gym.env import CONSTRUCT
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """One line for every operator and reward; then all as a table. ValueError where an optimum is not known."""
+    """One line for every operator and reward; then all as a table. ValueError if an optimum is unknown."""
     settings = config.uniform
     emit(kind="machine", **machine())
     for operator in settings.operators:
@@ -30,7 +30,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def played(arguments: dict[str, Any], episodes: int, seed: int) -> dict[str, np.ndarray]:
-    """`regret`, actions chosen (`length`) and programs paid for of the first episode of so many environments, each [episodes]."""
+    """`regret`, actions chosen (`length`) and evaluated programs of the first episode of the environments, each [episodes]."""
     envs = gymnasium.make_vec(CONSTRUCT, num_envs=episodes, autoreset_mode="Disabled", **arguments)
     rng, inner = np.random.default_rng(seed), envs.unwrapped
     _, info = envs.reset(seed=seed)
@@ -64,7 +64,7 @@ def summary(found: dict[str, np.ndarray], tries: int) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Of every reward the means over operators, in Markdown; regrets as percent more than the optimum, medians over operators."""
+    """Means over operators for every reward, in Markdown; regrets as percent above the optimum, medians over operators."""
     own = [row for row in rows if row["kind"] == "uniform"]
     rewards = list(dict.fromkeys(row["reward"] for row in own))
     tries = own[0]["tries"] if own else 0

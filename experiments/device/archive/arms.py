@@ -1,7 +1,7 @@
-"""Who proposes what: the arms of a study, and the programs that each would measure first.
+"""The arms of a study, and the programs that each would measure first.
 
-An arm's strategy runs its own search on the model, with the model's seconds in place of measurements, so none is adaptive: what
-it would measure, in its order and each kernel once, is what it proposes.
+An arm's strategy runs its own search on the model, with the model's seconds in place of measurements, so none is adaptive: its
+proposals are the programs that it would measure, in order and each kernel once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Study:
-    """What is proposed for which operators."""
+    """The arms and operators of a study."""
 
     hardware: str
     operators: tuple[str, ...]
@@ -79,10 +79,10 @@ class KernelsByModel(AnalyticBackend):
     def __init__(self) -> None:
         """No kernel is made yet."""
         self.made: dict[str, tuple[Schedule, Kernel | Measurement]] = {}
-        """By digest, in the order in which they were asked for."""
+        """Requested programs by digest, in order."""
 
     def digest(self, op: Any, schedule: Any, hw: Hardware) -> str:
-        """Of the kernel, or of the program where there is none."""
+        """Digest of the kernel, or of the program if there is no kernel."""
         made = make_kernel(op, schedule, hw)
         self.made.setdefault(made.digest, (schedule, made))
         return made.digest
@@ -91,7 +91,7 @@ class KernelsByModel(AnalyticBackend):
 def proposed(operator: str, arm: Arm, machine: str, count: int) -> list[tuple[dict[str, Any], Kernel | None]]:
     """Rows of the first `count` different kernels that an arm would measure, ranks from 1, each with its kernel.
 
-    What has no kernel takes a rank like any other.
+    Programs without a kernel also take a rank.
     """
     hw, backend = hardware.get(machine), KernelsByModel()
     strategy = get_strategy(arm.of, **arm.hyperparameters)

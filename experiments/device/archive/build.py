@@ -1,7 +1,7 @@
 """Draw the programs that a lease times, compile them, pack them: no GPU, resumable, each kernel once.
 
-Everything lies in a folder that git ignores: `proposals.jsonl` says what was drawn and `texts/` holds its kernels,
-`kernels.jsonl` says what was compiled and `cubins/` holds machine code, `carry/` is the archive that travels.
+A folder ignored by git holds everything: `proposals.jsonl` and `texts/` the drawn programs and kernels, `kernels.jsonl` and
+`cubins/` the compiled ones, `carry/` the archive to be transferred.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from gensor_gym.measure.workers.compile_pool import CompilePool
 
 FOLDER = ROOT / "build" / "lease"
 PART = 600
-"""Kernels of a part: compressed together they take a sixth of what each takes alone."""
+"""Kernels of a part: compressed together they take a sixth of their separate size."""
 GROUPS = ("never_run", "known", "study")
-"""In the order in which they are made."""
+"""Groups in the order in which they are built."""
 KNOWN, CHOICES = 3, 6
 """Programs of earlier days, and first choices of today, of each operator of conf/bench/gpu.yaml."""
 SAID = 24
 """Searches or kernels after which it is said how far it is."""
 CARD = "card.json"
-"""Of a checkpoint that is whole."""
+"""File that marks a complete checkpoint."""
 _SECONDS = 20.0
-"""Of one compilation."""
+"""Time limit of one compilation."""
 
 
 class Building:
     """The folder of an archive that is being made."""
 
     def __init__(self, folder: Path) -> None:
-        """Read what is done."""
+        """Read the finished rows."""
         self.folder, self.cubins, self.texts = folder, folder / "cubins", folder / "texts"
         self.cubins.mkdir(parents=True, exist_ok=True)
         self.texts.mkdir(exist_ok=True)
@@ -68,13 +68,13 @@ class Building:
             write_whole(path, json.dumps({**described(kernel), "source": kernel.source}).encode())
 
     def missing(self) -> list[dict[str, Any]]:
-        """Rows of kernels that were drawn and not compiled yet, in the order in which they were drawn."""
+        """Rows of drawn kernels that are not compiled yet, in order."""
         drawn = dict.fromkeys(row["digest"] for row in self.proposals if row.get("digest"))
         paths = [self.texts / f"{digest}.json" for digest in drawn if digest not in self.kernels.rows]
         return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
 
     def compile(self, size: int) -> None:
-        """Compile what is missing, so many at once."""
+        """Compile missing kernels, `size` at a time."""
         pool, rows = CompilePool(size, seconds=_SECONDS), self.missing()
         threads = ThreadPoolExecutor(size)
         try:
@@ -87,7 +87,7 @@ class Building:
             pool.close()
 
     def _compiled(self, pool: CompilePool, text: Mapping[str, Any]) -> dict[str, Any]:
-        """The row of a kernel, whose cubin then lies in the folder; what fails is a row with the compiler's words."""
+        """The row of a kernel, whose cubin is then in the folder; a failure is a row with the compiler's words."""
         kernel, row = kernel_of(text), {name: value for name, value in text.items() if name != "source"}
         try:
             pool(kernel)
@@ -137,28 +137,28 @@ class Building:
 
 
 def _with_status(row: dict[str, Any], kernels: dict[Any, dict[str, Any]]) -> dict[str, Any]:
-    """A proposal with what its compilation said."""
+    """A proposal with the status of its compilation."""
     found = kernels.get(row["digest"], {})
     return row if row["status"] or not found.get("status") else {**row, "status": found["status"], "error": found["error"]}
 
 
 def _revision() -> str:
-    """Of the tree that builds, with a plus where it has changes."""
+    """Revision of the building tree, with a plus if it has changes."""
     command = ["git", "-C", str(ROOT), "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def study_jobs(study: Study) -> Iterator[tuple[str, Arm, int]]:
-    """(operator, arm, kernels) in the order in which they are timed: operators as the file has them, a cut leaves whole ones."""
+    """(operator, arm, kernels) in the order of timing: operators in the file's order, so that a cut leaves whole ones."""
     for place, operator in enumerate(study.operators):
         for arm in study.arms:
             yield operator, arm, study.wanted(place)
 
 
 def build(folder: Path = FOLDER, size: int | None = None, groups: tuple[str, ...] = GROUPS, compile_them: bool = True) -> None:
-    """Draw and compile what is missing, then pack. An arm whose checkpoint is not there yet is left for the next call.
+    """Draw and compile missing programs, then pack. An arm without its checkpoint is left for the next call.
 
-    Without `compile_them` what is drawn travels as text and is compiled where it is timed.
+    Without `compile_them`, drawn kernels travel as text and are compiled at the device.
     """
     os.environ.setdefault("GENSOR_GYM_THREADS", "1")
     study, building = read_study(), Building(folder)
@@ -194,7 +194,7 @@ def _study(building: Building, study: Study) -> None:
 
 
 def _key(operator: str, arm: Arm) -> str:
-    """Of an arm's proposals for an operator, once they are complete."""
+    """Key of an arm's complete proposals for an operator."""
     return f"{operator} {arm.name}/{arm.seed}"
 
 
@@ -208,7 +208,7 @@ def _never_run(building: Building, machine: str) -> None:
 
 
 def _known(building: Building, machine: str) -> None:
-    """Of operators that a device timed before: the fastest programs then, and the first choices of today."""
+    """For operators that a device timed before: the fastest programs then, and today's first choices."""
     hw = hardware.get(machine)
     for op in read_operators().values():
         if f"known {op}" not in building.proposals.rows:

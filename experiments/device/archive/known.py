@@ -1,4 +1,4 @@
-"""Programs that a device timed on an earlier day, the fastest of each operator: what a search has missed since stands beside."""
+"""Programs that a device timed on an earlier day, the fastest of each operator, to detect regressions of a search."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CARDS = ("h100", "h200")
 TABLES = ("recorded", "recorded_tensor", "recorded_test", "trials", "known_trials", "headline", "results", "policies")
 """Files with a row a trial."""
 FIRST_DAY = "libraries_after_mends"
-"""The file of the first day, with a row an operator: schedule, what was said of it, microseconds."""
+"""The file of the first day, with a row for each operator: schedule, a note, microseconds."""
 LISTS = ("operators",)
 """Files with a row an operator, which has its trials."""
 
@@ -53,7 +53,7 @@ def _timed() -> dict[str, dict[str, float]]:
 
 
 def _trials(path: Path) -> Iterator[tuple[str, str, float]]:
-    """(operator, schedule, seconds) of what ran well in a file of trials; nothing of another file."""
+    """(operator, schedule, seconds) of the successes in a file of trials; empty for another file."""
     name = path.name.removesuffix(".jsonl.gz")
     if name == FIRST_DAY:
         for row in read_rows(path):
@@ -66,6 +66,6 @@ def _trials(path: Path) -> Iterator[tuple[str, str, float]]:
 
 
 def _seconds(trial: dict[str, Any]) -> float | None:
-    """The median of a trial's samples, or what it says itself."""
+    """The median of a trial's samples, or its stated seconds."""
     samples = sorted(trial.get("samples") or [])
     return samples[len(samples) // 2] if samples else trial.get("seconds")

@@ -10,5 +10,5 @@ from experiments.device.archive.packed import Archive
 
 
 def open_archive(folder: Path = FOLDER / "carry") -> Archive:
-    """Unpack it; ValueError where there is none."""
+    """Unpack it; ValueError if there is none."""
     return Archive(folder, Path(tempfile.mkdtemp(prefix="gensor-gym-kernels-")))

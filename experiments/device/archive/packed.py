@@ -1,8 +1,8 @@
 """A kernel without its source as plain JSON, and the archive of such kernels with their cubins.
 
 An archive is a folder: `about.json` (what built it), `proposals.jsonl.gz` (who proposed which kernel) and `part-N.tar.xz`, each
-with some hundred cubins and one `kernels.jsonl` of what launches them. What was drawn and not compiled in time is in
-`texts.tar.xz`, with its source, and is compiled where it is timed.
+with some hundred cubins and one `kernels.jsonl` of what launches them. Kernels that were not compiled in time are in
+`texts.tar.xz`, with their source, and are compiled at the device.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gensor_gym.measure.workers.requests import Built
 
 ABOUT, PROPOSALS, KERNELS, TEXTS = "about.json", "proposals.jsonl.gz", "kernels.jsonl", "texts.tar.xz"
 _PRESET, _QUICK = 6, 1
-"""Of xz: for machine code, and for texts, which it shortens to a tenth at once."""
+"""Levels of xz: for machine code, and for texts, which it quickly reduces to a tenth."""
 
 
 def described(kernel: Kernel) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class Archive:
     """Kernels of an archive, unpacked into a folder."""
 
     def __init__(self, folder: Path, scratch: Path) -> None:
-        """Unpack all parts side by side. ValueError where the folder holds no archive."""
+        """Unpack all parts side by side. ValueError if the folder holds no archive."""
         if not (folder / ABOUT).exists():
             raise ValueError(f"{folder} holds no archive of kernels: make one with python -m experiments.gpu plan=archive")
         scratch.mkdir(parents=True, exist_ok=True)

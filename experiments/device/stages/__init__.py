@@ -16,7 +16,7 @@ STAGES = (
     _stage("fused", 30.0, 20.0),
 )  # fmt: skip
 OF_ARCHIVE = ("first_contact", "study", "known")
-"""Stages that time what `plan=archive` compiled."""
+"""Stages that time the kernels of `plan=archive`."""
 WITHOUT_ARCHIVE = ("correctness", "operators")
 """Stages in their place where nothing was compiled beforehand."""
 

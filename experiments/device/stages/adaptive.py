@@ -1,6 +1,6 @@
 """Stage: searches that learn from their trials, ten each, on operators of the study; kernels are compiled on the spot.
 
-What is compared: conf/experiment/gpu_adaptive.yaml.
+conf/experiment/gpu_adaptive.yaml lists the strategies.
 """
 
 from __future__ import annotations
@@ -23,5 +23,5 @@ def run(context: Context) -> dict[str, object]:
 
 
 def digest(out: Path, run: str) -> dict[str, object]:
-    """What the rows say so far."""
+    """Results of the rows so far."""
     return standings(out / FILE, run, list(read_experiment(EXPERIMENT).strategies))

@@ -1,7 +1,7 @@
-"""Strategies under equal trials on the device; their winners timed again together, with torch beside them.
+"""Strategies under equal trials on the device; their winners re-timed together, with torch.
 
-Every strategy goes through the operators in threads of its own, so that none waits for another's construction: kernels compile
-in parallel and the worker times one at a time. So strategies are compared by trials; `elapsed_s` includes waiting for the others.
+Every strategy goes through the operators in its own threads, so that none waits for another's construction: kernels compile in
+parallel and the worker times one at a time. So strategies are compared by trials; `elapsed_s` includes waiting for the others.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def in_order(contest: Contest) -> list[tuple[Operator, int]]:
 
 @dataclass(frozen=True)
 class _Arena:
-    """What the searches of a contest share."""
+    """Shared state of a contest's searches."""
 
     context: Context
     contest: Contest
@@ -86,7 +86,7 @@ class _Arena:
         return f"{name}/{seed}" if len(self.contest.seeds) > 1 else name
 
     def search(self, op: Operator, name: str, seed: int) -> None:
-        """One search, if there is time: a row for each trial as it is made, then one for the search."""
+        """One search, if there is time: a row for each trial, then one for the search."""
         label = self.label(name, seed)
         if self.left <= 0 or not self.journal.pending(f"{op} {label}"):
             return

@@ -65,7 +65,7 @@ def cases(jobs: Mapping[str, Job[Programs]], journal: StageJournal) -> Iterator[
 
 
 def digest(out: Path, run: str) -> dict[str, object]:
-    """Counts by status, and what failed."""
+    """Counts by status, and the failures."""
     rows = [row for row in read_rows(out / FILE) if row.get("run") == run]
     failed = [row for row in rows if row["status"] not in ANSWERED]
     answered = {name for row in rows if row["status"] in ANSWERED for name in row["features"]}

@@ -1,6 +1,6 @@
-"""Stage: the environment on CuPy times, as the README calls it: episodes, the front door, and a stock agent that learns.
+"""Stage: the environment on CuPy times, as the README calls it: episodes, `optimize`, and a stock agent that learns.
 
-Rows of kind `episode` are random masked play in `Construct-v0`, of kind `part` what came of each part (in `user` a kernel is
+Rows of kind `episode` are random masked play in `Construct-v0`, of kind `part` the result of each part (in `user` a kernel is
 found, called, captured, exported), of kind `learned` every episode of MaskablePPO in `Write-v0`, whose reward is a kernel's time,
 of kind `program` every kernel that was compiled and timed for that.
 """
@@ -44,16 +44,16 @@ FILE = "environment.jsonl"
 OPERATOR = 'gemm(m=1024, n=1024, k=1024, dtype="float16")'
 SPACE = "extended"
 RULES = TimingRules(budget=0.03, sample=1e-3, warmup=5e-3, most=60)
-"""Of rewards: thousands of short trials in place of a hundred long ones."""
+"""Timing rules of rewards: thousands of short trials instead of a hundred long ones."""
 COMPILE_SECONDS, TRIAL_SECONDS = 4.0, 5.0
 """A program that takes longer has the reward of one that does not run: episodes that end together wait for one another."""
 EPISODES, TRIALS, REPLAYS = 6, 6, 100
 ENVS, ROLLOUT, BATCH, RATE = 32, 21, 168, 3e-3
-"""Of MaskablePPO: a rollout is an episode of every environment."""
+"""Settings of MaskablePPO: a rollout is an episode of every environment."""
 
 
 def run(context: Context) -> dict[str, object]:
-    """First what a user does, then an agent for the rest of the time."""
+    """First a user's calls, then an agent for the rest of the time."""
     with closing(context.journal(FILE)) as journal:
         for name, does in (("episodes", _episodes), ("user", _user), ("learned", _learned)):
             if context.left > 0 and journal.pending(name):
@@ -63,7 +63,7 @@ def run(context: Context) -> dict[str, object]:
 
 
 def _tried(does: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What a part says, with its seconds; an error is its words, and the next part goes on."""
+    """Result of a part, with its seconds; an error is recorded, and the next part runs."""
     begin = time.perf_counter()
     try:
         said = does()
@@ -84,7 +84,7 @@ class KeptPool(LocalPool):
 
 
 class KeptBackend(NativeBackend):
-    """Short trials, each of which is a row; kernels are compiled on all cores but those of the worker and the agent."""
+    """Short trials with a row each; kernels are compiled on all cores but those of the worker and the agent."""
 
     def __init__(self, journal: StageJournal) -> None:
         """A worker that gives up early: a kernel that hangs costs the seconds of a hundred others."""
@@ -96,7 +96,7 @@ class KeptBackend(NativeBackend):
         self.measuring, self.programs = 0.0, 0
 
     def together(self, asked: Sequence[tuple[Any, Any]], hw: Hardware) -> Iterator[Measurement]:
-        """See `NativeBackend`; clocks what the environment waits for."""
+        """See `NativeBackend`; times the environment's wait."""
         begin = time.perf_counter()
         for (_, schedule), measurement in zip(asked, super().together(asked, hw), strict=True):
             self.programs += 1
@@ -131,7 +131,7 @@ def _user(context: Context, journal: StageJournal) -> dict[str, Any]:
     wanted = a.float() @ b.float()
 
     def error(array: Any) -> float:
-        """Of an array of CuPy's or torch's."""
+        """Error of an array of CuPy's or torch's."""
         return float((torch.from_dlpack(array).float() - wanted).abs().max())
 
     def of_cupy() -> list[Any]:
@@ -224,7 +224,7 @@ def _learned(context: Context, journal: StageJournal) -> dict[str, Any]:
 
 
 def digest(out: Path, run: str) -> dict[str, object]:
-    """What play, a user and the agent got; the agent's quarters in microseconds, and rewards a second."""
+    """Results of random play, a user and the agent; the agent's quarters in microseconds, and rewards a second."""
     rows = [row for row in read_rows(out / FILE) if row.get("run") == run]
     learned = [row for row in rows if row["kind"] == "learned"]
     quarter = max(1, len(learned) // 4)

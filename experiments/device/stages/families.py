@@ -31,7 +31,7 @@ BYTES = (
     "reduce_sum(m=33, k=500, dtype='int8')", "elementwise('mul', 44, 60, dtype='int8')",
     "elementwise('add', 44, 60, dtype='int8')", "elementwise('relu', 44, 61, dtype='int8')",
 )  # fmt: skip
-"""Operators of int8, one at least of every class that has it. They are checked first: what reads bytes was mended last."""
+"""Operators of int8, at least one of every class that has it. They are checked first, because byte reads were mended last."""
 
 FLOAT8 = (
     "gemm(m=200, n=133, k=400, dtype='float8_e4m3fn')+bias+relu", "gemm(m=1024, n=512, k=1040, dtype='float8_e4m3fn')+residual",
@@ -98,8 +98,10 @@ FAMILIES = (
 """Operators, in the order in which they are checked."""
 
 NEVER_RUN = (*((text, 14) for text in FLOAT8), *((text, 12) for text in reversed(WARP_GROUPS)), *((text, 4) for text in BYTES))
-"""Operators with numbers of kernels, those first whose families no device had run on 2026-11-26: 8-bit floats, then wgmma of few
-rows, rows in groups, several images, strides, folded windows, tf32 and int8; what reads bytes last."""
+"""Operators with numbers of kernels. First those whose families no device had run on 2026-11-26.
+
+8-bit floats, then wgmma of few rows, rows in groups, several images, strides, folded windows, tf32 and int8; byte reads last.
+"""
 
 WGMMA = 2
 """Value of knob `tensor_core`."""
@@ -143,7 +145,7 @@ def covering(op: Operator, hw: Hardware, seed: int, count: int) -> Iterator[tupl
 
 
 def features(schedule: Schedule, made: Kernel | Measurement) -> set[str]:
-    """What a schedule exercises: values of knobs, and how its kernel is launched."""
+    """Features that a schedule exercises: values of knobs, and its kernel's launch."""
     found = {f"{knob.name}={schedule.knob(knob.name)}" for knob in KNOBS if knob.kind != "cpu"}
     core = schedule.knob("tensor_core")
     of_core = ("stages", "shared_layout", "split_k", "cluster", "raster", "persistent")
@@ -165,7 +167,7 @@ def features(schedule: Schedule, made: Kernel | Measurement) -> set[str]:
 def _candidates(graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Schedule]:
     """Random legal schedules; and for every value of every knob, one of them with that value, where one is legal.
 
-    Half of the walks begin at the smallest programs of other kinds (`gensor_gym.graph.starts`) and are short: random ones hardly
+    Half of the walks begin at the smallest programs of other kinds (`gensor_gym.graph.starts`) and are short: random ones barely
     ever come to tensor cores, and long ones leave them.
     """
     kinds = [Schedule(row) for row in starts(graph.tables, graph.initial().row)[1:]]
@@ -187,7 +189,7 @@ def _candidates(graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[
 
 
 def _split_in_clusters(graph: ConstructionGraph, drawn: list[Schedule], rng: np.random.Generator) -> Iterator[Schedule]:
-    """For all values of `_TOGETHER`, a program by wgmma with them, where one of those drawn allows it."""
+    """For all values of `_TOGETHER`, a wgmma program with them, if one of the drawn ones allows it."""
     groups = [schedule for schedule in drawn if schedule.knob("tensor_core") == WGMMA]
     for values in _TOGETHER:
         tries = (_with_knobs(groups[at], _KNOBS, values) for at in rng.permutation(len(groups)))
@@ -224,7 +226,7 @@ def _rows(graph: ConstructionGraph, schedule: Schedule, knob: int, value: int, g
 
 
 def _wider(row: np.ndarray) -> Iterator[np.ndarray]:
-    """The row with so many threads along the two innermost spatial axes, which patches of 4x8, 8x4 and 2x16 lanes divide."""
+    """The row with more threads along the two innermost spatial axes, divisible by patches of 4x8, 8x4 and 2x16 lanes."""
     inner = SPATIAL_SLOTS - 1
     for columns in (16, 32):
         for rows in (2, 4, 8):

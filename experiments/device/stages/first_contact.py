@@ -41,7 +41,7 @@ def run(context: Context) -> dict[str, object]:
 
 
 def digest(out: Path, run: str) -> dict[str, object]:
-    """Counts by status, and what failed."""
+    """Counts by status, and the failures."""
     rows = [row for row in read_rows(out / FILE) if row.get("run") == run]
     failed = [row for row in rows if row["status"] not in ANSWERED]
     return {

@@ -1,7 +1,7 @@
-"""Stage: fused memory-bound operators, the fastest of those that the model ranks first, against torch and a copy.
+"""Stage: fused memory-bound operators, the fastest of the model's first choices, against torch and a copy.
 
-Several workers do an operator each: the host draws inputs and computes references for seconds, while another's kernels are timed.
-Those of which a call moves most come first, four of them 256 MiB or more, which a copy of as many bytes is the bound of. First
+Several workers take an operator each: the host draws inputs and computes references for seconds, while another's kernels are
+timed. Operators with the most traffic come first, four of them with 256 MiB or more, which a copy of as many bytes bounds. First
 results: `results/h200/2026-11-27.md`.
 """
 
@@ -50,14 +50,14 @@ FIRST = (
 )  # fmt: skip
 """Operators before the others: a run that is cut short has them. A large one's references come while small ones are timed."""
 _TORCH = threading.Lock()
-"""One operator at a time is timed beside torch, in this process."""
+"""One operator at a time is compared with torch, in this process."""
 
 Compile = Callable[[list[Kernel | Measurement]], list[Made]]
 """Makes cubins side by side."""
 
 
 def operators() -> dict[str, str]:
-    """Text by name, in the order in which they are done."""
+    """Texts by name, in order."""
     known = {**stand_in(), **LARGE}
     return {name: known[name] for name in (*FIRST, *(name for name in known if name not in FIRST))}
 
@@ -90,7 +90,7 @@ def ranked(graph: GirGraph, count: int) -> list[GirSchedule]:
 
 
 def _row(op: Dataflow, hw: Hardware, bench: Bench, compile: Compile, context: Context) -> dict[str, object]:
-    """What was tried, and the fastest beside torch and the copy."""
+    """The tried programs, and the fastest against torch and the copy."""
     graph = GirGraph(op, hw)
     schedules = ranked(graph, CANDIDATES)
     kernels = [make_kernel(op, schedule, hw) for schedule in schedules]

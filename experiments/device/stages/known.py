@@ -1,6 +1,6 @@
 """Stage: operators that a device timed before: the fastest programs of earlier days, the model's first choices of today, torch.
 
-They say what the text of today is worth beside that of then, and whether the model has moved. All are in the archive.
+They compare today's generated text and model with those of then. All are in the archive.
 """
 
 from __future__ import annotations

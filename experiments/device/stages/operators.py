@@ -40,9 +40,9 @@ FILE = "operators.jsonl"
 ROUNDS = 21
 COMPILED_ROUNDS = 15
 COMPILED = ("gemm", "batched_gemm", "gemv", "elementwise", "reduce_sum", "avg_pool2d", "max_pool2d")
-"""Where torch.compile brings a kernel of its own; convolutions go to cuDNN either way."""
+"""Operators for which torch.compile generates a kernel; convolutions go to cuDNN either way."""
 RESERVED = 0.08
-"""Part of the stage's time kept for comparing what was tried last."""
+"""Part of the stage's time kept for comparing the last programs."""
 
 
 def run(context: Context) -> dict[str, object]:
@@ -86,7 +86,7 @@ def _tried(entries: list[Entry], context: Context, hw: Hardware, search: NativeB
 
 
 def _row(entry: Entry, hw: Hardware, final: NativeBackend, journal: StageJournal) -> dict[str, object]:
-    """What was tried, and the fastest against torch; of a later round that found nothing faster, the times of before."""
+    """The tried programs, and the fastest against torch; a later round without a faster one keeps the earlier times."""
     op = entry.op
     row: dict[str, object] = {"operator": str(op), "flops": op.flops, "bytes": op.compulsory_bytes}
     row |= {"roofline_s": roofline_floor(op, hw), "rounds": entry.rounds}
@@ -142,7 +142,7 @@ def compared(samples: dict[str, list[float]], op: Operator) -> dict[str, Any]:
 
 
 def _finite(measurement: Measurement) -> float | None:
-    """Seconds, None where there are none: JSON has no infinity."""
+    """Seconds, None if there are none: JSON has no infinity."""
     return measurement.seconds if measurement.status is Status.OK else None
 
 

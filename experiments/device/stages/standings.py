@@ -1,4 +1,4 @@
-"""What a contest's rows say: times of the winners, speed-ups over torch, and every strategy beside the first, paired."""
+"""Results of a contest's rows: times of the winners, speed-ups over torch, and every strategy against the first, paired."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gensor_gym.measure.stats.intervals import ratio_interval
 
 TORCH = "torch"
 RESAMPLES = 2000
-"""Of the bootstrap over operators."""
+"""Resamples of the bootstrap over operators."""
 
 Samples = Mapping[str, list[float]]
 """Seconds of every round by label of the search, and of torch."""
 
 
 def standings(file: Path, run: str, strategies: Sequence[str]) -> dict[str, object]:
-    """Medians by operator and search, geometric means over torch, `over_first` (see below), and what is missing, in words."""
+    """Medians by operator and search, geometric means over torch, `over_first` (see below), and missing rows, in words."""
     rows = [row for row in read_rows(file) if row.get("run") == run]
     timed = [row for row in rows if row["kind"] == "together" and "samples" in row]
     together: dict[str, Samples] = {row["operator"]: row["samples"] for row in timed}
@@ -46,12 +46,12 @@ def standings(file: Path, run: str, strategies: Sequence[str]) -> dict[str, obje
 
 
 def over_first(together: Mapping[str, Samples], searches: Sequence[dict], strategies: Sequence[str]) -> dict[str, object]:
-    """Time of every strategy's winners over that of the first's, in geometric mean over operators; empty for fewer than two.
+    """Time of every strategy's winners over that of the first's, geometric mean over operators; empty for fewer than two.
 
     {"reference", "operators", "pairs": over all operators, "strategies": {name: ratio, low, high, p_holm}}. An operator counts
-    with the seeds for which every strategy that found anything anywhere has a winner and none was cut; its score is the mean over
-    them of log seconds, relative to the mean of the round. Intervals are 95 percent of a bootstrap over operators: of one
-    policy they say nothing about another training seed. p values are of a sign-flip test, with Holm's correction.
+    with the seeds for which every strategy with any result has a winner and none was cut; its score is the mean over them of log
+    seconds, relative to the mean of the round. Intervals are 95 percent of a bootstrap over operators: they do not cover another
+    training seed of a policy. p values are of a sign-flip test, with Holm's correction.
     """
     usable = {(row["operator"], row["label"]): row for row in searches if row.get("schedule") and not row.get("cut")}
     names = [name for name in strategies if any(row["strategy"] == name for row in usable.values())]

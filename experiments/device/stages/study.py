@@ -1,7 +1,7 @@
 """Stage: the programs of a study, each compiled beforehand, verified and timed; then an operator's winners together with torch.
 
-Operator by operator in the order of the archive, so that a cut leaves whole operators; what some arms propose beyond that comes
-when all operators had their turn. What is asked of the rows: results/gpu_study/README.md.
+Operator by operator in the order of the archive, so that a cut leaves whole operators; further proposals of some arms come after
+all operators. results/gpu_study/README.md has the questions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gensor_gym.measure.workers.requests import Built
 
 TRIALS, WINNERS = "trials.jsonl", "together.jsonl"
 WORKERS = 3
-"""One has the GPU; the others draw inputs, and load."""
+"""Workers: one has the GPU; the others draw inputs and load kernels."""
 FIRST = 4
 """Programs of each arm among which its winner is."""
 ROUNDS = 9
@@ -56,7 +56,7 @@ def run_group(context: Context, group: str, files: tuple[str, str], first: int) 
 
 
 def in_turns(proposals: Iterable[Row], first: int) -> list[list[Row]]:
-    """An operator's first proposals of every arm, by rank, for each operator in order; then what is beyond, likewise."""
+    """An operator's first proposals of every arm, by rank, for each operator in order; then the further ones likewise."""
     early, late = defaultdict[str, list[Row]](list), defaultdict[str, list[Row]](list)
     for row in proposals:
         (early if row["rank"] <= first else late)[row["operator"]].append(row)
@@ -98,7 +98,7 @@ def _together(
 
 
 def _winners(proposals: Sequence[Row], trials: StageJournal, first: int) -> list[str]:
-    """Digest of the fastest of each arm and seed, empty where none ran well."""
+    """Digest of the fastest of each arm and seed, empty if none ran well."""
     best: dict[tuple[str, int], tuple[float, str]] = {}
     for row in proposals:
         if row["rank"] <= first and row["digest"]:
@@ -109,13 +109,13 @@ def _winners(proposals: Sequence[Row], trials: StageJournal, first: int) -> list
 
 
 def _seconds(row: Row) -> float:
-    """Median of a trial's samples, infinite where it did not run well."""
+    """Median of a trial's samples, infinite if it did not run well."""
     samples = sorted(row.get("samples", []))
     return samples[len(samples) // 2] if row.get("status") == Status.OK.value and samples else math.inf
 
 
 def _key(row: Row) -> str:
-    """Of a trial: one program of several arms is tried once."""
+    """Key of a trial: a program of several arms is tried once."""
     return f"{row['operator']} {row['digest']}"
 
 

@@ -1,1 +1,1 @@
-"""How a device is kept busy: compilation as a pipeline, trials, turns, work in processes, words on the screen."""
+"""Work that keeps a device busy: a compilation pipeline, trials, shares of operators, processes, progress lines."""

@@ -1,4 +1,4 @@
-"""A fused operator's kernel in this process beside torch, as its user calls it and compiled, and a copy of as many bytes.
+"""A fused operator's kernel in this process against torch, as its user calls it and compiled, and a copy of as many bytes.
 
 All are timed as graphs of many calls on warm caches, in rounds of random order, as `measure/workers/compare.py` times kernels of
 one loop nest. The copy moves as many bytes as the operator must: half of them read, half written.
@@ -17,11 +17,11 @@ SAMPLE_SECONDS = 2e-3
 OURS, EAGER, COMPILED, COPY = "gensor_gym", "torch", "torch.compile", "copy"
 
 Timer = Callable[[int], float]
-"""Seconds of so many calls."""
+"""Seconds of a given number of calls."""
 
 
 def beside_torch(kernel: Kernel, rounds: int, seed: int) -> dict[str, list[float]]:
-    """Seconds a call by contestant, one a round; ValueError where the kernel does not compile.
+    """Seconds a call by contestant, one a round; ValueError if the kernel does not compile.
 
     A worker has verified the kernel: here its inputs are drawn and no references. Rounds are under the device's timing lock.
     """
@@ -59,9 +59,9 @@ def interleaved(timers: dict[str, Timer], rounds: int, seed: int) -> dict[str, l
 
 
 def _of_torch(graph: Dataflow, inputs: tuple[np.ndarray, ...]) -> dict[str, Callable[[], Timer]]:
-    """What makes timers: torch's own function where a factory has one, the same compiled, and the copy.
+    """Makers of timers: torch's own function if a factory has one, the same compiled, and the copy.
 
-    Compiling takes seconds and comes before the device is this process's alone.
+    Compiling takes seconds and comes before this process has the device to itself.
     """
     import torch
 

@@ -19,10 +19,10 @@ class Compilations(event.Listener):
         self._loud = loud
 
     def on_start(self, event: event.Event) -> None:
-        """Nothing: what takes the time is said at the end."""
+        """Nothing: the duration is recorded at the end."""
 
     def on_end(self, event: event.Event) -> None:
-        """One more."""
+        """Count one more."""
         function = event.data["dispatcher"].py_func
         self.functions.append(f"{function.__module__}.{function.__name__}")
         if self._loud:

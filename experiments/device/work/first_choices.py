@@ -1,6 +1,6 @@
-"""The model's own first choices of some operators, written before a device is at hand, and what of them a device tries first.
+"""The model's own first choices of some operators, written before any device run, and those that a device tries first.
 
-Choices that stand in a file before the device is asked cannot have seen its answers: what they cost says how the model ranks.
+Choices in a file from before the measurement are independent of it: their cost shows how the model ranks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 FIRST_CHOICES = ROOT / "results" / "gpu_ranking" / "first_ten.json"
-"""By machine and operator, schedules in the model's order."""
+"""Schedules in the model's order, by machine and operator."""
 
 
 def top(op: Operator | str, hw: Hardware, count: int) -> list[Schedule]:
@@ -31,7 +31,7 @@ def top(op: Operator | str, hw: Hardware, count: int) -> list[Schedule]:
 
 
 def first_choices(op: Operator, hw: Hardware, file: Path = FIRST_CHOICES) -> list[Schedule]:
-    """Those that the file has of an operator and that are legal today, in order; ValueError for a file that is none."""
+    """The file's schedules of an operator that are still legal, in order; ValueError for an invalid file."""
     if not file.exists():
         return []
     texts = parse_object(read_text(file)).get(hw.name, {}).get(str(op), [])

@@ -27,18 +27,18 @@ _NICE = 5
 
 
 class Job(Protocol[R_co]):
-    """What will have a result."""
+    """A pending computation."""
 
     def done(self) -> bool:
         """Whether it has."""
 
     def result(self) -> R_co:
-        """The result; what went wrong is raised."""
+        """The result; exceptions are raised."""
 
 
 @contextmanager
 def open_makers() -> Iterator[Executor]:
-    """Processes that leave the cores to compilers and to the worker that times; what is not made at the end is dropped."""
+    """Processes that leave the cores to compilers and to the timing worker; unfinished work is dropped at the end."""
     count = max(1, min(_MOST, len(os.sched_getaffinity(0)) - 2))
     makers = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _settle)
     try:
@@ -48,7 +48,7 @@ def open_makers() -> Iterator[Executor]:
 
 
 def _settle() -> None:
-    """One thread a process, behind others; what is compiled here is said."""
+    """One thread a process, at lower priority; Numba's compilations are reported."""
     os.environ["GENSOR_GYM_THREADS"] = "1"
     os.nice(_NICE)
     watch()

@@ -23,19 +23,19 @@ POLL = 0.1
 
 
 class Crew(Protocol):
-    """Those who compile, side by side, and the clock they work by."""
+    """Parallel compilers, and their clock."""
 
     def now(self) -> float:
         """Seconds of a clock that only goes forward."""
 
     def begin(self, ticket: int, kernel: Kernel) -> None:
-        """Have a kernel compiled, behind those begun before."""
+        """Queue a kernel for compilation."""
 
     def finished(self, wait: float) -> list[tuple[int, Built | Measurement]]:
-        """What was compiled since the last call; where that is nothing, what is first compiled within `wait` seconds."""
+        """Kernels compiled since the last call; if there are none, the first one within `wait` seconds."""
 
     def abandon(self) -> None:
-        """Nobody wants what was begun any more. Returns at once."""
+        """Drop all pending work. Returns at once."""
 
 
 @dataclass
@@ -43,8 +43,8 @@ class Pipeline(Generic[T]):
     """Trials in the order in which their kernels are ready.
 
     `time` tries one on the device. At most `window` kernels are begun and not yet timed. Trials of one `group` (the operator)
-    stay together as far as they are ready, since a change of it costs the device new inputs. What `wanted` refuses when its
-    turn comes is dropped.
+    stay together if they are ready, because a change of operator costs the device new inputs. Items that `wanted` refuses at
+    their turn are dropped.
     """
 
     crew: Crew
@@ -61,7 +61,7 @@ class Pipeline(Generic[T]):
     _begun: int = 0
 
     def run(self, work: Iterable[Work[T] | None], more: Callable[[], bool]) -> Iterator[tuple[T, Measurement]]:
-        """Measurements as long as `more` says so. `work` yields None where it has nothing now and may have later."""
+        """Measurements as long as `more` says so. `work` yields None if it has nothing now and may have later."""
         items, last, open_ended = iter(work), None, True
         try:
             while more():
@@ -85,7 +85,7 @@ class Pipeline(Generic[T]):
             self.crew.abandon()
 
     def _fill(self, items: Iterator[Work[T] | None]) -> bool:
-        """Begin what the window has room for; whether there may be more work."""
+        """Fill the window; returns whether there may be more work."""
         while len(self._under_way) + len(self._ready) < self.window:
             try:
                 item = next(items)
@@ -103,7 +103,7 @@ class Pipeline(Generic[T]):
         return True
 
     def _collect(self, wait: float) -> None:
-        """Move what is compiled to what is ready."""
+        """Move compiled kernels to the ready ones."""
         for ticket, built in self.crew.finished(wait):
             self._ready.append((self._under_way.pop(ticket), built))
 

@@ -1,4 +1,4 @@
-"""Kernels that were compiled beforehand, verified and timed on the device: several workers, of which one at a time has the GPU.
+"""Precompiled kernels, verified and timed on the device: several workers, one at a time with the GPU.
 
 The others draw inputs and references of their next operator meanwhile (`measure.workers.trial.Device.exclusive`).
 """
@@ -52,11 +52,11 @@ class Compiling:
         return self._made[digest].result() if digest in self._made else self._archive.built(digest)
 
     def _compiled(self, digest: str) -> Made:
-        """Of one that travelled as text."""
+        """Compile a kernel that travelled as text."""
         return compiled(self._pool, kernel_of(self._archive.texts[digest]))
 
     def close(self) -> None:
-        """Nobody wants what was not begun."""
+        """Drop pending work."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._pool.close()
 
@@ -70,7 +70,7 @@ class Bench:
         self._worker = WorkerProcess("cuda", _RESTART_AFTER, _SECONDS)
 
     def trial(self, built: Made, rules: TimingRules = QUICK, seed: int = 0) -> Measurement:
-        """Verify and time one kernel; what goes wrong is its status, an error of the worker's own too."""
+        """Verify and time one kernel; a failure is its status, including an error of the worker."""
         if isinstance(built, Measurement):
             return built
         kernel = built.kernel
@@ -103,7 +103,7 @@ class Bench:
 def side_by_side(
     items: Iterable[T], does: Callable[[Bench, T], None], hw: Hardware, workers: int, more: Callable[[], bool]
 ) -> None:
-    """Have workers do items, each the next one that nobody has begun, as long as `more` says so. The first error is raised."""
+    """Let workers process items, each taking the next one, as long as `more` says so. The first error is raised."""
     left: queue.SimpleQueue[T] = queue.SimpleQueue()
     for item in items:
         left.put(item)

@@ -9,7 +9,7 @@ EVERY = 10.0
 
 
 def say(text: str) -> None:
-    """One line, with the time of day."""
+    """Print one line, with the time of day."""
     print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
@@ -22,7 +22,7 @@ class Progress:
         self._begin = self._said = time.monotonic()
 
     def count(self, about: str = "") -> None:
-        """One more is done; `about` is added to the line."""
+        """Count one more; `about` is added to the line."""
         self._count += 1
         now = time.monotonic()
         if now - self._said >= EVERY:

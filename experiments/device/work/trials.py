@@ -78,7 +78,7 @@ class Threads:
             return [future.result() for future in found if not future.cancelled()]
 
     def abandon(self) -> None:
-        """What was not begun never is; what is under way goes on until its compiler ends or is ended."""
+        """Drop pending compilations; running ones continue until their compiler ends."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _compile(self, ticket: int, kernel: Kernel) -> tuple[int, Built | Measurement]:
@@ -99,7 +99,7 @@ def device_pipeline(
 
 
 def one_trial(backend: NativeBackend, built: Built | Measurement, hw: Hardware) -> Measurement:
-    """One trial; an error of the worker's own, which a search would raise, costs this trial and not the stage."""
+    """One trial; an error of the worker, which a search would raise, costs this trial and not the stage."""
     try:
         return backend.trial(built, hw)
     except RuntimeError as error:

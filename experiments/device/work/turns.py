@@ -20,7 +20,7 @@ LEAST_SHARE = 4.0
 """Seconds of the device that any operator may take in a round."""
 
 GENEROUS = 3.0
-"""An operator may take so many times an even part of the time that is left: most take far less than theirs."""
+"""Largest share of an operator, relative to an even part of the remaining time: most take far less than theirs."""
 
 Ticket = tuple[str, int]
 """Name of an operator and the place of the candidate among its own."""
@@ -28,7 +28,7 @@ Ticket = tuple[str, int]
 
 @dataclass
 class Entry:
-    """One operator: its candidates as far as they are made, and what came of those tried."""
+    """One operator: its candidates so far, and the results of those tried."""
 
     name: str
     op: Operator
@@ -50,7 +50,7 @@ class Entry:
 
     @property
     def programs(self) -> Programs:
-        """Its candidates; none while they are being made, and none where that failed, which `failed` says."""
+        """Its candidates; empty while they are computed, and after an error, which `failed` holds."""
         if not self.job.done() or self.failed:
             return []
         try:
@@ -108,7 +108,7 @@ class Turns:
         return False
 
     def take(self, ticket: Ticket, measurement: Measurement, seconds: float) -> None:
-        """The answer of a trial that took the device so many seconds. A share begins to count with the first one."""
+        """Record a trial that took the device `seconds`. A share begins to count with the first one."""
         entry = self._entries[ticket[0]]
         entry.answered += 1
         entry.tried.append((entry.programs[ticket[1]][0], measurement))

@@ -1,1 +1,1 @@
-"""What a lease brought: taken home, and as sections of its day's page."""
+"""Results of a lease: copied home, and as sections of its day's page."""

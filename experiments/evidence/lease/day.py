@@ -1,4 +1,4 @@
-"""What a lease brought beside its study: an environment on kernel times, first contacts, programs of earlier days, searches."""
+"""Results of a lease besides its study: an environment on kernel times, first contacts, programs of earlier days, searches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Row = Mapping[str, Any]
 
 
 def lines_of(day: Path, figures: str) -> list[str]:
-    """Sections of a day's rows, each of which is left out without its file; `figures` begins the names of figures."""
+    """Sections of a day's rows, each omitted without its file; `figures` is the prefix of figures' names."""
     return [*_environment(day, figures), *_contacts(day), *_known(day), *_adaptive(day), *_fused(day)]
 
 
@@ -42,7 +42,7 @@ def draw(day: Path, path: Path) -> list[str]:
 
 
 def _rows(day: Path, name: str) -> list[Row]:
-    """Those of a file, none where it is not there."""
+    """Rows of a file, empty if it is missing."""
     return list(read_rows(day / f"{name}.jsonl.gz"))
 
 
@@ -52,7 +52,7 @@ def _learned(day: Path) -> list[Row]:
 
 
 def _environment(day: Path, figures: str) -> list[str]:
-    """What an agent's rewards were made of, and what a user's calls gave."""
+    """An agent's rewards, and a user's calls."""
     rows, learned = _rows(day, "environment"), _learned(day)
     if not learned:
         return []
@@ -119,7 +119,7 @@ def _contacts(day: Path) -> list[str]:
 
 
 def _known(day: Path) -> list[str]:
-    """The fastest programs of earlier days beside today's first choices and torch."""
+    """The fastest programs of earlier days against today's first choices and torch."""
     together = [row for row in _rows(day, "known_together") if "samples" in row]
     proposals = [row for row in _rows(day, "proposals") if row["group"] == "known"]
     cells = []
@@ -164,7 +164,7 @@ def _adaptive(day: Path) -> list[str]:
 
 
 def _fused(day: Path) -> list[str]:
-    """Fused operators beside torch and a copy."""
+    """Fused operators against torch and a copy."""
     rows = [row for row in _rows(day, "fused") if "over_torch" in row]
     if not rows:
         return []

@@ -1,7 +1,7 @@
-"""Take home what a lease brought: `python -m experiments.evidence take FOLDER [DATE]`.
+"""Copy the results of a lease home: `python -m experiments.evidence take FOLDER [DATE]`.
 
-FOLDER holds the files that came back. Their rows go to results/CARD/raw/DATE, gzipped, with a conditions.json that says on what
-machine, of which revision and when they were made; the card names its folder. Pages are made anew after that.
+FOLDER holds the returned files. Their rows go to results/CARD/raw/DATE, gzipped, with a conditions.json of machine, revision and
+date; the card names its folder. Then the pages are made anew.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ ABOUT = {
     "known_together": "the same beside torch, in interleaved rounds", "adaptive": "searches that learn from ten trials",
     "fused": "fused operators beside torch and a copy",
 }  # fmt: skip
-"""What a file of rows holds."""
+"""Description of a file of rows."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 2 for what is no lease's."""
+    """Command line; returns the exit status: 2 if the folder is not a lease's."""
     parser = Parser(prog="python -m experiments.evidence take", description=__doc__)
     parser.add_argument("folder", type=Path, help="what came back")
     parser.add_argument("date", nargs="?", default="", help="default: the day that the card says")
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def take(folder: Path, date: str = "", results: Path = ROOT / "results") -> Path:
-    """Unpack into the folder of the card and day, which is returned; ValueError where it is there already, or nothing came."""
+    """Unpack into the folder of the card and day, which is returned; ValueError if it exists already, or nothing came."""
     files = read_results(folder / RESULTS)
     card: dict[str, Any] = parse_json(files["card.json"].decode())
     home = results / _card(card) / RAW / (date or str(card["date"])[:10])
@@ -74,7 +74,7 @@ def _card(card: Mapping[str, Any]) -> str:
 
 
 def _conditions(card: Mapping[str, Any], made: Sequence[str]) -> dict[str, Any]:
-    """What pages say of the machine."""
+    """Facts on the machine for pages."""
     gpu, packages, built = card["gpu"], card["packages"], card.get("archive", {})
     commit = str(built.get("revision") or card.get("commit") or "unknown")
     cuda = re.search(r"CUDA Version: *([\d.]+)", str(card.get("nvidia_smi", "")))

@@ -1,1 +1,1 @@
-"""How well the model of a GPU ranks programs that ran on one: what is read, the scores, the page."""
+"""Ranking of executed programs by the model of a GPU: data, scores, page."""

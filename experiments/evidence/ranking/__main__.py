@@ -1,6 +1,6 @@
-"""How well the model of a GPU ranks what ran on one: `python -m experiments.evidence.ranking PAGE [--parts train validation]`.
+"""Ranking of executed programs by the model of a GPU: `python -m experiments.evidence.ranking PAGE [--parts train validation]`.
 
-The test part is scored only where it is named: a model that is still worked on must not be looked at there.
+The test part is scored only if it is named: it must not be looked at while the model is still developed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _no_page() -> None:
 
 
 def write(page: Path, folder: Path, parts: Sequence[str], title: str, with_left_out: bool) -> None:
-    """Score and write the page; ValueError names what is missing."""
+    """Score and write the page; ValueError names a missing file."""
     machine = read_facts(folder).machine
     tables, candidates = recorded(folder, machine, parts), raced(folder, machine, parts)
     left = left_out([table for table in tables if table.part in FITTED]) if with_left_out else {}

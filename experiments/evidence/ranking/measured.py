@@ -38,16 +38,16 @@ class Measured(OfOperator):
 
     @property
     def sample(self) -> Sample:
-        """As a fit takes it; ValueError for an operator that no fit may read."""
+        """Sample for a fit; ValueError for an operator that no fit may read."""
         if self.part not in FITTED:
             raise ValueError(f"{self.operator} is of part {self.part}: a fit reads {' and '.join(FITTED)} alone")
         return Sample(self.graph, self.rows, self.seconds)
 
 
 def recorded(folder: Path, machine: str, parts: Collection[str] = FITTED) -> list[Measured]:
-    """What stage `tables` recorded of operators of these parts, all days together; ValueError where that is nothing.
+    """Recordings of stage `tables` for operators of these parts, all days together; ValueError if there are none.
 
-    Files of the test part are opened only where that part is asked for.
+    Files of the test part are opened only if that part is requested.
     """
     days = sorted(path.parent for path in (folder / RAW).glob(f"*/{RECORDED}"))
     compact = [row for place in (folder / RAW, *days) for row in read_rows(place / RECORDED)]
@@ -60,7 +60,7 @@ def recorded(folder: Path, machine: str, parts: Collection[str] = FITTED) -> lis
 
 
 def raced(folder: Path, machine: str, parts: Collection[str] = FITTED) -> list[Measured]:
-    """The candidates of operators of these parts that were timed beside libraries; ValueError where that is nothing."""
+    """Candidates of operators of these parts that were timed against libraries; ValueError if there are none."""
     found = []
     for row in read_rows(folder / RAW / LIBRARIES):
         if operators.part_of(operators.parse(row["operator"])) in parts:

@@ -1,4 +1,4 @@
-"""The page on how the model ranks: every operator, every class, and what was aimed at beside what came out."""
+"""The page about the model's ranking: every operator, every class, and the aims with their results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def markdown(title: str, recorded: Sequence[Scored], raced: Sequence[Scored], cl
 
 def aims(recorded: Sequence[Scored], raced: Sequence[Scored], classes: Mapping[str, float],
          left: Mapping[str, float]) -> list[tuple[str, str, str, str]]:  # fmt: skip
-    """(what is asked, aim, what came out, whether it is met) of every aim."""
+    """(question, aim, result, whether it is met) of every aim."""
     them = _judged(recorded)
     ranks, fast = [one.ranks for one in them], float(np.mean([one.ranks_fastest for one in them]))
     ten = max(one.first_ten for one in them)

@@ -1,4 +1,4 @@
-"""What predictions are worth beside times: ranks, and what the first choices cost where equal predictions fall out badly."""
+"""Scores of predictions against times: ranks, and the cost of the first choices, with ties at their worst."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from experiments.benches.fitting.ranks import spearman
 from experiments.evidence.ranking.measured import FITTED, Measured
 
 FASTEST = 5
-"""One in so many programs belongs to the fastest."""
+"""One program in this many belongs to the fastest."""
 FIRST = 10
 """So many of the model's first choices are measured."""
 MOST_FITTED = 250
@@ -45,7 +45,7 @@ def scored(measured: Measured) -> Scored:
 
 
 def worst_tied(predicted: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """Places int64 [N] in the order of predictions [N]; of programs with the same one the slowest comes first."""
+    """Indices int64 [N] in the order of predictions [N]; among equal predictions the slowest program comes first."""
     return np.lexsort((-seconds, predicted))
 
 

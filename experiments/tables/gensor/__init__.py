@@ -1,1 +1,1 @@
-"""What Gensor's tables share: published numbers, searches, speeds, figures."""
+"""Shared parts of Gensor's tables: published numbers, searches, speeds, figures."""

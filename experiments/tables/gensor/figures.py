@@ -1,4 +1,4 @@
-"""Figures of Gensor's tables: ours beside the published, on axes of the same scale."""
+"""Figures of Gensor's tables: ours next to the published, on axes of the same scale."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Curve = tuple[np.ndarray, np.ndarray]
 """x and y."""
 LIBRARY = "vendor's library"
 MARKS = 10
-"""On a line of many points."""
+"""Most marks on a line of many points."""
 
 
 def draw_operators(
@@ -49,7 +49,7 @@ def draw_operators(
 def draw_curves(
     panels: Sequence[tuple[str, Mapping[str, Curve]]], labels: tuple[str, str], path: Path, kinds: tuple[str, str]
 ) -> str:
-    """Lines of one panel beside the other; what each axis counts is one of "sizes", "calls", "seconds", "share"."""
+    """One panel for each set of lines; each axis has one of the kinds "sizes", "calls", "seconds", "share"."""
     with plt.rc_context(style.RC):
         canvas, grid = plt.subplots(1, len(panels), figsize=(5.2 * len(panels), 4.2), squeeze=False, layout="constrained")
         looks = _looks([name for _, curves in panels for name in curves])
@@ -72,7 +72,7 @@ def draw_curves(
 
 
 def _scale(axes: Axes, axis: str, kind: str) -> None:
-    """An axis for what it counts: logarithmic but for shares."""
+    """Set the scale of an axis by its kind: logarithmic except for shares."""
     within = getattr(axes, f"{axis}axis")
     if kind == "seconds":
         style.time_axis(axes, axis)
@@ -117,7 +117,7 @@ PAPER = {"Gensor": "markov", "Roller": "roller", "Ansor": "ansor", "AutoTVM": "a
 def _looks(names: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Colour and mark of every name; a strategy of the paper has those of its counterpart here.
 
-    What follows a strategy's name (its trials) does not change the colour; a second line of it has the next mark that no other
+    A suffix of a strategy's name (its trials) does not change the colour; a second line of it has the next mark that no other
     line of its colour has.
     """
     plain = {name: PAPER.get(name, re.split(r"[ ,:]", name)[0]) for name in names if name != LIBRARY}

@@ -1,4 +1,4 @@
-"""Under which model of a machine a page was made, in a form that a test compares with the tree's."""
+"""The machine model under which a page was made, in a form that a test compares with the tree's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gensor_gym.fingerprint import common, fingerprints
 MARKED = ("gemm(m=1024, n=1024, k=1024)", "gemv(m=4096, k=4096)", "conv2d(n=16, c=64, h=56, w=56, k=64, r=3, s=3, padding=1)")
 """Operators that the mark of a machine is of, in space `extended`."""
 OLDER = "Made under an older model"
-"""Begins what a page says that waits to be made again."""
+"""Prefix of a page's note that it should be made again."""
 _LINE = re.compile(r"Model of `(\w+)`: fingerprint `([0-9a-f]+)`")
 
 
@@ -21,7 +21,7 @@ def mark(hardware: str) -> str:
 
 
 def lines(hardware: Iterable[str]) -> list[str]:
-    """What a page says of its models."""
+    """A page's lines about its models."""
     return [f"Model of `{name}`: fingerprint `{mark(name)}`." for name in hardware]
 
 

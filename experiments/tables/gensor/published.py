@@ -1,9 +1,9 @@
-"""What Gensor's paper (arXiv 2502.11407) prints, as numbers.
+"""Numbers printed in Gensor's paper (arXiv 2502.11407).
 
 Values of figures were measured off their pictures, to about 0.01 for ratios and 5 % for times on a logarithmic axis; those of
-Tables V and VI were read. Measured by the authors on an RTX 4090 (24 GB, with an i7-13700K) or a Jetson Orin Nano (8 GB,
-15 W). Warm-up, repeats and the number of Ansor's trials are not stated in what was available to us; the precision is taken
-for float32 because of the rates.
+Tables V and VI were read. Measured by the authors on an RTX 4090 (24 GB, with an i7-13700K) or a Jetson Orin Nano (8 GB, 15 W).
+Warm-up, repeats and the number of Ansor's trials are not stated in the sources available to us; the precision is taken for
+float32 because of the rates.
 """
 
 from __future__ import annotations

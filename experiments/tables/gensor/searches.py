@@ -27,7 +27,7 @@ from gensor_gym.operators.types import Operator
 
 MODEL, LIVE = "model", "live"
 TIERS = (MODEL, LIVE)
-"""By the analytic model of the paper's hardware; by timing on the hardware at hand."""
+"""Tiers: the analytic model of the paper's hardware; timing on the present hardware."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Searches:
     """Searches of one hardware in one folder."""
 
     def __init__(self, config: DictConfig, folder: Path, tier: str, hardware: str) -> None:
-        """`config` is conf/reproduce.yaml's. ValueError where the hardware is not here, or the folder is in use."""
+        """`config` is conf/reproduce.yaml's. ValueError if the hardware is not here, or the folder is in use."""
         self.tier = tier
         self.hardware = machines.get(hardware)
         self.backend = get_backend("analytic" if tier == MODEL else "auto", self.hardware)
@@ -71,7 +71,7 @@ class Searches:
         self._console = Console(stderr=True, highlight=False)
 
     def stamp(self, published: str) -> Stamp:
-        """The stamp of a table from these searches beside numbers that were published for some hardware."""
+        """The stamp of a table of these searches next to numbers published for some hardware."""
         if self.tier == MODEL:
             return Stamp.PREDICTED
         return Stamp.REPRODUCED if self.hardware.name == published else Stamp.REPLICATED
@@ -79,7 +79,7 @@ class Searches:
     def run(
         self, operators: Iterable[Operator], contenders: Sequence[Contender], seeds: Iterable[int]
     ) -> dict[tuple[Operator, str, int], Found]:
-        """What every contender found on every operator from every seed; searches done before are not made again."""
+        """Results of every contender on every operator from every seed; finished searches are not repeated."""
         jobs = {
             (op, one.name, seed): self._job(op, one, seed) for op in operators for seed in seeds for one in contenders
         }
@@ -111,7 +111,7 @@ class Searches:
         return Job(op, self.hardware, self.backend.name, self.device, name, of, one.hyperparameters, seed, budget)
 
     def _search(self, job: Job) -> Outcome:
-        """One search here and now, with its strategy loaded beforehand."""
+        """One search in this process, with its strategy loaded beforehand."""
         if job.strategy not in self._warm:
             self._warm.add(job.strategy)
             self._jobs.warm_up(job)
@@ -120,21 +120,21 @@ class Searches:
         return outcome
 
     def _found(self, job: Job, outcome: Outcome | None) -> Found:
-        """With its trials; an outcome that is not given was kept before."""
+        """A result with its trials; an outcome that is not given comes from disk."""
         known = outcome or self._jobs.finished(job)
         if known is None:
             raise RuntimeError(f"the outcome of {job.strategy} on {job.operator} is gone from the folder")
         return Found(job, known, self._jobs.results.rows(job))
 
     def _say(self, job: Job, outcome: Outcome) -> None:
-        """One finished search in words."""
+        """Print one finished search."""
         end = f"{outcome.trials} trials, {outcome.elapsed_s:.1f} s" if outcome.status == DONE else outcome.error
         best = "" if outcome.seconds is None else f"{seconds_text(outcome.seconds)}, "
         self._console.print(f"{self.device}: {job.strategy} seed {job.seed} on {job.operator}: {best}{end}", soft_wrap=True)
 
 
 def searches_of(config: DictConfig, folder: Path, tier: str, alone: bool = False) -> Searches:
-    """By the model of an RTX 4090, or on the hardware at hand; `alone`: one at a time, because their wall time is reported."""
+    """Searches by the model of an RTX 4090, or on the present hardware; `alone`: one at a time, for reported wall times."""
     given = config.copy()
     given.workers = 1 if alone else config.workers
     return Searches(given, folder, tier, "rtx4090" if tier == MODEL else config.hardware)
@@ -154,7 +154,7 @@ def tiers_of(config: DictConfig) -> tuple[str, ...]:
 
 
 def seeds_of(config: DictConfig) -> list[int]:
-    """The seeds; ValueError for what is no list of them."""
+    """The seeds; ValueError if they are no list of seeds."""
     seeds = list(config.seeds)
     if not seeds or not all(isinstance(seed, int) and seed >= 0 for seed in seeds):
         raise ValueError(f"seeds {seeds}: expected a list of numbers from 0")

@@ -14,15 +14,15 @@ from experiments.tables.gensor.searches import LIVE, Contender, Searches
 from gensor_gym.operators.types import Operator
 
 FEW = 3
-"""Operators of which a bootstrap says nothing when there are less."""
+"""Number of operators below which no bootstrap is made."""
 
 
 @dataclass(frozen=True)
 class Speeds:
-    """Of every name (strategies, and torch where it was timed) on every operator from every seed.
+    """Speeds of every name (strategies, and torch if it was timed) on every operator from every seed.
 
-    `logs` [operators, seeds] are logarithms of the reference's time over its own, nan where there is none; `low` and `high`
-    the ends of 95 % intervals over the rounds of timing; `seconds` medians. By the model a value is its own interval.
+    `logs` [operators, seeds] are logarithms of the reference's time over its own, nan if missing; `low` and `high` the ends of 95
+    % intervals over the rounds of timing; `seconds` medians. By the model a value is its own interval.
     """
 
     operators: tuple[Operator, ...]
@@ -46,7 +46,7 @@ class Speeds:
         return whole & np.array([of is None or op.name == of for op in self.operators])
 
     def cell(self, name: str, at: int) -> str | None:
-        """Of one operator: the geometric mean over seeds; where it was timed, the widest interval of a seed."""
+        """Cell of one operator: the geometric mean over seeds; if timed, the widest interval of a seed."""
         logs = self.logs[name][at]
         if not np.isfinite(logs).any():
             return None
@@ -107,5 +107,5 @@ def rates(speeds: Speeds, name: str) -> list[float | None]:
 
 
 def _label(name: str, seed: int) -> str:
-    """Of a winner; torch has no seed."""
+    """Label of a winner; torch has no seed."""
     return name if name == TORCH else f"{name}/{seed}"

@@ -17,7 +17,7 @@ from gensor_gym.measure.devices.cpu import processor_name
 TRIALS = 2
 """Measured programs for each distinct kernel, where the configuration says nothing."""
 MOST_BYTES = 10e9
-"""That all processes of a case may need at once; larger cases are left out."""
+"""Most memory that all processes of a case may need at once; larger cases are skipped."""
 ENOUGH = 10.0
 """Seconds of rounds of a case after which no round begins any more but the first few."""
 LIMIT = 300.0
@@ -27,7 +27,10 @@ SERIES = ("cut_all", "fine", "fine_coarse")
 
 
 def settings_of(config: DictConfig, plan: str) -> Settings:
-    """Of ours planned so; from conf/reproduce.yaml; ValueError for hardware other than the host, and for several seeds."""
+    """Settings for ours with this plan, from conf/reproduce.yaml.
+
+    ValueError for hardware other than the host, and for several seeds.
+    """
     if config.hardware != "host":
         raise ValueError(f"hardware={config.hardware}: networks are timed on this machine, expected host")
     if len(config.seeds) != 1:
@@ -44,7 +47,7 @@ def rows_of(config: DictConfig, folder: Path, cases: Iterable[Case], plan: str =
 
 
 def conditions(config: DictConfig, rows: Sequence[Row], plan: str = "cut_all") -> list[str]:
-    """Notes on how ours were timed, and on what is not there and why."""
+    """Notes on the timing of ours, and on missing cases and their reasons."""
     how = settings_of(config, plan)
     threads = f"{how.threads} thread{'s' * (how.threads > 1)}"
     notes = [
@@ -80,16 +83,16 @@ def over(row: Row, above: str, below: str) -> str | None:
 
 
 def fastest(row: Row, sides: Sequence[str]) -> str | None:
-    """Of those that are there."""
+    """The fastest available side."""
     there = [side for side in sides if right(row, side)]
     return min(there, key=lambda side: float(row["times"][side]["median"]), default=None)
 
 
 def facts_of(row: Row, side: str, ours: str) -> dict[str, Any]:
-    """What a process of ours says of what it compiled."""
+    """Facts of a process of ours on its compiled network."""
     return row if side == ours else row["sides"][side]
 
 
 def megabytes(size: float) -> str:
-    """Of memory."""
+    """Text of a memory size."""
     return f"{size / 1e6:.2f} MB"

@@ -1,4 +1,4 @@
-"""Whole networks beside libraries: `python -m experiments.reproduce table=networks`."""
+"""Whole networks compared with libraries: `python -m experiments.reproduce table=networks`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOTE = (
     "whole, at 128 tokens; random weights of a fixed seed."
 )
 PLAN = "fine"
-"""Of `gensor_gym.compile` where nothing is said: what a user gets."""
+"""The default plan of `gensor_gym.compile`."""
 
 
 def make(config: DictConfig, folder: Path) -> list[Table]:

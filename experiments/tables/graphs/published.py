@@ -1,4 +1,4 @@
-"""What oneDNN Graph Compiler's authors show (Li et al., arXiv 2301.01333, charts of the RFC in oneDNN's repository), float32.
+"""Published results of oneDNN Graph Compiler (Li et al., arXiv 2301.01333, charts of the RFC in oneDNN's repository), float32.
 
 Ratios over oneDNN's primitives with post-ops: fine-grain fusion, and coarse-grain fusion on top of it. Measured off the pictures,
 about 0.02. Theirs: 32 cores of a CPU that the charts do not name, benchdnn with one thread a core.
@@ -18,4 +18,4 @@ MHA = {
     "mha_4": {32: (1.64, 2.55), 64: (1.82, 2.84), 128: (2.17, 3.34)},
 }
 SMALL = 8
-"""Batch at which this project times MHA_3 and MHA_4 as well; nothing is published of it."""
+"""Batch at which this project also times MHA_3 and MHA_4; no published value exists."""

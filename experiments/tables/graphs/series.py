@@ -18,7 +18,7 @@ SIDES = {name: OURS if name == "cut_all" else f"{OURS}/{name}/hot" for name in S
 """Plan -> side."""
 PEER = "inductor"
 Published = Mapping[str, Mapping[int, tuple[float, float] | None]]
-"""Network -> batch -> ratios of fine and of fine and coarse; None where nothing is published."""
+"""Network -> batch -> ratios of fine and of fine and coarse; None if nothing is published."""
 PRINTED = (
     "Published: oneDNN Graph Compiler on 32 cores, over oneDNN's primitives with post-ops; of this, too, ratios compare, times "
     "do not: one of two gains of coarse fusion, fewer barriers, is nearly nothing on one or two threads."

@@ -1,7 +1,7 @@
-"""IntelliGen (arXiv 2307.04995, in its text PowerFusion): our stand-in suite beside its averages, and an ablation of its steps.
+"""IntelliGen (arXiv 2307.04995, in its text PowerFusion): our stand-in suite next to its averages, and an ablation of its steps.
 
 `python -m experiments.reproduce table=intelligen`. The suite is read from lines of `python -m experiments.bench suite=fused`; the
-ablation is made anew, by the model and measured, and so is what is known of a GPU without one.
+ablation is repeated, by the model and measured, and so are the facts on a GPU that need no device.
 """
 
 from __future__ import annotations

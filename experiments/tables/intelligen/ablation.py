@@ -1,6 +1,7 @@
-"""What each of IntelliGen's steps is worth: without graph transformation, without placement, without choice of instructions.
+"""Contribution of each of IntelliGen's steps: without graph transformation, without placement, without choice of instructions.
 
-By the model every variant is the best of its space. Measured, the best few by the model are timed, and winners again in turns.
+By the model every variant is the best of its space. Measured, the best few by the model are timed, and winners re-timed
+alternately.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from gensor_gym.measure.session import Budget, Session, Task
 from gensor_gym.operators.inputs import random_inputs
 
 PROTOCOL = 1
-"""Of the timing; raised when it changes, so that operators are timed again."""
+"""Version of the timing; raised with each change, so that operators are timed again."""
 TRIALS, ROUNDS = 3, 7
 MODEL_OF = "cascade_lake"
 FULL, APART, DRAM, TEMPLATE = "all steps", "no graph transformation", "no placement", "no choice of instructions"
@@ -48,12 +49,12 @@ Allowed = Callable[[np.ndarray], np.ndarray]
 
 
 def _in_dram(rows: np.ndarray) -> np.ndarray:
-    """What several passes read is loaded again or ends its kernel."""
+    """Values read by several passes are reloaded or end their kernel."""
     return np.count_nonzero(rows[:, HEADER:], axis=1) == 0
 
 
 def _as_template(rows: np.ndarray) -> np.ndarray:
-    """One row at a time, one vector at a time, as wide as there are; plain stores."""
+    """One row at a time, one vector at a time, the widest one; plain stores."""
     header = GirSchedule.columns(rows)
     vector, loop = header["vector"], header["loop"]
     plain = (header["tile"] == 1) & (header["rows"] == 1) & (header["streaming"] == 0)
@@ -62,11 +63,11 @@ def _as_template(rows: np.ndarray) -> np.ndarray:
 
 
 WITHIN: Mapping[str, Allowed] = {FULL: lambda rows: np.ones(len(rows), bool), DRAM: _in_dram, TEMPLATE: _as_template}
-"""Variant -> what it may take of an operator's own space; without graph transformation every node has a space of its own."""
+"""Variant -> allowed schedules of an operator's own space; without graph transformation every node has its own space."""
 
 
 def one_thread(name: str) -> Hardware:
-    """A CPU of which one core is used; ValueError for a GPU."""
+    """A CPU with one core in use; ValueError for a GPU."""
     hardware = machines.get(name)
     if hardware.kind != "cpu":
         raise ValueError(f"hardware={name}: the ablation of table intelligen is of C, expected a CPU")
@@ -92,7 +93,7 @@ def ranked(graph: GirGraph, variant: str) -> np.ndarray:
 
 
 def predicted(config: DictConfig) -> Table:
-    """Of every variant the best by the model."""
+    """The best program of every variant by the model."""
     hardware, rows = one_thread(MODEL_OF), []
     for op in operators(config):
         graph = GirGraph(op, hardware)
@@ -107,7 +108,7 @@ def predicted(config: DictConfig) -> Table:
 
 
 def measured(config: DictConfig, folder: Path) -> Table:
-    """The best of a few programs of every variant, timed in turns; operators done before are not done again."""
+    """The best of a few programs of every variant, timed alternately; operators done before are not done again."""
     hardware, trials = one_thread(config.hardware), config.trials or TRIALS
     same = {"trials": trials, "rounds": ROUNDS, "code": code_digest(), "device": processor_name()}
     rows = []
@@ -132,7 +133,7 @@ def measured(config: DictConfig, folder: Path) -> Table:
 
 
 def _measured(op: Dataflow, hardware: Hardware, backend: Backend, trials: int, config: DictConfig) -> dict[str, Any]:
-    """Seconds of every variant, and its slowdown; RuntimeError where an output is wrong."""
+    """Seconds of every variant, and its slowdown; RuntimeError if an output is wrong."""
     store = config.store or str(Path(config.output) / "trials.sqlite")
 
     def fastest(part: Dataflow, variant: str) -> GirSchedule:

@@ -1,4 +1,4 @@
-"""What is known of fused operators on a GPU without one: each one's best program by the model, and what NVRTC makes of it."""
+"""Facts on fused operators on a GPU without a device: each one's best program by the model, and NVRTC's compilation of it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ LARGE = (
     "softmax(m=16384, n=4096)", "layernorm(m=16384, n=4096)", "rmsnorm(m=16384, n=4096)", "add_layernorm(m=16384, n=4096)",
     "swiglu(m=8192, n=11008)", "bias_gelu(m=16384, n=4096)",
 )  # fmt: skip
-"""Of tensors of 256 MB and more, beside which what a device copies is a fair measure."""
+"""Operators with tensors of 256 MB and more, for which a device's copy rate is a fair measure."""
 TARGET = 0.85
-"""Of the memory's speed, with a device."""
+"""Aim with a device: share of the memory's rate."""
 
 
 def predicted(config: DictConfig) -> Table:

@@ -1,4 +1,4 @@
-"""Lines of `suite=fused` beside what IntelliGen's abstract says, and Ansor's NRM, which is one of the suite's operators."""
+"""Lines of `suite=fused` next to IntelliGen's abstract, and Ansor's NRM, which is one of the suite's operators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from experiments.tables.table import Cell, Stamp, Table
 from gensor_gym.dataflow.table import source
 
 LINES = ROOT / "results" / "host" / "fused_intel_one_thread.jsonl"
-"""Those that come with the repository."""
+"""Lines that come with the repository."""
 PUBLISHED = {"NVIDIA GPU": (1.28, 1.97), "AMD GPU": (1.23, 2.93), "Cambricon MLU": (2.31, 16.91)}
 """Machine -> speed-up over "current most performant frameworks" (on average, at most): the abstract's, which names no more."""
 _NRM = "nrm/"
@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 
 def tables(path: Path, limit: int | None) -> list[Table]:
-    """The suite and Ansor's NRM of the lines of a file; ValueError where it holds no operator that was timed beside others."""
+    """The suite and Ansor's NRM from the lines of a file; ValueError if it holds no operator that was timed against others."""
     lines = list(read_rows(path))
     timed = [row for row in lines if row.get("kind") == "operator" and ratios.HEADLINE in row]
     machines = [row for row in lines if row.get("kind") == "machine"]
@@ -46,7 +46,7 @@ def _conditions(machine: Row, timed: Sequence[Row]) -> str:
 
 
 def _suite(timed: Sequence[Row], conditions: str) -> Table:
-    """A row for each operator, the slowest against its peer first; then means and the most, beside the published."""
+    """A row for each operator, the slowest against its peer first; then means and the most, next to the published."""
     ordered = sorted(timed, key=lambda row: float(row[ratios.HEADLINE]["median"]))
     rows: list[tuple[Cell, ...]] = [
         (row["operator"], factor(row[ratios.HEADLINE]).text, row["best"], factor(row[ratios.HEADLINE_INNER]).text,

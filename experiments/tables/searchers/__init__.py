@@ -1,1 +1,1 @@
-"""What the tables of Ansor and AutoTVM share: their studies and figures."""
+"""Shared parts of the tables of Ansor and AutoTVM: studies and figures."""

@@ -25,7 +25,7 @@ def best_found(study: Study) -> dict[str, tuple[float, str]]:
 
 
 def sentence(study: Study) -> str:
-    """In how many tasks the best program of all searches is in a sketch; how far behind it Ansor ends there and in others."""
+    """Number of tasks whose best program of all searches is in a sketch; Ansor's distance from it there and in others."""
     if "ansor" not in study.scores.curves:
         return "Not followed up: not every search of Ansor was done."
     behind: dict[bool, list[float]] = {True: [], False: []}

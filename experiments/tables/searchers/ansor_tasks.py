@@ -1,6 +1,6 @@
 """Ansor's task scheduler (figure 10): two networks at once under one budget of trials, with and without its parts.
 
-Searches of many tasks are no jobs of a study; each one, a variant with a seed, is a file, and what is there is not made again.
+Searches of many tasks are no jobs of a study; each one, a variant with a seed, is a file, and existing files are reused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gensor_gym.operators.types import Operator
 NAME = "ansor_tasks"
 SCHEDULERS = {"gradient": GradientScheduler, "round_robin": RoundRobin}
 SHARES = (0.25, 0.5, 1.0)
-"""Of the trials, after which speeds are stated."""
+"""Shares of the trials after which speeds are stated."""
 LABELS = {
     "full": "Ansor, full", "no_task_scheduler": "No task scheduler", "limited_space": "Limited space",
     "no_fine_tuning": "No fine-tuning",
@@ -50,7 +50,7 @@ NOTES = (
 
 
 def make(folder: Path, overrides: Sequence[str]) -> Table:
-    """Search what is not there yet; the table and its figure."""
+    """Run missing searches; the table and its figure."""
     config = compose([f"experiment={NAME}", *overrides], name="study")
     plain: Any = OmegaConf.to_container(config, resolve=True)
     tasks, seeds = plain["tasks"], plain["seed"] if isinstance(plain["seed"], list) else [plain["seed"]]

@@ -1,4 +1,4 @@
-"""Studies that tables of search strategies are made of: run or continued, with what rows and notes take from them."""
+"""Studies behind tables of search strategies: run or resumed, and their results for rows and notes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class Study:
-    """What a study found; `folder` holds its own page, figures and trials."""
+    """Results of a study; `folder` holds its own page, figures and trials."""
 
     name: str
     folder: Path
@@ -67,7 +67,7 @@ class Study:
         return f"{100 * value['mean']:+.1f} % [{100 * value['low']:+.1f}, {100 * value['high']:+.1f}]"
 
     def verdicts(self) -> list[str]:
-        """A sentence for each hypothesis: what was expected, what came at which checkpoint."""
+        """A sentence for each hypothesis: the expectation, and the result at each checkpoint."""
         lines = []
         for name, said in self.summary["hypotheses"].items():
             beside = said.get("beside", self.summary["reference"])
@@ -77,7 +77,7 @@ class Study:
 
 
 def study_of(name: str, folder: Path, overrides: Sequence[str]) -> Study:
-    """The study of conf/experiment/<name>.yaml in a folder of this name; what was searched before is not searched again."""
+    """The study of conf/experiment/<name>.yaml in a folder of this name; finished searches are not repeated."""
     place = folder / name
     plan = plan_of(compose([f"experiment={name}", f"output={place}", *overrides], name="study"))
     scores, summary = SearchStudy(plan)(Console(stderr=True))

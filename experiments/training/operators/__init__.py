@@ -1,1 +1,1 @@
-"""Which operators are trained on: others near those of tables, other data types, drawn sizes."""
+"""Training operators: variants of those in tables, other data types, drawn sizes."""

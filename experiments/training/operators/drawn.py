@@ -1,7 +1,7 @@
-"""Operators to train on that nobody wrote down: sizes drawn over powers of ten, of the train part alone.
+"""Generated training operators: sizes drawn over powers of ten, of the train part only.
 
-Tables of networks have few small outputs of long sums, where other programs are best than elsewhere. What is drawn has as many of
-them as of the rest, so that a policy meets every kind of size in training.
+Tables of networks have few small outputs of long sums, which need other programs. Half of the drawn operators are of that kind,
+so that a policy meets every kind of size in training.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from gensor_gym.operators.shapes.nearness import near
 from gensor_gym.operators.types import Operator
 
 SECONDS = (0.1e-6, 5e-3)
-"""Of the roofline: an operator that takes less is all launch, one that takes more is not measured in practice."""
+"""Limits on the roofline time: an operator that takes less is all launch, one that takes more is not measured in practice."""
 MOST_BYTES = 2e9
 MOST_DRAWS = 100
-"""For each operator that is wanted."""
+"""Most draws for each wanted operator."""
 _TYPES = ("float32", "float16", "bfloat16", "int8")
 _WITH_TYPES = ("gemm", "batched_gemm", "conv2d")
 """Classes that other data types than float32 are drawn for: those that tensor cores take."""
 _GRAIN = 8
-"""Of half the sizes: a quarter are powers of two, a quarter any number."""
+"""Divisor of half the sizes: a quarter are powers of two, a quarter any number."""
 
 Draw = Callable[[np.random.Generator], dict[str, int]]
 
 
 def drawn_for(config: Mapping[str, Any], rng: np.random.Generator) -> list[Operator]:
-    """What a training asks for by `drawn`: none of it near an operator of `drawn.apart` or of split v1 that is not to train on.
+    """Training operators of `drawn`: none near an operator of `drawn.apart` or of a held-out part of split v1.
 
-    `near` is within a factor of two on every axis. ValueError names a setting that is no good.
+    `near` is within a factor of two on every axis. ValueError names an invalid setting.
     """
     settings = config.get("drawn") or {"count": 0}
     check_whole(settings, 0, "count", of="drawn.")

@@ -1,4 +1,4 @@
-"""Operators in other data types beside those of float32: the classes that tensor cores compute, with the same extents."""
+"""Operators in other data types besides float32: the classes that tensor cores compute, with the same extents."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ def halves(given: Sequence[Operator], dtype: str = DTYPE) -> list[Operator]:
 
 
 def _in_type(op: Operator, dtype: str) -> Operator:
-    """One operator."""
+    """One operator in another type."""
     made = FACTORIES[op.name](**{**dict(op.arguments), "dtype": dtype})
     return made.with_epilogue(*(stage.name for stage in op.epilogue))

@@ -19,10 +19,10 @@ _GRAIN = (1, 2, 4, 7, 8, 12, 14, 16, 28, 32, 64, 100, 128)
 
 
 def with_variants(given: list[Operator], count: int, rng: np.random.Generator) -> list[Operator]:
-    """The operators given and `count` others, each one of them with other extents: half to twice as long on every axis.
+    """The given operators and `count` others, each one of them with other extents: half to twice as long on every axis.
 
-    Every one of them belongs to the train part of every split whose train part all that are given belong to. ValueError for
-    operators given that are not in the train part of split v1, with which every other one agrees.
+    Every variant belongs to the train part of every split whose train part contains all the given ones. ValueError for given
+    operators outside the train part of split v1, which bounds the others.
     """
     wrong = [str(op) for op in given if count and operators.part_of(op) != "train"]
     if wrong:
@@ -39,7 +39,7 @@ def with_variants(given: list[Operator], count: int, rng: np.random.Generator) -
 
 
 def variant(op: Operator, rng: np.random.Generator) -> Operator | None:
-    """The operator with other extents; None where these make none (a window that does not fit)."""
+    """The operator with other extents; None if these make none (a window that does not fit)."""
     changed: dict[str, Any] = {name: _other(name, value, rng) for name, value in op.arguments}
     values = [changed.pop("name")] if "name" in changed else []
     shape = changed.pop("shape", ())

@@ -1,1 +1,1 @@
-"""Trainings in recorded tuning spaces: `gensor train_recorded`, and what studies of transfer train with."""
+"""Trainings in recorded tuning spaces: `gensor train_recorded`, and the trainings of transfer studies."""

@@ -1,4 +1,4 @@
-"""Policies that learn in recorded tuning spaces, of one device or of several at once: what is learned, and where it is kept."""
+"""Policies that learn in recorded tuning spaces, of one device or of several at once: settings and results."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from gensor_gym.spaces import TuningSpace, load_space
 from gensor_gym.spaces.space import TIMINGS
 
 AGENTS = ("ppo", "a2c")
-"""Those that learn from masks alone, without anything of constructions."""
+"""Agents that need only masks, without features of constructions."""
 PROCESS = ("horizon", "discount", "step_cost", "shaping")
 """Arguments of the environment that a training may set."""
 
 
 @dataclass(frozen=True)
 class RecordedTraining:
-    """What a policy is to learn, and how."""
+    """Settings of a policy's training."""
 
     spaces: tuple[str, ...]
-    """Files of one kernel; environments take them by turns."""
+    """Files of one kernel; environments take them alternately."""
     agent: Mapping[str, Any]
     """Settings of `conf/agent/NAME.yaml`."""
     env: Mapping[str, Any] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class RecordedTraining:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """ValueError names what cannot be learned from, or with."""
+        """ValueError names an invalid space or agent."""
         if self.agent.get("name") not in AGENTS:
             raise ValueError(f"agent {self.agent.get('name')!r} does not learn in recorded spaces; these do: {AGENTS}")
         if isinstance(self.spaces, str) or not self.spaces:
@@ -70,7 +70,7 @@ class RecordedTraining:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Its settings as text and numbers, files by name: what `gensor report` distinguishes curves by."""
+        """Its settings as text and numbers, files by name: the labels of curves in `gensor report`."""
         names = ", ".join(Path(path).name.partition(".")[0] for path in self.spaces)
         return {
             "spaces": names, "agent": dict(self.agent), "env": dict(self.env), "timing": self.timing, "steps": self.steps,
@@ -79,7 +79,7 @@ class RecordedTraining:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Everything that the policy depends on: of files what they hold, not where they lie; of the environment its version."""
+        """Everything that the policy depends on: files by content, not path; the environment's version."""
         return {**self.config, "spaces": [digest_of_file(path) for path in self.spaces], "environment": RECORDED}
 
 
@@ -87,7 +87,7 @@ class RecordedVecEnv(DummyVecEnv):
     """Environments of several spaces, one after the other, all of the same parameters."""
 
     def __init__(self, training: RecordedTraining) -> None:
-        """ValueError where two spaces have different parameters or moves."""
+        """ValueError if two spaces have different parameters or moves."""
         spaces = [load_space(path) for path in training.spaces]
         check_alike(spaces)
         chosen = [spaces[i % len(spaces)] for i in range(training.num_envs)]
@@ -115,7 +115,7 @@ class Curve(BaseCallback):
 
 
 def check_alike(spaces: list[TuningSpace]) -> None:
-    """ValueError where parameters of more than one value differ: a policy would see other things, or have other actions."""
+    """ValueError if parameters of more than one value differ: a policy would see other things, or have other actions."""
     for space in spaces:
         if space.variables != spaces[0].variables:
             raise ValueError(
@@ -159,7 +159,7 @@ def learn_at(training: tuple[RecordedTraining, Path]) -> dict[str, Any]:
 
 
 def known_card(training: RecordedTraining, folder: Path) -> dict[str, Any] | None:
-    """The card of a folder that holds the policy of this very training, None where it does not."""
+    """The card of a folder that holds the policy of this very training, None if it does not."""
     if not (folder / CARD).exists() or not (folder / POLICY).exists():
         return None
     card = read_card(folder)

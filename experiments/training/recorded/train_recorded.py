@@ -18,7 +18,7 @@ from experiments.training.recorded.spaces import RecordedTraining, learn
 
 
 def training_of(config: DictConfig) -> RecordedTraining:
-    """What a configuration (conf/train_recorded.yaml) asks to learn; ValueError names what is wrong with it."""
+    """The training of a configuration (conf/train_recorded.yaml); ValueError names its fault."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     if not isinstance(plain["spaces"], list) or not plain["spaces"]:
         raise ValueError(f"spaces is {plain['spaces']!r}: expected a list of files, as in 'spaces=[a.json.gz, b.json.gz]'")

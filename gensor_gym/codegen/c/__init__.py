@@ -1,1 +1,1 @@
-"""C for CPU programs: the plan, loops over tasks and tiles, packing; the micro-kernel has a room of its own."""
+"""C for CPU programs: the plan, loops over tasks and tiles, packing; the micro-kernel is in `micro/`."""

@@ -68,7 +68,7 @@ def copy_pixels(lines: Lines, plan: LoopPlan, runs: Sequence[Run]) -> None:
 
 
 def copy_filters(lines: Lines, plan: LoopPlan, operand: Operand, runs: Sequence[Run]) -> None:
-    """The filters: panels of output channels, and behind each what its accumulators start from."""
+    """Copy the filters to panels of output channels, each followed by the initial values of its accumulators."""
     assert operand.packing is not None
     width, group = plan.tiles[0][plan.vector], plan.group_dimension(operand)
     panel = next(run for run in runs if run.dimension == operand.packing.panel)
@@ -90,5 +90,5 @@ def copy_filters(lines: Lines, plan: LoopPlan, operand: Operand, runs: Sequence[
 
 
 def _left(rows: str, index: str) -> str:
-    """Channels of a group that there are."""
+    """Number of channels of a group that exist."""
     return str(GROUP) if rows.isdigit() and int(rows) % GROUP == 0 else f"{rows} - {index}"

@@ -37,7 +37,7 @@ from gensor_gym.operators.types import ITEM_BYTES
 PREPACKED = "gg_prepacked"
 """Entry of a prepacked kernel that a call of `PACKS` on the same workspace precedes."""
 LINE = 64
-"""Bytes of a cache line, to which buffers in the workspace are aligned."""
+"""Bytes of a cache line, the alignment of buffers in the workspace."""
 PAGE = 4096
 _ARGUMENTS = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"
 _ALIGNED = f"char *const aligned = (char *)(((uintptr_t)workspace + {LINE - 1}) & ~(uintptr_t){LINE - 1});"
@@ -61,8 +61,8 @@ _UNROLL = """#ifdef __clang__
 def generate_c(program: Program, rows: WholeRows | None = None) -> Kernel:
     """The C kernel of a program, for any structurally valid schedule; ValueError for an unknown data type.
 
-    Where weights are constant (`Operator.frozen`) and packed, one more entry packs them, and one uses what that packed. `rows`
-    says what is done with whole rows of the output.
+    If weights are constant (`Operator.frozen`) and packed, one more entry packs them, and one uses the packed copy. `rows` holds
+    the operations on whole rows of the output.
     """
     plan = make_plan(program)
     prepacked = plan.op.frozen and has_prepacked(plan)
@@ -95,7 +95,7 @@ def generate_c(program: Program, rows: WholeRows | None = None) -> Kernel:
 
 
 def _group_helpers(plan: LoopPlan) -> list[str]:
-    """What copies groups of int8, or leaves out those of the last step that were done."""
+    """Helpers that copy groups of int8, or mask the finished part of the last step."""
     if plan.groups_lanes:
         return [tail_table(plan)] if reads_back(plan) else []
     if plan.groups_channels:
@@ -131,7 +131,7 @@ def _operands(plan: LoopPlan) -> list[Operand]:
 
 
 def _structs(plan: LoopPlan, rows: WholeRows | None) -> str:
-    """`struct call`, what all tasks share, and `struct task`, what the tiles of one task share."""
+    """`struct call`, shared by all tasks, and `struct task`, shared by the tiles of one task."""
     lines = Lines()
     output = plan.output
     lines.add("/* What all tasks share. */")
@@ -159,7 +159,7 @@ def _structs(plan: LoopPlan, rows: WholeRows | None) -> str:
 
 
 def _counted(plan: LoopPlan) -> list[int]:
-    """Axes whose task tiles do not all hold as many elements."""
+    """Axes whose task tiles differ in their number of elements."""
     return [a for a in range(len(plan.axes)) if plan.constant_count(a) is None]
 
 
@@ -190,7 +190,7 @@ def _product_bytes(plan: LoopPlan) -> int:
 
 
 def workspace_bytes(plan: LoopPlan, rows: WholeRows | None = None) -> int:
-    """Bytes of workspace: the product's, what whole rows need, and room to align them."""
+    """Bytes of workspace: the product's, those for whole rows, and padding for alignment."""
     total = _partial_bytes(plan) + _shared_bytes(plan) + plan.threads * _buffer_bytes(plan)
     if rows:
         total = _product_bytes(plan) + rows.value_bytes + plan.threads * rows.thread_bytes
@@ -252,7 +252,7 @@ def _decode(lines: Lines, plan: LoopPlan, axes: list[int], index: str) -> None:
 
 
 def _place_task(lines: Lines, plan: LoopPlan) -> None:
-    """Where the task tile starts along the spatial axes, and in the tensors that only these index."""
+    """Start of the task tile along the spatial axes, and in the tensors that only these index."""
     spatial, output = list(plan.op.spatial), plan.output
     number = "index"
     if plan.splits > 1:
@@ -289,7 +289,7 @@ def _origin(plan: LoopPlan, operand: Operand) -> str:
 
 
 def _reduce_block(lines: Lines, plan: LoopPlan, kinds: list[Variant]) -> None:
-    """One reduce block: pack what it reads, then walk its L1 tiles."""
+    """One reduce block: pack its operands, then walk its L1 tiles."""
     _decode(lines, plan, list(plan.op.reduce), "block")
     lines.add(*(f"t.{start_field(plan, a)} = {task_start(plan, a)};" for a in start_axes(plan)))
     for read in plan.reads:
@@ -363,7 +363,7 @@ def _packing_entry(plan: LoopPlan, rows: WholeRows | None) -> str:
 
 
 def _place_rows(lines: Lines, plan: LoopPlan, rows: WholeRows) -> None:
-    """Where what whole rows need lies in the workspace, behind all of the product's."""
+    """Position of the buffers for whole rows in the workspace, after all of the product's."""
     place = _product_bytes(plan)
     if rows.value_bytes:
         names = " = ".join(f"call.{name}" for name in (plan.output.name, *rows.value_names))

@@ -22,11 +22,11 @@ from gensor_gym.operators.types import Access, Axis, Operator, Stage
 
 @dataclass(frozen=True)
 class Shift:
-    """Where the copied input of a shifted matrix product stands.
+    """Layout of the copied input of a shifted matrix product.
 
-    A plane (one image and channel) holds one part for each pair of remainders (h, w) in `phases`, `part` elements long:
-    `rows` rows at `pitch`, and zeros behind them. The tuples `taps` hold the shift of every window row and column;
-    `columns` are the pixels of an output row, `lines` the rows; `shared` says that one copy serves all tasks.
+    A plane (one image and channel) holds one part for each pair of remainders (h, w) in `phases`, `part` elements long: `rows`
+    rows at `pitch`, and zeros after them. The tuples `taps` hold the shift of every window row and column; `columns` are the
+    pixels of an output row, `lines` the rows; `shared` means that one copy serves all tasks.
     """
 
     axis: int

@@ -17,12 +17,11 @@ def splat(word: str, width: int) -> str:
 
 
 def group_axis(op: Operator, vector: int, packs: list[bool]) -> int:
-    """The reduce axis whose elements are taken in groups, or -1 where the product is computed element by element.
+    """The reduce axis whose elements are taken in groups, or -1 if the product is computed element by element.
 
-    It takes an int8 product of an operand that is the same for all lanes, with neighbours along the axis side by side
-    in memory, and a packed one whose lanes are side by side; and only that axis may be reduced over. Where lanes run
-    along the reduction it takes two operands read where they lie. Of a convolution both operands are packed, and the axis
-    is that of input channels, whatever else is reduced over.
+    It takes an int8 product of an operand that is the same for all lanes, with contiguous neighbours along the axis, and a packed
+    one with contiguous lanes; and only that axis may be reduced. With lanes along the reduction it takes two operands in place.
+    Both operands of a convolution are packed, and the axis is that of input channels, for any other reduce axes.
     """
     if op.dtype != "int8" or not is_product(op) or len(packs) < 2:
         return -1
@@ -44,7 +43,7 @@ def group_axis(op: Operator, vector: int, packs: list[bool]) -> int:
 
 
 def _channel_axis(op: Operator, vector: int) -> int:
-    """The axis of a convolution's input channels where vectors run over its output channels, -1 where there is none."""
+    """The axis of a convolution's input channels where vectors run over its output channels, -1 if there is none."""
     pixels, filters = op.reads
     alone = [row for row in filters.coefficients if row[vector]] == [_unit(op, vector)]
     if not alone or any(row[vector] for row in pixels.coefficients) or filters.is_padded(op.extents):
@@ -59,7 +58,7 @@ def _channel_axis(op: Operator, vector: int) -> int:
 
 
 def _unit(op: Operator, axis: int) -> tuple[int, ...]:
-    """Coefficients of a dimension that one axis moves alone, one by one."""
+    """Coefficients of a dimension that only one axis moves, one by one."""
     return tuple(int(a == axis) for a in range(len(op.axes)))
 
 

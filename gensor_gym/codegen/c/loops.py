@@ -114,7 +114,7 @@ def _whole(plan: LoopPlan, axis: int) -> str:
 
 
 def _in_view(plan: LoopPlan, operand: Operand, dimension: int) -> list[str]:
-    """All that the register tile reads along a guarded dimension lies inside the view."""
+    """Whether all of the register tile's reads along a guarded dimension lie inside the view."""
     coefficients, access = operand.access.coefficients[dimension], operand.access
     low_span, high_span = access.span(dimension, plan.op.extents)
     field = has_guard_field(plan, operand, dimension)

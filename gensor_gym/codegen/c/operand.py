@@ -38,7 +38,7 @@ def count(plan: LoopPlan, axis: int) -> str:
 
 
 def tile_start(plan: LoopPlan, axis: int) -> str:
-    """Where the register tile starts along a spatial axis, counted from the task tile."""
+    """Start of the register tile along a spatial axis, counted from the task tile."""
     return plan.axes[axis] if plan.moves(axis) else "0"
 
 
@@ -55,7 +55,7 @@ def is_split(plan: LoopPlan, axis: int) -> bool:
 
 
 def task_start(plan: LoopPlan, axis: int) -> str:
-    """Where the task tile (reduce block) starts along an axis."""
+    """Start of the task tile (reduce block) along an axis."""
     return f"{plan.axes[axis]}_task" if plan.grid[axis] > 1 else "0"
 
 
@@ -86,7 +86,7 @@ def fill_name(operand: Operand) -> str:
 
 
 def fill_array(plan: LoopPlan, operand: Operand) -> str:
-    """Definition of that array: as long as what a register tile reads of a row."""
+    """Definition of that array, as long as a register tile's read of a row."""
     vector, stride = plan.vector, operand.lane_stride if operand.lane_stride < 3 else 0
     size = 1 + stride * (sum(chunk.width for chunk in plan.chunks) - 1)
     for d, row in enumerate(operand.access.coefficients):
@@ -100,7 +100,7 @@ def fill_array(plan: LoopPlan, operand: Operand) -> str:
 
 @dataclass(frozen=True)
 class Limit:
-    """Which elements of a row may be read: those whose index, counted from the first lane's, lies in 0..size-1.
+    """Readable elements of a row: those whose index, counted from the first lane's, is in 0..size-1.
 
     `index` (terms and constant) is that of the first lane, in elements of memory; so is `size`.
     """
@@ -162,7 +162,7 @@ class Reader:
         return self.plan.overhangs(axis) and (self.edge or is_fixed(self.plan, axis))
 
     def distinct(self, operand: Operand) -> list[Row]:
-        """Rows of the register tile for which the operand is read at different places."""
+        """Rows of the register tile for which the operand is read at different addresses."""
         return list(dict.fromkeys(self.key(operand, row) for row in self.plan.rows))
 
     def key(self, operand: Operand, row: Row) -> Row:
@@ -200,7 +200,7 @@ class Reader:
         return f"even_joined_{chunk.width}({', '.join(parts)})"
 
     def run(self, operand: Operand, chunk: Chunk, address: Address, limit: Limit | None, shift: int) -> str:
-        """As many neighbouring elements as the chunk has lanes, `shift` elements after `address`, which `limit` is for."""
+        """One contiguous element for each lane of the chunk, `shift` elements after `address`, whose limit is `limit`."""
         inside = True if limit is None else limit.known(shift, shift + chunk.width - 1)
         if inside is False:
             return self.filled(chunk)
@@ -261,7 +261,7 @@ class Reader:
     def limit(
         self, operand: Operand, row: Row, chunk: Chunk, tail: bool = False, point: Point = NOWHERE, more: int = 0
     ) -> Limit | None:
-        """What may be read along the lanes, None if all; `more` elements past the last lane's count as well."""
+        """Limit of reads along the lanes, None if there is none; `more` elements past the last lane's count as well."""
         if operand.packing is not None:
             return None
         plan, vector, found = self.plan, self.plan.vector, list[Limit]()

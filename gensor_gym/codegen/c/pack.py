@@ -123,7 +123,7 @@ def _copy_across(lines: Lines, plan: LoopPlan, operand: Operand, runs: list[Run]
 
 
 def _column(lines: Lines, plan: LoopPlan, operand: Operand, order: list[Run], inner: Run, lane: str) -> None:
-    """One line of the tensor becomes column number `lane` of the panels."""
+    """Copy one line of the tensor to column number `lane` of the panels."""
     start, size = (text.replace("i0", lane) for text in line(order, inner.size))
     fill = literal(plan.op.pad_value, operand.c_type)
     source, packed = plus("source", start), plus("packed", _column_start(order, plan.tiles[0][plan.vector], lane))
@@ -131,6 +131,6 @@ def _column(lines: Lines, plan: LoopPlan, operand: Operand, order: list[Run], in
 
 
 def _column_start(order: list[Run], width: int, lane: str) -> str:
-    """Where a column begins in the buffer."""
+    """Start of a column in the buffer."""
     terms = [(run.pitch, f"i{n}") for n, run in enumerate(order) if n > 0]
     return linear([(order[0].pitch, f"({lane} / {width})"), (1, f"{lane} % {width}"), *terms])

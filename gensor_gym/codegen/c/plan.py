@@ -1,4 +1,4 @@
-"""What the C of a CPU program looks like, decided before a line is written: tiles, vectors, packed operands."""
+"""Plan of the C code of a CPU program, made before a line is written: tiles, vectors, packed operands."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class LoopPlan:
     threads: int
     shift: Shift | None = None
     widest: int = 0
-    """Width of the register tile that this one, narrower, stands in for at the end of the vector axis; else 0."""
+    """Width of the register tile that this narrower one replaces at the end of the vector axis; else 0."""
     group: int = -1
     """Reduce axis whose elements are taken four at a time (`c/micro/dot.py`, `c/micro/along.py`), or -1."""
 
@@ -292,7 +292,7 @@ def _merge_blocks(op: Operator, register: list[int], task: list[int], splits: in
 
 
 def _plain(op: Operator, vector: int, access: Access, name: str, shift: Shift | None = None) -> Operand:
-    """An operand read or written where it lies; what fused pixels with gaps move is placed by the store."""
+    """An operand that is read or written in place; the store places operands of fused pixels with gaps."""
     spans = [access.span(d, op.extents) for d in range(len(access.view))]
     guarded = tuple(d for d, (low, high) in enumerate(spans) if low < 0 or high >= access.view[d])
     strides = access.axis_strides()
@@ -339,7 +339,7 @@ def _packed(
 def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: Access, name: str) -> Operand:
     """An operand copied into a buffer of its own: panels of the register tile's width if they exist, else a box.
 
-    Panels of groups are longer by what the accumulators start from; dimensions inside the grouped one count whole groups.
+    Panels of groups also hold the initial values of the accumulators; dimensions inside the grouped one count whole groups.
     """
     shape = tuple(1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients)
     panel = _panel_dimension(access, task, vector)

@@ -1,4 +1,4 @@
-"""Boxes of tensors that are copied: what of each dimension a task tile touches, and where it lies in both places."""
+"""Boxes of tensors that are copied: the range of each dimension that a task tile touches, and the addresses of both copies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def is_constant(text: str) -> bool:
 
 
 def parameters(plan: LoopPlan, operand: Operand) -> list[str]:
-    """Parameters of the pack function: what is not the same for every task tile."""
+    """Parameters of the pack function: values that differ between task tiles."""
     names = []
     for d in range(len(operand.access.view)):
         names += [] if is_constant(low_of(plan, operand, d)) else [f"low_{d}"]
@@ -104,7 +104,7 @@ def loops(runs: Sequence[Run]) -> list[str]:
 
 
 def line(runs: Sequence[Run], size: int) -> tuple[str, str]:
-    """(start in the source of the line at i0, i1, ..., its size: 0 where an outer index is outside the view)."""
+    """(start in the source of the line at i0, i1, ..., its size: 0 if an outer index is outside the view)."""
     places = [add(run.low, f"i{n}") for n, run in enumerate(runs)]
     start = linear([(run.stride, place) for run, place in zip(runs, places, strict=True)])
     tests = [f"inside({place}, {run.size})" for run, place in zip(runs, places, strict=True) if run.checked]
@@ -117,5 +117,5 @@ def panel_count(run: Run, width: int) -> str:
 
 
 def plus(pointer: str, offset: str) -> str:
-    """An address so many elements after a pointer."""
+    """The address `offset` elements after a pointer."""
     return pointer if offset == "0" else f"{pointer} + {offset}"

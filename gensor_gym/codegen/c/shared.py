@@ -22,7 +22,7 @@ def shared_reads(plan: LoopPlan) -> list[Operand]:
 
 
 def shared_start(plan: LoopPlan, operand: Operand) -> str:
-    """Where a task's part of a shared copy begins."""
+    """Start of a task's part of a shared copy."""
     return linear([(operand.strides[a], task_start(plan, a)) for a in range(len(plan.axes))])
 
 

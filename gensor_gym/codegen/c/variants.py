@@ -11,7 +11,7 @@ from gensor_gym.codegen.c.text import round_up
 
 @dataclass(frozen=True)
 class Variant:
-    """A function of the micro-kernel: its name, the plan with its width, and whether it guards what it touches."""
+    """A function of the micro-kernel: its name, the plan with its width, and whether it guards its accesses."""
 
     name: str
     plan: LoopPlan
@@ -19,7 +19,7 @@ class Variant:
 
 
 def variants(plan: LoopPlan) -> list[Variant]:
-    """Those that some register tile needs: the interior one first, then edges from the narrowest on."""
+    """Variants that some register tile needs: the interior one first, then edges from the narrowest on."""
     found = []
     possible = all(plan.op.extents[a] >= plan.tiles[0][a] for a in overhanging(plan))
     if possible and all(_fits(plan, operand, d) for operand, d in guarded(plan)):
@@ -54,7 +54,7 @@ def _fits(plan: LoopPlan, operand: Operand, dimension: int) -> bool:
 
 
 def _edge_widths(plan: LoopPlan) -> set[int]:
-    """Widths, in whole vectors, of what is left of the vector axis at the end of some task."""
+    """Widths, in whole vectors, of the remainder of the vector axis at the end of some task."""
     axis, width, lanes = plan.vector, plan.tiles[0][plan.vector], plan.program.hardware.lanes
     if axis not in overhanging(plan):
         return set()

@@ -1,4 +1,4 @@
-"""What is done with whole rows of a product's output: by a task that has all columns of its rows, else in a loop of its own."""
+"""Operations on whole rows of a product's output: by a task that has all columns of its rows, else in a separate loop."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _PIECES = 4
 
 @dataclass(frozen=True)
 class WholeRows:
-    """A function `rows_done(call, thread, begin, end)` of rows, and what it finds in `struct call`."""
+    """A function `rows_done(call, thread, begin, end)` of rows, and its fields of `struct call`."""
 
     computation: Computation
-    """What product and rows are together."""
+    """The computation of product and rows together."""
     order: tuple[int, ...]
-    """Of every operand of the product the number of the input."""
+    """Number of the input for every operand of the product."""
     output: str
-    """Of the product, in C; empty for `value_bytes` of the workspace."""
+    """The product's output in C; empty if it is in `value_bytes` of the workspace."""
     fields: tuple[str, ...]
     """Members of `struct call`."""
     given: tuple[str, ...]
-    """Their initialisers."""
+    """Initialisers of the fields."""
     value_names: tuple[str, ...]
     """Members that point to the product's output."""
     functions: tuple[str, ...]
@@ -56,7 +56,7 @@ def task_blocks(plan: LoopPlan, ends_with_rows: bool, prepacked: bool) -> tuple[
 
 
 def task_lines(lines: Lines, plan: LoopPlan) -> None:
-    """What a task does at its end: rows along the innermost axis of rows lie one after another."""
+    """Statements at the end of a task: rows along the innermost axis of rows are contiguous."""
     *outer, inner = plan.op.spatial[:-1]
     extents = plan.op.extents
     terms, below = [(1, task_start(plan, inner))], extents[inner]

@@ -1,1 +1,1 @@
-"""C for chains of products (`gensor_gym.chains`)."""
+"""C for chains of products such as attention, and for panels (`gensor_gym.chains`); CPUs only."""

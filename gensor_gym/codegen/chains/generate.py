@@ -54,7 +54,7 @@ class ChainProgram:
 
     @property
     def blocks(self) -> set[int]:
-        """Rows of blocks that there are."""
+        """Numbers of rows of the blocks."""
         rest = self.chain.rows % self.block
         return {self.block, rest} if rest else {self.block}
 
@@ -80,7 +80,7 @@ class ChainProgram:
 
     @property
     def nbytes(self) -> int:
-        """Of the workspace, with room to align it."""
+        """Bytes of the workspace, with padding for alignment."""
         return _FLOAT * self.hardware.units * self.unit + LINE
 
     @property
@@ -109,7 +109,7 @@ def generate_chain(program: ChainProgram) -> Kernel:
 
 
 def _struct(program: ChainProgram) -> str:
-    """`struct call`: what all tasks share; scores and weights are a thread's own."""
+    """`struct call`, shared by all tasks; each thread has its own scores and weights."""
     chain, lines = program.chain, Lines()
     with lines.block("struct call"):
         lines.add(*(f"const {C_TYPES[value.dtype]} *{c_name(value.name)};" for value in chain.graph.inputs))
@@ -139,14 +139,14 @@ def _nest(program: ChainProgram) -> list[str]:
 
 
 def _interleaved(program: ChainProgram) -> set[int]:
-    """How many rows the nest works on together: those of the schedule, and one where a block is no multiple."""
+    """Numbers of rows that the nest interleaves: the schedule's, and one if a block is no multiple."""
     rows = program.schedule.value("rows")
     wanted = {rows if size >= rows else 1 for size in program.blocks}
     return wanted | ({1} if any(size % rows for size in program.blocks) else set())
 
 
 def _block(program: ChainProgram, rows: int) -> str:
-    """All that is done with one block of rows."""
+    """The computation of one block of rows."""
     chain, room, lines = program.chain, program.room, Lines()
     first, second = program.products
     arguments = "const struct call *const call, float *const scratch, const float *const a, const float *const b"
@@ -172,7 +172,7 @@ def _block(program: ChainProgram, rows: int) -> str:
 
 
 def _fetch(lines: Lines, program: ChainProgram, rows: int) -> None:
-    """What comes while the nest computes: the rows that the next block reads, and those that this one writes."""
+    """Prefetches while the nest computes: the rows that the next block reads, and those that this one writes."""
     chain = program.chain
     for name, matrix, size, ahead in (
         ("a", chain.left, chain.products[0].inner, rows), ("out", chain.out, chain.products[1].columns, 0),
@@ -185,7 +185,7 @@ def _fetch(lines: Lines, program: ChainProgram, rows: int) -> None:
 
 
 def _task(program: ChainProgram) -> str:
-    """One task: where its matrices begin, copies, and block after block."""
+    """One task: addresses of its matrices, copies, and block after block."""
     chain, lines, parts = program.chain, Lines(), program.parts
     with lines.block("static void run_task(void *context, long index, int thread)"):
         lines.add("const struct call *const call = context;")

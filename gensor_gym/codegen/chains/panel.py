@@ -1,4 +1,4 @@
-"""C for a schedule of a panel: the product's kernel, and the row nest on what a task has finished (`c/whole_rows.py`)."""
+"""C for a schedule of a panel: the product's kernel, and the row nest on a task's finished rows (`c/whole_rows.py`)."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class PanelProgram:
 
     @cached_property
     def shape(self) -> RowShape:
-        """How rows are gone through: what the model of fused operators takes for the fastest."""
+        """Traversal of the rows: the fastest one by the model of fused operators."""
         return row_shape(self.panel, self.hardware)
 
     @cached_property
     def buffers(self) -> dict[str, int]:
-        """Of the nest's buffers of rows where each begins in a thread's scratch, in elements."""
+        """Offset in a thread's scratch of each of the nest's row buffers, in elements."""
         found, place = {}, 0
         for buffer in self.panel.lowered.kernels[0].buffers(Level.SRAM):
             found[buffer.name] = place
@@ -51,7 +51,7 @@ class PanelProgram:
 
     @property
     def thread_bytes(self) -> int:
-        """Of a thread's scratch."""
+        """Bytes of a thread's scratch."""
         elements = sum(buffer.elements for buffer in self.panel.lowered.kernels[0].buffers(Level.SRAM))
         return round_up(_FLOAT * self.shape.rows * elements, LINE)
 

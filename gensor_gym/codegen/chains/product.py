@@ -31,13 +31,13 @@ class Operand:
 
 @dataclass(frozen=True)
 class Strip:
-    """Columns of a register tile: vectors side by side, from `start`, `count` such tiles one after another."""
+    """Columns of `count` neighbouring register tiles from `start`, each of adjacent vectors."""
 
     start: int
     count: int
     vectors: int
     lanes: int
-    """Of the last vector."""
+    """Lanes of the last vector."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class ProductPrinter:
     copied: bool
     a: Operand
     b: Operand
-    """Where B lies, before it is copied."""
+    """B in its tensor, before the copy."""
     c: Operand
 
     @property
@@ -73,7 +73,7 @@ class ProductPrinter:
         return self.wide if self.copied else self.b.row
 
     def strips(self) -> Iterator[Strip]:
-        """Whole tiles first, then what is left."""
+        """Whole tiles first, then the remainder."""
         whole, rest = divmod(self.shape.columns, self.wide)
         if whole:
             yield Strip(0, whole, self.vectors, self.width)
@@ -88,7 +88,7 @@ class ProductPrinter:
         return [one for one in found if one[1] and one[2]]
 
     def functions(self, blocks: set[int]) -> list[str]:
-        """The functions of all register tiles that blocks of so many rows need."""
+        """The functions of all register tiles that blocks with these numbers of rows need."""
         tall = sorted({height for rows in blocks for _, _, height in self.heights(rows)}, reverse=True)
         return [self._tile(height, strip) for strip in self.strips() for height in tall]
 
@@ -185,7 +185,7 @@ class ProductPrinter:
         return str(lines)
 
     def _copy_strip(self, lines: Lines, j: str, columns: int) -> None:
-        """One strip: rows that lie apart are turned a block at a time, those that lie side by side copied a vector at a time."""
+        """Copy one strip: strided rows are transposed a block at a time, contiguous ones copied a vector at a time."""
         start = linear([(self.b.column, j)]) if j == "j" else str(int(j) * self.b.column)
         place = linear([(self.shape.inner, j)]) if j == "j" else str(int(j) * self.shape.inner)
         source, copy, width = add("source", start), add("copy", place), self.width

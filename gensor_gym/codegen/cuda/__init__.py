@@ -1,1 +1,1 @@
-"""CUDA C for GPU programs: the plan and what all families share, NVRTC, tensor maps; families in rooms of their own."""
+"""CUDA C for GPU programs: shared planning code, NVRTC, tensor maps; one package for each family of kernels."""

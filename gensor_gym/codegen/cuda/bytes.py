@@ -1,10 +1,10 @@
-"""Products of int8 that NVRTC gets wrong: which ones a kernel must keep from it, and how to see them in what it made.
+"""int8 products that NVRTC miscompiles: detection in a kernel's text and in its machine code.
 
-NVRTC joins two products of a sum into one `dp2a`, which multiplies two 16-bit numbers by two bytes and adds both products.
-Where the bytes of one operand stand two apart in a word of memory, it takes the word as it lies for the two 16-bit numbers,
-though the upper half of each is another byte: 12.4.127, 12.9.86, 13.0.88, 13.2.78 and 13.5.37 did, for every architecture
-tried from sm_70 to sm_120, some texts in one process and not in the next. On an H100 sums were off by 256 times the sum of a
-neighbour. The C text is right, so the emulator finds nothing.
+NVRTC joins two products of a sum into one `dp2a`, which multiplies two 16-bit numbers by two bytes and adds both products. If the
+bytes of one operand are two apart in a word of memory, it takes the word itself for the two 16-bit numbers, although the upper
+half of each is another byte. 12.4.127, 12.9.86, 13.0.88, 13.2.78 and 13.5.37 did, for every architecture tried from sm_70 to
+sm_120, some texts in one process and not in the next. On an H100 sums were off by 256 times the sum of a neighbour. The C text is
+right, so the emulator finds nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LINE = re.compile(r"^\s*(?:@!?%\w+\s+)?([a-z][\w.:]*)\s+(\{[^}]*\}|%\w+)(.*)$",
 
 
 def is_hidden(plan: BlockPlan, index: int) -> bool:
-    """Whether the compiler must not see that elements of a read come from one word: of int8, two apart along the reduction."""
+    """Whether the compiler must not see that elements of a read come from one word: int8, two apart along the reduction."""
     read, op = plan.op.reads[index], plan.op
     bytes_meet = is_product(op) and read.tensor.dtype == "int8"
     return plan.dialect.mistakes_bytes and bytes_meet and APART in _steps(plan, index)

@@ -44,7 +44,7 @@ def generate_simt(program: Program, dialect: Dialect = CUDA) -> Kernel:
 
 
 def _write_body(out: Writer, plan: BlockPlan) -> None:
-    """Where the block and the thread stand, shared memory, the main loop, the stores."""
+    """Indices of the block and the thread, shared memory, the main loop, the stores."""
     _write_positions(out, plan)
     for read, tile in zip(plan.op.reads, plan.shared, strict=True):
         if tile is not None:
@@ -61,7 +61,7 @@ def _write_body(out: Writer, plan: BlockPlan) -> None:
 
 
 def _write_positions(out: Writer, plan: BlockPlan) -> None:
-    """Where this block and this thread stand: block_<axis>, first_<axis>, slice."""
+    """Indices of this block and this thread: block_<axis>, first_<axis>, slice."""
     if plan.slices > 1:
         write_slice(out, plan)
     write_block_tile(out, plan)

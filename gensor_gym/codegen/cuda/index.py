@@ -25,9 +25,9 @@ Point = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Site:
-    """Where in the register tile a statement stands: group of elements by loop variable, and element of the group.
+    """Position of a statement in the register tile: group of elements by loop variable, and element of the group.
 
-    `group` and `lane` are C text by axis; "0" where there is nothing to add.
+    `group` and `lane` are C text by axis; "0" adds nothing.
     """
 
     group: tuple[str, ...]  # [A]
@@ -43,7 +43,7 @@ def make_site(
 ) -> Site:
     """The site inside the loops over the register tile, `width` elements at a time along `lane_axis`, at a point.
 
-    Along the points' axis groups are always as long as the plan says, and `point_lane` tells one in the group.
+    Along the points' axis groups have the plan's length, and `point_lane` is the index in the group.
     """
     group, lanes = list(point or looped_point(plan)), []
     for a, name in enumerate(plan.names):
@@ -120,7 +120,7 @@ def bounds(plan: BlockPlan, access: Access, dimension: int, index: str) -> list[
 
 
 def whole(plan: BlockPlan, access: Access) -> list[tuple[int, str]] | None:
-    """Conditions (with their dimensions) under which all that a block reads in a step is inside; None where it never is."""
+    """Conditions (with their dimensions) under which all that a block reads in a step is inside; None if it never is."""
     found = []
     origins = [origin(plan, a) for a in range(len(plan.names))]
     for d, size in enumerate(plan.program.box(access, 1).shape):
@@ -137,7 +137,7 @@ def whole(plan: BlockPlan, access: Access) -> list[tuple[int, str]] | None:
 
 
 def is_known(condition: str) -> bool | None:
-    """What a comparison of constants says; None where it has names."""
+    """Value of a comparison of constants; None if it has names."""
     found = re.fullmatch(r"([-+\d ]+) (<|>=) (\d+)", condition)
     if found is None:
         return None
@@ -146,13 +146,13 @@ def is_known(condition: str) -> bool | None:
 
 
 def neutral(plan: BlockPlan) -> str:
-    """What a point outside the reduction contributes, and what accumulators start from."""
+    """Contribution of a point outside the reduction, and initial value of accumulators."""
     identity = limited(plan.op.reduction.identity, plan.op.dtype)
     return str(int(identity)) if plan.op.accumulator == "int32" else _float(identity)
 
 
 def _outside(plan: BlockPlan, padded: bool) -> str:
-    """What stands in memory for an element outside: the operator's pad value, or else what contributes nothing."""
+    """Value in memory for an element outside: the operator's pad value, or the reduction's identity."""
     value = plan.op.pad_value if padded else limited(plan.op.reduction.identity, plan.op.dtype)
     dtype = plan.op.reads[0].tensor.dtype
     if dtype in ("int8", "float8_e4m3fn"):  # of floats of 8 bits products alone read outside: zeros
@@ -170,7 +170,7 @@ def _float(value: float) -> str:
 
 
 def fill_of(plan: BlockPlan, access: Access) -> str | None:
-    """What stands for an element outside; None where padding and what no point reduces over differ, and both occur."""
+    """Value for an element outside; None if both padding and points outside the reduction occur, with different values."""
     kinds = {
         is_padded_along(plan.op, access, d) for d in range(len(access.view)) if any(reach(plan, access, d))
     }

@@ -32,11 +32,11 @@ def kernel_text(
 
 
 def launch_bounds(plan: BlockPlan) -> str:
-    """Arguments of `__launch_bounds__`: threads of a block and, for products of staged tiles, blocks at once.
+    """Arguments of `__launch_bounds__`: threads of a block and, for products of staged tiles, resident blocks.
 
-    The second makes the assembler keep a kernel's registers to what so many blocks have. The model counts accumulators,
-    fragments and what copies keep. A product whose operands all come through shared memory has little else, and is held to
-    that count. Otherwise a thread also has loads under way; a bound on that count would spill them, so none is given.
+    The second limits a kernel's registers to the share of a resident block. The model counts accumulators, fragments and
+    registers of copies. A product whose operands all come through shared memory needs little more, so it gets this limit. Other
+    kernels also have loads in flight, which the limit would spill, so they get none.
     """
     held = all(plan.staged) and is_product(plan.op)
     return plan.dialect.launch_bounds(plan.threads, plan.warp, plan.resident if held else None)
@@ -68,8 +68,8 @@ def assemble(
 ) -> Kernel:
     """The whole source around the main kernel `main`, with its launches and workspace.
 
-    `functions` are device functions that `main` may call beside those of its dialect; `before` launches of other kernels
-    whose text it has too.
+    `functions` are device functions that `main` may call in addition to its dialect's; `before` are launches of other kernels
+    whose text it includes.
     """
     op = plan.op
     launches = [*before, Launch(entry, (plan.blocks, 1, 1), (plan.threads, 1, 1), plan.shared_bytes, plan.cluster)]

@@ -19,7 +19,7 @@ from gensor_gym.files import write_whole
 PACKAGES = "nvidia-cuda-nvrtc==13.0.88 cuda-bindings==13.0.3"
 _OPTIONS = ("--std=c++17", "-default-device", "--ptxas-options=-v")
 _CHECKS = "raw words"
-"""What a cubin was looked through for before it was kept; part of its key, so that a new check makes cubins anew."""
+"""Checks of a cubin before it is cached; part of its key, so that a new check renews cubins."""
 
 
 class NvrtcError(RuntimeError):
@@ -28,10 +28,10 @@ class NvrtcError(RuntimeError):
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """A cubin and what the assembler said about it.
+    """A cubin and the assembler's report.
 
-    `registers` (per thread) is the most of any entry, `spill_bytes` (stores and loads) the sum over all; `shared_bytes`
-    is static shared memory, so 0 for generated kernels; `log` is NVRTC's program log.
+    `registers` (per thread) is the most of any entry, `spill_bytes` (stores and loads) the sum over all; `shared_bytes` is static
+    shared memory, so 0 for generated kernels; `log` is NVRTC's program log.
     """
 
     cubin: bytes
@@ -42,7 +42,7 @@ class CompiledKernel:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Codes of what the assembler warns of, each once, in order.
+        """Codes of the assembler's warnings, each once, in order.
 
         C7508: setmaxnreg is ignored. C7510, C7511, ..: wgmma instructions wait for one another.
         """
@@ -50,7 +50,7 @@ class CompiledKernel:
 
     @property
     def loss(self) -> str:
-        """Why timing the kernel would be a waste: registers in memory, warnings. Empty where there is no reason."""
+        """Why timing the kernel would be a waste: registers in memory, warnings. Empty if there is no reason."""
         reasons = [f"{self.spill_bytes} bytes of register spills"] if self.spill_bytes else []
         lines = {code: next(line for line in self.log.splitlines() if f"({code})" in line) for code in self.warnings}
         return "; ".join(reasons + [line[line.index("(") :] for line in lines.values()])
@@ -71,7 +71,7 @@ def version() -> str:
 
 
 def cache_folder() -> Path:
-    """Where cubins are kept: nvrtc/ below the folder that gensor_gym caches in."""
+    """Folder of cubins: nvrtc/ in the cache folder of gensor_gym."""
     return cache_dir() / "nvrtc"
 
 
@@ -118,7 +118,6 @@ def _call(nvrtc: ModuleType, name: str, *arguments: object) -> tuple:
 
 
 def _compile(source: str, options: tuple[str, ...]) -> CompiledKernel:
-    """One compilation."""
     nvrtc = _nvrtc()
     (program,) = _call(nvrtc, "nvrtcCreateProgram", source.encode(), b"kernel.cu", 0, [], [])
     try:
@@ -140,7 +139,7 @@ def _compile(source: str, options: tuple[str, ...]) -> CompiledKernel:
 
 
 def _output(nvrtc: ModuleType, program: object, kind: str) -> bytes:
-    """What a compiled program holds: its `PTX` or its `CUBIN`."""
+    """Output of a compiled program: its `PTX` or its `CUBIN`."""
     (size,) = _call(nvrtc, f"nvrtcGet{kind}Size", program)
     data = b" " * size
     _call(nvrtc, f"nvrtcGet{kind}", program, data)

@@ -1,4 +1,4 @@
-"""What a CUDA kernel of a program does, decided before any text is written: threads, shared tiles, widths, guards."""
+"""Plan of a CUDA kernel, made before any text is written: threads, shared tiles, widths, guards."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Lanes:
 
 @dataclass(frozen=True)
 class BlockPlan(Tiling):
-    """A program and what follows from it for a GPU."""
+    """A program and its derived layout on a GPU."""
 
     unguarded: bool = False
     """Whether text is written for tiles that lie wholly inside, which need no guards where they compute."""
@@ -109,7 +109,7 @@ class BlockPlan(Tiling):
 
     @property
     def tile_name(self) -> str:
-        """What the tiles that a step reads are called, after the tensor's name."""
+        """Name of the tiles that a step reads, after the tensor's name."""
         return "now" if self.stages > 1 else "tile"
 
     @cached_property
@@ -120,7 +120,7 @@ class BlockPlan(Tiling):
 
     @cached_property
     def shared(self) -> tuple[SharedTile | None, ...]:
-        """Shared tile of each read, None where it is read directly."""
+        """Shared tile of each read, None if it is read directly."""
         return shared_layout(self)
 
     def shared_tile(self, index: int) -> SharedTile:
@@ -137,7 +137,7 @@ class BlockPlan(Tiling):
 
     @cached_property
     def exchange_bytes(self) -> int:
-        """Shared memory in which the warps of a wide reduction meet; it takes the place of the tiles."""
+        """Shared memory for the exchange between warps of a wide reduction; it reuses the tiles' memory."""
         if self.reduce_threads <= self.warp:
             return 0
         return 4 * self.threads // self.warp * math.prod(self.register[a] for a in self.op.spatial)
@@ -196,7 +196,7 @@ class BlockPlan(Tiling):
 
     @cached_property
     def guarded_points(self) -> tuple[int, ...]:
-        """Reduce axes whose overhanging points must be skipped in the loop, because some read cannot give a neutral."""
+        """Reduce axes whose overhanging points must be skipped in the loop, because no read gives a neutral element."""
         reads = self.op.reads
         return tuple(
             a
@@ -211,7 +211,7 @@ class ProductPlan(BlockPlan):
 
     @cached_property
     def roles(self) -> MatrixAxes:
-        """Which axes and reads are m, n, k, A and B; ValueError for what is no product of matrices."""
+        """Axes and reads in the roles of m, n, k, A and B; ValueError if it is no product of matrices."""
         roles = matrix_axes(self.op)
         if roles is None:
             raise ValueError(f"{self.op} is no product of matrices")
@@ -269,6 +269,6 @@ def _accepted(program: Program, knob: Knob, tensor_core: int) -> tuple[int, ...]
 
 
 def neutralises(plan: BlockPlan, read: Access, axis: int) -> bool:
-    """Whether an index of the read tells that the reduce axis is out of range, so that a neutral can be filled in."""
+    """Whether an index of the read shows that the reduce axis is out of range, so that a neutral element can be filled in."""
     dimensions = range(len(read.view))
     return any(plan.sole_mover(read, d) == axis and not is_padded_along(plan.op, read, d) for d in dimensions)

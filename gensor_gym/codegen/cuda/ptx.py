@@ -1,7 +1,7 @@
-"""PTX instructions as small device functions, of which a kernel's text holds those it calls.
+"""PTX instructions as small device functions; a kernel's text contains those that it calls.
 
 The emulator has functions of the same names (`measure/emulator/emulator_mma.h`); all other text is the same in both. Operands of
-`mma` lie over the 32 lanes of a warp as the PTX ISA says: see `cuda/mma/compute.py`.
+`mma` are distributed over the 32 lanes of a warp as in the PTX ISA: see `cuda/mma/compute.py`.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ FUNCTIONS: dict[str, str] = {
 
 
 def device_functions(text: str, functions: Mapping[str, str] = FUNCTIONS) -> str:
-    """Those of `functions`, by name, that a kernel's text calls, which the emulator leaves out; empty where there are none."""
+    """Those of `functions` that a kernel's text calls; the emulator omits them. Empty if there are none."""
     words = set(re.findall(r"[A-Za-z_]\w*", text))
     used = [body for name, body in functions.items() if name in words]
     copies = ASYNC_FUNCTIONS if "copy_async" in words else ""

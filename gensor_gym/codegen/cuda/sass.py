@@ -1,4 +1,4 @@
-"""What the machine code of a cubin spends its instructions on: the loops of a kernel, counted by operation.
+"""Statistics of a cubin's machine code: the loops of a kernel, with counts by operation.
 
 The disassembler is optional: `pip install nvidia-cuda-nvdisasm`, or `nvdisasm` of a CUDA toolkit on the PATH. Needs no GPU.
 
@@ -36,8 +36,8 @@ class SassError(RuntimeError):
 class Loop:
     """The instructions from a label to the last branch back to it, loops within it included.
 
-    `operations` are in the order of the text, with their suffixes (`LDG.E.128`); `entry` names the kernel, of which `lines`
-    are the loop's, labels counted.
+    `operations` are in the order of the text, with their suffixes (`LDG.E.128`); `entry` names the kernel; `lines` are the loop's
+    lines in it, labels counted.
     """
 
     entry: str
@@ -46,7 +46,7 @@ class Loop:
 
     @property
     def multiply_adds(self) -> int:
-        """How many of its instructions multiply and add."""
+        """Number of its instructions that multiply and add."""
         return sum(self.counts[name] for name in MULTIPLY_ADDS)
 
     def holds(self, other: Loop) -> bool:
@@ -100,7 +100,7 @@ def disassemble(cubin: bytes) -> str:
 def instructions(text: str) -> dict[str, list[str]]:
     """Instructions and labels (with a leading dot) of every kernel in `disassemble`'s text, in order.
 
-    Predicates, addresses and encodings are left out; what a branch goes to stays: `BRA .L_x_0`.
+    Predicates, addresses and encodings are omitted; targets of branches stay: `BRA .L_x_0`.
     """
     kernels: dict[str, list[str]] = {}
     lines: list[str] = []
@@ -132,9 +132,9 @@ def loops(cubin: bytes) -> list[Loop]:
 
 
 def main_loop(cubin: bytes) -> Loop:
-    """The loop with the most multiply-adds among those that hold no other with some; without multiply-adds the longest.
+    """The loop with the most multiply-adds among those without such an inner loop; without multiply-adds the longest.
 
-    So of a loop over tiles around one over steps it is that over steps. SassError where no kernel of the cubin has a loop.
+    Of a loop over tiles around one over steps, it is that over steps. SassError if no kernel of the cubin has a loop.
     """
     every = loops(cubin)
     if not every:

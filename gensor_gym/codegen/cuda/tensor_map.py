@@ -31,11 +31,11 @@ _TYPES = {
 
 
 _NUMBERS = {"UINT8": 0, "INT32": 3, "FLOAT16": 6, "FLOAT32": 7, "BFLOAT16": 9, "TFLOAT32": 11}
-"""Of CUtensorMapDataType in the header cuda.h."""
+"""Values of CUtensorMapDataType in the header cuda.h."""
 _SWIZZLES = (0, 32, 64, 128)
 """Bytes, by their number in CUtensorMapSwizzle."""
 _L2_256B = 3
-"""Of CUtensorMapL2promotion."""
+"""Value of CUtensorMapL2promotion."""
 
 
 class TensorMapError(RuntimeError):
@@ -46,15 +46,13 @@ class TensorMapError(RuntimeError):
 class TensorMap:
     """Boxes of one argument of a kernel; dimensions outermost first, R of them, 1 to 5.
 
-    `argument` is the position among inputs, output, workspace; the array begins `offset` bytes into it. A box is copied
-    with its innermost dimension contiguous; elements outside `shape` come as zeros. `steps` are elements of the array from
-    one that a box takes to the next (empty: 1 everywhere; never along the innermost dimension). `swizzle` is the length in
-    bytes of rows whose 16-byte units are permuted (0: none). ValueError for what the hardware cannot take (limits of
-    `cuTensorMapEncodeTiled`).
+    `argument` is the position among inputs, output, workspace; the array begins `offset` bytes into it. A box is copied with its
+    innermost dimension contiguous; elements outside `shape` come as zeros. `steps` are distances in elements of the array between
+    neighbours of a box (empty: 1 everywhere; never along the innermost dimension). `swizzle` is the length in bytes of rows whose
+    16-byte units are permuted (0: none). ValueError above the hardware's limits (of `cuTensorMapEncodeTiled`).
 
-    Of type tf32 are float32 elements that are rounded to tf32 on the way: 10 bits of mantissa, what is below means nothing.
-    CUTLASS and Triton let TMA round so, which nobody documents to the last bit;
-    `tests/experiments/device/test_gpu_tf32_map.py` asks a device.
+    Type tf32 is float32 elements that the copy rounds to tf32: 10 bits of mantissa, lower bits are undefined. CUTLASS and Triton
+    let TMA round so, but it is not documented to the last bit; `tests/experiments/device/test_gpu_tf32_map.py` checks a device.
     """
 
     argument: int

@@ -24,7 +24,7 @@ SCALARS = {
     "int32": Scalar("int", "int"),
     "float8_e4m3fn": Scalar("unsigned char", "uchar"),
 }
-"""By data type; floating types of 8 and 16 bits are kept as their bits and computed with as float."""
+"""C types by data type; floating types of 8 and 16 bits are stored as their bits and computed as float."""
 HALVES = ("float16", "bfloat16")
 BITS = (*HALVES, "float8_e4m3fn")
 """Types that are kept as their bits; those of 8 bits are never written."""
@@ -63,7 +63,7 @@ class Writer:
     depth: int = 0
 
     def line(self, text: str = "") -> None:
-        """One line; empty for a blank one. Preprocessor lines keep the indentation."""
+        """Add one line; empty for a blank one. Preprocessor lines keep the indentation."""
         self.lines.append("  " * self.depth + text if text else "")
 
     def note(self, text: str) -> None:

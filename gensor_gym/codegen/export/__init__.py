@@ -1,4 +1,4 @@
-"""Taking kernels away: a shared library with a C header, or cubins with a C++ one; sources, and what is known of every kernel."""
+"""Export of kernels: a shared library with a C header, or cubins with a C++ one; sources, and a manifest."""
 
 from gensor_gym.codegen.export.folder import Exported, check_folder
 from gensor_gym.codegen.export.write import export

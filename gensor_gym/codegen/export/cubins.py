@@ -35,11 +35,11 @@ def export_cuda(kernels: Sequence[Kernel], target: Path, known: Sequence[Mapping
 
 
 def launched(kernel: Kernel) -> dict[str, Any]:
-    """What whoever launches a kernel passes besides arrays: launches in order, and tensor maps, which are the first arguments.
+    """Arguments of a launch besides arrays: launches in order, and tensor maps, which are the first arguments.
 
-    Of a map, `argument` is the place of its array among inputs, output, workspace, and the array begins `offset` bytes into it.
-    A cluster is what the cubin says of itself: the launch names none. So many bytes at the workspace's beginning are to be zero
-    before the first launch.
+    In a map, `argument` is the index of its array among inputs, output, workspace, and the array begins `offset` bytes into it.
+    The cubin fixes the cluster size, so the launch has none. `cleared_bytes` at the workspace's beginning must be zero before the
+    first launch.
     """
     launches = [
         {

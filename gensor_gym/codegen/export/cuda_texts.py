@@ -35,7 +35,7 @@ namespace {library} {{
 
 
 def _class(one: Exports) -> str:
-    """One kernel."""
+    """The class of one kernel."""
     kernel, names = one.kernel, [name for name, _ in one.tensors]
     shapes = ", ".join(f"{name}{list(tensor.shape)} {tensor.dtype}" for name, tensor in one.tensors)
     arrays = [*names, "workspace"]
@@ -167,7 +167,7 @@ struct float8_e4m3fn {
 
 
 def example(exports: Sequence[Exports], library: str) -> str:
-    """A program that launches every kernel on arrays of small whole numbers, and prints sums and times; 0 where all went well."""
+    """A program that launches every kernel on arrays of small whole numbers, and prints sums and times; 0 if all went well."""
     functions = "\n".join(_run(one, library) for one in exports)
     calls = "\n".join(f"    if (run_{one.name}(folder) != 0) return 1;" for one in exports)
     return f"""/* g++ -std=c++17 example.cpp -o example -I$CUDA_HOME/include -lcuda && ./example [folder of the cubins] */

@@ -1,4 +1,4 @@
-"""The folder of an export: where it may be, and the manifest that says what is in it."""
+"""The folder of an export: its location, and the manifest of its content."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Exported:
-    """Where an export lies."""
+    """Paths of an export."""
 
     folder: Path
     binaries: tuple[Path, ...]
@@ -28,7 +28,7 @@ class Exported:
 
 
 def check_folder(folder: str | Path) -> Path:
-    """The folder; ValueError where something else lies there than an earlier export."""
+    """The folder; ValueError if it has other content than an earlier export."""
     path = Path(folder)
     if path.is_file() or path.exists() and any(path.iterdir()) and not (path / "manifest.json").exists():
         raise ValueError(f"{path} is not empty and no earlier export: expected a new folder")
@@ -36,7 +36,7 @@ def check_folder(folder: str | Path) -> Path:
 
 
 def check_exports(exports: Sequence[Exports], library: str, language: str) -> None:
-    """ValueError where nothing can be made of these kernels: all plain ones in one language, one for each operator."""
+    """ValueError if nothing can be made of these kernels: all plain ones in one language, one for each operator."""
     if not re.fullmatch(r"[a-z_][a-z0-9_]*", library):
         raise ValueError(f"library={library!r}: expected an identifier in lower case")
     for one in exports:
@@ -49,7 +49,7 @@ def check_exports(exports: Sequence[Exports], library: str, language: str) -> No
 
 
 def entry(one: Exports, **more: Any) -> dict[str, Any]:
-    """What the manifest says of a kernel in any language."""
+    """The manifest's entry of a kernel in any language."""
     return {
         "function": one.name, "operator": str(one.kernel.operator), "digest": one.kernel.digest,
         "arch": one.kernel.arch, "workspace_bytes": one.kernel.workspace_bytes,
@@ -58,7 +58,7 @@ def entry(one: Exports, **more: Any) -> dict[str, Any]:
 
 
 def write_manifest(made: Exported, compiler: str, entries: Sequence[Mapping[str, Any]], **more: Any) -> None:
-    """`manifest.json`: who made what by which compiler, the kernels, and what every other file holds."""
+    """`manifest.json`: version and compiler, the kernels, and the purpose of every other file."""
     files = sorted(path for path in made.folder.iterdir() if path.is_file() and path != made.manifest)
     manifest = {
         "schema": SCHEMA, "made_by": f"gensor_gym {VERSION}", "licence": "Apache-2.0", "compiler": compiler, **more,

@@ -1,4 +1,4 @@
-"""Operators that differ in sizes alone are of one kind: one function in C takes the sizes and finds the kernel."""
+"""Operators that differ only in sizes are of one kind: one C function takes the sizes and finds the kernel."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def kinds_of(exports: Sequence[Exports]) -> list[Kind]:
 
 
 def kind_name(op: Operator) -> str:
-    """What operators of one kind share, as an identifier: name, words among the arguments, number of extents, epilogue."""
+    """Name of a kind of operators as an identifier: name, words among the arguments, number of extents, epilogue."""
     words = [str(value) for _, value in op.arguments if isinstance(value, str)]
     ranks = [f"{len(op.output.shape)}d"] if _variadic(op.name) else []
     stages = [stage.name for stage in op.epilogue]

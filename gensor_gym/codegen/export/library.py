@@ -45,7 +45,7 @@ def write_library(
 ) -> Exported:  # fmt: skip
     """Header, sources and example of functions that units define, and the library; all of an export but its manifest.
 
-    `others` are further files by name, of which sources of assembly (`.S`) are compiled too. CompileError as of `export`.
+    `others` are further files by name; assembly sources (`.S`) among them are compiled too. CompileError as of `export`.
     """
     target.mkdir(parents=True, exist_ok=True)
     for name, content in (others or {}).items():
@@ -72,7 +72,7 @@ def _write(exports: Sequence[Exports], units: Sequence[Unit], folder: Path, libr
 
 
 def _build(lines: Sequence[list[str]], units: Sequence[Unit], folder: Path, compiler: Compiler) -> None:
-    """Run what makes the library; objects are left out of the folder."""
+    """Run the build commands and remove the objects from the folder."""
     for line in lines:
         run_compiler(compiler, line, folder)
     for unit in units:
@@ -80,7 +80,7 @@ def _build(lines: Sequence[list[str]], units: Sequence[Unit], folder: Path, comp
 
 
 def _lines(units: Sequence[Unit], library: str, compiler: Compiler, assembly: Sequence[str]) -> list[list[str]]:
-    """Command lines: each unit for its processor, what is around them for any: the library can say that it lacks something."""
+    """Command lines: each unit for its processor, the rest for any, so that the library can report a missing feature."""
     hidden, lines = ["-fPIC", "-fvisibility=hidden", "-c"], []
     for unit in units:
         flags = compiler.flags(unit.arch, lanes_of(unit.text), shared=False)

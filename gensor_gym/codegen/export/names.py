@@ -1,4 +1,4 @@
-"""Names in C of what is exported, and the C types of tensors."""
+"""C names of exported kernels, and the C types of tensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ C_TYPES = {
     "float32": "float", "int8": "int8_t", "int32": "int32_t", "int64": "int64_t", "bool": "uint8_t", "float16": "uint16_t",
     "bfloat16": "uint16_t", "float8_e4m3fn": "uint8_t",
 }  # fmt: skip
-"""Element of each data type; floating numbers of 8 and 16 bits, which GPUs alone compute with, are their bits."""
+"""C type of each data type; floating types of 8 and 16 bits, which only GPUs compute with, are their bits."""
 
 _TAKEN = frozenset(
     "auto bool break case catch char class const continue default delete do double else enum explicit export extern false float "
@@ -23,7 +23,7 @@ _TAKEN = frozenset(
     "signed sizeof static struct switch template this throw true try typedef typename union unsigned using virtual void "
     "volatile while inputs outputs workspace NULL API ENOMEM ENOTSUP EINVAL errno once kept".split()
 )
-"""What no parameter may be called: words of C and C++, and what the functions use themselves."""
+"""Names that no parameter may have: keywords of C and C++, and names that the functions use."""
 
 
 def _parameter(name: str) -> str:
@@ -33,20 +33,20 @@ def _parameter(name: str) -> str:
 
 
 def function_name(op: Computation) -> str:
-    """The operator's text as an identifier: `gemm_m64_n64_k64_relu`; `_` follows what C, C++ or their library has a name for."""
+    """The operator's text as an identifier: `gemm_m64_n64_k64_relu`; `_` is appended to names of C, C++ or their library."""
     plain = re.sub(r"\W+", "_", str(op).replace("=", "")).strip("_").lower()
     return f"{plain}_" if plain in _TAKEN or plain == "main" or hasattr(_library(), plain) else plain
 
 
 @cache
 def _library() -> ctypes.CDLL:
-    """The C library of this process, whose functions none of ours may stand in the place of."""
+    """The C library of this process, whose function names ours must avoid."""
     return ctypes.CDLL(None)
 
 
 @dataclass(frozen=True)
 class Exports:
-    """One kernel under the name that C calls it by."""
+    """One kernel under its C name."""
 
     kernel: Kernel
 
@@ -63,12 +63,12 @@ class Exports:
 
     @property
     def inputs(self) -> tuple[tuple[str, Tensor], ...]:
-        """Those that are read."""
+        """Tensors that are read."""
         return self.tensors[: len(self.kernel.operator.inputs)]
 
     @property
     def outputs(self) -> tuple[tuple[str, Tensor], ...]:
-        """Those that are written."""
+        """Tensors that are written."""
         return self.tensors[len(self.kernel.operator.inputs) :]
 
     @property

@@ -12,8 +12,10 @@ FEATURES = {
     "__AVX512F__": ("7, ebx, 16", "0xe6"), "__AVX512BW__": ("7, ebx, 30", "0xe6"), "__AVX512VL__": ("7, ebx, 31", "0xe6"),
     "__AVX512VNNI__": ("7, ecx, 11", "0xe6"), "__AVX2__": ("7, ebx, 5", "0x6"), "__FMA__": ("1, ecx, 12", "0x6"),
 }  # fmt: skip
-"""What a compiler defines where it may use an extension of x86; its leaf, register and bit of CPUID, and what the system must
-save for it (bits of XCR0: Intel's manual, volume 1, 13.3 and 14.3). `__builtin_cpu_supports` does not link with zig."""
+"""A compiler's macro for an extension of x86 -> leaf, register and bit of CPUID, and the required system support.
+
+The support is in bits of XCR0 (Intel's manual, volume 1, 13.3 and 14.3). `__builtin_cpu_supports` does not link with zig.
+"""
 
 
 def header(exports: Sequence[Exports], library: str) -> str:
@@ -58,7 +60,7 @@ int {one.name}_with({one.parameters}, void *workspace);
 
 
 def kernel_file(one: Exports) -> str:
-    """The kernel's source under a name of its own, and whether this processor has what the compiler was told to use."""
+    """The kernel's source under a name of its own, and a check that the processor has the compiler's target features."""
     checks = "\n".join(
         f"#ifdef {macro}\n    if (!gg_has({bit}) || !gg_saves({state})) return 0;\n#endif"
         for macro, (bit, state) in FEATURES.items()
@@ -182,7 +184,7 @@ API int {one.name}({one.parameters}) {{
 
 
 def example(exports: Sequence[Exports], library: str) -> str:
-    """A program that calls every kernel on arrays of small whole numbers, and prints sums and times; 0 where all are right."""
+    """A program that calls every kernel on arrays of small whole numbers, and prints sums and times; 0 if all are right."""
     kinds = kinds_of(exports)
     of_kind = {id(one): kind for kind in kinds for one in kind.exports}
     calls = "\n".join([*(_called(one, of_kind.get(id(one))) for one in exports), *map(_missed, kinds)])
@@ -207,7 +209,7 @@ int main(void) {{
 
 
 def _missed(kind: Kind) -> str:
-    """The line of the example that asks for a shape that is not there."""
+    """The line of the example that requests a missing shape."""
     return f'    if ({kind.missed()} != EINVAL) {{ fprintf(stderr, "{kind.name}: no EINVAL\\n"); return 1; }}\n'
 
 

@@ -1,4 +1,4 @@
-"""Kernels in a folder that needs neither Python nor this package, in whatever language they are."""
+"""Kernels of any language in a folder that needs neither Python nor this package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.hardware.compiler import Compiler, find_compiler
 
 LANGUAGES = ("c", "cuda")
-"""Those that are exported."""
+"""Languages that can be exported."""
 
 
 def export(
@@ -26,9 +26,9 @@ def export(
 ) -> Exported:
     """Write a folder with kernels, compiled, their header and sources, an example, and a manifest.
 
-    C: a shared library with a C header. CUDA: a cubin for each kernel with a C++ header on the driver's interface. `known` holds
-    for each kernel what the manifest is to say of it besides text and digest (schedule, measurement); `threads` is what C kernels
-    run on until they are told otherwise, `compiler` what compiles them.
+    C: a shared library with a C header. CUDA: a cubin for each kernel with a C++ header on the driver's interface. `known` has
+    the manifest's facts on each kernel besides text and digest (schedule, measurement); `threads` is the default number of
+    threads of C kernels, `compiler` their compiler.
 
     Raises:
         ValueError: without kernels, for one in another language than the first or that is prepacked, two of one operator, a name

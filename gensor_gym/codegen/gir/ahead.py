@@ -1,8 +1,8 @@
-"""What passes fetch ahead: lines that a later pass writes, and those that the next step of rows begins with.
+"""Prefetches of passes: lines that a later pass writes, and those that the next step of rows begins with.
 
-A pass that computes leaves the memory idle, and one that only loads or stores waits for it. So the pass before fetches what is
-written next, for writing, and the second pass what the next step reads. Processors see long streams themselves, but not those of
-short rows that are worked on together.
+A pass that computes leaves the memory idle, and one that only loads or stores waits for it. So the pass before prefetches the
+next written lines, for writing, and the second pass the next step's reads. Processors detect long streams themselves, but not
+those of short rows that are interleaved.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ LINE = 16
 
 @dataclass(frozen=True)
 class Ahead:
-    """A slice of which a pass fetches what it will need at the same columns."""
+    """A slice that a pass prefetches at its current columns."""
 
     part: Slice
     elements: int
-    """How far ahead of this step's row; past a tensor's end nothing is fetched."""
+    """Distance from this step's row; nothing is fetched past a tensor's end."""
     writes: bool
 
     def statement(self, at: str) -> str:
@@ -34,7 +34,7 @@ class Ahead:
 
 
 def fetched_ahead(nest: RowNest, kernel: KernelGraph, rows: int, streaming: bool) -> list[list[Ahead]]:
-    """Of each pass of a kernel what it fetches; of a kernel of one pass nothing."""
+    """Prefetches of each pass of a kernel; empty for a kernel of one pass."""
     found: list[list[Ahead]] = [[] for _ in kernel.passes]
     for number, one in enumerate(kernel.passes[1:]):
         written = (i.target for i in one.along if i.kind == "move" and not i.once)
@@ -48,5 +48,5 @@ def fetched_ahead(nest: RowNest, kernel: KernelGraph, rows: int, streaming: bool
 
 
 def _in_lines(part: Slice) -> bool:
-    """Whether it is a row in a tensor whose elements lie side by side."""
+    """Whether it is a contiguous row in a tensor."""
     return part.wide and part.buffer.level is Level.DRAM and part.access is not None and part.access.column == 1

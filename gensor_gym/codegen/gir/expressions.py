@@ -9,14 +9,14 @@ from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand,
 
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 _OF_NUMBER = {"maximum": "max", "minimum": "min"}
-"""Helpers that hand on what is not a number of their first argument alone, for a second one that is a number: less work."""
+"""Helpers that propagate NaN of their first argument only, for a second argument that is not NaN: less work."""
 
 
 def c_text(expression: Expression, names: Mapping[str, str], inverses: Mapping[str, str], width: int) -> str:
     """C of an expression; `names` are the variables of its operands.
 
-    `inverses` has variables with 1 / x of some of them: a quotient by one of these is a product with it, since a division
-    takes as long as a dozen other instructions. What that rounds more is within what `dataflow.scalars` gives a quotient.
+    `inverses` has variables with 1 / x of some of them: a quotient by one of these becomes a product, because a division takes as
+    long as a dozen other instructions. The additional rounding is within the bound of `dataflow.scalars` for a quotient.
     """
     if isinstance(expression, Constant):
         return number(expression.value)
@@ -45,11 +45,11 @@ def number(value: float) -> str:
 
 
 def _as_vector(part: Expression, text: str, width: int) -> str:
-    """An argument of a helper: what is a number in C, of constants and signs alone, is put in all lanes."""
+    """An argument of a helper: a numeric constant is copied to all lanes."""
     return f"splat_{width}({text})" if _is_number(part) and width > 1 else text
 
 
 def _is_number(part: Expression) -> bool:
-    """Whether it is made of constants and signs alone."""
+    """Whether it consists of constants and signs only."""
     signs = (*_SIGNS, "negative")
     return all(isinstance(one, Constant) or (isinstance(one, Call) and one.function in signs) for one in walk(part))

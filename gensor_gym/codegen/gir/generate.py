@@ -42,7 +42,7 @@ class GirProgram:
 
     @property
     def shape(self) -> RowShape:
-        """Of a whole step; what is left of the rows is done in steps of one."""
+        """Shape of a whole step; the remaining rows are done in steps of one."""
         value = self.schedule.value
         return RowShape(value("rows"), value("tile"), value("vector"), bool(value("streaming")))
 
@@ -80,13 +80,13 @@ def generate_gir(program: GirProgram) -> Kernel:
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where in the workspace tensors between kernels and rows' buffers lie, in elements from an aligned start."""
+    """Offsets in the workspace of tensors between kernels and of rows' buffers, in elements from an aligned start."""
 
     program: GirProgram
 
     @cached_property
     def tensors(self) -> dict[str, int]:
-        """Of every tensor that one kernel leaves for another its place."""
+        """Offset of every tensor that one kernel leaves for another."""
         found, place = {}, 0
         for buffer in self.program.lowered.spilled:
             found[buffer.name] = place
@@ -100,14 +100,14 @@ class _Layout:
 
     @cached_property
     def partials(self) -> int:
-        """Elements of what is reduced of parts of rows, of the kernel that has most; they lie behind the tensors."""
+        """Elements for reductions of parts of rows, of the kernel with the most; they follow the tensors."""
         if self.program.nest.parts == 1:
             return 0
         most = max(_reductions(kernel) for kernel in self.program.lowered.kernels)
         return round_up(most * self.program.nest.rows, LINE // _FLOAT)
 
     def scratch(self, number: int) -> dict[str, int]:
-        """Of the buffers of rows of a kernel the places in a thread's scratch."""
+        """Offsets of a kernel's row buffers in a thread's scratch."""
         found, place = {}, 0
         for buffer in self.program.lowered.kernels[number].buffers(Level.SRAM):
             found[buffer.name] = place
@@ -123,13 +123,13 @@ class _Layout:
 
     @property
     def nbytes(self) -> int:
-        """Of the workspace, with room to align it."""
+        """Bytes of the workspace, with padding for alignment."""
         elements = self.spilled + self.partials + self.program.hardware.units * self.unit
         return _FLOAT * elements + LINE if elements else 0
 
 
 def _struct(program: GirProgram, layout: _Layout) -> str:
-    """`struct call`: what all tasks share."""
+    """`struct call`, shared by all tasks."""
     graph, lines = program.nest.graph, Lines()
     with lines.block("struct call"):
         lines.add(*(f"const {C_TYPES[value.dtype]} *{c_name(value.name)};" for value in graph.inputs))

@@ -9,11 +9,11 @@ from gensor_gym.gir.nest import Access, RowNest
 C_TYPES = {"float32": "float", "int32": "int32_t", "int64": "int64_t", "bool": "uint8_t"}
 """Element of each data type that a graph may read."""
 NO_ROW = "no_row"
-"""What is read in the place of a row that there is not: no numbers. So a wrong id reads nothing outside of the table."""
+"""Row of NaN that replaces a missing row. So a wrong id reads nothing outside of the table."""
 
 
 def c_type(nest: RowNest, access: Access) -> str:
-    """Of an input's, an output's or a buffer's elements."""
+    """C type of an input's, an output's or a buffer's elements."""
     value = nest.graph.values.get(access.tensor)
     return C_TYPES["float32" if value is None else value.dtype]
 

@@ -1,7 +1,7 @@
 """C of a sum of exponentials less a running maximum (`gensor_gym.gir.online`).
 
 The running maximum begins at the lowest finite number, so that minus infinity adds 0, unless it is the whole row's maximum: then
-the sum is no number, as that of the definition is.
+the sum is NaN, as in the definition.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class RunningSum:
         return f"sum_{self.cell}_{self.row}_0"
 
     def begun(self) -> str:
-        """Of nothing."""
+        """Declaration of an empty sum."""
         return f"vec{self.width} {self._base} = splat_{self.width}({number(-OVERFLOW)}), {self._sum} = splat_{self.width}(0.0f);"
 
     def taken(self, values: list[str]) -> list[str]:
-        """Vectors that come to it: what was there is scaled once for all of them."""
+        """Add vectors to the sum, which is scaled once for all of them."""
         grown, w = f"grown_{self.cell}_{self.row}_0", self.width
         largest = _halved(values, f"max_{w}({{}}, {{}})")
         added = _halved([f"exp_{w}({value} - {grown})" for value in values], "({} + {})")
@@ -50,7 +50,7 @@ class RunningSum:
 
 
 def _halved(parts: list[str], both: str) -> str:
-    """One text of several, joined in halves."""
+    """One text that combines several, in halves."""
     if len(parts) == 1:
         return parts[0]
     half = len(parts) // 2

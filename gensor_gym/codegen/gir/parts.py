@@ -1,4 +1,4 @@
-"""C that joins what tasks have reduced of the parts of a row, and does what comes once a row after that (`gir.parts`)."""
+"""C that combines the tasks' reductions of a row's parts, followed by the instructions once a row (`gir.parts`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def join_function(nest: RowNest, kernel: KernelGraph, name: str) -> str:
 
 
 def _join(lines: Lines, nest: RowNest, reduction: Instruction, places: dict[str, int], name: str) -> None:
-    """One number of all parts; a sum of exponentials is scaled from its part's maximum to the row's, which was joined before."""
+    """Combine one number of all parts; a sum of exponentials is scaled from its part's maximum to the row's, combined before."""
     at = f"call->partials + {places[reduction.cell] * nest.rows} + row"
     lines.add(f"const float *const {name}_of = {at};")
     if isinstance(reduction.body, Online):

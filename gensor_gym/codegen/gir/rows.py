@@ -1,4 +1,4 @@
-"""One step of a kernel in C: all its passes over a few rows that are worked on together."""
+"""One step of a kernel in C: all its passes over a few rows that are interleaved."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RowShape:
     streaming: bool
 
     def steps(self, columns: int) -> list[Step]:
-        """Whole tiles first, then single vectors, then what is left of one."""
+        """Whole tiles first, then single vectors, then the remainder of one."""
         wide = self.tile * self.vector
         tiles, vectors = columns // wide, columns % wide // self.vector
         rest = columns % self.vector
@@ -60,7 +60,7 @@ class RowPrinter:
     kernel: KernelGraph
     shape: RowShape
     scratch: dict[str, int]
-    """Of every buffer in SRAM its offset in elements in the unit's scratch, of its first row."""
+    """Offset of the first row of every buffer in SRAM, in elements of the unit's scratch."""
     lines: Lines = field(default_factory=Lines)
 
     def __post_init__(self) -> None:
@@ -91,7 +91,7 @@ class RowPrinter:
     # Where rows begin
 
     def pointers(self) -> None:
-        """Of every slice in DRAM a pointer to each row."""
+        """Pointers to each row of every slice in DRAM."""
         accesses = dict.fromkeys(s.access for s in self._slices() if s.access is not None)
         self.accesses = {access: f"{c_name(access.tensor)}_{place}" for place, access in enumerate(accesses)}
         written = {i.target.access for i in self.kernel.instructions()}
@@ -133,7 +133,7 @@ class RowPrinter:
             yield from (part for _, part in instruction.sources)
 
     def _scratch_rows(self) -> None:
-        """Of every buffer of a row a pointer to each row, or its registers."""
+        """Pointers to each row of every row buffer, or its registers."""
         vectors = -(-self.nest.columns // self.shape.vector)
         for buffer in self.kernel.buffers(Level.SRAM):
             for r in self._rows():
@@ -171,7 +171,7 @@ class RowPrinter:
     # Along the columns
 
     def _pass(self, one: Pass) -> None:
-        """One way along the columns, and what comes after it."""
+        """One pass along the columns, and the instructions after it."""
         self._splat_numbers(one)
         reductions = [i for i in one.along if i.kind == "reduce"]
         steps = self.shape.steps(self.nest.columns)
@@ -187,7 +187,7 @@ class RowPrinter:
             self.numbers(one.after)
 
     def _splat_numbers(self, one: Pass) -> None:
-        """Numbers of a row that maps read, in all lanes, and inverses of those that quotients are by."""
+        """Broadcast numbers of a row that maps read, and inverses of divisors."""
         width = self.shape.vector
         for instruction in one.along:
             if instruction.kind != "map":
@@ -259,7 +259,7 @@ class RowPrinter:
             self._step(one, step, 0, "c")
 
     def _step(self, one: Pass, step: Step, start: int, column: str) -> None:
-        """One tile of columns of all rows: instruction after instruction, then what is done of some rows alone."""
+        """One tile of columns of all rows: instruction after instruction, then those of some rows only."""
         here = [linear([(1, column)] if column else [], start + u * self.shape.vector) for u in range(step.tile)]
         for instruction in one.along:
             block = 1 if instruction.once else self._block(instruction)
@@ -284,7 +284,7 @@ class RowPrinter:
                             self.lines.add(self._instruction(instruction, r, u, here[u], step))
 
     def _fetch(self, step: Step, here: list[str]) -> None:
-        """What this pass fetches ahead, a line of the cache at a time."""
+        """Prefetches of this pass, a cache line at a time."""
         vectors = LINE // self.shape.vector
         for u in range(0, step.tile, vectors) if step.tile % vectors == 0 and step.lanes is None else ():
             for ahead in self.ahead:
@@ -295,14 +295,14 @@ class RowPrinter:
         return " && ".join(f"{self.digits[r][axis]} == 0" for axis in one.once)
 
     def _block(self, one: Instruction) -> int:
-        """Rows that a load of columns that lie apart takes at once, as neighbours: a power of two that divides the step."""
+        """Rows of a transposed load that are taken at once: a power of two that divides the step."""
         access = one.sources[0][1].access if one.kind == "move" else None
         if access is None or not access.is_turned or is_whole(self.nest, access):
             return 1
         return min(math.gcd(self.nest.row_extents[-1], self.shape.rows), self.shape.vector)
 
     def _turn(self, one: Instruction, block: int, r: int, u: int, here: str, step: Step) -> None:
-        """A block of rows and a vector's columns, turned in registers."""
+        """A block of rows and a vector's columns, transposed in registers."""
         part, width = one.sources[0][1], self.shape.vector
         assert part.access is not None
         stride, lanes = part.access.column, step.lanes or width
@@ -314,7 +314,7 @@ class RowPrinter:
             self.lines.add(f"turn_{COUNTS[block]}_{width}({at}, {stride}, {lanes}, {into});")
 
     def _instruction(self, one: Instruction, r: int, u: int, here: str, step: Step, block: int = 1) -> str:
-        """One instruction on one vector of one row; `block`: of so many rows, it was turned before."""
+        """One instruction on one vector of one row; `block`: number of rows that were transposed before."""
         name, width = f"{self.names[one.cell]}_{r}_{u}", self.shape.vector
         if one.kind == "map":
             assert isinstance(one.body, Expression)
@@ -334,7 +334,7 @@ class RowPrinter:
         return RunningSum(one.cell, r, self.shape.vector)
 
     def _reduced(self, one: Instruction, r: int, u: int, step: Step, identity: float) -> str:
-        """The vector that a reduction takes in, with what changes nothing behind the last column."""
+        """The input vector of a reduction, with neutral elements past the last column."""
         value = f"{self.names[one.sources[0][0]]}_{r}_{u}"
         return value if step.lanes is None else f"keep_{self.shape.vector}({value}, {step.lanes}, {number(identity)})"
 
@@ -382,7 +382,7 @@ def _sum(reduction: Instruction, r: int, u: int) -> str:
 
 
 def joining_of(reduction: Instruction) -> Joining:
-    """How a reduction joins what two sides have."""
+    """Function by which a reduction combines two results."""
     return _JOINED[reduction.body]  # type: ignore[index]
 
 

@@ -1,1 +1,1 @@
-"""HIP of a program: the text of CUDA cores in AMD's language, and what compiles it for an AMD GPU without one."""
+"""HIP of a program: the text of CUDA cores in AMD's language, and a compiler for AMD GPUs that needs no device."""

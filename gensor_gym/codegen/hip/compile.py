@@ -19,18 +19,18 @@ from gensor_gym.codegen.deadlines import COMPILE_SECONDS
 from gensor_gym.codegen.kernel import Kernel
 
 HEADERS = Path(__file__).parents[1]
-"""Folder in which <hip/hip_runtime.h> is found: this folder's own, in place of ROCm's."""
+"""Folder with <hip/hip_runtime.h>: the package's own, in place of ROCm's."""
 PACKAGE = "ziglang"
 _OPTIONS = ("-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc", "-std=c++17", "-O3", "-S")
 
 
 class HipCompileError(RuntimeError):
-    """There is no clang that compiles for AMD GPUs, or it refused a kernel; the message holds its words."""
+    """No clang compiles for AMD GPUs, or it refused a kernel; the message holds its words."""
 
 
 @dataclass(frozen=True)
 class CompiledHip:
-    """The assembly of a kernel and what the compiler says about it: most of any entry, spills over all entries.
+    """The assembly of a kernel and the compiler's statistics: most of any entry, spills over all entries.
 
     `vector_registers` is per lane; `shared_bytes` is static LDS, so 0 for generated kernels.
     """
@@ -44,7 +44,7 @@ class CompiledHip:
 
 @functools.cache
 def find_clang() -> tuple[str, ...]:
-    """Command of a clang that knows amdgcn: `clang`, or the `ziglang` wheel's. HipCompileError names what to install."""
+    """Command of a clang for amdgcn: `clang`, or the `ziglang` wheel's. HipCompileError names the package to install."""
     candidates: list[tuple[str, ...]] = [(path,)] if (path := shutil.which("clang")) else []
     if importlib.util.find_spec(PACKAGE):
         candidates.append((sys.executable, "-m", PACKAGE, "clang"))
@@ -75,7 +75,7 @@ def compile_hip(kernel: Kernel, timeout: float = COMPILE_SECONDS["hip"]) -> Comp
 
 
 def _read(assembly: str) -> CompiledHip:
-    """What the kernels' metadata say."""
+    """Statistics from the kernels' metadata."""
 
     def values(name: str) -> list[int]:
         return [int(n) for n in re.findall(rf"^    \.{name}:\s*(\d+)$", assembly, re.MULTILINE)]

@@ -1,7 +1,7 @@
-"""HIP: what a kernel's text has that CUDA's has not, and the other way round.
+"""Differences of a kernel's HIP text from CUDA's.
 
-Lanes of a wave are 64 on CDNA and all take part in a shuffle, so none are named. Elements of 16 bits are kept as their bits,
-as in CUDA, and converted by the compiler's own types. No matrix cores (MFMA), no tensor maps, no asynchronous copies yet.
+A wave has 64 lanes on CDNA and all take part in a shuffle, so it has no mask. Elements of 16 bits are stored as their bits, as in
+CUDA, and converted by the compiler's own types. Matrix cores (MFMA), tensor maps and asynchronous copies are not supported.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class HipDialect(Dialect):
     names_lanes = False
 
     def shuffle_down(self, lanes: str, value: str, distance: str, team: int) -> str:
-        """Without a mask: a wave's lanes run in step, and text of this project shuffles where all of them come along."""
+        """A shuffle without a mask: a wave's lanes run in step, and this project's shuffles are reached by all lanes."""
         return f"__shfl_down({value}, {distance}, {team})"
 
     def launch_bounds(self, threads: int, warp: int, resident: int | None = None) -> str:
-        """HIP's second argument is waves, not blocks, and of a SIMD, of which a compute unit has four.
+        """Arguments of `__launch_bounds__`: HIP's second one is waves of a SIMD, not blocks; a compute unit has four SIMDs.
 
         Source: HIP programming guide, `__launch_bounds__`, MIN_WARPS_PER_EXECUTION_UNIT.
         """

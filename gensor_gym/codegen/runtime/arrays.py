@@ -1,7 +1,6 @@
-"""Arrays of everyone as NumPy arrays of this machine's memory: NumPy's own, and whatever speaks DLPack (torch, JAX, ..).
+"""Arrays of any library as NumPy arrays in host memory: NumPy's own, and those with DLPack (torch, JAX, ..).
 
-Nothing is copied where an array is dense in row-major order and its elements are aligned. Where it is not, the copy is
-made at every call, and a `CopyWarning` says so once.
+An array that is dense, row-major and aligned is not copied. Others are copied at every call, with one `CopyWarning`.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ class LoadedKernel(Protocol):
 
 
 class Bound(Protocol):
-    """A kernel with its arrays: a call reads what they hold at that time. From one thread at a time."""
+    """A kernel with its arrays: a call reads their present content. Use it from one thread at a time."""
 
     out: Any
-    """What a call fills in and returns."""
+    """The array that a call fills in and returns."""
 
     def __call__(self) -> Any:
         """Compute."""
@@ -46,7 +45,7 @@ class CopyWarning(RuntimeWarning):
 
 
 class Signature:
-    """What arrays an operator takes and returns, checked at each call."""
+    """Types and shapes of an operator's arrays, checked at each call."""
 
     def __init__(self, op: Computation) -> None:
         """(shape, type) of each input it is given and of each output it makes; `shape` and `dtype` are of the first output."""
@@ -58,7 +57,7 @@ class Signature:
         self.shape, self.dtype = self.made[0]
 
     def read(self, values: Sequence[Any]) -> list[np.ndarray]:
-        """As many arrays of anyone as the operator has inputs, as NumPy's where they lie; ValueError for those elsewhere."""
+        """The operator's inputs as NumPy arrays without a copy; ValueError for a wrong number and for arrays on a device."""
         self.check_number(values)
         return [self._of_host(value, name) for value, (_, _, _, name) in zip(values, self._inputs, strict=True)]
 
@@ -125,13 +124,13 @@ class Signature:
         return array
 
     def check_apart(self, output: Any, inputs: Sequence[Any], may_share: Callable[[Any, Any], bool]) -> None:
-        """ValueError where an output lies in the memory of one of `inputs`, which may be none; all are dense: bounds decide."""
+        """ValueError if an output overlaps one of `inputs`, which may be empty; all are dense, so bounds suffice."""
         for tensor, given in zip(self._tensors, inputs, strict=False):
             if may_share(output, given):
                 raise ValueError(f"{self.op}: out overlaps input {tensor.name}, expected memory of its own")
 
     def split(self, arrays: Sequence[Any]) -> tuple[Sequence[Any], Any]:
-        """(inputs, `out` of a call, or None) of what a call is bound to; ValueError for more arrays than that."""
+        """(inputs, `out` of a call, or None) of the arrays that a call is bound to; ValueError for too many."""
         count = len(self._inputs)
         given, own = arrays[:count], tuple(arrays[count:])
         if len(self._outputs) > 1:
@@ -158,7 +157,7 @@ class Signature:
         raise ValueError(f"{self.op}: {name}, a {kind}, cannot be read where it lies in the host's memory: {error}")
 
     def copied(self, array: Any, tensor: Tensor, copy: bool) -> Any:
-        """A dense, aligned copy, and a warning; ValueError where none may be made."""
+        """A dense, aligned copy, and a warning; ValueError if none may be made."""
         text = f"{self.op}: input {tensor.name} is {_fault(array)}"
         if not copy:
             raise ValueError(f"{text}, and a bound call copies nothing: expected it dense in row-major order and aligned")
@@ -166,13 +165,13 @@ class Signature:
         return array.copy(order="C")
 
     def _mismatch(self, array: np.ndarray, tensor: Tensor, name: str) -> ValueError:
-        """What was given next to what is expected."""
+        """The given array next to the expected one."""
         expected = f"{ARRAY_DTYPE[tensor.dtype]}{list(tensor.shape)}"
         return ValueError(f"{self.op}: {name} is {array.dtype}{list(array.shape)}, expected {expected}")
 
 
 def _described(out: Any) -> str:
-    """What was given in the place of a tuple."""
+    """The object given in place of a tuple, in words."""
     kind = type(out).__qualname__
     return f"{kind} of {len(out)}" if isinstance(out, tuple | list) else kind
 

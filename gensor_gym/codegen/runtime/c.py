@@ -51,30 +51,30 @@ def entry_of(kernel: Kernel, name: str) -> Callable[..., None]:
 class NativeFunction:
     """Compiled code with a kernel's arguments. Safe to call from several threads: each has workspace and outputs of its own.
 
-    A second thread that calls while the pool of threads is busy computes alone.
+    A second thread that calls while the thread pool is busy computes on its own.
     """
 
     def __init__(self, computation: Computation, entry: Any, team: ctypes.Structure, workspace_bytes: int) -> None:
-        """`team` is what `entry` takes last, a `struct gg_runtime` or what begins with one."""
+        """`team` is the last argument of `entry`, a `struct gg_runtime` or a struct that begins with one."""
         self.signature = Signature(computation)
         self._entry, self._team, self._workspace_bytes = entry, team, workspace_bytes
         self._builtin = BuiltinKernel(entry, team, workspace_bytes, self.signature.given, self.signature.made)
         self._compute, self._knows_torch = self._builtin.call, False
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
-        """The output for the operator's inputs, in the library that the first of them is of; a tuple where there are several.
+        """The output for the operator's inputs, as an array of the first input's library; a tuple for several outputs.
 
-        Inputs are NumPy arrays or whatever speaks DLPack on the host; an input that is not dense or not aligned is copied
-        (`CopyWarning`). `out` is the caller's own output, or a tuple of several, which is then returned; else an output is an
-        array that nothing else refers to, whose memory is used again when nothing refers to it any more.
+        Inputs are NumPy arrays or arrays with DLPack on the host; an input that is not dense or not aligned is copied
+        (`CopyWarning`). `out` is the caller's own output, or a tuple of several, which is then returned. Otherwise the memory of
+        an output is reused only after every reference is released.
 
-        ValueError names what has the wrong number, shape, type or device, and what of `out` overlaps an input or another output.
+        ValueError names an array of wrong number, shape, type or device, and an `out` that overlaps an input or another output.
         """
         done = self._compute(*inputs) if out is None else self._filled(inputs, out)
         return self._of_others(inputs, out) if done is None else done
 
     def _filled(self, inputs: Sequence[Any], out: Any) -> Any:
-        """`out`, which was filled in, or None where Python is to look at the arrays."""
+        """`out`, which was filled in, or None if Python is to look at the arrays."""
         if len(inputs) != len(self.signature.given):
             return None  # what is missing of them is not an output
         if len(self.signature.made) == 1:
@@ -113,7 +113,7 @@ class NativeFunction:
 
 
 class NativeKernel(NativeFunction):
-    """A kernel on so many threads of this machine."""
+    """A kernel on a given number of threads of this machine."""
 
     def __init__(self, kernel: Kernel, threads: int) -> None:
         """Compile, where that was not done, and load; CompileError with the compiler's message."""
@@ -122,13 +122,13 @@ class NativeKernel(NativeFunction):
 
 
 class BoundNative:
-    """A kernel with its arrays: a call reads what they hold at that time. From one thread at a time."""
+    """A kernel with its arrays: a call reads their present content. Use it from one thread at a time."""
 
     def __init__(
         self, entry: Any, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], workspace_bytes: int,
         team: ctypes.Structure, out: Any,
     ) -> None:  # fmt: skip
-        """`out` is what a call returns, on the memory of `outputs`."""
+        """`out` is the result of a call, on the memory of `outputs`."""
         self.out = out
         workspace, given, written = workspace_of(workspace_bytes), pointers(inputs), pointers(outputs)
         self._kept = (inputs, outputs, workspace, given, written, team)

@@ -63,7 +63,7 @@ def _line(source: str, arch: str, compiler: Compiler) -> tuple[list[str], str]:
 
 
 def key_of(source: str, arch: str) -> str:
-    """What a library is known by to `take_libraries`."""
+    """Key of a library for `take_libraries`."""
     return hashlib.sha256(f"{arch}\0{source}".encode()).hexdigest()
 
 
@@ -73,7 +73,7 @@ def take_libraries(paths: dict[str, str]) -> None:
 
 
 def _host() -> str:
-    """What the processor calls itself and can do."""
+    """Name and features of the processor."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
@@ -88,7 +88,7 @@ def lanes_of(source: str) -> int:
 
 
 def run_compiler(compiler: Compiler, line: list[str], folder: str | Path, timeout: float = _SECONDS) -> None:
-    """One command line in a folder; CompileError with the compiler's words, or where it takes too long."""
+    """Run one command line in a folder; CompileError with the compiler's message, or at the time limit."""
     try:
         done = subprocess.run(line, capture_output=True, text=True, timeout=timeout, check=False, cwd=folder)
     except subprocess.TimeoutExpired as error:
@@ -98,7 +98,7 @@ def run_compiler(compiler: Compiler, line: list[str], folder: str | Path, timeou
 
 
 def _compile(source: str, compiler: Compiler, line: list[str], path: Path, timeout: float) -> None:
-    """Compile in a folder of its own beside `path`, then rename: readers see a whole library or none."""
+    """Compile in a temporary folder next to `path`, then rename: readers see a whole library or none."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix="compiling-") as folder:
         (Path(folder) / "kernel.c").write_text(source, encoding="utf-8")
         run_compiler(compiler, line, folder, timeout)

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     import cupy
 
 OPT_IN_BYTES = 48 * 1024
-"""Dynamic shared memory up to which a launch needs no permission."""
+"""Largest dynamic shared memory of a launch that needs no permission."""
 
 _ELSEWHERE = "without one, use backend analytic, recorded or emulated"
 _LOADED: dict[tuple[str, int], CudaKernel] = {}
 
 
 class CudaUnavailableError(RuntimeError):
-    """CuPy or a suitable device is missing; the message says which, and what works without."""
+    """CuPy or a suitable device is missing; the message names it, and the alternatives."""
 
 
 class CudaKernel:
@@ -48,14 +48,14 @@ class CudaKernel:
                 function.max_dynamic_shared_size_bytes = launch.shared_bytes
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
-        """The output for the operator's inputs, enqueued on the stream that the library of the first of them uses.
+        """The output for the operator's inputs, enqueued on the stream of the first input's library.
 
-        Arrays of the device (CuPy's, torch's, what speaks DLPack or has `__cuda_array_interface__`) are read where they lie,
-        those of the host are copied there. If all lie on the host the output does, and is there when the call returns; else
-        it is an array of the library of the first input on the device. `out` is the caller's own.
+        Arrays of the device (CuPy's, torch's, those with DLPack or `__cuda_array_interface__`) are read in place, those of the
+        host are copied there. If all inputs are on the host, so is the output, and it is complete when the call returns; else it
+        is an array of the first device input's library. `out` is the caller's own.
 
-        ValueError names what has the wrong number, shape, type or device, and an `out` that overlaps an input; TensorMapError
-        where the driver refuses a map.
+        ValueError names an array of wrong number, shape, type or device, and an `out` that overlaps an input; TensorMapError if
+        the driver refuses a map.
         """
         with self.arrays.stream_of(inputs):
             arrays = self.arrays.inputs(inputs)
@@ -75,7 +75,7 @@ class CudaKernel:
         return BoundCuda(self._launch, self._arguments(inputs, outputs), out)
 
     def _arguments(self, arrays: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
-        """What every entry takes; the workspace is the call's own, of CuPy's pool, which keeps it for its stream."""
+        """Arguments of every entry; the call's own workspace comes from CuPy's pool, which keeps it for its stream."""
         workspace = self._cupy.empty(-(-self.kernel.workspace_bytes // 4), dtype=np.float32)
         if self.kernel.cleared_bytes:
             workspace.data.memset_async(0, self.kernel.cleared_bytes)
@@ -91,7 +91,7 @@ class BoundCuda:
     """A kernel with its arrays, as of `CudaKernel.bind`. A call allocates nothing, so that a CUDA graph may capture it."""
 
     def __init__(self, launch: Callable[[tuple[Any, ...]], None], arguments: tuple[Any, ...], out: Any) -> None:
-        """`out` is what a call returns, on the memory of the output."""
+        """`out` is the result of a call, on the memory of the output."""
         self.out = out
         self._launch, self._arguments = launch, arguments
 

@@ -1,4 +1,4 @@
-"""Arrays of a GPU as a CUDA kernel takes them: read where they lie, those of the host copied there."""
+"""Arrays for a CUDA kernel: device arrays are read in place, host arrays are copied to the device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gensor_gym.operators.types import ARRAY_DTYPE, Tensor
 DEVICES = (2, 13)
 """DLPack's device types of CUDA's memory: kDLCUDA, kDLCUDAManaged (the header of DLPack)."""
 ALIGNMENT = 16
-"""Bytes that every array begins at a multiple of: the widest load, and what tensor maps ask for."""
+"""Alignment of every array in bytes: the widest load, and the requirement of tensor maps."""
 
 
 def lies_on_device(value: Any) -> bool:
@@ -55,9 +55,9 @@ class DeviceArrays:
         return [self._input(place, value, copy) for place, value in enumerate(values)]
 
     def outputs(self, value: Any, inputs: Sequence[Any], copy: bool = True) -> list[Any]:
-        """New outputs, or the caller's own as CuPy arrays, a tuple of them where there are several.
+        """New outputs, or the caller's own as CuPy arrays, a tuple if there are several.
 
-        They are on the device in the place of those of the host. ValueError where one overlaps another, too.
+        Host arrays get device copies. ValueError also if one overlaps another.
         """
         tensors = self._op.outputs
         given = self._several(value)
@@ -68,7 +68,7 @@ class DeviceArrays:
         return arrays
 
     def _several(self, value: Any) -> list[Any]:
-        """What was given for each output, None where nothing was."""
+        """The given array for each output, None if there is none."""
         count = len(self._op.outputs)
         if count == 1 or value is None:
             return [value] * count
@@ -77,7 +77,6 @@ class DeviceArrays:
         return list(value)
 
     def _output(self, value: Any, place: int, inputs: Sequence[Any], copy: bool) -> Any:
-        """One output."""
         tensor = self._op.outputs[place]
         if value is None or (copy and not lies_on_device(value)):
             if value is not None:
@@ -90,13 +89,15 @@ class DeviceArrays:
         return array
 
     def returned(self, outputs: Sequence[Any], values: Sequence[Any], out: Any) -> Any:
-        """What a call returns: the caller's own outputs, or new ones where and as whose the inputs are; of several a tuple."""
+        """Results of a call: the caller's own outputs, or new arrays on the inputs' device, in their library.
+
+        A tuple for several.
+        """
         given = self._several(out)
         found = tuple(self._returned(array, place, values, given[place]) for place, array in enumerate(outputs))
         return found if len(found) > 1 else found[0]
 
     def _returned(self, output: Any, place: int, values: Sequence[Any], out: Any) -> Any:
-        """One output."""
         if out is not None:
             if not lies_on_device(out):
                 self.signature.output(out, (), place)[...] = self._cupy.asnumpy(output)
@@ -109,7 +110,6 @@ class DeviceArrays:
         return found.view(sys.modules["torch"].bfloat16) if typed else found
 
     def _input(self, place: int, value: Any, copy: bool) -> Any:
-        """One input."""
         tensor = self._op.inputs[place]
         if lies_on_device(value):
             array = self._viewed(value, tensor, f"input {tensor.name}")
@@ -144,16 +144,16 @@ def _is_readable(array: Any) -> bool:
 
 
 def _library(value: Any) -> str:
-    """The library whose array it is."""
+    """The library of an array."""
     return type(value).__module__.partition(".")[0]
 
 
 _BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8"}
-"""Types of torch that CuPy and NumPy have none for, and those that hold their bits."""
+"""Types of torch without a counterpart in CuPy and NumPy, and the types of their bits."""
 
 
 def _torch_bits(value: Any) -> str:
-    """Type of torch that an array's elements are read as bits by; empty where CuPy has their own, or it is not torch's."""
+    """Type of torch that an array's elements are read as bits by; empty if CuPy has their own, or it is not torch's."""
     if _library(value) != "torch":
         return ""
     return next((bits for name, bits in _BITS.items() if value.dtype is getattr(sys.modules["torch"], name, None)), "")

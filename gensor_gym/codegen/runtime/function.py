@@ -1,4 +1,4 @@
-"""A kernel as a builtin function of Python: what `call.c` is given of Python and NumPy, and whether that is as it expects."""
+"""A kernel as a builtin function of Python: the layouts of Python and NumPy for `call.c`, and checks of them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from gensor_gym.codegen.runtime.threads import ARCH
 
 _METH_FASTCALL = 0x0080
 _DLPACK_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
-"""Of NumPy's kinds of numbers (`DLDataTypeCode` in the header of DLPack)."""
+"""Codes of NumPy's kinds of numbers (`DLDataTypeCode` in the header of DLPack)."""
 _TEXTS = ("objects.h", "tensors.c", "call.c")
-"""One after the other they are what is compiled."""
+"""Files that are concatenated and compiled."""
 _ENTRIES = ("gg_python_call", "gg_python_fill")
 Array = tuple[tuple[int, ...], np.dtype]
 """Shape and type."""
@@ -48,13 +48,13 @@ class _Kind(ctypes.Structure):
 
 
 class _Pool(ctypes.Structure):
-    """`struct gg_pool`: what is given; its own follows."""
+    """Public part of `struct gg_pool`; private fields follow."""
 
     _fields_ = [("new_output", ctypes.c_void_p), ("own", ctypes.c_void_p * 13)]
 
 
 class _Function(ctypes.Structure):
-    """`struct gg_function`: what is given; its own follows."""
+    """Public part of `struct gg_function`; private fields follow."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("entry", "runtime", "ndarray", "kinds")), ("pools", ctypes.POINTER(_Pool)),
@@ -70,10 +70,10 @@ class _Method(ctypes.Structure):
 
 
 class BuiltinKernel:
-    """A kernel's entry with the number of its workspace's bytes and what its arrays are.
+    """A kernel's entry with its workspace size and its arrays' types.
 
     Both functions return None, having done nothing, unless all are NumPy arrays, or tensors of torch (`tensors.know_torch`), of
-    these shapes and types, dense and aligned. Safe from several threads: each call has a workspace of its own.
+    these shapes and types, dense and aligned. Safe from several threads: each call has its own workspace.
     """
 
     call: Callable[..., Any]
@@ -94,7 +94,7 @@ class BuiltinKernel:
         library, sizes = builtins(), [_kind(*array) for array in (*inputs, *outputs)]
         kinds = (_Kind * len(sizes))(*(kind for kind, _ in sizes))
         self.workspaces = workspaces = list[np.ndarray]()
-        """One for every call that ran at the same time as others."""
+        """One for each concurrent call."""
 
         def new_workspace() -> int:  # which does not hold `self`: memory goes with the last who holds the kernel
             workspaces.append(workspace_of(workspace_bytes))
@@ -113,7 +113,7 @@ class BuiltinKernel:
 
 
 def _kind(shape: tuple[int, ...], dtype: np.dtype) -> tuple[_Kind, Any]:
-    """What `call.c` compares an array with, and the memory that this refers to."""
+    """The type with which `call.c` compares an array, and the memory that it refers to."""
     kept = (ctypes.c_ssize_t * max(1, len(shape)))(*shape)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     element = _DLPACK_CODES[dtype.kind], 8 * dtype.itemsize
@@ -147,7 +147,7 @@ def builtins() -> ctypes.PyDLL:
 
 
 def _check_layout() -> None:
-    """RuntimeError unless objects and arrays lie in memory as `call.c` reads them: asked of an array with a view."""
+    """RuntimeError unless objects and arrays have the memory layout that `call.c` reads, checked on a view."""
     array = np.empty((3, 5), np.float32)
     view = array[1:, ::2]
     expected = {

@@ -1,4 +1,4 @@
-"""Memory that kernels compute in: where it begins, how it is aligned, what a workspace begins as."""
+"""Memory of kernels: address, alignment, and initial content of a workspace."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _pointer_at = ctypes.c_void_p.from_address
 
 
 def address_of(array: np.ndarray) -> int:
-    """Where the elements of an array begin, in a seventh of the microsecond that `array.ctypes.data` takes.
+    """Address of an array's elements, in a seventh of the microsecond that `array.ctypes.data` takes.
 
-    The pointer is the first field after the head that every object has: extensions that were compiled against NumPy rely on it.
+    The pointer is the first field after the object header: extensions that were compiled against NumPy rely on it.
     """
     return _pointer_at(id(array) + object.__basicsize__).value or 0
 
@@ -44,10 +44,10 @@ def in_large_pages(size: int) -> np.ndarray:
 
 
 def workspace_of(size: int) -> np.ndarray:
-    """A kernel's workspace of so many bytes, zeroed and aligned.
+    """A kernel's workspace of `size` bytes, zeroed and aligned.
 
-    Some lanes that are computed and thrown away read places that no pack has written. A denormal number there, of which recycled
-    memory is full, makes a multiply-add take many times as long: a shifted product took 746 us where it takes 307.
-    The system's pages come as zeros: what is large is written first by whoever uses it.
+    Some lanes that are computed and discarded read memory that no pack has written. A denormal number there, which recycled
+    memory is full of, makes a multiply-add many times slower: a shifted product took 746 us instead of 307. The system's pages
+    are zero; large workspaces are first touched by the threads that use them.
     """
     return _aligned_part(np.zeros(size + ALIGNMENT, np.uint8), size)

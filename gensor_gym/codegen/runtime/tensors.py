@@ -1,4 +1,4 @@
-"""Tensors of torch as `tensors.c` reads and makes them: where torch's exchange interface of DLPack lies, and what it is asked."""
+"""Torch tensors for `tensors.c`: the address of torch's DLPack exchange interface, and the functions used from it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from gensor_gym.codegen.runtime.function import builtins
 
 _MAJOR = 1
-"""Of DLPack's version: within it structures stay as they are."""
+"""Major version of DLPack, within which structures do not change."""
 
 
 class _Exchange(ctypes.Structure):
@@ -38,7 +38,7 @@ def is_of_torch(value: Any) -> bool:
 
 @functools.cache
 def know_torch() -> bool:
-    """Have calls read tensors of torch, which was imported, without Python; False for a torch without the interface (< 2.10)."""
+    """Let calls read tensors of the imported torch without Python; False for a torch without the interface (< 2.10)."""
     torch: Any = sys.modules["torch"]
     exchange = _exchange_of(torch.Tensor)
     if exchange is None or not (exchange.describe and exchange.make):
@@ -55,7 +55,7 @@ _kept: list[object] = []
 
 
 def _exchange_of(kind: type) -> _Exchange | None:
-    """The interface of a type of tensors, of the version that is known; None where it has none."""
+    """The interface of a type of tensors, of the version that is known; None if it has none."""
     capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
     if capsule is None:
         return None

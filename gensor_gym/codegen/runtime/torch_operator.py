@@ -17,7 +17,7 @@ _MADE: dict[str, Callable[..., Any]] = {}
 
 
 def refuse_compiling() -> None:
-    """RuntimeError in compiled code: torch cannot trace what registers an operator."""
+    """RuntimeError in compiled code: torch cannot trace the registration of an operator."""
     import torch
 
     if torch.compiler.is_compiling():

@@ -1,4 +1,4 @@
-"""Targets by name, and the target of a machine. What of the project depends on a language asks one of these."""
+"""Targets by name, and the target of a machine. Everything that depends on a language uses one of these."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def get(language: str) -> Target:
 
 
 def target_of(hw: Hardware) -> Target:
-    """The target of a machine; ValueError where kernels for it are written in no language."""
+    """The target of a machine; ValueError if kernels for it are written in no language."""
     found = next((target for target in TARGETS.values() if target.accepts(hw)), None)
     if found is None:
         names = ", ".join(TARGETS)

@@ -52,17 +52,17 @@ class CTarget(Target):
         compile_c(kernel)
 
     def load(self, kernel: Kernel) -> LoadedKernel:
-        """On as many threads as this process may use."""
+        """The kernel on as many threads as this process may use."""
         from gensor_gym.codegen.runtime.c import load
 
         return load(kernel)
 
     def compiler(self) -> str:
-        """Its own first line; RuntimeError where there is none."""
+        """Its own first line; RuntimeError without a compiler."""
         from gensor_gym.hardware.compiler import find_compiler
 
         return find_compiler().version
 
     def threads(self, hw: Hardware) -> int:
-        """One for each core."""
+        """One thread for each core."""
         return hw.units

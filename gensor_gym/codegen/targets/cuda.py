@@ -27,13 +27,13 @@ class CudaTarget(GpuTarget):
         return generate_gir_cuda(program)
 
     def load(self, kernel: Kernel) -> LoadedKernel:
-        """CudaUnavailableError without CuPy or a device of its architecture; NvrtcError where it does not compile."""
+        """CudaUnavailableError without CuPy or a device of its architecture; NvrtcError if it does not compile."""
         from gensor_gym.codegen.runtime.cuda import load
 
         return load(kernel)
 
     def compiler(self) -> str:
-        """NVRTC; NvrtcError where it is not installed."""
+        """NVRTC; NvrtcError if it is not installed."""
         from gensor_gym.codegen.cuda import nvrtc
 
         return f"nvrtc {nvrtc.version()}"

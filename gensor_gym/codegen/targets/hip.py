@@ -9,7 +9,7 @@ from gensor_gym.codegen.targets.target import GpuTarget
 
 
 class HipUnavailableError(RuntimeError):
-    """Nothing loads HIP kernels into a process yet; the message says what works without."""
+    """No loader of HIP kernels exists yet; the message names the alternatives."""
 
 
 class HipTarget(GpuTarget):
@@ -18,14 +18,14 @@ class HipTarget(GpuTarget):
     name, architectures, warp = "hip", "gfx9", 64
 
     def generate(self, program: Program) -> Kernel:
-        """Without matrix cores; ValueError for knobs that ask for them."""
+        """The source without matrix cores; ValueError for knobs that need them."""
         from gensor_gym.codegen.cuda.codegen import generate_simt
         from gensor_gym.codegen.hip.dialect import HIP
 
         return generate_simt(program, HIP)
 
     def load(self, kernel: Kernel) -> LoadedKernel:
-        """HipUnavailableError: see docs/hip.md for what a loader takes."""
+        """HipUnavailableError: docs/hip.md describes a loader."""
         raise HipUnavailableError(
             f"no HIP kernel can be called yet (docs/hip.md says what is missing): {kernel.operator} for {kernel.arch}; "
             "backends analytic and emulated work without"

@@ -1,4 +1,4 @@
-"""What a target is: the language that kernels for some machines are written in, and what becomes of their text."""
+"""Targets: the language of kernels for some machines, and how their text is compiled and loaded."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gensor_gym.hardware.types import Hardware
 
 
 class Target(ABC):
-    """A language of kernels. What decides by it asks its methods and never compares names.
+    """A language of kernels. Code that depends on it calls its methods and never compares names.
 
-    How its kernels are timed is for `measure/runners.py` to say, under the same name.
+    `measure/runners.py` has the timing of its kernels, under the same name.
     """
 
     name: str
@@ -32,30 +32,30 @@ class Target(ABC):
 
     @abstractmethod
     def generate(self, program: Program) -> Kernel:
-        """The source of a program; ValueError names what cannot be generated."""
+        """The source of a program; ValueError names the unsupported part."""
 
     def generate_fused(self, program: GirProgram) -> Kernel:
-        """The source of a fused operator's program; ValueError names what cannot be generated."""
+        """The source of a fused operator's program; ValueError names the unsupported part."""
         raise ValueError(f"{program.nest.graph} on {program.hardware.name}: {self.name} has no generator of fused operators")
 
     def generate_chain(self, program: ChainProgram) -> Kernel:
-        """The source of a chain of products; ValueError names what cannot be generated."""
+        """The source of a chain of products; ValueError names the unsupported part."""
         raise ValueError(f"{program.chain.graph} on {program.hardware.name}: {self.name} has no generator of chains of products")
 
     def generate_panel(self, program: PanelProgram) -> Kernel:
-        """The source of a product with rows after it; ValueError names what cannot be generated."""
+        """The source of a product with rows after it; ValueError names the unsupported part."""
         raise ValueError(f"{program.panel.graph} on {program.hardware.name}: {self.name} has no generator of products with rows")
 
     @abstractmethod
     def prepare(self, kernel: Kernel) -> None:
-        """What `build` does with a kernel before anybody calls it: compile it, where that is not left to the first call."""
+        """Prepare a kernel for `build`: compile it, unless the first call does."""
 
     @abstractmethod
     def load(self, kernel: Kernel) -> LoadedKernel:
-        """The kernel as a function of host arrays; an error that says what is missing where it cannot run here."""
+        """The kernel as a function of host arrays; an error names the missing part if it cannot run here."""
 
     def compiler(self) -> str:
-        """What compiles its kernels here, with its version: a time holds for one compiler. Empty where nothing does."""
+        """Compiler of its kernels here, with its version: a time holds for one compiler. Empty if there is none."""
         return ""
 
     def threads(self, hw: Hardware) -> int:

@@ -1,9 +1,9 @@
-"""Bytes that generated C brings into each cache: its loop nest walked from the register tile outwards. Compiled.
+"""Bytes that generated C loads into each cache: its loop nest walked from the register tile outwards. Compiled.
 
-A loop whose data fit a cache brings every line in once. Where they do not, a loop that moves a tensor brings all of it in
-again, and a loop that does not move it does so once anything inside it, from where things still fitted, has moved the
-tensor on. What fits whole stays from one call to the next (timing is warm). Between clearly fitting and clearly not, both
-are mixed, since real caches have no sharp edge.
+A loop whose data fit a cache loads every line once. Otherwise, a loop that moves a tensor loads all of it again, and so does a
+loop that does not move it if a loop inside, above the level where data still fitted, moves the tensor. Data that fit entirely
+stay from one call to the next (timing is warm). Between clearly fitting and clearly not, both are interpolated, since real caches
+have no sharp edge.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from gensor_gym.graph.tables.tables import (
 
 LINE = 64.0
 PAGE = 4096
-"""Addresses so far apart lie at the same place of L1 (a way of it, in most processors, is a page)."""
+"""Distance of addresses that share a set of L1 (in most processors a way is a page)."""
 ROOMY, FULL = 0.6, 1.3
 """Data up to the first share of a cache stay in it, beyond the second they do not."""
 CROWDED = 0.5
-"""Share of the ways of L1 from which on rows side by side push each other out."""
+"""Share of the ways of L1 from which on neighbouring rows evict each other."""
 WRITTEN = 2.0
 """A written line is fetched and written back."""
 
@@ -88,7 +88,7 @@ def cache_traffic(row, slot, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _begin(row, slot, ints, floats, walk):  # noqa: ANN001, ANN201
-    """One call of the micro-kernel: a register tile over the L1 tile of the reduction."""
+    """Traffic of one call of the micro-kernel: a register tile over the L1 tile of the reduction."""
     fused = row[CONVOLUTION] == 2
     for axis in range(MAX_AXES):
         walk[SIZE + axis] = min(row[TILE + axis] if axis < SPATIAL_SLOTS else row[TILE + MAX_AXES + axis], ints[EXTENT + axis])
@@ -126,9 +126,9 @@ def _begin(row, slot, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def crowding(row, tensor, slot, ints):  # noqa: ANN001, ANN201
-    """How often lines of an unpacked read come into L1 where the rows of a register tile walk side by side along lines.
+    """How often lines of an unpacked read are loaded into L1 while the rows of a register tile walk along lines in parallel.
 
-    Rows a multiple of a page apart are at the same place of L1, which has room for so many as it has ways.
+    Rows a multiple of a page apart share a set of L1, which has as many entries as ways.
     """
     inner = slot if slot >= SPATIAL_SLOTS else ints[END_REDUCE] - 1
     if inner < SPATIAL_SLOTS or is_packed(row, tensor) or ints[STRIDE + tensor * MAX_AXES + inner] != 1:
@@ -168,7 +168,7 @@ def _grow_to(row, axis, level, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _grow_tasks(row, ints, floats, walk):  # noqa: ANN001, ANN201
-    """Loops over task tiles, of which a thread has a run: its share of the outermost axis that there are several along."""
+    """Loops over task tiles: a thread has a contiguous share of the outermost axis with several tiles."""
     outermost = ints[FIRST_SPATIAL]
     while outermost < SPATIAL_SLOTS and ints[EXTENT + outermost] <= row[TILE + TASK * MAX_AXES + outermost]:
         outermost += 1
@@ -187,7 +187,7 @@ def _grow_tasks(row, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _grow(axis, size, ints, floats, walk):  # noqa: ANN001, ANN201
-    """One loop around what there is: the axis grows to `size`."""
+    """Add one loop: the axis grows to `size`."""
     fused = walk[PITCH] > 0.0 and axis == COLUMNS
     if not fused:
         size = min(size, 1.0 * ints[EXTENT + axis])
@@ -210,7 +210,7 @@ def _grow(axis, size, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _bring_in(cache, moved, trips, fits, tensors, walk):  # noqa: ANN001, ANN201
-    """Traffic into a cache after a loop of so many trips that moves the tensors whose bits are set."""
+    """Traffic into a cache after a loop of `trips` iterations that moves the tensors whose bits are set."""
     for t in range(tensors):
         at = cache * MAX_TENSORS + t
         bytes_in, still = walk[TRAFFIC + at], walk[STILL + at]
@@ -226,7 +226,7 @@ def _bring_in(cache, moved, trips, fits, tensors, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _fitting(cache, occupied, walk):  # noqa: ANN001, ANN201
-    """How far data of that many bytes stay in a cache, from 0 to 1."""
+    """Degree to which data of that many bytes stay in a cache, from 0 to 1."""
     room = walk[ROOM + cache]
     if occupied <= ROOMY * room:
         return 1.0
@@ -249,7 +249,7 @@ def _stretch(tensor, axis, more, ints, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _weigh(tensor, ints, floats, walk):  # noqa: ANN001, ANN201
-    """Bytes that the present tiles touch of a tensor, in whole lines, and what they occupy of a cache."""
+    """Bytes of a tensor that the present tiles touch, in whole lines, and the bytes that they occupy in a cache."""
     last, item, rows = ints[NUM_DIMS + tensor] - 1, ints[ITEM + tensor], walk[LINES + tensor]
     length = walk[LENGTH + tensor * MAX_DIMS + last] * item
     pitch = walk[PITCH]
@@ -273,7 +273,7 @@ def _weigh(tensor, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _total(cache, ints, walk):  # noqa: ANN001, ANN201
-    """Bytes into a cache, less what stayed there since the call before."""
+    """Bytes into a cache, less those that stayed since the previous call."""
     occupied = total = 0.0
     for t in range(ints[NUM_READS] + 1):
         occupied += walk[OCCUPIED + t]

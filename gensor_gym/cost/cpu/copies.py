@@ -1,4 +1,4 @@
-"""What generated C copies before it computes: which operands, how often, and the cycles that takes. Compiled."""
+"""Copies that generated C makes before it computes: the operands, how often, and the cycles. Compiled."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def shares(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def is_contiguous(row, tensor, slot, ints):  # noqa: ANN001, ANN201
-    """Whether vectors of a read lie in one piece: in the tensor, in panels, or in the copy of a shifted product."""
+    """Whether vectors of a read are contiguous: in the tensor, in panels, or in the copy of a shifted product."""
     stride = ints[STRIDE + tensor * MAX_AXES + slot]
     if stride == 1:
         return True

@@ -56,13 +56,15 @@ from gensor_gym.graph.tables.tables import (
 )
 
 CROWD, SPILLED = 24, 1.5
-"""Accumulators beyond which a window over channels leaves no registers for what several taps read, and how many times as long
-a step then takes: 3x3, 256 channels, 14x14 pixels took 1.41 ms with 21 accumulators, 2.0 to 2.5 with 28."""
+"""Accumulators beyond which a window over channels has no registers for reads shared by taps, and the slowdown of a step.
+
+3x3, 256 channels, 14x14 pixels took 1.41 ms with 21 accumulators, 2.0 to 2.5 with 28.
+"""
 
 
 @lean
 def _spills(row, accumulators, ints):  # noqa: ANN001, ANN201
-    """Whether registers are short; of frozen operators alone, since the constants of the others were fitted without."""
+    """Whether registers are short; only for frozen operators, because the constants of others were fitted without it."""
     return ints[FROZEN_READ + 1] == 1 and ints[WINDOW] == 1 and row[CONVOLUTION] == 1 and accumulators > CROWD
 
 
@@ -83,7 +85,7 @@ def _store_cycles(row, slot, rows, vectors, ints, floats):  # noqa: ANN001, ANN2
 def _scattered_carry(slot, ints, floats):  # noqa: ANN001, ANN201
     """Cycles more to carry a vector of partial sums whose lanes are not neighbours in the output: each is loaded and stored.
 
-    Of frozen operators alone: the constants of the others were fitted without.
+    Only for frozen operators: the constants of others were fitted without it.
     """
     apart = slot < SPATIAL_SLOTS and ints[STRIDE + ints[NUM_READS] * MAX_AXES + slot] > 1
     return 2.0 * ints[LANES] * floats[SCATTERED_LANE] if apart and ints[FROZEN_READ + 1] == 1 else 0.0
@@ -116,7 +118,7 @@ def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
 def latency_cpu(written, ints, floats, terms, row, walk):  # noqa: ANN001, ANN201
     """Seconds of a legal program; fills `terms`.
 
-    It needs space for the row whose tiles the code has, int32 [ROW], and for the walk through the caches, float64 [WALK].
+    It needs scratch space for the row of the code's tiles, int32 [ROW], and for the walk through the caches, float64 [WALK].
     """
     slot = ints[VECTOR_SLOT + written[CONVOLUTION]]
     fill_effective(written, slot, ints, row)

@@ -1,4 +1,4 @@
-"""Which int8 products generated C computes in groups of four, and along which axis (`codegen.c.group`). Compiled."""
+"""int8 products that generated C computes in groups of four, and the axis of the groups (`codegen.c.group`). Compiled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GROUP = 4
 
 @lean
 def group_of(row, slot, ints):  # noqa: ANN001, ANN201
-    """The reduce axis that an int8 product takes four elements of at a time (`codegen.c.group`), -1 where there is none."""
+    """The reduce axis that an int8 product takes four elements of at a time (`codegen.c.group`), -1 if there is none."""
     if ints[ITEM] != 1 or ints[BODY] != 0 or ints[NUM_READS] < 2:
         return -1
     if row[CONVOLUTION] == 1:

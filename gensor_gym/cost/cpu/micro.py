@@ -1,7 +1,7 @@
-"""What one register tile of generated C asks of a core: multiply-adds, loads, shuffles, and what a call costs besides. Compiled.
+"""Work of one register tile of generated C on a core: multiply-adds, loads, shuffles, and the overhead of a call. Compiled.
 
-It follows `codegen.c.micro` and its parts: broadcasts, vectors, lanes two apart picked out of two loads, lanes gathered one
-by one, windows written out line by line, narrower tiles at the end of the vector axis, lanes folded where they are reduced.
+It follows `codegen.c.micro` and its parts: broadcasts, vectors, lanes two apart selected from two loads, lanes gathered one by
+one, windows written out line by line, narrower tiles at the end of the vector axis, lanes combined after a reduction.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ FMA_CHAIN = 4.0
 
 @lean
 def mean_vectors(row, slot, ints):  # noqa: ANN001, ANN201
-    """Vectors of a row of accumulators, in the mean over register tiles: narrower ones stand at the end of the axis."""
+    """Average vectors of a row of accumulators over register tiles: narrower ones are at the end of the axis."""
     whole = vectors_along(row, ints) * 1.0
     if slot >= SPATIAL_SLOTS and group_of(row, slot, ints) == slot:
         return vectors_of(row[TILE + slot] // GROUP, ints) * 1.0
@@ -77,7 +77,7 @@ def mean_vectors(row, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def unroll_of(row, axis, slot, budget, ints):  # noqa: ANN001, ANN201
-    """Steps of the loop over a reduce axis that are written one after the other, within what the loop body may hold."""
+    """Unrolled steps of the loop over a reduce axis, within the limit on the loop body."""
     wanted = power_value(row[UNROLL]) if axis == innermost(slot, ints) else 1
     steps = ints[EXTENT + axis]
     if axis == slot:
@@ -134,7 +134,7 @@ def slides(tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def read_rows(row, tensor, slot, ints):  # noqa: ANN001, ANN201
-    """Rows of the register tile for which an operand is read at different places."""
+    """Rows of the register tile for which an operand is read at different addresses."""
     rows = 1.0
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         fused = axis == slot or (row[CONVOLUTION] == 2 and axis == ROWS)
@@ -161,7 +161,7 @@ def lane_loads(row, tensor, slot, vectors, ints, floats):  # noqa: ANN001, ANN20
 
 @lean
 def split_share(row, tensor, slot, ints, floats):  # noqa: ANN001, ANN201
-    """Share of the vectors of a contiguous read that lie in two cache lines: what starts at no multiple of a line."""
+    """Share of the vectors of a contiguous read that straddle two cache lines, because they start at no multiple of a line."""
     item = ints[ITEM + tensor]
     if row[TILE + slot] * item < LINE:
         return 0.0
@@ -238,7 +238,7 @@ def point_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def _unrolled(row, slot, combined, ints):  # noqa: ANN001, ANN201
-    """Reduction points between two jumps back, with so many multiply-adds or additions each."""
+    """Reduction points for each jump back, with `combined` multiply-adds or additions each."""
     budget, unrolled = max(1, int(MAX_UNROLLED / max(1.0, combined))), 1.0
     for back in range(ints[END_REDUCE] - SPATIAL_SLOTS):
         axis = ints[END_REDUCE] - 1 - back
@@ -254,8 +254,8 @@ def _unrolled(row, slot, combined, ints):  # noqa: ANN001, ANN201
 def _window(row, tensor, first, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
     """(loads, lines, multiply-adds or additions) per reduction point of a window written out from axis `first` on.
 
-    A line of the input is loaded once for all rows of the register tile that read it, lanes two apart two places at a time;
-    where nothing multiplies, what a line adds up to is shared too.
+    A line of the input is loaded once for all rows of the register tile that read it; lanes two apart take two loads. Without a
+    multiplication, rows share the line's sum too.
     """
     points, lines, taps, rows = 1.0, 1.0, 1.0, 1.0
     for axis in range(first, ints[END_REDUCE]):

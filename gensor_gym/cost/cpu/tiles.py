@@ -1,4 +1,4 @@
-"""The tiles that generated C really has: those of the row, cut and merged as `codegen.c.plan` does it. Compiled."""
+"""The tiles of the generated C: those of the row, cut and merged as in `codegen.c.plan`. Compiled."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def round_up(value, step):  # noqa: ANN001, ANN201
 
 @lean
 def fill_effective(row, slot, ints, result):  # noqa: ANN001, ANN201
-    """Write the row whose tiles the code has into `result` [ROW]; `slot` is the vector axis.
+    """Write the row with the code's tiles into `result` [ROW]; `slot` is the vector axis.
 
-    Tiles end where the extent does (a vector later). Where a task holds one register tile and nothing is packed block by
-    block, its reduce blocks are one; where an L1 tile does, its accumulators stay in registers. A shifted matrix product
-    whose input is copied takes whole rows of pixels and the whole reduction.
+    Tiles end where the extent does (a vector later). If a task is one register tile and nothing is packed block by block, its
+    reduce blocks are one; if an L1 tile is, its accumulators stay in registers. A shifted matrix product whose input is copied
+    takes whole rows of pixels and the whole reduction.
     """
     for i in range(ROW):
         result[i] = row[i]
@@ -70,7 +70,7 @@ def serves_all(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _packs_blocks(row, slot, ints):  # noqa: ANN001, ANN201
-    """Whether an operand is packed for each reduce block: all that is packed, but for what serves all tasks if frozen."""
+    """Whether an operand is packed for each reduce block: every packed operand, except a frozen one that serves all tasks."""
     whole = ints[FROZEN_READ + 1] == 1 and group_of(row, slot, ints) < 0
     first = row[PACK_A] == 1 and not (whole and serves_all(row, 0, ints))
     return first or (row[PACK_B] == 1 and not (whole and serves_all(row, 1, ints)))
@@ -178,7 +178,7 @@ def pixel_tiles(row, level, ints):  # noqa: ANN001, ANN201
 
 @lean
 def pixel_pitch(ints):  # noqa: ANN001, ANN201
-    """Pixels from one row to the next in the copy that a shifted matrix product reads: columns and what windows reach."""
+    """Pixels from one row to the next in the copy that a shifted matrix product reads: columns and the windows' overhang."""
     if ints[COPIED] == 0:
         return ints[EXTENT + COLUMNS]
     at = COEF + (ints[NUM_DIMS] - 1) * MAX_AXES

@@ -1,8 +1,8 @@
-"""Reads that go straight from global memory to registers: what L1 keeps, lines of a warp's load, loads under way. Compiled.
+"""Reads that go straight from global memory to registers: data that L1 keeps, lines of a warp's load, loads in flight. Compiled.
 
-A thread that walks along a row of its own touches a line of its own with every load. The sector that one load opens
-serves the next ones as long as L1 keeps it, so L2 is asked for every byte about once; what it costs is a look-up in L1
-for each line of a load, and a wait for each batch of loads that the unrolled loop sends off together.
+A thread that walks along its own row touches its own line with every load. The sector of one load serves the next ones while L1
+keeps it, so L2 reads every byte about once. The cost is a look-up in L1 for each line of a load, and a wait for each batch of
+loads that the unrolled loop issues together.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SECTOR = 32
 LEAST_L1 = 28 * 1024
 """Bytes of L1 beyond the largest shared memory of a multiprocessor: 256 KB are shared out, 228 KB at most to shared memory."""
 UNDER_WAY = 32
-"""Words of a thread's loads under way at most: registers hold no more beside accumulators."""
+"""Most words of a thread's loads in flight: registers also hold accumulators."""
 COMPILER_UNROLLS = 16
 """Turns of a loop that the compiler unrolls of its own accord, chosen on the recorded row sums (train)."""
 HIT = 0.13
@@ -32,13 +32,13 @@ HIT = 0.13
 
 @lean
 def l1_room(resident, shared, ints):  # noqa: ANN001, ANN201
-    """Bytes of L1 for each resident block, what their shared memory takes left out."""
+    """Bytes of L1 for each resident block, besides their shared memory."""
     return max(0.0, (ints[SHARED_UNIT] + LEAST_L1) / resident - shared)
 
 
 @lean
 def reduced_axis(tensor, ints):  # noqa: ANN001, ANN201
-    """The reduce axis along which a tensor is contiguous, -1 where there is none."""
+    """The reduce axis along which a tensor is contiguous, -1 if there is none."""
     at = COEF + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * MAX_AXES
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
         if ints[at + axis] == 1:
@@ -65,9 +65,9 @@ def step_points(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def batch_points(row, ints):  # noqa: ANN001, ANN201
-    """Points of the reduction whose loads a thread sends off together: those of the unrolled loop.
+    """Points of the reduction whose loads a thread issues together: those of the unrolled loop.
 
-    Where that is the whole step and no barrier ends it, the compiler unrolls the loop over steps of its own accord.
+    If that is the whole step and no barrier ends it, the compiler unrolls the loop over steps by itself.
     """
     points = step_points(row, ints)
     batch = min(points, reduce_product(row, 0, ints) * power_value(row[UNROLL]))
@@ -128,7 +128,7 @@ def direct_loads(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def direct_waste(row, tensor, room, each, ints):  # noqa: ANN001, ANN201
-    """Bytes asked of L2 for an element, where without L1 they would be `each`; `room` bytes of L1 are a block's."""
+    """Bytes requested from L2 for an element, which without L1 would be `each`; `room` bytes of L1 belong to a block."""
     item = ints[ITEM + tensor]
     if each <= item:
         return each
@@ -138,7 +138,7 @@ def direct_waste(row, tensor, room, each, ints):  # noqa: ANN001, ANN201
 
 @lean
 def direct_flying(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Bytes of a direct read that a thread has under way: a batch of the unrolled loop, in whole sectors along a row."""
+    """Bytes of a direct read that a thread has in flight: a batch of the unrolled loop, in whole sectors along a row."""
     item = ints[ITEM + tensor]
     along = batch_points(row, ints) * item if reduced_axis(tensor, ints) < 0 else max(batch_points(row, ints) * item, SECTOR)
     return min(UNDER_WAY * 4.0, fragment(row, tensor, ints) * along * 1.0)

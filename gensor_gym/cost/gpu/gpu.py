@@ -1,11 +1,11 @@
 """Analytic latency of a program on a GPU.
 
 Waves of resident blocks run the reduction step by step. A step costs the busiest of arithmetic pipes, issue slots and
-shared-memory wavefronts, or the exposed latency of its loads where neither other blocks nor more stages hide it; the
-device as a whole is bounded by L2 and DRAM traffic. Structure and constants: occupancy rules of cuda_occupancy.h;
-instructions and wavefronts as derived from disassembled SGEMM kernels; Little's law for bytes in flight; tensor-core rates
-of microbenchmarks; what tables recorded on an H100 showed to be missing (`direct`, `matrix_copies`). The way they are put
-together is our own. Coefficients (one per term) can be fitted to measurements; no fit for a GPU ships.
+shared-memory wavefronts, or the exposed latency of its loads if neither other blocks nor more stages hide it; the device as a
+whole is bounded by L2 and DRAM traffic. Structure and constants: occupancy rules of cuda_occupancy.h; instructions and wavefronts
+as derived from disassembled SGEMM kernels; Little's law for bytes in flight; tensor-core rates of microbenchmarks; terms added
+after comparison with tables recorded on an H100 (`direct`, `matrix_copies`). Their combination is our own. Coefficients (one per
+term) can be fitted to measurements; no fit for a GPU ships.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def resident_blocks(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def resident_with(row, shared, ints):  # noqa: ANN001, ANN201
-    """`resident_blocks` of a block with so many bytes of shared memory."""
+    """`resident_blocks` for a block with `shared` bytes of shared memory."""
     return blocks_per_unit(
         threads_of(row, ints), registers_of(row, ints), shared, ints[THREADS_UNIT],
         ints[BLOCKS_UNIT], ints[REGS_UNIT], ints[SHARED_UNIT], ints[SHARED_GRAIN], ints[SHARED_RESERVED],
@@ -139,7 +139,7 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
 
 @lean
 def _shared_out(row, places, ints, floats):  # noqa: ANN001, ANN202
-    """(blocks, steps of each, tiles that each ends, seconds in which parts of a reduction are added up)."""
+    """(blocks, steps of each, tiles that each ends, seconds to add up the parts of a reduction)."""
     blocks, steps = grid_blocks(row, ints), math.ceil(reduce_steps(row, 1, ints) / power_value(row[SPLIT_K]))
     if not shares_steps(row, blocks, steps, places):
         return blocks, steps, 1, second_kernel(row, ints, floats)
@@ -149,13 +149,16 @@ def _shared_out(row, places, ints, floats):  # noqa: ANN001, ANN202
 
 @lean
 def begun_blocks(row, blocks, places):  # noqa: ANN001, ANN201
-    """Blocks that the device begins, which has so many places for them: those of a persistent kernel stay."""
+    """Blocks that are launched on a device with `places` slots: blocks of a persistent kernel stay."""
     return min(blocks, places) if row[PERSISTENT] > 0 else blocks
 
 
 @lean
 def share_of_dram(unique, ints):  # noqa: ANN001, ANN201
-    """Share of so many bytes that L2 does not keep from one run to the next: none up to a quarter of it, all from three on."""
+    """Share of `unique` bytes that L2 does not keep from one run to the next.
+
+    None up to a quarter of it, all from three quarters on.
+    """
     return min(1.0, max(0.0, 2.0 * unique / ints[L2_BYTES] - 0.5))
 
 
@@ -169,9 +172,9 @@ def tile_bytes_out(row, ints):  # noqa: ANN001, ANN201
 def _block(row, work, latency, waits, arrival, ints, floats):  # noqa: ANN001, ANN201
     """Cycles of a block alone: (a step, its first loads, its last stores); a step's own work takes it `work` cycles.
 
-    The first step's tiles arrive at all blocks of a wave at once, which takes `arrival` cycles. Loads take the latency of
-    memory; with more stages they were sent off so many steps before. Fragments that are not loaded ahead wait for shared
-    memory at every step.
+    The first step's tiles arrive at all blocks of a wave at once, which takes `arrival` cycles. Loads take the latency of memory;
+    with more stages they are issued that many steps earlier. Fragments that are not prefetched wait for shared memory at every
+    step.
     """
     clock = floats[CLOCK]
     near = floats[SHARED_LATENCY] * clock
@@ -212,10 +215,10 @@ def _layout_kernel(row, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def laid_out_bytes(tensor, ints):  # noqa: ANN001, ANN201
-    """Bytes that laying an operand out moves: all of it is read and written.
+    """Bytes moved by laying out an operand: all of it is read and written.
 
-    Under a window of one element without padding only what it meets is written, and of the tensor only rows that have such
-    elements are read.
+    Under a window of one element without padding, only the elements that it meets are written, and only rows with such elements
+    are read.
     """
     whole = 2.0 * tensor_bytes(tensor, ints)
     if ints[FOLDED] > 0 and tensor == ints[MATRIX_B]:
@@ -238,10 +241,10 @@ def laid_out_bytes(tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _waves(blocks, units, resident, steps, busy, alone, ramp):  # noqa: ANN001, ANN201
-    """Cycles of all blocks on the multiprocessors, (in waves, were they spread evenly, lost to an uneven last wave).
+    """Cycles of all blocks on the multiprocessors: (in waves if spread evenly, lost to an uneven last wave).
 
-    A step takes a block `busy` cycles beside others and `alone` by itself, where it begins and ends with `ramp` cycles: others
-    work meanwhile.
+    A step takes `busy` cycles next to other blocks and `alone` by itself. A block by itself also pays `ramp` cycles at both ends,
+    which other blocks hide.
     """
     full = blocks // (units * resident)
     rest = blocks - full * units * resident

@@ -1,4 +1,4 @@
-"""How the lanes of a warp lie over the threads of a block, and what their loads from shared memory cost. Compiled."""
+"""The mapping of a warp's lanes to the threads of a block, and the cost of their loads from shared memory. Compiled."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def lanes_to_place(row):  # noqa: ANN001, ANN201
 
 @lean
 def place(row, axis, left):  # noqa: ANN001, ANN201
-    """(`placed_along`, what is left for the axes outside)."""
+    """(`placed_along`, lanes left for the outer axes)."""
     threads = threads_along(row, axis)
     if threads == 1 or (left <= 1 and row[WARP_TILE] == 0):
         return 1, left if threads == 1 else 0
@@ -50,7 +50,7 @@ def place(row, axis, left):  # noqa: ANN001, ANN201
 
 @lean
 def placed_along(row, axis, left):  # noqa: ANN001, ANN201
-    """`lanes_along`, with `left` lanes that axes inside this one have no place for."""
+    """`lanes_along`, with `left` lanes remaining from the inner axes."""
     rows = warp_rows(row[WARP_TILE])
     if rows > 0:
         return 32 // rows if axis == SPATIAL_SLOTS - 1 else rows if axis == SPATIAL_SLOTS - 2 else 1
@@ -66,10 +66,10 @@ def threads_along(row, axis):  # noqa: ANN001, ANN201
 
 @lean
 def run_axis(row, tensor, ints):  # noqa: ANN001, ANN201
-    """The spatial axis along which one thread reads neighbouring elements of a tensor, -1 where there is none.
+    """The spatial axis along which one thread reads neighbouring elements of a tensor, -1 if there is none.
 
-    The one that moves the contiguous dimension by one, in shared memory where the tensor is staged there; in the matrix of an
-    implicit product neighbours along the innermost axis that moves the tensor are neighbours whatever the stride.
+    It moves the contiguous dimension by one, in shared memory if the tensor is staged. In the matrix of an implicit product it is
+    the innermost axis that moves the tensor, with any stride.
     """
     matrix = row[CONVOLUTION] == 3 and ints[STAGED + tensor] == 1
     dimension = ints[SHARED_INNER + tensor] if ints[STAGED + tensor] == 1 else ints[NUM_DIMS + tensor] - 1
@@ -96,7 +96,7 @@ def inner_tile(row, axis):  # noqa: ANN001, ANN201
 
 @lean
 def word_run(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements of one load of a thread: the largest power of two in its run, at most 4; of a window, whose rows shift, 1."""
+    """Elements of one load of a thread: the largest power of two in its run, at most 4; 1 for a window, whose rows shift."""
     if ints[WINDOW + tensor] == 1 and row[CONVOLUTION] != 3:
         return 1
     run = contiguous_run(row, tensor, ints)
@@ -107,8 +107,8 @@ def word_run(row, tensor, ints):  # noqa: ANN001, ANN201
 def neighbours_share(row, tensor, ints):  # noqa: ANN001, ANN201
     """Whether every lane has the address of lane ^ 1, or every lane that of lane ^ 2.
 
-    Then the four phases of a 128-bit load go in two: so with interleaved lanes, along which both operands of a product
-    do, and along rows of threads for what only columns of threads move.
+    Then a 128-bit load takes two phases instead of four. This holds with interleaved lanes, for both operands of a product, and
+    along rows of threads for operands that only move along columns.
     """
     if row[LANE_MAP] == 1:
         return True
@@ -128,9 +128,9 @@ def padding(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def store_conflicts(row, tensor, width, ints):  # noqa: ANN001, ANN201
-    """Wavefronts of a warp's store, element by element, into rows that stand across the tensor's own.
+    """Wavefronts of a warp's store, element by element, into rows transposed to the tensor's own.
 
-    Lanes follow the tensor: those along its dimensions inside the row's store one pitch apart, the others side by side.
+    Lanes follow the tensor: those along its dimensions inside the row store one pitch apart, the others contiguously.
     """
     if row[SHARED_LAYOUT] == 2:
         return 1.0

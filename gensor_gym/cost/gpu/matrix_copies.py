@@ -1,7 +1,7 @@
 """Copies of operands' tiles to shared memory in kernels with mma.sync: 16 bytes at a time, or element by element. Compiled.
 
-The hardware copies by itself what is aligned and has 4 bytes. Other elements go through registers: held there while the
-block multiplies, where they are few, else loaded and stored one after the other before it does, each a wait of its own.
+The hardware copies aligned units of 4 bytes by itself. Other elements go through registers. A few are held there while the block
+multiplies; more are loaded and stored one after the other before it does, with a wait for each.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from gensor_gym.graph.tables.tables import (
 )
 
 HELD_REGISTERS = 32
-"""Registers of a thread that may hold elements on their way (`codegen.cuda.mma.plan`)."""
+"""Registers of a thread that may hold elements in transit (`codegen.cuda.mma.plan`)."""
 COPY = 6.0
 """Instructions of a copy of 16 bytes: five as counted on CUDA cores (`cost/gpu/simt.py`), and its store."""
 ELEMENT = 12.0
 """Instructions of a copy of one element: address, guard, load, store."""
 UNMASKED = 45.0
-"""The same where its place is taken apart anew at every step: 700 of 845 instructions of a loop with 16 such copies (SASS)."""
+"""The same if the index is decomposed at every step: 700 of 845 instructions of a loop with 16 such copies (SASS)."""
 SHIFTED = 40.0
 """Instructions of a copy of 16 bytes that is put together of two aligned loads."""
 ROUND_WAIT = 0.38
@@ -61,7 +61,7 @@ def is_shifted(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def matrix_width(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements of one copy of an operand's tile: of at most `vector` words, of which rows are a multiple."""
+    """Elements of one copy of an operand's tile: at most `vector` words, and a divisor of the rows."""
     if is_shifted(row, tensor, ints):
         return 16 // ints[ITEM + tensor]
     width = min(ints[COPY_WIDTH + tensor], max(1, power_value(row[VECTOR]) * 4 // ints[ITEM + tensor]))

@@ -1,6 +1,6 @@
-"""Blocks that take equal shares of all steps (`persistent=2`), and the sums that they leave for each other. Compiled.
+"""Blocks that take equal shares of all steps (`persistent=2`), and the partial sums that they exchange. Compiled.
 
-Against whole tiles an uneven last wave is gone. What it costs: tiles that shares begin or end go to the workspace and back.
+Compared with whole tiles, there is no uneven last wave. The cost: partial tiles go to the workspace and back.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from gensor_gym.graph.tables.tables import L2_BW, L2_LATENCY
 
 @lean
 def shares_steps(row, blocks, steps, places):  # noqa: ANN001, ANN201
-    """Whether so many blocks' tiles of so many steps are shared out step by step where `places` blocks live at a time."""
+    """Whether `blocks` tiles of `steps` steps are shared out step by step if `places` blocks run at a time."""
     return row[PERSISTENT] == EQUAL_SHARES and steps > 1 and blocks % sharing(row, blocks, steps, places) != 0
 
 
 @lean
 def sharing(row, blocks, steps, places):  # noqa: ANN001, ANN201
-    """Blocks that share out all steps, whole clusters of them: all that live at a time, each with a step at least."""
+    """Blocks that share all steps, in whole clusters: as many as run at a time, each with at least one step."""
     together = power_value(row[CLUSTER])
     return min(max(1, places // together), blocks // together * steps) * together
 
@@ -36,9 +36,9 @@ def parts_of_tiles(blocks, shares):  # noqa: ANN001, ANN201
 
 @lean
 def addition(row, blocks, shares, ints, floats):  # noqa: ANN001, ANN201
-    """Seconds in which parts of tiles are left in the workspace and added up, 4 bytes a sum.
+    """Seconds to store parts of tiles in the workspace and add them up, 4 bytes a sum.
 
-    All are written and read once. Whoever is last waits for its own to arrive, for the count, and for the others'.
+    All are written and read once. The last block waits for its own store, for the counter, and for the others' parts.
     """
     moved = 2.0 * parts_of_tiles(blocks, shares) * computed_product(row, 1, ints) * 4.0
     return moved / floats[L2_BW] + 3.0 * floats[L2_LATENCY]

@@ -49,13 +49,13 @@ FMA_LATENCY = 4.0
 LOOP = 30.0
 """Instructions of a turn of the loop over points of the reduction that is not unrolled whole: addresses, moves, branch."""
 STEP = 20.0
-"""Instructions of a step beside its arithmetic, loads and copies: barriers, pointers, branch."""
+"""Instructions of a step besides its arithmetic, loads and copies: barriers, pointers, branch."""
 COPY = 5.0
-"""Instructions of a copy to shared memory beside its stores: load, address, guard."""
+"""Instructions of a copy to shared memory besides its stores: load, address, guard."""
 MASK_BITS = 32
-"""Copies of a thread that one register tells to be inside at most (`codegen.cuda.simt.copies`)."""
+"""Most copies of a thread whose bounds fit in one register's bits (`codegen.cuda.simt.copies`)."""
 UNMASKED = 30.0
-"""Instructions of a guarded copy beyond `MASK_BITS`, whose place is taken apart and compared anew at every step."""
+"""Instructions of a guarded copy beyond `MASK_BITS`, whose index is decomposed and compared at every step."""
 GUARDED_WAIT = 0.5
 """Waits for memory of a guarded copy through registers, which is loaded under a branch: the next is sent off when it is there,
 but half of them hit L1. Chosen on the recorded poolings and convolutions (train)."""
@@ -68,10 +68,9 @@ busy (3.35 of 4 instructions a clock, ncu in gau-nernst/learn-cuda 02a), 2 / (2 
 
 @lean
 def stalls(warps, register_buffer):  # noqa: ANN001, ANN201
-    """Issue slots over those used, with so many warps of a multiprocessor.
+    """Issue slots over those used, with `warps` warps on a multiprocessor.
 
-    Half as much again is lost where fragments are not loaded ahead of their use (our assumption; published ladders gain
-    4 to 6 points by that).
+    Half as much again is lost if fragments are not prefetched (our assumption; published ladders gain 4 to 6 points by that).
     """
     each = max(1.0, warps / SCHEDULERS)
     return (each + STALL * (1.0 if register_buffer > 0 else 1.5)) / each
@@ -87,8 +86,8 @@ def is_window(tensor, ints):  # noqa: ANN001, ANN201
 def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
     """(instructions of a thread, wavefronts of a block, waits one after the other) to copy a staged tile into shared memory.
 
-    Rows that stand across the tensor's own (A of a product) are stored element by element; lanes that follow its rows then
-    meet in one bank, unless rows are padded or swizzled.
+    Rows transposed to the tensor's own (A of a product) are stored element by element; lanes that follow its rows then meet in
+    one bank, unless rows are padded or swizzled.
     """
     count = staged_elements(row, tensor, ints)
     item = ints[ITEM + tensor]
@@ -110,7 +109,7 @@ def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
 
 @lean
 def row_lines(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Look-ups in L1 to load a staged box: one for each line of its rows, several of which share a line where they are near."""
+    """Look-ups in L1 to load a staged box: one for each line of its rows; near rows share lines."""
     last, item = ints[NUM_DIMS + tensor] - 1, ints[ITEM + tensor]
     rows = 1
     for d in range(last):
@@ -131,7 +130,7 @@ def waits_of(row, tensor, trips, ints):  # noqa: ANN001, ANN201
 def window_share(row, tensor, ints):  # noqa: ANN001, ANN201
     """Elements of a staged window that a thread loads, over those that it uses: neighbouring points of the unrolled loop share.
 
-    Knob unroll is spent on the innermost loops first.
+    Knob unroll applies to the innermost loops first.
     """
     if ints[WINDOW + tensor] == 0 or row[REDUCE_THREADS] > 0:
         return 1.0
@@ -154,7 +153,7 @@ def window_share(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def unrolled_along(row, axis, budget):  # noqa: ANN001, ANN201
-    """(points of the unrolled loop along a reduce axis, what is left of knob unroll), of which `budget` is left before."""
+    """(points of the unrolled loop along a reduce axis, rest of the unrolling `budget`)."""
     inner, outer = row[TILE + axis], row[TILE + MAX_AXES + axis]
     if budget == 1 or inner == outer:
         return inner, budget
@@ -164,7 +163,7 @@ def unrolled_along(row, axis, budget):  # noqa: ANN001, ANN201
 
 @lean
 def simt_step(row, resident, steps, ints):  # noqa: ANN001, ANN201
-    """Cycles one block needs for one step on CUDA cores: (FMA pipes, issue slots, shared wavefronts, alone)."""
+    """Cycles of a block's step on CUDA cores: (FMA pipes, issue slots, shared wavefronts, latency of the block by itself)."""
     threads = threads_of(row, ints)
     warps = (threads + 31) // 32
     points = math.ceil(reduce_product(row, 1, ints) / power_value(row[REDUCE_THREADS]))

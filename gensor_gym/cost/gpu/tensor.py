@@ -43,7 +43,7 @@ LOOP, STEP = 30.0, 20.0
 
 @lean
 def tensor_step(row, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles one block needs for one step on tensor cores: (their pipes, issue slots, shared wavefronts, alone)."""
+    """Cycles of a block's step on tensor cores: (their pipes, issue slots, shared wavefronts, latency of the block by itself)."""
     points = computed_product(row, 1, ints) * reduce_product(row, 1, ints) * 2.0
     rate = floats[MMA_PEAK] if row[TENSOR_CORE] == 1 else floats[WGMMA_PEAK]
     pipes = points / (rate / ints[UNITS] / floats[CLOCK])
@@ -56,7 +56,7 @@ def tensor_step(row, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def narrow_share(columns):  # noqa: ANN001, ANN201
-    """Share of the rate that a wgmma of so many columns reaches: 21, 38, 63 percent for 8, 16, 32; from 64 on all of it.
+    """Share of the rate that a wgmma with `columns` columns reaches: 21, 38, 63 percent for 8, 16, 32; all of it from 64 on.
 
     arXiv 2402.13499, through a straight line.
     """

@@ -1,4 +1,4 @@
-"""Bytes that a GPU program asks of L2, those that must come from DRAM, and those it has under way. Compiled."""
+"""Bytes that a GPU program requests from L2, reads from DRAM, and has in flight. Compiled."""
 
 from __future__ import annotations
 
@@ -55,9 +55,11 @@ from gensor_gym.graph.tables.tables import (
 )
 
 COMBINED = 2.0
-"""Tensor-map loads of B that one answer of L2 serves, whether or not their blocks are a cluster. Chosen on products of 4096 in
-bfloat16 (validation): clusters of two are no faster than blocks alone, and 128 x 256 tiles ran faster than all their bytes at
-the bandwidth of L2 would."""
+"""Tensor-map loads of B that one answer of L2 serves, with or without a cluster.
+
+Chosen on products of 4096 in bfloat16 (validation): clusters of two are no faster than single blocks, and 128 x 256 tiles ran
+faster than the bandwidth of L2 would allow for all their bytes.
+"""
 
 
 @lean
@@ -90,11 +92,11 @@ def warp_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def block_bytes(row, tensor, room, ints):  # noqa: ANN001, ANN201
-    """Bytes that one block asks of L2 for one reduction step of a read, sector by sector.
+    """Bytes that one block requests from L2 for one reduction step of a read, sector by sector.
 
-    Of B by wgmma a share (`COMBINED`). Elements that a window takes twice come from L1. Operands
-    that were laid out for wgmma are read as they come to shared memory, in rows of 128 bytes; so are neighbouring pixels of
-    an image that is not, and those that a panel has beyond a consumer's columns.
+    For B by wgmma a share (`COMBINED`). Repeated elements of a window come from L1. Operands laid out for wgmma are read in rows
+    of 128 bytes, as in shared memory; so are neighbouring pixels of other images, and a panel's pixels beyond a consumer's
+    columns.
     """
     if row[TENSOR_CORE] == 2 and (ints[COLUMNS_FROM] < ints[MATRIX_N] or ints[TRANSPOSED] > 0):
         share = COMBINED if tensor == ints[MATRIX_B] else 1.0
@@ -163,7 +165,7 @@ def grid_blocks(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def traffic_of(row, blocks, resident, shared, steps, ints):  # noqa: ANN001, ANN201
-    """(bytes asked of L2, bytes that must come from DRAM, bytes in flight per block, bytes of a block's step)."""
+    """(bytes requested from L2, bytes from DRAM, bytes in flight per block, bytes of a block's step)."""
     traffic, unique, in_flight, arriving = 0.0, 0.0, 0.0, 0.0
     room = l1_room(resident, shared, ints)
     waves = math.ceil(blocks / (ints[UNITS] * resident))
@@ -191,7 +193,7 @@ def traffic_of(row, blocks, resident, shared, steps, ints):  # noqa: ANN001, ANN
 
 @lean
 def flying_bytes(row, tensor, per_step, ints):  # noqa: ANN001, ANN201
-    """Bytes of a read that a block has under way: the tiles of all stages but one, else what its threads can issue."""
+    """Bytes of a read that a block has in flight: the tiles of all stages but one, else those that its threads can issue."""
     staged = ints[STAGED + tensor] == 1 or row[TENSOR_CORE] > 0
     if staged and row[STAGES] > 0:
         return per_step * row[STAGES]
@@ -203,5 +205,5 @@ def flying_bytes(row, tensor, per_step, ints):  # noqa: ANN001, ANN201
 
 @lean
 def issued_bytes(row, tensor, run, ints):  # noqa: ANN001, ANN201
-    """Bytes of a read that the threads of a block can have under way by loads of `run` elements each."""
+    """Bytes of a read that the threads of a block can have in flight by loads of `run` elements each."""
     return threads_of(row, ints) * run * 4.0 * min(8.0, max(1.0, fragment(row, tensor, ints) * 1.0))

@@ -1,6 +1,6 @@
-"""`reward="best_so_far"`: the fastest program paid for in each of the running episodes, and what paying for another one brings.
+"""`reward="best_so_far"`: the fastest program evaluated in each running episode, and the gain of evaluating another.
 
-It is kept here and not by the compiled process, since of a measured tier only Python knows the times.
+This is Python and not part of the compiled process, because only Python knows the times of a measured tier.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OK = Status.OK.value
 
 
 class Paid(NamedTuple):
-    """Programs that were paid for: what is to be added to rewards float64 [N], seconds float64 [N], and statuses."""
+    """Evaluated programs: additions to the rewards float64 [N], seconds float64 [N], and statuses."""
 
     gains: np.ndarray
     seconds: np.ndarray
@@ -30,9 +30,9 @@ class Paid(NamedTuple):
 def pay(
     final: FinalReward, chosen: np.ndarray, graphs: list[Graph], rows: np.ndarray, scalars: np.ndarray, best: np.ndarray
 ) -> Paid:
-    """Pay for the programs of the `chosen` [N] of B episodes, on N graphs; what they know of their best is brought up to date.
+    """Evaluate the programs of the `chosen` [N] of B episodes, on N graphs, and update their best programs.
 
-    `rows` and `best` int32 [B, R], the programs now and the fastest paid for; `scalars` float64 [B, NUM_SCALARS].
+    `rows` and `best` int32 [B, R] are the current and the fastest evaluated programs; `scalars` float64 [B, NUM_SCALARS].
     """
     before = scalars[chosen, BEST]
     if final.backend is None:  # the process has paid already, and every program is legal
@@ -49,7 +49,7 @@ def pay(
 def _measured(
     final: FinalReward, graphs: list[Graph], rows: np.ndarray, latencies: np.ndarray, before: np.ndarray
 ) -> Paid:
-    """Times of the reward tier, infinite of programs whose status is not OK."""
+    """Times of the reward tier, infinite for programs whose status is not OK."""
     facts = [fact for _, fact in final.of(graphs, list(rows), latencies.tolist())]
     statuses = [fact["status"] for fact in facts]
     seconds = np.array([fact["runtime_s"] if fact["status"] == OK else math.inf for fact in facts])
@@ -62,9 +62,9 @@ def _measured(
 
 
 def facts_of_best(final: FinalReward, graph: Graph, scalars: np.ndarray, best: np.ndarray, last: str) -> dict[str, Any]:
-    """What `info` says at the end of an episode: its fastest program paid for, and `regret` of that where the optimum is known.
+    """Entries of `info` at the end of an episode: its fastest evaluated program, with `regret` if the optimum is known.
 
-    `scalars` [NUM_SCALARS] and `best` [R] of the episode; the status is OK where one program's was, else that of the `last`.
+    `scalars` [NUM_SCALARS] and `best` [R] of the episode; the status is OK if any program's was, else that of the `last`.
     """
     seconds = float(scalars[BEST])
     ok = seconds < math.inf

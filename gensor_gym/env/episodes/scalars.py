@@ -1,13 +1,16 @@
-"""The numbers of a running episode beside its row, and of the settings that the process reads, by place."""
+"""Indices of an episode's numbers (next to its row) and of the settings that the process reads."""
 
 from __future__ import annotations
 
 LATENCY, START_LATENCY, REMAINING, STEPS, POTENTIAL, BEST, PAID = range(7)
 NUM_SCALARS = 7
-"""Float64 state of an episode beside its row: model latency now and at the start (of s0), steps left, steps paid for, Phi; where
-the best so far counts, seconds of the fastest program paid for, infinite before there is one, and how many were paid for."""
+"""Number of float64 values of an episode next to its row.
+
+Model latency now and at the start (of s0), steps left, steps paid for, Phi; with `reward="best_so_far"` seconds of the fastest
+evaluated program (infinite before the first) and the number of evaluated programs.
+"""
 
 MODEL_REWARD = 1
 """The reward tier is the model: the process pays R itself."""
 GOES_ON = 1
-"""An episode goes on after `stop`, which pays for the program."""
+"""The episode continues after `stop`, which evaluates the program."""

@@ -1,4 +1,4 @@
-"""What vector environments of constructions have in common: episodes side by side, resets, infos, random streams, threads."""
+"""Shared parts of the vector environments: parallel episodes, resets, infos, random streams, threads."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ ALL = slice(None)
 _EPISODES = ("_task", "_rows", "_best", "_scalars", "_masks", "_obs", "_over")
 """Attributes that hold the running episodes."""
 FEWEST_PER_THREAD = 128
-"""Environments below which handing a part to another thread costs more than it saves."""
+"""Number of environments below which another thread costs more than it saves."""
 
 
 class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
-    """`num_envs` episodes side by side; each behaves as a `single` with the same arguments.
+    """`num_envs` parallel episodes; each behaves as a `single` with the same arguments.
 
     Environment i is seeded with seed + i. `autoreset_mode` is NEXT_STEP (Gymnasium's default), SAME_STEP (`final_obs` and
-    `final_info` in infos) or DISABLED (reset with `options={"reset_mask": bool [num_envs]}`). `threads` defaults to the
-    usable cores or GENSOR_GYM_THREADS. Who inherits names `single`, and begins and goes on with parts of the episodes.
+    `final_info` in infos) or DISABLED (reset with `options={"reset_mask": bool [num_envs]}`). `threads` defaults to the usable
+    cores or GENSOR_GYM_THREADS. Subclasses name `single` and implement reset and step of a part of the episodes.
     """
 
     metadata: dict[str, Any] = EpisodeEnv.metadata | {"autoreset_mode": AutoresetMode.NEXT_STEP}
@@ -67,16 +67,16 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         self._threads = _thread_count(threads)
         self._pool: ThreadPoolExecutor | None = None
         self._owner = os.getpid()
-        """Process whose threads the pool has: a fork has none of them."""
+        """Process that owns the pool's threads: a fork has none of them."""
         self._allocate()
 
     @abstractmethod
     def _begin_part(self, chosen: np.ndarray) -> None:
-        """Put scalars, masks and features of the chosen environments at the start of episodes of their tasks at their rows."""
+        """Start episodes of the chosen environments, of their tasks at their rows: scalars, masks and features."""
 
     @abstractmethod
     def _step_part(self, low: int, high: int, actions: np.ndarray, skip: np.ndarray) -> None:
-        """One step in place of environments low..high-1, those with `skip` left alone with reward 0."""
+        """One step in place of environments low..high-1; those with `skip` are unchanged and get reward 0."""
 
     def _allocate(self) -> None:
         """State of all episodes as arrays, and their random streams."""
@@ -127,7 +127,8 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
     ) -> tuple[Any, dict[str, Any]]:
         """Start all episodes, or those of options["reset_mask"], bool [B]; options as in `EpisodeEnv.reset`.
 
-        `seed` is that of the first, the others have the next ones, or a list of B. ValueError for as many as there are not.
+        `seed` is that of the first environment, with the next ones for the others, or a list of B. ValueError for a list of
+        another length.
         """
         seeds = (
             [None if seed is None else seed + i for i in range(self.num_envs)] if not isinstance(seed, list) else seed
@@ -144,7 +145,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self._observation(), self._masks_info(np.isin(np.arange(self.num_envs), chosen))
 
     def _chosen(self, options: dict[str, Any] | None) -> np.ndarray:
-        """Indices that a reset concerns; ValueError for a mask of the wrong form."""
+        """Indices of a reset; ValueError for a mask of the wrong form."""
         if not options or "reset_mask" not in options:
             return np.arange(self.num_envs)
         mask = options["reset_mask"]
@@ -178,7 +179,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """One action per environment, whole numbers [B]. Rewards are float64 [B]; truncations are always False.
 
-        ResetNeeded before `reset`. ValueError for other shapes and types, and where autoreset is off and an episode has ended.
+        ResetNeeded before `reset`. ValueError for other shapes and types, and if autoreset is off and an episode has ended.
         """
         if self._scalars[0, START_LATENCY] == 0.0:
             raise gymnasium.error.ResetNeeded("no episode is running: call reset() first")
@@ -208,7 +209,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self._view(ALL, observed), rewards, ended, np.zeros(self.num_envs, dtype=np.bool_), info
 
     def _advance(self, actions: np.ndarray, skip: np.ndarray) -> np.ndarray:
-        """Step all environments, split evenly over the threads; a copy of their features, which each thread makes of its part."""
+        """Step all environments, split evenly over the threads; returns a copy of their features."""
         observed = np.empty_like(self._obs)
 
         def step_part(low: int, high: int) -> None:
@@ -234,7 +235,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
             other.result()
 
     def _paid(self, chosen: np.ndarray) -> dict[str, Any]:
-        """Pay for the programs of the chosen environments, whose episodes go on: times and statuses as an info dictionary."""
+        """Evaluate the programs of the chosen environments, whose episodes continue: times and statuses as an info dictionary."""
         if len(chosen) == 0:
             return {}
         graphs = [self.tasks.graphs[task] for task in self._task[chosen]]
@@ -243,9 +244,9 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self._spread(chosen, {"paid_s": (paid.seconds, 0.0), "paid_status": (paid.statuses, None)})
 
     def _final_facts(self, ended: np.ndarray, told: dict[str, Any]) -> dict[str, Any]:
-        """Add R of measured tiers to the rewards; runtime, status and steps of the episodes that ended.
+        """Add R of measured tiers to the rewards; return runtime, status and steps of ended episodes.
 
-        `told`: what was paid for in this step, where the best so far counts.
+        `told`: evaluations of this step, with `reward="best_so_far"`.
         """
         if len(ended) == 0:
             return {}
@@ -267,7 +268,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return named | ({} if np.isnan(regret).all() else {"regret": regret, "_regret": ~np.isnan(regret)})
 
     def _spread(self, chosen: np.ndarray, columns: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
-        """Info dictionary of facts (values [N, ..], what stands where there is none) of the chosen environments."""
+        """Info dictionary of facts (values [N, ..], filler for the other environments) of the chosen environments."""
         present, found = np.zeros(self.num_envs, dtype=np.bool_), dict[str, Any]()
         present[chosen] = True
         for name, (values, empty) in columns.items():
@@ -306,7 +307,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self._view(chosen, self._obs[chosen].copy())
 
     def _view(self, chosen: np.ndarray | slice, features: np.ndarray) -> Any:
-        """The chosen view of environments with these features, which are nobody else's."""
+        """The chosen view of environments with these features, which no other code shares."""
         if self.settings.observation in ("flat", "dict"):
             return self.view.batch(features)
         graphs = [self.tasks.graphs[task] for task in self._task[chosen]]
@@ -315,14 +316,14 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return views if self.settings.observation == "graph" else np.stack(views)
 
     def state(self) -> dict[str, Any]:
-        """A copy of the running episodes and of the random streams: what `restore` goes on from.
+        """A copy of the running episodes and of the random streams, for `restore`.
 
-        Not what a measured tier remembers or how much of a recording's noise was drawn.
+        It lacks a measured tier's cache and the position in a recording's noise.
         """
         return {"streams": self._streams.state()} | {name: getattr(self, name).copy() for name in _EPISODES}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on where an environment with the same arguments gave its `state`; ValueError where the numbers differ."""
+        """Continue from the `state` of an environment with the same arguments; ValueError if the numbers differ."""
         if len(state["streams"]) != self.num_envs or state["_task"].max() >= len(self.tasks.graphs):
             raise ValueError(
                 f"state of {len(state['streams'])} environments and {state['_task'].max() + 1} tasks or more; these are "
@@ -352,7 +353,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
 
 
 def _thread_count(threads: int | None) -> int:
-    """Threads to step with: as many as given, $GENSOR_GYM_THREADS, or the usable cores; ValueError for none."""
+    """Threads to step with: the given number, $GENSOR_GYM_THREADS, or the usable cores; ValueError below one."""
     if threads is not None and (not isinstance(threads, int | np.integer) or threads < 1):
         raise ValueError(f"threads is {threads!r}; it takes an integer, 1 or more, or None")
     return threads or forced_threads() or len(os.sched_getaffinity(0))

@@ -1,4 +1,4 @@
-"""What environments of constructions have in common, one episode at a time: tasks, a process on rows, rewards, infos."""
+"""Shared parts of the single environments: tasks, a process on rows, rewards, infos."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from gensor_gym.graph.compiling.early import at_once
 
 
 class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
-    """An environment whose state is a row of a task's graph. Who inherits makes the tasks, and begins and goes on with rows."""
+    """An environment whose state is a row of a task's graph. Subclasses build tasks and implement reset and step on rows."""
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
 
     def __init__(self, tasks: Tasks, final: FinalReward, settings: Settings, view: Any, render_mode: str | None) -> None:
-        """`view` turns features into observations; ValueError names a render mode that there is not."""
+        """`view` turns features into observations; ValueError names an unknown render mode."""
         check_render_mode(render_mode, self.metadata["render_modes"])
         self.tasks, self.final, self.settings, self.view, self.render_mode = tasks, final, settings, view, render_mode
         self.action_space = gymnasium.spaces.Discrete(tasks.num_actions)
         self.observation_space = view.space
         self._vector = settings.vector()
-        """What a compiled process takes of the settings."""
+        """The settings as numbers for a compiled process."""
         self._running = False
         self._task = 0
         self._row = tasks.initial[0].copy()
@@ -41,11 +41,11 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
 
     @abstractmethod
     def _begin(self) -> None:
-        """Put scalars, mask and features at the start of an episode of the task at the row."""
+        """Start an episode of the task at the row: scalars, mask and features."""
 
     @abstractmethod
     def _advance(self, action: int) -> tuple[float, bool]:
-        """One step in place: (reward without what only a measurement knows, whether the episode ended)."""
+        """One step in place: (reward without the measured part, whether the episode ended)."""
 
     @property
     def discount(self) -> float:
@@ -80,9 +80,9 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
         return self._observation(), {"action_mask": self._mask.copy()}
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Apply a primitive. ResetNeeded before `reset` and after the end of an episode, ValueError for what is no whole number.
+        """Apply a primitive. ResetNeeded before `reset` and after the end of an episode, ValueError if it is no whole number.
 
-        Other illegal actions never raise, numbers that the action space does not have among them.
+        Other illegal actions never raise, including numbers outside the action space.
         """
         if not self._running:
             raise gymnasium.error.ResetNeeded("no episode is running: call reset() first")
@@ -96,7 +96,7 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
         return self._observation(), float(reward), bool(terminated), False, info
 
     def _paid(self, terminated: bool) -> tuple[float, dict[str, Any]]:
-        """(What is to be added to the reward, facts) of the program, which is paid for."""
+        """Evaluate the program: (addition to the reward, facts)."""
         graph, row, scalars = self.graph, self._row, self._scalars
         if not self.settings.goes_on:
             gain, facts = self.final.of([graph], [row], [float(scalars[LATENCY])])[0]

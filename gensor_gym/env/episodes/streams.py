@@ -1,6 +1,6 @@
-"""The random streams of environments side by side, each made when something is first drawn from it.
+"""The random streams of parallel environments, each created at its first draw.
 
-Making one takes longer than several steps of an environment, and most are never asked: where there is one task nothing is drawn.
+Creating one takes longer than several steps of an environment, and most are never used: with a single task nothing is drawn.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ class Streams:
     """A stream for every environment, seeded as Gymnasium seeds one."""
 
     def __init__(self, count: int) -> None:
-        """None is seeded: each is begun from the machine's entropy."""
+        """Unseeded streams: each starts from the machine's entropy."""
         self._streams: list[np.random.Generator | int | None] = [None] * count
-        """The stream, or the seed of one that nothing was drawn from."""
+        """The stream, or the seed of one that is not used yet."""
 
     def seed(self, index: int, seed: int) -> None:
-        """Begin the stream of an environment anew. Gymnasium's error names a seed that is none."""
+        """Restart the stream of an environment. Gymnasium's error names an invalid seed."""
         if type(seed) is not int or seed < 0:
             np_random(seed)
         self._streams[index] = seed
@@ -34,12 +34,12 @@ class Streams:
         return found
 
     def state(self) -> list[dict[str, Any] | None]:
-        """What `restore` goes on from; None for those that were neither seeded nor drawn from."""
+        """State for `restore`; None for streams that were neither seeded nor used."""
         begun = range(len(self._streams))
         return [None if self._streams[i] is None else dict(self.of(i).bit_generator.state) for i in begun]
 
     def restore(self, states: Sequence[dict[str, Any] | None]) -> None:
-        """Go on from the `state` of as many streams."""
+        """Continue from the `state` of the same number of streams."""
         self._streams = [None if state is None else _stream(state) for state in states]
 
 

@@ -37,14 +37,14 @@ class GirEnv(EpisodeEnv):
 
     ## Rewards
     As in `gensor_gym/Construct-v0`: discount * Phi(s') - Phi(s) - step_cost for a step; R - Phi(s) for `stop`. By the model's
-    tier `info["regret"]` says at the end how far the program is from the best of the space, which was looked at as a whole.
+    tier `info["regret"]` at the end compares the program with the best of the whole space.
 
     ## Starting State
-    Numbers one at a time, all that is computed in DRAM between kernels. `reset(options={"operator": .., "schedule": ..})`
-    starts anywhere.
+    No vectors or tiles; every value is kept in DRAM between kernels. `reset(options={"operator": .., "schedule": ..})` starts
+    anywhere.
 
     ## Episode End
-    Terminated by `stop`, or at the horizon, where whatever is chosen counts as `stop`. Never truncated.
+    Terminated by `stop`, or at the horizon, where any action counts as `stop`. Never truncated.
 
     ## Arguments
     operator (Dataflow, text, or a list of these: one is drawn at each reset), hardware, backend (`analytic`, `cpu`, `auto`),
@@ -92,7 +92,7 @@ class GirEnv(EpisodeEnv):
 
 
 class GirVectorEnv(EpisodesVectorEnv):
-    """`num_envs` schedules side by side, on one thread; each behaves as a `GirEnv` with the same arguments."""
+    """`num_envs` parallel schedules, on one thread; each behaves as a `GirEnv` with the same arguments."""
 
     tasks: GirTasks
     single = GirEnv

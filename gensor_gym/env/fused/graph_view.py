@@ -1,4 +1,4 @@
-"""The state as a graph, for policies that are graph networks: the values of the nest, joined by who reads them."""
+"""The state as a graph, for graph networks: the values of the nest, linked to their readers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ KINDS = ("load", "map", "reduce", "program")
 _CELL = 5
 _GLOBAL = ("header", "speed", "terms", "remaining", "nest")
 EDGE_FEATURES = 3
-"""Passes between where a value is made and read, whether it is kept for a later one, whether it is an edge of the program."""
+"""Passes between a value and its reader, whether it is kept for a later pass, whether it is an edge of the program.
+"""
 
 
 class GirGraphView:

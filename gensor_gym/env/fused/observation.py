@@ -1,4 +1,4 @@
-"""What an agent sees of a schedule of a fused operator: header, placement, model, what is left; and of the operator itself."""
+"""Observation of a fused operator's schedule: header, placement, model, remaining steps; and of the operator."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def fill_state(rows: np.ndarray, terms: np.ndarray, starts: np.ndarray, found: n
 
 
 def static_features(graph: GirGraph) -> np.ndarray:
-    """What does not change in an episode, float32 [NEST + cells]: the nest, then each of its crossing cells."""
+    """Features that are constant in an episode, float32 [NEST + cells]: the nest, then each of its crossing cells."""
     nest, op = graph.nest, graph.operator
     wide = [cell for cell in nest.cells if cell.wide]
     logs = [nest.rows, nest.columns, op.flops, op.compulsory_bytes]
@@ -76,7 +76,7 @@ def _work(nest: RowNest, name: str) -> float:
 
 
 class GirView:
-    """Turns the features of one environment, or of a batch, into what the agent asked for."""
+    """Turns the features of one environment, or of a batch, into the chosen observation."""
 
     def __init__(self, settings: Settings) -> None:
         """ValueError names an unknown group."""
@@ -115,7 +115,7 @@ class GirView:
         return features[..., self.keep]
 
     def drawn(self, mode: str) -> Callable[[GirGraph, GirSchedule], Any]:
-        """What draws a schedule in a render mode."""
+        """The function that draws a schedule in a render mode."""
         from gensor_gym.env.fused import pictures
 
         return pictures.as_text if mode == "ansi" else pictures.as_image

@@ -42,7 +42,7 @@ def as_image(graph: GirGraph, schedule: GirSchedule) -> np.ndarray:
 
 
 def _lines(graph: GirGraph, schedule: GirSchedule) -> Iterator[tuple[str, Instruction | str]]:
-    """What is drawn, from the top: (kind, instruction or words); kinds are kernel, pass, along and once."""
+    """Lines of the picture from the top: (kind, instruction or words); kinds are kernel, pass, along and once."""
     lowered = lower(graph.nest, schedule.placement(len(graph.nest.crossing)))
     for number, kernel in enumerate(lowered.kernels):
         step, _ = step_of(graph, schedule, len(kernel.passes))
@@ -55,7 +55,7 @@ def _lines(graph: GirGraph, schedule: GirSchedule) -> Iterator[tuple[str, Instru
 
 
 def _instructions(axes: Any, graph: GirGraph, schedule: GirSchedule) -> None:
-    """One line an instruction: an arrow from level to level where it moves, its text where it computes."""
+    """One line for each instruction: an arrow between levels for a move, text for a computation."""
     lines = list(_lines(graph, schedule))
     axes.set_xlim(-0.45, 3.9)
     axes.set_ylim(len(lines) + 0.5, -1.2)
@@ -74,7 +74,7 @@ def _instructions(axes: Any, graph: GirGraph, schedule: GirSchedule) -> None:
 
 
 def _instruction(axes: Any, y: float, one: Instruction, size: float) -> None:
-    """Boxes of the slices, an arrow between levels, and what is computed."""
+    """Boxes of the slices, an arrow between levels, and the computation's text."""
     target = one.target.buffer
     ends = [(one.sources[0][1].buffer, one.target.wide)] if one.kind == "move" else []
     for buffer, wide in [*ends, (target, one.target.wide)]:

@@ -1,4 +1,4 @@
-"""The decision process on tables: a step of many episodes at once. The rewards are those of `env.reward`, by the same text."""
+"""The decision process on tables: a step of many episodes at once. The rewards are those of `env.reward`."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Episodes:
     def step(self, chosen: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(rewards float64, ended bool) of one action int64 for each of the chosen episodes.
 
-        An illegal action is a no-op that costs its step; with one step left whatever is chosen counts as `stop`. Where the
-        tier is not the model, the reward of `stop` lacks R.
+        An illegal action is a no-op that costs its step; with one step left any action counts as `stop`. If the tier is measured,
+        the reward of `stop` lacks R.
         """
         scalars, settings = self.scalars, self.settings
         before = settings.shaping * scalars[chosen, POTENTIAL]
@@ -63,7 +63,7 @@ class Episodes:
         return rewards, ended
 
     def _apply(self, chosen: np.ndarray, actions: np.ndarray) -> None:
-        """Legal actions, and what is seen after them."""
+        """Apply legal actions and update the observations."""
         task, spaces = self.task[chosen], self.tasks.spaces
         after = spaces.after(task, spaces.numbers(task, self.rows[chosen]), actions)
         self.rows[chosen] = spaces.rows(task, after)

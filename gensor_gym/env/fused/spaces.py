@@ -1,4 +1,4 @@
-"""Tables of several tasks end to end, so that a step of environments of many tasks takes a look-up and no loop over them."""
+"""Tables of several tasks end to end, so that a step over many tasks is a look-up without a loop."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gensor_gym.gir.space.table import GirTable, legal_actions
 
 
 class Spaces:
-    """Spaces of K tasks. Numbers of schedules count in each from 0; `task` int64 [B] says whose they are."""
+    """Spaces of K tasks. Numbers of schedules count in each from 0; `task` int64 [B] selects the space."""
 
     def __init__(self, tables: Sequence[GirTable]) -> None:
-        """All of one space's name."""
+        """Tables of all tasks, in the space of one name."""
         self.numbering = Numbering.stacked(table.numbering for table in tables)
         self.first = np.cumsum([0, *(len(table.legal) for table in tables[:-1])])
         self.legal = np.concatenate([table.legal for table in tables])

@@ -25,7 +25,7 @@ class GirTasks:
     starts_anywhere = True
 
     def __init__(self, operator: FusedSpec, hardware: Hardware | str, space: str) -> None:
-        """Resolve texts; ValueError names what is no fused operator, and a list that is empty."""
+        """Resolve texts; ValueError names an operator that is not fused, and refuses an empty list."""
         if not isinstance(operator, (Dataflow, str, Sequence)):
             raise ValueError(f"operator {operator!r}: expected a fused operator, its text, or a list of these")
         self.hardware, self.space = machines.get(hardware), space
@@ -38,7 +38,7 @@ class GirTasks:
         self._stack()
 
     def add(self, op: Dataflow | str) -> int:
-        """Number of the task of an operator or its text, made when it is not there yet; ValueError for what is none."""
+        """Number of the task of an operator or its text, created if missing; ValueError if it is no fused operator."""
         known = len(self.graphs)
         number = self._append(op)
         if len(self.graphs) > known:
@@ -57,7 +57,7 @@ class GirTasks:
         return self._index[found]
 
     def _stack(self) -> None:
-        """What the process reads of all tasks."""
+        """Stack the arrays of all tasks that the process reads."""
         self.initial = np.stack([graph.initial().row for graph in self.graphs])
         self.static = np.stack([static_features(graph) for graph in self.graphs])
         self.spaces = Spaces([graph.table for graph in self.graphs])
@@ -66,6 +66,6 @@ class GirTasks:
         self.horizons = np.array([graph.horizon for graph in self.graphs])
 
     def draw(self, stream: Callable[[], np.random.Generator]) -> int:
-        """Number of a task drawn uniformly from the operators given; no random stream is asked for where there is one."""
+        """Number of a task drawn uniformly from the given operators; a single one uses no random stream."""
         count = len(self._choices)
         return 0 if count == 1 else self._choices[stream().integers(count)]

@@ -14,7 +14,7 @@ from gensor_gym.gir.schedule import GirSchedule
 
 @dataclass(frozen=True)
 class Step:
-    """What one step of a kernel takes: on a GPU one of a block's."""
+    """Size of one step of a kernel; on a GPU a step of one block."""
 
     rows: int
     wide: int
@@ -22,7 +22,7 @@ class Step:
 
 
 def as_text(graph: GirGraph, schedule: GirSchedule) -> str:
-    """What a schedule does, line by line, and what the model says of it."""
+    """The schedule line by line, and the model's terms."""
     lines = [title(graph, schedule), str(schedule)]
     lowered = lower(graph.nest, schedule.placement(len(graph.nest.crossing)))
     for number, kernel in enumerate(lowered.kernels):
@@ -37,7 +37,7 @@ def as_text(graph: GirGraph, schedule: GirSchedule) -> str:
 
 
 def step_of(graph: GirGraph, schedule: GirSchedule, passes: int) -> tuple[Step, str]:
-    """What a step of a kernel with so many passes takes, and how steps are shared among threads or blocks, in words."""
+    """Words for the step of a kernel with the given number of passes, and how threads or blocks share the steps."""
     header = {name: schedule.value(name) for name in GirSchedule.places}
     if graph.hardware.kind == "cpu":
         step = Step(header["rows"], header["tile"] * header["vector"])
@@ -49,7 +49,7 @@ def step_of(graph: GirGraph, schedule: GirSchedule, passes: int) -> tuple[Step, 
 
 
 def rows_text(graph: GirGraph) -> str:
-    """How many rows there are, and whether they are parts of longer ones."""
+    """Number of rows, and whether they are parts of longer ones."""
     nest, whole = graph.nest, graph.nest.rows // graph.nest.parts
     rows = f"{whole} row{'s' if whole > 1 else ''}"
     return rows if nest.parts == 1 else f"{nest.rows} parts of {rows}"

@@ -1,4 +1,4 @@
-"""What is worth saying of one program: resources against their limits, and what bounds its latency. For rendering."""
+"""Facts of one program for rendering: resources against their limits, and the bottleneck of its latency."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TERM_WORDS = {
 
 @dataclass(frozen=True)
 class Use:
-    """How much a program takes of one thing; `unit` is `B` for bytes and empty for counts.
+    """A program's use of one resource; `unit` is `B` for bytes and empty for counts.
 
     A `soft` limit may be passed: a tile that overflows its cache is slow, not illegal.
     """
@@ -65,7 +65,7 @@ class Use:
 
 
 def uses(graph: ConstructionGraph, schedule: Schedule) -> list[Use]:
-    """Resources of the program against what legality allows, or (tiles) against their cache."""
+    """Resources of the program against their legal limits; tiles against their cache."""
     row, ints = schedule.row, graph.tables.ints
     if graph.hardware.kind == "cpu":
         body = reduce_product(row, 0, ints) << int(row[UNROLL])

@@ -56,7 +56,7 @@ def _panel(figure: Any, place: Any, title: str) -> Any:
 
 
 def _title(figure: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
-    """Task, latency, what bounds it, and what is under construction."""
+    """Task, latency, bottleneck, and the level under construction."""
     level = LEVEL_NAMES[graph.hardware.kind][schedule.level]
     text = str(graph.operator)
     size = 15 if len(text) < 75 else 11 if len(text) < 105 else 9
@@ -122,7 +122,7 @@ def _legend(axes: Any, entries: list[tuple[str, str]]) -> None:
 
 
 def _roofline(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
-    """Under the roofs: the unscheduled program, this program, and the most that is possible."""
+    """The roofline with three programs: unscheduled, current, and the fastest possible."""
     op = graph.operator
     peak = dict(graph.hardware.peak).get(op.dtype) or graph.hardware.peak_of("float32")
     _roofs(axes, graph, peak)
@@ -168,7 +168,7 @@ def _range(intensity: float, ridge: float) -> tuple[float, float]:
 
 
 def _terms(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
-    """One bar a term in microseconds, the largest marked; lines for the latency and the floor."""
+    """One bar for each term in microseconds, the largest marked; lines for the latency and the floor."""
     words = TERM_WORDS[graph.hardware.kind]
     terms = graph.terms(schedule)
     scale, unit = next(
@@ -205,7 +205,7 @@ def _terms(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
 
 
 def _number(value: float) -> str:
-    """Three digits, never in powers of ten; what is nearly nothing reads 0."""
+    """Three digits without powers of ten; numbers close to 0 are printed as 0."""
     if not math.isfinite(value):
         return "infinite"
     return (
@@ -214,7 +214,7 @@ def _number(value: float) -> str:
 
 
 def _resources(axes: Any, graph: ConstructionGraph, schedule: Schedule) -> None:
-    """One bar a resource against its limit; a bar beyond the limit is cut at 1.25 of it."""
+    """One bar for each resource against its limit, cut at 1.25 of it."""
     for row, use in enumerate(uses(graph, schedule)):
         color = GOOD if use.fraction <= 0.75 else WARN if use.fraction <= 1.0 or use.soft else BAD
         axes.barh(row, 1.0, height=0.42, color=EXTENT_COLOR)

@@ -21,7 +21,7 @@ _NOTE_COLUMN = 44
 
 @dataclass(frozen=True)
 class Line:
-    """A line of pseudo-code, inside so many loops."""
+    """A line of pseudo-code with its loop depth."""
 
     depth: int
     text: str
@@ -41,18 +41,18 @@ class _Page:
         self.depth = 0
 
     def write(self, text: str, note: str = "") -> None:
-        """One line."""
+        """Add one line."""
         self.lines.append(Line(self.depth, text, note))
 
     def loop(self, name: str, count: int, note: str) -> None:
-        """A loop, unless it runs once; what follows is inside."""
+        """Open a loop; a loop that runs once is omitted."""
         if count > 1:
             self.write(f"for {name} in {count}:", note)
             self.depth += 1
 
 
 def as_text(graph: ConstructionGraph, schedule: Schedule) -> str:
-    """The loop nest of a schedule as pseudo-code, with its tiles, its resources and what the model says of it.
+    """The loop nest of a schedule as pseudo-code, with its tiles, its resources and the model's terms.
 
     Loops that run once are left out; counts round up, so the last tile of an axis may stick out of the extent.
     """
@@ -62,7 +62,7 @@ def as_text(graph: ConstructionGraph, schedule: Schedule) -> str:
 
 
 def loop_nest(program: Program) -> list[Line]:
-    """The loops of a program with what stands between them, from the outside in."""
+    """The loops of a program and the statements between them, from the outside in."""
     page = _Page()
     (_gpu_loops if program.hardware.kind == "gpu" else _cpu_loops)(page, program)
     return page.lines
@@ -91,7 +91,7 @@ def _head(graph: ConstructionGraph, schedule: Schedule, program: Program) -> lis
 
 
 def _foot(graph: ConstructionGraph, schedule: Schedule) -> list[str]:
-    """Resources; latency and what bounds it."""
+    """Resources; latency and its bottleneck."""
     if not graph.is_legal(schedule):
         return [
             "resources  " + ", ".join(str(use) for use in uses(graph, schedule)),
@@ -185,18 +185,18 @@ def _staging_note(program: Program) -> str:
 
 
 def _points(count: int) -> str:
-    """How far a chunk of the reduction goes."""
+    """Words for the size of a chunk of the reduction."""
     return f"{count} consecutive points each" if count > 1 else "point by point"
 
 
 def _unrolled(program: Program) -> str:
-    """What knob `unroll` says."""
+    """Words for knob `unroll`."""
     times = program.knob("unroll")
     return f"unrolled {times} times" if times > 1 else "not unrolled"
 
 
 def _start(program: Program) -> str:
-    """What a reduction starts with."""
+    """The initial value of the reduction."""
     return f"{program.operator.reduction.identity:g}"
 
 

@@ -1,8 +1,8 @@
-"""What is decided when a program is written, in which order, and what each decision may choose.
+"""The decisions of writing a program: their order and the options of each.
 
-The unit comes first and the other knobs next, since what kind of program it is decides what tiles are good; then axis by axis.
-With `choices="columns"` a decision takes the whole chain of an axis (`graph.coordinates`); with `choices="sizes"` it takes one
-number of it, from the innermost tile outwards, virtual threads last: as few choices at a time as a network has outputs.
+The unit comes first and the other knobs next, because the kind of program determines which tiles are good; then the axes. With
+`choices="columns"` a decision takes the whole chain of an axis (`graph.coordinates`). With `choices="sizes"` it takes one number
+of it, from the innermost tile outwards, virtual threads last, so that a network with few outputs suffices.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ MOST_SIZES = 256
 """Actions with `choices="sizes"`: the longest ladder of an axis that an environment takes."""
 
 WHOLE, SIZE, NUMBER = range(3)
-"""Kinds of decisions: the whole chain of an axis; the tile of one level, which those outside it copy; one number alone."""
+"""Kinds of decisions: the whole chain of an axis; the tile of one level, which outer levels copy; a single number."""
 KIND, FIRST, LEVEL_OF, START, STOP, WRITTEN = range(6)
-"""Places of what compiled code knows of a decision; START and STOP are the part of the options that is its own.
+"""Indices of a decision's facts for compiled code; START and STOP bound its own options.
 
-WRITTEN [A]: of every axis, how many levels are written once it is taken.
+WRITTEN [A]: for every axis, the number of levels written after the decision.
 """
 NUM_FACTS = WRITTEN + MAX_AXES
 
 NUM_SUBJECTS = MAX_AXES + MAX_LEVELS + 1 + NUM_KNOBS
-"""What a decision is about, as features: its axis; the level of a tile, or virtual threads; or its knob."""
+"""Number of subject features: axis; level of a tile, or virtual threads; or knob."""
 
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """One decision: its kind, its first place in a row, the level of a tile, and its options int32 [C, CHAIN].
+    """One decision: its kind, its first index in a row, the level of a tile, and its options int32 [C, CHAIN].
 
-    Of a single number they are the same in every column.
+    Options that are a single number repeat it in every column.
     """
 
     kind: int
@@ -48,7 +48,7 @@ class Decision:
 
     @property
     def subject(self) -> np.ndarray:
-        """What it is about, float32 [NUM_SUBJECTS]."""
+        """Subject of the decision, float32 [NUM_SUBJECTS]."""
         found = np.zeros(NUM_SUBJECTS, dtype=np.float32)
         if self.first > VTHREAD + MAX_AXES - 1:
             found[MAX_AXES + MAX_LEVELS + 1 + self.first - VTHREAD - MAX_AXES - 1] = 1.0
@@ -62,13 +62,14 @@ class Decision:
 def written_columns(graph: ConstructionGraph) -> list[Column]:
     """The columns that are written, in their order: the unit (`tensor_core`), the other knobs, axes; none without a choice.
 
-    Most knobs go with one unit alone, and a unit takes certain tiles: decided after them, tensor cores are hardly ever left.
+    Most knobs belong to one unit, and a unit needs certain tiles: decided after these, tensor cores would almost never be
+    possible.
     """
     return sorted(graph.coordinates.movable(), key=lambda column: (not column.is_knob, column.first != TENSOR_CORE))
 
 
 def decisions_of(graph: ConstructionGraph, choices: str) -> list[Decision]:
-    """All decisions of a task. ValueError where there is none, or one has more options than `choices="sizes"` takes."""
+    """All decisions of a task. ValueError if it has none, or one has more options than `choices="sizes"` allows."""
     found: list[Decision] = []
     for column in written_columns(graph):
         if column.is_knob:
@@ -101,7 +102,7 @@ def _alone(numbers: np.ndarray) -> np.ndarray:
 
 
 def smallest(graph: ConstructionGraph) -> np.ndarray:
-    """The row int32 [ROW] in which nothing is written: every number that can be chosen as small as it can be."""
+    """The row int32 [ROW] before anything is written: every choosable number at its minimum."""
     row = graph.coordinates.base.copy()
     for column in written_columns(graph):
         row[column.places] = column.values[column.smallest]
@@ -109,10 +110,10 @@ def smallest(graph: ConstructionGraph) -> np.ndarray:
 
 
 def packed(tasks: Sequence[Sequence[Decision]]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """For compiled code, of K tasks with at most D decisions.
+    """Arrays for compiled code, of K tasks with at most D decisions.
 
-    (facts int64 [K, D, NUM_FACTS], options of all end to end int32 [O, CHAIN], how many decisions int64 [K], subjects float32
-    [K, D, NUM_SUBJECTS])
+    (facts int64 [K, D, NUM_FACTS], options end to end int32 [O, CHAIN], number of decisions int64 [K], subjects float32 [K, D,
+    NUM_SUBJECTS])
     """
     most = max(map(len, tasks))
     facts = np.zeros((len(tasks), most, NUM_FACTS), dtype=np.int64)
@@ -132,7 +133,7 @@ def packed(tasks: Sequence[Sequence[Decision]]) -> tuple[np.ndarray, np.ndarray,
 
 
 def _without_choice(decisions: Sequence[Decision]) -> np.ndarray:
-    """Levels int64 [A] that are written before anything is: all of an axis of which nothing is decided."""
+    """Levels int64 [A] that are written from the start: all levels of an axis without decisions."""
     written = np.full(MAX_AXES, MAX_LEVELS)
     written[[decision.first - TILE for decision in decisions if decision.kind != NUMBER]] = 0
     return written

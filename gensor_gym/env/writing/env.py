@@ -1,4 +1,4 @@
-"""The Gymnasium environment in which a program is written choice by choice, single and vector."""
+"""The Gymnasium environment in which an agent writes a program choice by choice, single and vector."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ class WriteEnv(EpisodeEnv):
 
     ## Description
     A walk of `gensor_gym/Construct-v0` changes a program step by step. Here it is written down once: knobs first, then the chain
-    of tiles of every axis, from the innermost tile outwards. An episode has as many steps as there are decisions, and its program
-    alone is evaluated. What is not written yet is as small as it can be.
+    of tiles of every axis, from the innermost tile outwards. An episode has one step for each decision, and only its final
+    program is evaluated. Numbers not written yet are at their minimum.
 
     ## Action Space
-    `choices="sizes"`: `Discrete(256)`, the place of a number on the ladder of what is decided: the tile of one level, virtual
+    `choices="sizes"`: `Discrete(256)`, the index of a number on the ladder of the decision: the tile of one level, virtual
     threads, or a knob's value. `choices="columns"`: `Discrete` of the longest list of options, whole chains of an axis.
-    `info["action_mask"]` (int8) and `action_masks()` (bool) say which options keep room (`env/writing/room.py`): no legal program
-    is shut out; of the last decision, which make a legal program. An action that is no option leaves what is decided
-    as small as it can be; one without room is taken, and the program is not legal. `masked=False` masks only what is no option,
-    which saves the time of looking.
+    `info["action_mask"]` (int8) and `action_masks()` (bool) give the options that may still lead to a legal program
+    (`env/writing/room.py`). No legal program is excluded; at the last decision the mask is exact. An action that is no option
+    leaves the number at its minimum; a masked option is taken, and the program is illegal. `masked=False` masks only actions that
+    are no option, which is faster.
 
     ## Observation Space
     `flat`: Box of float32; `dict`: its groups (tiles, knobs, level, resources, decision, remaining, choices, operator, hardware).
-    Nothing of it asks the analytic model.
+    No feature uses the analytic model.
 
     ## Rewards
-    0 on the way; at the end R = max(0, log(T_cap / T)) as in `gensor_gym/Construct-v0`, 0 where the program is not legal or its
-    status is not OK. `info` has `runtime_s`, `status`, `steps`, and `regret` where the optimum is known.
+    0 on the way; at the end R = max(0, log(T_cap / T)) as in `gensor_gym/Construct-v0`, 0 if the program is illegal or its status
+    is not OK. `info` has `runtime_s`, `status`, `steps`, and `regret` if the optimum is known.
 
     ## Starting State
     Nothing written. `reset(options={"operator": ..})` chooses the task.
 
     ## Episode End
-    Terminated when all is decided. Never truncated.
+    Terminated after the last decision. Never truncated.
 
     ## Arguments
     operator (Operator, text, id, split or list of these: one is drawn at each reset), hardware, backend, space, choices, masked,

@@ -1,4 +1,4 @@
-"""Which of many programs that are begun keep room, and which options each has: masks for many rows at once."""
+"""Feasibility of many partial programs, and of each of their options: masks for many rows at once."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from gensor_gym.env.writing.rules import fill_kept, fill_open
 
 
 class Room:
-    """Of one task that is written by columns: its decisions, and what they leave open."""
+    """A task that is written by columns: its decisions, and the options that stay feasible."""
 
     def __init__(self, graph: ConstructionGraph) -> None:
-        """List the decisions; ValueError where there is none."""
+        """List the decisions; ValueError if there is none."""
         facts, self._options, _, _ = packed([decisions_of(graph, "columns")])
         self._facts = facts[0]
         self._ints, self._sizes = graph.tables.ints, graph.tables.sizes
 
     def kept(self, rows: np.ndarray, place: int) -> np.ndarray:
-        """Which rows int32 [N, ROW] keep room, written up to decision `place` with it, else as small as can be; bool [N].
+        """Feasible rows int32 [N, ROW], written up to decision `place` with it and else at the minimum; bool [N].
 
-        Of the last decision, which are legal programs.
+        At the last decision, the legal programs.
         """
         found = np.zeros(len(rows), dtype=np.bool_)
         fill_kept(rows, self._facts[place], place + 1 == len(self._facts), self._ints, self._sizes, found)
         return found
 
     def options(self, rows: np.ndarray, place: int, count: int) -> np.ndarray:
-        """Which of the `count` options of decision `place` keep room in rows that are written up to it; bool [N, count]."""
+        """Feasible options, of `count`, of decision `place` in rows that are written up to it; bool [N, count]."""
         alone, inverse = np.unique(rows, axis=0, return_inverse=True)
         masks = np.zeros((len(alone), count), dtype=np.int8)
         last = place + 1 == len(self._facts)

@@ -1,4 +1,4 @@
-"""What an agent sees that writes a program: what is written so far, what is to be decided now, and the options that keep room."""
+"""Observation of `Write-v0`: the program so far, the current decision, and its feasible options."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NUM_DYNAMIC: int = SLICES["operator"].start
 
 
 class WriteView:
-    """Turns the features of one environment, or of a batch, into what the agent asked for."""
+    """Turns the features of one environment, or of a batch, into the chosen observation."""
 
     def __init__(self, settings: Settings) -> None:
         """ValueError names an unknown kind or group."""
@@ -62,7 +62,7 @@ class WriteView:
         return features[..., self.keep]
 
     def drawn(self, mode: str) -> Callable[[ConstructionGraph, Schedule], Any]:
-        """What draws a schedule in a render mode."""
+        """The function that draws a schedule in a render mode."""
         from gensor_gym.env.pictures import render
 
         return render.as_text if mode == "ansi" else render.as_image

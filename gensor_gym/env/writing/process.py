@@ -1,6 +1,6 @@
-"""Writing a program, compiled: one decision of every episode in a range, the same text for one environment and thousands.
+"""Writing a program, compiled: one decision of every episode in a range, the same code for one environment and thousands.
 
-Nothing is paid on the way, and the model is asked about the finished program alone.
+Only the finished program is rewarded and evaluated.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def observe(tasks, task, row, scalars, masked, scratch, mask, obs):  # noqa: ANN
 
 @lean
 def _fill_remaining(left, count, obs):  # noqa: ANN001, ANN202
-    """How much is left to decide: a share, and a logarithm."""
+    """Remaining decisions: a share, and a logarithm."""
     obs[REMAINING_AT] = left / count
     obs[REMAINING_AT + 1] = math.log2(left + 1.0) / 8.0
 
@@ -65,10 +65,10 @@ def begin(tasks, task, row, scalars, masked, scratch, mask, obs):  # noqa: ANN00
 
 @lean
 def advance(tasks, task, row, scalars, action, settings, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
-    """One decision in place: (reward, terminated). settings = [whether masks keep room, reward tier is the model].
+    """One decision in place: (reward, terminated). settings = [whether the mask checks feasibility, reward tier is the model].
 
-    An option that is not there, or makes no well-formed program, leaves what is decided as small as it can be. One that leaves no
-    room is taken all the same: its program is not legal, and pays nothing.
+    A missing option, or one that makes no well-formed program, leaves the number at its minimum. An infeasible option is taken:
+    its program is illegal and pays nothing.
     """
     ints = tasks.ints[task]
     fact = tasks.facts[task, tasks.counts[task] - int(scalars[REMAINING])]
@@ -90,7 +90,7 @@ def advance(tasks, task, row, scalars, action, settings, scratch, room, terms, m
 
 @lean
 def _fill_end(row, ints, count, mask, obs):  # noqa: ANN001, ANN202
-    """What is seen of a finished program. One action is left, which does nothing: of none at all nobody can draw."""
+    """Observation of a finished program. One action without effect stays legal, because nobody can sample from an empty mask."""
     for i in range(mask.shape[0]):
         mask[i] = i == 0
     fill_schedule(row, ints, obs)
@@ -114,7 +114,7 @@ def step_one(tasks, task, row, scalars, action, settings, room, mask, obs):  # n
 
 @compiled
 def begin_range(tasks, chosen, own, rows, scalars, masked, masks, obs):  # noqa: ANN001, ANN201
-    """`begin` of every environment in `chosen`, whose tasks `own` says."""
+    """`begin` of every environment in `chosen`, with tasks `own`."""
     scratch = np.empty(ROW, dtype=np.int32)
     for b in chosen:
         begin(tasks, own[b], rows[b], scalars[b], masked, scratch, masks[b], obs[b])
@@ -122,7 +122,7 @@ def begin_range(tasks, chosen, own, rows, scalars, masked, masks, obs):  # noqa:
 
 @compiled
 def step_range(tasks, low, high, own, rows, scalars, actions, skip, settings, room, masks, obs, rewards, ended):  # noqa: ANN001, ANN201
-    """`advance` of environments low..high-1; those with skip set are left alone with reward 0."""
+    """`advance` of environments low..high-1; those with skip set are unchanged, with reward 0."""
     scratch, terms = np.empty(ROW, dtype=np.int32), np.empty(NUM_TERMS, dtype=np.float64)
     for b in range(low, high):
         rewards[b], ended[b] = 0.0, False

@@ -1,9 +1,8 @@
-"""Whether a program that is begun may still become legal. Compiled.
+"""Whether a partial program can still become legal. Compiled.
 
-Two kinds of limits: what grows with tiles is looked at with all that is to come as small as can be, what asks for larger tiles
-(shares of a reduction, patches of warps, whole fragments) with the sizes that may still come. It is a bound: no legal program is
-shut out, but of those let in some meet in the end two limits that cannot be kept together, and of windows and vectors some larger
-tile may take less.
+Limits that grow with tiles are checked with every later choice at its minimum. Conditions that need larger tiles (shares of a
+reduction, patches of warps, whole fragments) are checked with the sizes still available. This is a bound: no legal program is
+excluded, but some admitted ones end in conflicting limits, and some larger tiles of windows and vectors take less.
 """
 
 from __future__ import annotations
@@ -48,12 +47,12 @@ from gensor_gym.graph.tables.tables import (
 )  # fmt: skip
 
 GROWING = REGISTERS | CODE | SHARED | L1_TILE | TASK_TILE | SPLIT
-"""Limits that the smallest completion keeps where any does: what grows with tiles, and steps, which get fewer."""
+"""Limits that the smallest completion keeps if any completion does: those that grow with tiles, and steps, which decrease."""
 
 
 @lean
 def keeps_room(row, fact, ints, sizes):  # noqa: ANN001, ANN201
-    """Whether a row, written up to a decision and else as small as can be, may become a legal program."""
+    """Whether a row, written up to a decision and else at the minimum, may become a legal program."""
     if not within(row, ints, GROWING):
         return False
     if ints[IS_CPU] == 1:
@@ -100,7 +99,7 @@ def _shares_may_have_points(row, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _warps_may_be_whole(row, fact, ints, sizes):  # noqa: ANN001, ANN202
-    """Whether patches of warps may divide the threads; what goes with what is known with the knobs."""
+    """Whether patches of warps may still divide the threads. Conditions on knobs are checked with the knobs."""
     rows = warp_rows(row[WARP_TILE])
     if rows == 0:
         return row[LANE_MAP] == 0 or fact[FIRST] == WARP_TILE
@@ -121,7 +120,7 @@ def _may_divide(row, axis, number, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _may_be_matrix(row, fact, ints, sizes):  # noqa: ANN001, ANN202
-    """Whether tiles may be what the instruction of tensor cores takes (`knobs.tensor_cores.is_whole_matrix`)."""
+    """Whether tiles may still fit the tensor-core instruction (`knobs.tensor_cores.is_whole_matrix`)."""
     m, n, k = ints[MATRIX_M], ints[MATRIX_N], ints[MATRIX_K]
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         alone = row[TENSOR_CORE] == 2 and axis != m and axis < ints[COLUMNS_FROM]
@@ -145,7 +144,7 @@ def _may_be_matrix(row, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _panels_may_be_whole(row, fact, ints, sizes):  # noqa: ANN001, ANN202
-    """Whether there are sizes of the two axes of pixels, those written as they are, with which every image has whole panels."""
+    """Whether the two pixel axes have sizes, consistent with the written ones, that give every image whole panels."""
     p, q = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
     for i in range(ints[SIZE_START + p], ints[SIZE_START + p + 1]):
         if fact[WRITTEN + p] >= 1 and sizes[i] != row[TILE + p]:
@@ -161,7 +160,7 @@ def _panels_may_be_whole(row, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _may_be_wgmma(row, fact, ints):  # noqa: ANN001, ANN202
-    """What wgmma asks for beside whole fragments: its columns, a cluster's tiles, a swizzle row along k."""
+    """Conditions of wgmma besides whole fragments: its columns, a cluster's tiles, a swizzle row along k."""
     if columns_of(row, ints) > 256:
         return False
     m = ints[MATRIX_M]

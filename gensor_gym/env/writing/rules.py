@@ -1,4 +1,4 @@
-"""Which options of a decision there are and which keep room, and what taking one does to a row. Compiled."""
+"""The options of a decision, their feasibility, and their effect on a row. Compiled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, ROW, TILE, VTHR
 
 @lean
 def put(row, fact, option, options):  # noqa: ANN001, ANN201
-    """Write an option; of a tile all levels outside it become as large, which is the smallest that they can be."""
+    """Write an option; for a tile all outer levels get the same size, their minimum."""
     first = fact[FIRST]
     if fact[KIND] == NUMBER:
         row[first] = options[option, 0]
@@ -39,9 +39,9 @@ def goes(row, fact, option, options):  # noqa: ANN001, ANN201
 
 @lean
 def fill_choices(row, fact, is_last, options, ints, sizes, masked, scratch, mask):  # noqa: ANN001, ANN201
-    """Fill `mask`, int8 [N]: the options that keep room; of the last decision those that make a legal program.
+    """Fill `mask`, int8 [N]: the feasible options; at the last decision those that make a legal program.
 
-    Where no option does, or `masked` is 0, all that are well-formed.
+    If there are none, or `masked` is 0, all well-formed options.
     """
     if not (masked and fill_room(row, fact, is_last, options, ints, sizes, scratch, mask) > 0):
         count = fact[STOP] - fact[START]
@@ -51,7 +51,7 @@ def fill_choices(row, fact, is_last, options, ints, sizes, masked, scratch, mask
 
 @lean
 def fill_room(row, fact, is_last, options, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
-    """Fill `mask` with the options that keep room, or of the last decision are legal; how many."""
+    """Fill `mask` with the feasible options, at the last decision the legal ones; returns their number."""
     for i in range(ROW):
         scratch[i] = row[i]
     count, found = fact[STOP] - fact[START], 0
@@ -67,7 +67,7 @@ def fill_room(row, fact, is_last, options, ints, sizes, scratch, mask):  # noqa:
 
 @compiled
 def fill_kept(rows, fact, is_last, ints, sizes, found):  # noqa: ANN001, ANN201
-    """Fill `found`, bool [N]: which rows keep room behind a decision; behind the last one, which are legal."""
+    """Fill `found`, bool [N]: feasible rows after a decision; after the last one, legal rows."""
     for b in range(rows.shape[0]):
         found[b] = fits(rows[b], ints) if is_last else keeps_room(rows[b], fact, ints, sizes)
 

@@ -15,7 +15,7 @@ from gensor_gym.operators.types import Operator
 
 
 class Written(NamedTuple):
-    """What compiled code reads of K tasks with at most D decisions: those as of `decisions.packed`, tables as of `TaskSet`."""
+    """Arrays for compiled code of K tasks with at most D decisions: as of `decisions.packed`, tables as of `TaskSet`."""
 
     facts: np.ndarray
     options: np.ndarray
@@ -29,13 +29,13 @@ class Written(NamedTuple):
 
 
 class WriteTasks(TaskSet):
-    """A `TaskSet` with the decisions of every task. `initial` is the row in which nothing is written."""
+    """A `TaskSet` with the decisions of every task. `initial` is the row before anything is written."""
 
     num_features = NUM_FEATURES
     starts_anywhere = False
 
     def __init__(self, operator: OperatorSpec, hardware: Hardware | str, space: str, choices: str) -> None:
-        """ValueError names what is not known, and an operator that has nothing to write."""
+        """ValueError names the unknown argument, or an operator without decisions."""
         if choices not in CHOICES:
             raise ValueError(f"no choices {choices!r}; it is one of {CHOICES}")
         self.choices = choices
@@ -46,7 +46,7 @@ class WriteTasks(TaskSet):
         self.num_actions = MOST_SIZES if choices == "sizes" else max(longest)
 
     def _append(self, op: Operator) -> None:
-        """List the decisions of an operator that is not there yet; ValueError where one has too many options."""
+        """List the decisions of an operator that is not there yet; ValueError if one has too many options."""
         if op in self._index:
             return
         decisions = decisions_of(ConstructionGraph(op, self.hardware, self.space), self.choices)

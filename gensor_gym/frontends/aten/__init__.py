@@ -1,6 +1,6 @@
 """Operations of ATen as nodes: name -> function of a builder and the operation's own arguments, values by name.
 
-What an operation does is said by torch's documentation of it. ValueError names an argument that has no kernels here.
+Torch's documentation defines the operations. ValueError names an unsupported argument.
 """
 
 from gensor_gym.frontends.aten import (

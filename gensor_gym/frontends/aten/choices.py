@@ -23,7 +23,7 @@ def neither(x: Given) -> Call:
 
 
 def equal(x: Given, y: Given) -> Call:
-    """1 where they are one number, else 0; what is no number is not equal to itself."""
+    """1 if they are equal, else 0; NaN is not equal to itself."""
     return of("multiply", of("at_most", x, y), of("at_most", y, x))
 
 
@@ -112,7 +112,7 @@ def masked(b: Builder, scores: str, mask: str) -> str:
 
 @_covers("_to_copy.default")
 def cast(b: Builder, x: str, dtype: Any = None, **_: Any) -> str:
-    """Of another data type, where one is named: whole numbers are cut, bools are 0 or 1."""
+    """Cast to another data type, if one is named: whole numbers are truncated, bools are 0 or 1."""
     was, now = b.reads[x], str(dtype).removeprefix("torch.") if dtype is not None else b.reads[x]
     if now == "bool" and was != "bool":
         return b.map(unequal(x, 0.0), "truth")

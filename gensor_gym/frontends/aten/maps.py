@@ -14,7 +14,7 @@ from gensor_gym.frontends.covered import covers as _covers
 
 
 def _maps(name: str, expression: Callable[..., Any]) -> None:
-    """An elementwise operation: its expression of what it is given."""
+    """Register an elementwise operation by an expression of its arguments."""
     TABLE[f"aten.{name}"] = lambda b, *given: b.map(expression(*given), name.partition(".")[0].strip("_"))
 
 
@@ -80,12 +80,12 @@ def cut(x: Any) -> Any:
 
 
 _MOST_FACTORS = 64
-"""Of a power that is written as a product: each rounds once."""
+"""Most factors of a power that is written as a product: each rounds once."""
 
 
 @_covers("pow.Tensor_Scalar")
 def power(b: Builder, x: str, exponent: float) -> str:
-    """Products for whole exponents; else exp and log, no number of what is below 0, as torch's."""
+    """Products for whole exponents; else exp and log, NaN for bases below 0, as torch's."""
     if exponent in (0.5, -0.5):
         return b.call("sqrt" if exponent > 0 else "rsqrt", x)
     kind = b.reads.get(x, "float32")
@@ -113,14 +113,14 @@ def _product(b: Builder, x: str, count: int) -> str:
 
 
 def _far_power(b: Builder, x: str, count: int) -> str:
-    """By the logarithm of the size, of an odd power for the one below, so that x brings the sign."""
+    """Power by the logarithm of |x|; an odd power is x times the next lower one, which gives the sign."""
     size = of("exp", of("multiply", count - count % 2, of("log", of("absolute", x))))
     return b.map(of("multiply", x, size) if count % 2 else size, "pow")
 
 
 @_covers("pow.Scalar")
 def _exponential(b: Builder, base: float, x: str) -> str:
-    """Of a number above 0; 1 to whatever power is 1."""
+    """Powers of a base above 0; 1 to any power is 1."""
     if base == 1:
         return b.map(of("where", of("less", x, x), x, 1.0), "pow")
     if not 0 < base < math.inf:
@@ -140,7 +140,7 @@ def _leaky_relu(x: Any, slope: float = 0.01) -> Any:
 
 
 def _by_size(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """An odd function, of its values from 0 on: a logarithm of what is near 1 is exact on that side alone."""
+    """An odd function from its values at 0 and above: a logarithm near 1 is exact on that side only."""
     return lambda x: of("where", of("less", x, 0.0), of("negative", function(of("absolute", x))), function(of("absolute", x)))
 
 
@@ -163,14 +163,17 @@ def _atanh(x: Any) -> Any:
 
 
 def _sinh(x: Any) -> Any:
-    """Of u = expm1(x): (u + u / (u + 1)) / 2; of large x half of exp(x), in two factors that do not overflow before it."""
+    """Hyperbolic sine by u = expm1(x): (u + u / (u + 1)) / 2.
+
+    For large x half of exp(x), in two factors that do not overflow before the result.
+    """
     grown, half = of("expm1", x), of("exp", of("multiply", 0.5, x))
     near = of("multiply", 0.5, of("add", grown, of("divide", grown, of("add", grown, 1.0))))
     return of("where", of("less", x, 20.0), near, of("multiply", of("multiply", 0.5, half), half))
 
 
 def _negative(x: Any) -> Any:
-    """1 of what has a minus sign, also of -0, else 0."""
+    """1 for a number with a minus sign, including -0, else 0."""
     return of("maximum", of("less", x, 0.0), of("less", of("divide", 1.0, x), 0.0))
 
 
@@ -198,7 +201,7 @@ def _acos(x: Any) -> Any:
 
 
 def _atan2(y: Any, x: Any) -> Any:
-    """Of the angle of (x, y): by quotients, and by halves of a turn where x has a minus sign; the diagonals of infinities too."""
+    """Angle of (x, y): by quotients, and half turns if x has a minus sign; infinities on diagonals too."""
     far = of("multiply", of("at_most", math.inf, of("absolute", x)), of("at_most", math.inf, of("absolute", y)))
     none = of("multiply", of("at_most", of("absolute", x), 0.0), of("at_most", of("absolute", y), 0.0))
     share = of("where", far, 1.0, of("where", none, 0.0, of("absolute", of("divide", y, x))))
@@ -209,7 +212,7 @@ def _atan2(y: Any, x: Any) -> Any:
 
 @_covers("pow.Tensor_Tensor")
 def _powers(b: Builder, x: str | float, y: str | float) -> str:
-    """By the logarithm of the size; of what is below 0 whole powers alone, the odd ones with its sign."""
+    """Powers by the logarithm of |x|; below 0 only whole powers, the odd ones with its sign."""
     x, y = (one if isinstance(one, str) else b.constant("number", np.asarray(one)) for one in (x, y))
     kinds = [b.reads.get(one, "float32") for one in (x, y)]
     if "float32" not in kinds:
@@ -241,7 +244,7 @@ _maps("log10.default", lambda x: of("multiply", 1.0 / math.log(10.0), of("log", 
 
 
 def _round(x: Any, decimals: int = 0) -> Any:
-    """To so many digits behind the point, or before it."""
+    """Round to `decimals` digits after the point, or before it if negative."""
     if decimals == 0:
         return of("round", x)
     by = 10.0 ** abs(decimals)

@@ -15,7 +15,7 @@ from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import covers as _covers
 
 MOST_PARTS = 16
-"""Of one extent that a join is cut into."""
+"""Most parts of one extent in a join."""
 
 
 @_covers("view.default", "reshape.default", "_unsafe_view.default")
@@ -79,7 +79,7 @@ def _slice(b: Builder, x: str, axis: int = 0, start: int | None = None, stop: in
 
 
 def _stepped(b: Builder, x: str, axis: int, first: int, last: int, step: int) -> str:
-    """Every so many of an axis: one of each group of neighbours, and behind whole groups one more."""
+    """Every `step`-th element of an axis: the first of each group of neighbours, and one more after the whole groups."""
     shape, count = b.shapes[x], -(-(last - first) // step)
     before = max(0, first + count * step - shape[axis])  # of the neighbours of the last, that are not there
     if before > first:
@@ -129,9 +129,9 @@ def _chunk(b: Builder, x: str, chunks: int, axis: int = 0) -> tuple[str, ...]:
 
 @_covers("cat.default")
 def joined_parts(b: Builder, parts: Sequence[str], axis: int = 0) -> str:
-    """All at once where they lie one behind the other, which takes no kernel (`dataflow.joins`), and in parts of one extent.
+    """Join values: in one step if they are contiguous, which takes no kernel (`dataflow.joins`), and in parts of one extent.
 
-    A kernel goes through such parts together, but through all pairs of places of two others: of these halves of halves.
+    A kernel computes such parts together; two others take all pairs of positions, so they are joined in halves of halves.
     """
     parts = [one for one in parts if math.prod(b.shapes[one])] or list(parts[:1])
     axis %= len(b.shapes[parts[0]])
@@ -182,7 +182,7 @@ def _copy(b: Builder, into: str, x: str | float, *_: Any) -> str | float:
 def _slice_scatter(
     b: Builder, x: str, part: str, axis: int = 0, start: int | None = None, stop: int | None = None, step: int = 1
 ) -> str:
-    """What is assigned to a slice in place, as a value of its own."""
+    """An in-place assignment to a slice, as a new value."""
     axis %= len(b.shapes[x])
     first, last, _ = slice(start, stop).indices(b.shapes[x][axis])
     if step != 1:
@@ -197,7 +197,7 @@ def _slice_scatter(
 
 @_covers("diagonal_scatter.default")
 def _diagonal_scatter(b: Builder, x: str, part: str, offset: int = 0, one: int = 0, other: int = 1) -> str:
-    """What is assigned to a diagonal of two axes."""
+    """An assignment to a diagonal of two axes."""
     axes = [axis % len(b.shapes[x]) for axis in (one, other)]
     order = [*(axis for axis in range(len(b.shapes[x])) if axis not in axes), *axes]
     rows, columns = np.indices([b.shapes[x][axis] for axis in axes])
@@ -232,7 +232,7 @@ def _pad(b: Builder, x: str, widths: Sequence[int], mode: Any = "constant", valu
 
 
 def padded(b: Builder, x: str, axis: int, before: int, after: int, value: float) -> str:
-    """A number before and after the elements of an axis; below 0 so many of them go."""
+    """Pad an axis with a number before and after; negative widths remove elements."""
     x = _slice(b, x, axis, max(-before, 0), b.shapes[x][axis] - max(-after, 0))
     shape = b.shapes[x]
     for width, behind in ((before, False), (after, True)):

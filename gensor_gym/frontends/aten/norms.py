@@ -80,7 +80,7 @@ def _instance_norm(
 
 
 def _statistics(b: Builder, x: str, axes: Sequence[int], eps: float) -> tuple[str, str]:
-    """Means along axes, which stay with extent 1, and what stands for one by the root of the variance."""
+    """Means along axes, which stay with extent 1, and the inverse root of the variance."""
     mean = b.mean(x, axes)
     centred = b.call("subtract", x, mean)
     return mean, b.call("rsqrt", of("add", b.mean(b.call("multiply", centred, centred), axes), eps))

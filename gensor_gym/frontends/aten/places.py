@@ -14,9 +14,9 @@ from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import covers as _covers
 
 Places = str | np.ndarray
-"""Of an operation: a value, or numbers that are the same at every call."""
+"""Indices of an operation: a value, or constant numbers."""
 MOST_PLACES = 8
-"""That are ranked along an axis: a pass over all elements for each."""
+"""Most ranked elements along an axis: each takes a pass over all elements."""
 
 
 @_covers("embedding.default")
@@ -44,7 +44,7 @@ def _bag(
 
 
 def take(b: Builder, x: str, axes: Sequence[int], ids: Places) -> str:
-    """Elements by their number among all of some axes. The axes of `ids` stand in their place; first where they are apart."""
+    """Elements by flat index over some axes. The axes of `ids` replace them, or come first if they are not adjacent."""
     shape, axes = b.shapes[x], [axis % len(b.shapes[x]) for axis in axes]
     name = b.constant("places", ids) if isinstance(ids, np.ndarray) else ids
     others = [axis for axis in range(len(shape)) if axis not in axes]
@@ -55,7 +55,7 @@ def take(b: Builder, x: str, axes: Sequence[int], ids: Places) -> str:
 
 
 def along(b: Builder, x: str, axis: int) -> tuple[str, Callable[[str], str]]:
-    """The elements of an axis as rows of a matrix, and what makes such rows, of whatever number, an axis in its place again."""
+    """The elements of an axis as rows of a matrix, and a function that turns such rows into an axis again."""
     order = [axis, *(other for other in range(len(b.shapes[x])) if other != axis)]
     turned = b.transpose(x, order)
     extent, *others = b.shapes[turned]
@@ -66,7 +66,7 @@ def along(b: Builder, x: str, axis: int) -> tuple[str, Callable[[str], str]]:
 
 @_covers("unfold.default")
 def _unfold(b: Builder, x: str, axis: int, size: int, step: int) -> str:
-    """Windows along an axis, whose elements stand last."""
+    """Windows along an axis, with their elements last."""
     axis, rank = axis % len(b.shapes[x]), len(b.shapes[x])
     places = np.arange(0, b.shapes[x][axis] - size + 1, step)[:, None] + np.arange(size)
     made = take(b, x, [axis], places)
@@ -128,7 +128,7 @@ def _times(b: Builder, ids: Places, factor: int) -> Places:
 
 
 def _sum(b: Builder, one: Places | None, other: Places) -> Places:
-    """Of places that repeat to one shape as NumPy's do."""
+    """Sum of indices that broadcast to one shape as NumPy's do."""
     if one is None:
         return other
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
@@ -147,7 +147,7 @@ def _gather(b: Builder, x: str, axis: int, ids: str, **_: Any) -> str:
 
 
 def places_along(b: Builder, x: str, axis: int) -> str:
-    """0, 1, .. along an axis of x, as a constant that repeats along the others; ValueError where float32 does not count them."""
+    """0, 1, .. along an axis of x, as a constant that repeats along the others; ValueError if float32 is not exact."""
     rank, extent = len(b.shapes[x]), b.shapes[x][axis]
     if extent > MOST_WHOLE:
         raise ValueError(f"places along {extent} elements: expected at most {MOST_WHOLE:.0f}")

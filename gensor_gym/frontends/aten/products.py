@@ -29,7 +29,7 @@ def linear(b: Builder, x: str, w: str, bias: str | None = None) -> str:
 
 @_covers("bilinear.default")
 def _bilinear(b: Builder, x: str, y: str, w: str, bias: str | None = None) -> str:
-    """Of x [.., i], y [.., j] and weights [k, i, j] the numbers [.., k]: a product with x, whose rows meet y."""
+    """For x [.., i], y [.., j] and weights [k, i, j] the result [.., k]: a product with x, whose rows are multiplied by y."""
     (*outer, i), (k, _, j) = b.shapes[x], b.shapes[w]
     m = math.prod(outer)
     half = _mm(b, b.reshape(x, (m, i)), b.reshape(b.dense(b.transpose(w, (1, 0, 2))), (i, k * j)))
@@ -68,7 +68,7 @@ def _addbmm(b: Builder, bias: str, x: str, y: str, *, beta: float = 1, alpha: fl
 
 
 def _joined(b: Builder, bias: str, made: str, beta: float, alpha: float) -> str:
-    """A product times alpha and what is added times beta; of 0 nothing is."""
+    """A product times alpha plus the bias times beta; a factor of 0 drops its term."""
     made = made if alpha == 1 else b.call("multiply", made, alpha)
     return b.call("add", made, bias if beta == 1 else of("multiply", bias, beta)) if beta else made
 
@@ -148,7 +148,7 @@ def _shared(b: Builder, x: str, heads: int) -> str:
 
 
 def _sees(b: Builder, mask: str) -> bool:
-    """Whether it is known that some number of every row counts; rows of which none does come out as 0."""
+    """Whether every row is known to have an unmasked number; fully masked rows give 0."""
     known = b.known(mask)
     counts = known is not None and (known != 0 if b.reads.get(mask) == "bool" else known > -math.inf)
     return bool(np.all(np.any(counts, axis=-1)))

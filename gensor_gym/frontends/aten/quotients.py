@@ -1,4 +1,4 @@
-"""Quotients of ATen that are cut to whole numbers, and what is left after them: exact, whatever the size of the quotient."""
+"""Quotients of ATen that are truncated to whole numbers, and remainders: exact for any size of the quotient."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ def _is_whole(b: Builder, *given: Any) -> bool:
 
 
 def _left(b: Builder, x: Any, by: Any) -> str:
-    """What is left of x, with the sign of x."""
+    """Remainder with the sign of x."""
     return b.call("fmod", x, by)
 
 
 def _left_of_divisor(b: Builder, x: Any, by: Any) -> str:
-    """What is left of x, with the sign of `by`."""
+    """Remainder with the sign of `by`."""
     left = _left(b, x, by)
     return b.map(of("where", _is_unlike(left, by), of("add", left, by), left), "left")
 
 
 def _is_unlike(left: str, by: Any) -> Expression:
-    """1 where what is left has another sign than the divisor, else 0."""
+    """1 if the remainder and the divisor have different signs, else 0."""
     return of("where", of("less", by, 0.0), of("less", 0.0, left), of("less", left, 0.0))
 
 

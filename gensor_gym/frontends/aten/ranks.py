@@ -17,11 +17,11 @@ from gensor_gym.frontends.covered import TABLE
 from gensor_gym.frontends.covered import covers as _covers
 
 MOST_SORTED = 128
-"""Along an axis: each element is compared with each."""
+"""Most elements of a sorted axis: each element is compared with each."""
 
 
 def _place(b: Builder, x: str, top: str, axis: int, gone: str | None = None) -> str:
-    """The first place along an axis where x is not below `top` or is no number, among those that are not gone."""
+    """The first index along an axis at which x is at least `top` or NaN, among those not gone."""
     behind, there = float(b.shapes[x][axis]), of("maximum", of("at_most", b.repeat(top, b.shapes[x]), x), no_number(x))
     place = of("where", there, places_along(b, x, axis), behind)
     return b.reduce(b.map(place if gone is None else of("where", gone, behind, place), "candidates"), "min", [axis])
@@ -53,14 +53,14 @@ TABLE["aten.argmax.default"], TABLE["aten.argmin.default"] = _place_of_extreme(t
 
 
 def _before(one: Given, other: Given) -> Call:
-    """1 where one is smaller than another, else 0: what is no number is larger than all others."""
+    """1 if one is smaller than the other, else 0: NaN is larger than all others."""
     return of("multiply", of("at_most", one, one), neither(of("at_most", other, one)))
 
 
 @_covers("sort.default")
 @of_one
 def _sort(b: Builder, x: str, axis: int = -1, descending: bool = False) -> tuple[str, str]:
-    """Each element at the place of its rank: how many stand before it, of equal ones those at places before."""
+    """Each element at the index of its rank: the number of elements before it, with equal ones in order."""
     axis %= len(b.shapes[x])
     rank, extent = len(b.shapes[x]), b.shapes[x][axis]
     if extent > MOST_SORTED:
@@ -80,9 +80,9 @@ def _sort(b: Builder, x: str, axis: int = -1, descending: bool = False) -> tuple
 
 
 def _median(b: Builder, x: str, axis: int, keepdim: bool, ignoring: bool) -> tuple[str, ...]:
-    """The lower of two in the middle, and its place; what is no number where one is none, unless these are ignored.
+    """The lower of the two middle elements, and its index; NaN if there is any, unless NaN is ignored.
 
-    Then of float32 no place: where there is no number at all torch's follows from how it sorts.
+    In that case float32 has no index: torch's result for rows of NaN depends on its sorting algorithm.
     """
     axis %= len(b.shapes[x])
     extent = b.shapes[x][axis]
@@ -109,13 +109,13 @@ TABLE["aten.nanmedian.dim"], TABLE["aten.nanmedian.default"] = _medians(ignoring
 
 
 _MOST_STABLE = 16
-"""Elements that `std::sort` of libstdc++, with which torch counts, leaves in their order where they are equal."""
+"""Most elements for which `std::sort` of libstdc++, which torch uses, is stable."""
 
 
 @_covers("mode.default")
 @of_one
 def _mode(b: Builder, x: str, axis: int = -1, keepdim: bool = False) -> tuple[str, ...]:
-    """The least of those that are there most often, and the last place of it; among more than torch sorts in place no place."""
+    """The least of the most frequent elements, and its last index; no index above torch's limit for stable sorting."""
     axis %= len(b.shapes[x])
     if b.reads[x] == "float32":
         raise ValueError("the most frequent of float32, of which NaN leaves no order: expected whole numbers or bools")
@@ -140,7 +140,7 @@ MOST_LIMITS = 4096
 
 @_covers("bucketize.Tensor")
 def _bucketize(b: Builder, x: str, limits: str, *, out_int32: bool = False, right: bool = False) -> str:
-    """How many limits stand before each number: those below it, with `right` also those that it is; all before no number."""
+    """Number of limits before each number: those below it, with `right` also equal ones; all of them for NaN."""
     if (count := b.shapes[limits][0]) > MOST_LIMITS:
         raise ValueError(f"{count} limits of buckets: expected at most {MOST_LIMITS}")
     one = b.reshape(x, (*b.shapes[x], 1))
@@ -160,7 +160,7 @@ def _searchsorted(
 
 @_covers("histc.default")
 def _histc(b: Builder, x: str, bins: int = 100, least: float = 0, most: float = 0) -> str:
-    """How many numbers are in each of bins of one width; those outside of all are in none."""
+    """Counts of numbers in bins of one width; numbers outside are not counted."""
     if not least < most or bins > MOST_LIMITS:
         raise ValueError(f"{bins} bins from {least} to {most}: expected at most {MOST_LIMITS}, and ends that are known ahead")
     row, ends = b.reshape(x, (1, -1)), (most - least) * np.arange(bins + 1).reshape(-1, 1)
@@ -178,7 +178,7 @@ def _sort_stable(b: Builder, x: str, *, stable: bool = True, dim: int = -1, desc
 @_covers("topk.default")
 @of_one
 def _topk(b: Builder, x: str, count: int, axis: int = -1, largest: bool = True, *_: bool) -> tuple[str, str]:
-    """One after another, each without those before it."""
+    """Elements one after another, each without the previous ones."""
     axis %= len(b.shapes[x])
     if not 0 < count <= MOST_PLACES:
         raise ValueError(f"the {count} largest: expected 1 to {MOST_PLACES}")

@@ -22,7 +22,7 @@ _Reduces = Callable[[Builder, str, list[int]], str]
 
 
 def _reduces(*names: str) -> Callable[[_Reduces], _Reduces]:
-    """Register what reduces axes that stay with extent 1: they go unless `keepdim` says so."""
+    """Register a reduction of axes that stay with extent 1; they are dropped unless `keepdim` is set."""
 
     def register(function: _Reduces) -> _Reduces:
         def rule(b: Builder, x: str, axes: Axes = None, keepdim: bool = False, dtype: Any = None) -> str:
@@ -47,7 +47,7 @@ def _sum(b: Builder, x: str, axes: list[int]) -> str:
 
 @_reduces("prod.default", "prod.dim_int")
 def product(b: Builder, x: str, axes: list[int]) -> str:
-    """Both halves of an axis multiplied, again and again; of an odd number the last one stays for the end."""
+    """Both halves of an axis multiplied, repeatedly; the last element of an odd number is kept for the end."""
     for axis in (one % len(b.shapes[x]) for one in axes):
         single = list[str]()
         while (extent := b.shapes[x][axis]) > 1:
@@ -82,7 +82,7 @@ def _all(b: Builder, x: str, axes: list[int]) -> str:
 
 @_reduces("logsumexp.default")
 def _logsumexp(b: Builder, x: str, axes: list[int]) -> str:
-    """Of numbers less the largest one, where that is finite."""
+    """Log-sum-exp with the maximum subtracted, if it is finite."""
     top = b.reduce(x, "max", axes)
     top = b.map(of("where", of("less", of("absolute", top), math.inf), top, 0.0), "top")
     return b.call("add", top, of("log", b.reduce(b.call("exp", of("subtract", x, b.repeat(top, b.shapes[x]))), "sum", axes)))
@@ -129,7 +129,7 @@ def _norm(b: Builder, x: str, order: float = 2.0, axes: Axes = None, keepdim: bo
 
 @_covers("_cdist_forward.default")
 def _distances(b: Builder, x: str, y: str, order: float, _: Any = None) -> str:
-    """Norms of the differences of each row of x [.., p, m] and each of y [.., r, m]; of order infinity NaN is passed over."""
+    """Norms of the differences of each row of x [.., p, m] and each of y [.., r, m]; order infinity ignores NaN."""
     outer, width = np.broadcast_shapes(b.shapes[x][:-2], b.shapes[y][:-2]), b.shapes[x][-1]
     p, r = b.shapes[x][-2], b.shapes[y][-2]
     one, other = b.reshape(x, (*b.shapes[x][:-1], 1, width)), b.reshape(y, (*b.shapes[y][:-2], 1, r, width))
@@ -141,7 +141,7 @@ def _distances(b: Builder, x: str, y: str, order: float, _: Any = None) -> str:
 
 @_covers("_pdist_forward.default")
 def _distances_within(b: Builder, x: str, order: float = 2.0) -> str:
-    """Of each row and those behind it."""
+    """Distances of each row and the rows after it."""
     pairs = np.triu_indices(b.shapes[x][0], 1)
     return _distance(b, b.call("subtract", *(take(b, x, [0], rows) for rows in pairs)), order)
 
@@ -170,7 +170,7 @@ def _logcumsumexp(b: Builder, x: str, axis: int) -> str:
 
 
 def _log_of_both(one: str, other: str) -> Expression:
-    """log(exp(x) + exp(y)): the larger one, and what the other adds to it; of equal infinities that."""
+    """log(exp(x) + exp(y)): the larger one plus a correction; of equal infinities that infinity."""
     least, most = of("minimum", one, other), of("maximum", one, other)
     apart = of("less", of("absolute", of("subtract", least, most)), math.inf)  # of two equal infinities it is no number
     alike = of("where", apart, of("add", most, of("log1p", of("exp", of("subtract", least, most)))), most)
@@ -178,7 +178,7 @@ def _log_of_both(one: str, other: str) -> Expression:
 
 
 def _scan(b: Builder, x: str, axis: int, function: str | Callable[[str, str], Expression]) -> str:
-    """Each element with what stands 1, 2, 4, .. places before it (Hillis and Steele, Data parallel algorithms, 1986)."""
+    """Combine each element with those 1, 2, 4, .. places before it (Hillis and Steele, Data parallel algorithms, 1986)."""
     if not b.shapes[x]:
         return x
     rows, back = along(b, x, axis % len(b.shapes[x]))
@@ -206,7 +206,7 @@ def of_one(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _scan_of_extreme(sign: str) -> Callable[..., tuple[str, str]]:
-    """The largest, or smallest, up to each element and its place: of equal ones the last, what is no number for good."""
+    """The maximum, or minimum, up to each element and its index: the last of equal ones; NaN persists."""
 
     @of_one
     def rule(b: Builder, x: str, axis: int) -> tuple[str, str]:
@@ -230,7 +230,7 @@ TABLE["aten.cummax.default"], TABLE["aten.cummin.default"] = _scan_of_extreme("m
 
 
 def axes_of(b: Builder, x: str, axes: Axes) -> list[int]:
-    """Their numbers from 0; all where none is named."""
+    """Numbers of the axes from 0; all if none is named."""
     if not (rank := len(b.shapes[x])):
         return []
     named = [axes] if isinstance(axes, int) else axes or range(rank)
@@ -238,6 +238,6 @@ def axes_of(b: Builder, x: str, axes: Axes) -> list[int]:
 
 
 def kept(b: Builder, made: str, axes: Sequence[int], keepdim: bool) -> str:
-    """What reduced axes to extent 1, without them unless they are to stay."""
+    """A result with its reduced axes of extent 1 dropped, unless `keepdim` is set."""
     left = [extent for axis, extent in enumerate(b.shapes[made]) if axis not in axes]
     return made if keepdim else b.reshape(made, left)

@@ -19,12 +19,12 @@ from gensor_gym.frontends.covered import covers as _covers
 MOST_COMPARED = 1 << 28
 """Comparisons of elements with places."""
 _IDENTITY = {"sum": 0.0, "prod": 1.0, "mean": 0.0, "amax": -math.inf, "amin": math.inf}
-"""Ways to join what is written to one place, with what changes nothing."""
+"""Reductions of values written to one index, with their neutral elements."""
 
 
 @_covers("index_put.default")
 def _index_put(b: Builder, x: str, places: Sequence[str | None], value: str | float, accumulate: bool = False) -> str:
-    """One number where a mask along the first axes says so, or values at places along neighbouring axes: the last one stays."""
+    """Write one number under a mask along the first axes, or values at indices along neighbouring axes: the last one stays."""
     first = places[0]
     if isinstance(first, str) and b.reads[first] == "bool":
         size = math.prod(b.shapes[value]) if isinstance(value, str) else 1
@@ -59,7 +59,7 @@ def _index_put(b: Builder, x: str, places: Sequence[str | None], value: str | fl
 
 
 def _to_front(first: int, behind: int, rank: int) -> tuple[int, ...]:
-    """An order of axes in which some neighbours come before all others."""
+    """An order of axes that moves some neighbours to the front."""
     return (*range(first, behind), *range(first), *range(behind, rank))
 
 
@@ -69,7 +69,7 @@ def _check_count(count: int) -> None:
 
 
 def _joined(b: Builder, x: str, axis: int, ids: str, source: str | float, how: str, include_self: bool = True) -> str:
-    """What is written to places along an axis, joined: `last`, or a key of `_IDENTITY`; with what is there, or instead of it."""
+    """Values written to indices along an axis, reduced: `last`, or a key of `_IDENTITY`; with the old value or without it."""
     if not b.shapes[x]:
         flat = b.reshape(source, (1,)) if isinstance(source, str) else source
         return b.reshape(_joined(b, b.reshape(x, (1,)), 0, b.reshape(ids, (1,)), flat, how, include_self), ())
@@ -82,7 +82,7 @@ def _joined(b: Builder, x: str, axis: int, ids: str, source: str | float, how: s
     order = [*(other for other in range(len(shape)) if other != axis), axis]
 
     def line(name: str, along: int) -> str:
-        """The axis last, and one of extent 1 beside it."""
+        """The value with the axis last, next to one of extent 1."""
         turned = b.transpose(name, order)
         *outer, last = b.shapes[turned]
         return b.reshape(turned, (*outer, last, 1) if along else (*outer, 1, last))
@@ -136,7 +136,7 @@ def _scatter_reduce(b: Builder, x: str, axis: int, ids: str, source: str, reduce
 
 @_covers("index_reduce.default")
 def _index_reduce(b: Builder, x: str, axis: int, ids: str, source: str, reduce: str, *, include_self: bool = True) -> str:
-    """As `scatter_reduce`, at the same places in every line."""
+    """As `scatter_reduce`, at the same indices in every line."""
     extents = b.shapes[source]
     lines = [extent if other == axis % len(extents) else 1 for other, extent in enumerate(extents)]
     return _scatter_reduce(b, x, axis, b.repeat(b.reshape(ids, lines), extents), source, reduce, include_self=include_self)
@@ -144,7 +144,7 @@ def _index_reduce(b: Builder, x: str, axis: int, ids: str, source: str, reduce: 
 
 @_covers("put.default")
 def _put(b: Builder, x: str, ids: str, source: str, accumulate: bool = False) -> str:
-    """At places among all elements."""
+    """Write at flat indices of all elements."""
     flat = [b.reshape(one, (-1,)) for one in (x, ids, source)]
     b.reads = {**b.reads, flat[1]: b.reads[ids]}
     return b.reshape(_index_put(b, flat[0], [flat[1]], flat[2], accumulate), b.shapes[x])

@@ -1,1 +1,1 @@
-"""Row nests on GPUs: how blocks and lanes share rows and columns, which schedules fit, what they cost."""
+"""Row nests on GPUs: distribution of rows and columns over blocks and lanes, legality, cost."""

@@ -1,10 +1,10 @@
 """The analytic model of row nests on a GPU: seconds of many schedules at once.
 
-A kernel takes the longest of three times and a share of the others, and a launch: what its instructions take of the lanes' issue,
-what its bytes take of the memory they come from, and how long the slowest multiprocessor's blocks wait, one after another, for
-loads, shuffles and barriers. Bytes are those of the slices that its instructions move. Warps that wait at once share the memory:
-by Little's law no more arrives than is under way in a latency. The form is our reconstruction, and nothing of it was measured.
-Latencies and rates are the machine's (hardware/nvidia.py, sources there); the other constants are estimates of ours.
+A kernel takes the longest of three times, a share of the others, and a launch. The three are the issue slots of its instructions,
+the transfer of its bytes from their memory, and the waits of the slowest multiprocessor's blocks, one after another, for loads,
+shuffles and barriers. Bytes are those of the slices that its instructions move. Warps that wait at once share the memory: by
+Little's law no more arrives than is in flight in a latency. The form is our reconstruction, and nothing of it was measured.
+Latencies and rates are the machine's (hardware/nvidia.py, sources there); the other constants are our estimates.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _MOVE, _STEP, _ROW, _POINTER, _JOIN = 2.0, 6.0, 20.0, 6.0, 2.0
 _SHUFFLE, _BARRIER = 25.0, 40.0
 """Cycles until the next instruction can go on: estimates."""
 _DEPENDENT = 4.0
-"""Cycles until an instruction's result is there, in which a lane's other elements are worked on."""
+"""Cycles until an instruction's result is ready; a lane's other elements fill them."""
 _SECTOR = 8
 """Elements of a sector of 32 bytes: of one that is touched all come."""
 _HIDDEN = 0.2
-"""Of the two shorter times so much is not hidden behind the longest."""
+"""Share of the two shorter times that is not hidden behind the longest."""
 _ALIKE = 0.9
-"""Share of a memory's rate that streaming kernels reach: 0.9 of DRAM's peak is what copies have on Hopper (a rule of thumb)."""
+"""Share of a memory's rate that streaming kernels reach: copies have 0.9 of DRAM's peak on Hopper (a rule of thumb)."""
 
 
 @dataclass(frozen=True)
 class Touched:
-    """What a kernel touches of tensors in DRAM and between kernels: bytes, and how many loads wait together."""
+    """A kernel's accesses to tensors in DRAM and between kernels: bytes, and the number of loads that wait together."""
 
     first: float
     again: float
@@ -54,7 +54,7 @@ class GpuModel(GirModel):
     """The model of one nest on one GPU."""
 
     def _terms(self, profile: Profile, header: Header) -> np.ndarray:
-        """Of one placement under many headers."""
+        """Terms of one placement under many headers."""
         rules = GpuRules(self.nest, self.hardware)
         teams = teams_of(self.nest, header, self.hardware)
         count = len(header["rows"])
@@ -136,7 +136,7 @@ class GpuModel(GirModel):
         return 4.0 * self.nest.rows * self.nest.columns
 
     def _touched(self, graph: KernelGraph) -> Touched:
-        """What a kernel's slices in DRAM are of bytes: an element's first touch comes from its tensor, later ones do not."""
+        """Bytes of a kernel's slices in DRAM: first touches of an element, later touches."""
         first, again, loads = 0.0, 0.0, 0
         seen: set[str] = set()
         for one in graph.instructions():
@@ -154,7 +154,7 @@ class GpuModel(GirModel):
         return Touched(first, again, max(loads, 1), max(len(seen), 1))
 
     def _wasted(self, graph: KernelGraph, teams: Teams) -> np.ndarray:
-        """Bytes of sectors that come and are not asked for: of accesses whose columns lie apart and that are not turned."""
+        """Bytes of transferred sectors that are not used: accesses with strided columns that are not transposed."""
         found = np.zeros(len(teams.rows))
         for one in graph.instructions():
             for part in (one.target, *(part for _, part in one.sources)):
@@ -166,7 +166,7 @@ class GpuModel(GirModel):
         return found
 
     def _lies_in(self, footprint: int) -> MemoryLevel:
-        """Where the tensors of a call are found: in L2, unless they are more; a stream that goes round leaves nothing there."""
+        """The memory level that holds a call's tensors: L2 if they fit, else DRAM; a cyclic stream leaves nothing in L2."""
         l2 = self.hardware.level("l2")
         return l2 if footprint <= l2.capacity else self.hardware.level("dram")
 

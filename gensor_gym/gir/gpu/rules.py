@@ -1,4 +1,4 @@
-"""Which schedules of a row nest are legal on a GPU: what a block takes of threads, registers and shared memory."""
+"""Legality of a row nest's schedules on a GPU: threads, registers and shared memory of a block."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from gensor_gym.gir.schedule import FIELDS, HEADER
 WIDEST = 4
 """Elements of the widest load: 16 bytes."""
 OWN_REGISTERS = 40
-"""Registers of a thread for addresses, loops and what an expression holds for a moment, beside the values."""
+"""Registers of a thread for addresses, loops and temporary values, besides the kept values."""
 LEAST_LIVE = 2
-"""Values of a step that are in registers at once at least, beside those that are kept whole."""
+"""Least number of a step's values that are in registers at once, besides those that are kept whole."""
 
 
 class GpuRules(GirRules):
-    """The limits of one nest on one GPU; what is common to all machines is the base's."""
+    """The limits of one nest on one GPU; limits of all machines are the base's."""
 
     @cached_property
     def across(self) -> int:
@@ -41,17 +41,17 @@ class GpuRules(GirRules):
         return max(LEAST_LIVE, *(sum(number in uses for uses in loads) for number in range(self.nest.passes)))
 
     def shared_bytes(self, teams: Teams, buffers: np.ndarray) -> np.ndarray:
-        """Bytes of shared memory of a block at most, int64 [B], with so many buffers of a row."""
+        """Most bytes of shared memory of a block, int64 [B], with `buffers` row buffers."""
         turned = np.where(teams.rows > 1, self.across, 0) * 4 * teams.rows * (teams.wide + 1)
         return buffers * teams.rows * self.row_bytes + turned + 4 * self._joins * (teams.threads // 32)
 
     def registers_of(self, teams: Teams, header: dict[str, np.ndarray], whole: np.ndarray) -> np.ndarray:
-        """Registers of a thread, about, int64 [B], with so many rows kept whole in registers."""
+        """Approximate registers of a thread, int64 [B], with `whole` rows kept in registers."""
         own = header["tile"] * header["vector"]
         return OWN_REGISTERS + own * (whole * teams.steps + self.live)
 
     def _header_fits(self, header: dict[str, np.ndarray]) -> np.ndarray:
-        """Nothing is larger than what it divides: each value is 1 or the one below it would not do the whole."""
+        """Whether no value is larger than needed: each is 1, or the next smaller value would not cover the whole."""
         vector, tile, rows = (header[name] for name in ("vector", "tile", "rows"))
         teams = teams_of(self.nest, header, self.hardware)
         fitting = (vector <= WIDEST) & ((vector == 1) | (vector // 2 < self.nest.columns))
@@ -64,7 +64,7 @@ class GpuRules(GirRules):
         return fitting
 
     def _placement_fits(self, rows: np.ndarray, header: dict[str, np.ndarray]) -> np.ndarray:
-        """Cells are where they may be, what is in a kernel stays in it, a block has room, and its loop is not too long."""
+        """Whether cells have allowed levels, values do not outlive their kernel, a block has room, and its loop is short."""
         placed = rows[:, HEADER:]
         teams = teams_of(self.nest, header, self.hardware)
         fitting = np.all(self._allowed[np.arange(placed.shape[1]), placed], axis=1)

@@ -1,11 +1,11 @@
-"""What the header of a schedule means on a GPU: a team of lanes goes along each row, a block has several teams.
+"""Meaning of a schedule's header on a GPU: a team of lanes goes along each row, a block has several teams.
 
-`vector` elements a lane loads at once and `tile` vectors of a lane side by side, as on a CPU. So many lanes are a row's team that
-one step does all columns, up to what a block has room for. `rows` are IntelliGen's units of a group: warps, or teams of several
-warps, that a block has; a team of less than a warp shares it with teams of neighbouring rows. `loop` are steps that a block does
-one after another. Where a kernel goes along its rows once only, a step is one tile of columns, so that blocks may share a row:
-each then leaves a part of every reduction, and a second launch adds these up (the split in two stages). In a kernel of several
-passes a step is all columns of its rows.
+A lane loads `vector` elements at once and has `tile` vectors in parallel, as on a CPU. A row's team has enough lanes for all
+columns in one step, up to the limit of a block. `rows` are IntelliGen's units of a group: warps, or teams of several warps, of a
+block; a team of less than a warp shares it with teams of neighbouring rows. `loop` is the number of successive steps of a block.
+If a kernel goes along its rows only once, a step is one tile of columns, and blocks may share a row: each then stores a part of
+every reduction, and a second launch adds these up (the split in two stages). In a kernel of several passes a step is all columns
+of its rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gensor_gym.hardware.types import Hardware
 
 WARP = 32
 KNOWN = ("vector", "tile", "rows", "loop", "streaming")
-"""Fields of the header that mean something on a GPU; others stand at their first value."""
+"""Fields of the header that matter on a GPU; others have their first value."""
 FINISH_THREADS = 1024
 """Most threads of a block that adds up the parts of one row."""
 
@@ -33,14 +33,14 @@ class Teams:
     rows: np.ndarray
     """Rows of a step of a block, a power of two."""
     threads: np.ndarray
-    """Of a block: whole warps."""
+    """Threads of a block: whole warps."""
     wide: np.ndarray
     """Columns of a step of a row's team."""
     steps: np.ndarray
     """Steps along all columns."""
 
     def shares(self, nest: RowNest, passes: int, loop: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of a kernel with so many passes (blocks that share a row, steps of rows of a block, blocks in all)."""
+        """(blocks that share a row, steps of rows of a block, total blocks) of a kernel with `passes` passes."""
         along = self.steps if passes == 1 else np.ones_like(self.steps)
         parts = -(-along // loop)
         turns = np.maximum(loop // along, 1)
@@ -83,7 +83,7 @@ class BlockShape:
 
 
 def block_shape(nest: RowNest, header: dict[str, int], passes: int, hardware: Hardware) -> BlockShape:
-    """Of a kernel with so many passes under one header."""
+    """Shape of a kernel with `passes` passes under one header."""
     values = {name: np.array([value]) for name, value in header.items()}
     teams = teams_of(nest, values, hardware)
     shares = teams.shares(nest, passes, values["loop"])

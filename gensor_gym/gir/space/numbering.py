@@ -14,7 +14,7 @@ from gensor_gym.gir.schedule import FIELDS, HEADER, ROW, GirSchedule
 
 
 def _moves() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of every action the digit that it changes, by how much, and to what; the last is -1 where it is not `place`."""
+    """For every action the digit that it changes, by how much, and to which value; the last is -1 unless it is `place`."""
     digit, by, to = (np.zeros(NUM_ACTIONS, np.int64) for _ in range(3))
     to[:] = -1
     for number, action in enumerate(ACTIONS[1:], 1):
@@ -27,7 +27,7 @@ def _moves() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 _DIGIT, _BY, _TO = _moves()
 _PLACE, _LEVELS = 1 + 2 * HEADER, np.arange(len(Level))
-"""The first action that places a value, and what each such action places it at, in the order of `ACTIONS`."""
+"""The first action that places a value, and the level of each such action, in the order of `ACTIONS`."""
 
 
 @dataclass(frozen=True)
@@ -39,24 +39,24 @@ class Numbering:
 
     @classmethod
     def of(cls, nest: RowNest) -> Numbering:
-        """Of the schedules of a nest; what is no crossing cell is a digit that is always 0."""
+        """Numbering of a nest's schedules; unused cells are digits that are always 0."""
         placed = [1 + max(levels_of(nest, name)) for name in nest.crossing]
         counts = np.array([*(len(field.values) for field in FIELDS), *placed, *[1] * (ROW - HEADER - len(placed))])
         return cls(counts, np.append(np.cumprod(counts[:0:-1])[::-1], 1))
 
     @classmethod
     def stacked(cls, some: Iterable[Numbering]) -> Numbering:
-        """Of several spaces, a line each."""
+        """Numbering of several spaces, a line each."""
         counts, strides = zip(*((one.counts, one.strides) for one in some), strict=True)
         return cls(np.stack(counts), np.stack(strides))
 
     def take(self, lines: np.ndarray) -> Numbering:
-        """Of those lines int64 [B]."""
+        """Numbering of those lines int64 [B]."""
         return Numbering(self.counts[lines], self.strides[lines])
 
     @property
     def size(self) -> int:
-        """How many numbers there are in one space."""
+        """Number of schedules in one space."""
         return int(np.prod(self.counts, axis=-1))
 
     def numbers(self, rows: np.ndarray) -> np.ndarray:

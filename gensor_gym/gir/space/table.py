@@ -1,7 +1,7 @@
-"""A whole space of schedules as tables: each schedule has a number, and what is legal and how long it takes is looked up.
+"""A whole space of schedules as tables: each schedule has a number, by which legality and time are looked up.
 
-Spaces of fused operators are small. A table of one is made in less than a second, steps of thousands of environments are then
-a few look-ups, and the optimum is the least entry: every task is certified by having been gone through.
+Spaces of fused operators are small. A table takes less than a second; steps of thousands of environments are then a few look-ups,
+and the optimum is the smallest entry, so every task is certified by enumeration.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BATCH = 1 << 16
 
 
 class Spanned(Protocol):
-    """What a table is made of: `gir.graph.GirGraph`."""
+    """Protocol of a table's input: `gir.graph.GirGraph`."""
 
     operator: Dataflow
     nest: RowNest
@@ -48,8 +48,8 @@ def legal_actions(
 ) -> np.ndarray:
     """Masks bool [B, NUM_ACTIONS] of schedules int64 [B] whose actions lead `there`, int64 [B, NUM_ACTIONS].
 
-    `primitives` bool [NUM_ACTIONS] are those of the space. `here` and `there` are places in tables [S]: what is legal, and where
-    they may not grow the bytes that are moved.
+    `primitives` bool [NUM_ACTIONS] are those of the space. `here` and `there` are indices of tables [S]: legality and, if the
+    space forbids growth, the moved bytes.
     """
     found: np.ndarray = (there != here[:, None]) & legal[there] & primitives
     if moved is not None:

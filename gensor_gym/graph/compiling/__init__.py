@@ -1,1 +1,1 @@
-"""How functions are compiled: for Python to call, as text for others, once for many; and the line that says so when it lasts."""
+"""Compilation of functions: for Python, as text for others, once for many; and the notice of long compilations."""

@@ -1,7 +1,7 @@
-"""A process beside this one that compiles functions, which end up on disk, where this one finds them.
+"""A compile server: a second process that compiles functions to disk, where this process loads them.
 
-It is started when the first is asked for, ends when nothing was asked for a while, and never outlives this one. Where there can
-be none (in a worker process, whose fellows would start their own, or where nothing is kept on disk) functions are compiled here.
+It starts with the first request, ends when idle for a while, and never outlives this process. In worker processes, whose siblings
+would each start one, and where nothing is kept on disk, functions are compiled in the process itself.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import Any
 from gensor_gym.graph.compiling.notice import NOTICE, QUIET
 
 MODULE = "gensor_gym.graph.compiling.apart_process"
-"""What the other process runs."""
+"""Module that the other process runs."""
 
 Asked = tuple[str, str, tuple[Any, ...]]
 """Module and name of a function, types of its arguments."""
 
 
 class Apart:
-    """What was asked of the other process, which is there while something is awaited."""
+    """Requests to the compile server, which runs while requests are pending."""
 
     def __init__(self) -> None:
         """Nothing asked."""
@@ -39,9 +39,9 @@ class Apart:
         self._lock = threading.Lock()
 
     def compiles(self, function: Any, types: tuple[Any, ...]) -> bool:
-        """Whether the other process is compiling a function; asked for the first time it is told to.
+        """Whether the compile server is compiling a function; the first question requests it.
 
-        Not where the function is on disk, or will not come to be there.
+        False if the function is on disk, or will not be stored there.
         """
         asked = (function.py_func.__module__, function.py_func.__qualname__, types)
         with self._lock:
@@ -73,7 +73,7 @@ class Apart:
             self._ended()
 
     def _listen(self) -> None:
-        """Take note of functions that are done: the process writes a byte for each, in the order in which they were asked for."""
+        """Record finished functions: the server writes one byte for each, in the order of the requests."""
         done = self._process.stdout.read() if self._process is not None else b""  # type: ignore[union-attr]
         for _ in done or b"":
             self._over.add(self._awaited.pop(0))
@@ -81,7 +81,7 @@ class Apart:
             self._ended()
 
     def _ended(self) -> None:
-        """The process is no more: what it was to compile is compiled here. It is not started again if it failed."""
+        """The server ended: compile the pending functions here. It is not restarted after a failure."""
         self._over.update(self._awaited)
         self._awaited.clear()
         if self._process is not None:
@@ -97,7 +97,7 @@ class Apart:
                 self._ended()
 
     def forget(self) -> None:
-        """In a fork: the process belongs to another, and this one has none."""
+        """Called after a fork: the server belongs to the parent, so the child has none."""
         if self._process is not None:
             self._process.returncode = 0
             _close(self._process)
@@ -105,9 +105,9 @@ class Apart:
 
 
 def _started() -> subprocess.Popen[bytes]:
-    """The other process, which imports what this one could. OSError where none can be started.
+    """Start the server with this process's import path; OSError if that fails.
 
-    It is of another group, so that a terminal's Ctrl-C is left to this one.
+    It runs in its own process group, so that Ctrl-C in a terminal reaches this process only.
     """
     path = os.pathsep.join(each or os.getcwd() for each in sys.path)
     process = subprocess.Popen(
@@ -120,7 +120,7 @@ def _started() -> subprocess.Popen[bytes]:
 
 
 def _close(process: subprocess.Popen[bytes]) -> None:
-    """Close what leads to a process."""
+    """Close the pipes to a process."""
     for file in (process.stdin, process.stdout):
         if file is not None:
             file.close()

@@ -1,7 +1,7 @@
-"""The process beside another that compiles functions for it: `python -m gensor_gym.graph.compiling.apart_process PARENT`.
+"""The compile server: `python -m gensor_gym.graph.compiling.apart_process PARENT`.
 
-Each line of standard input names a function and types of arguments; a byte on standard output says that it is done. It ends when
-nothing was asked for a while, when standard input does, and when its parent has, however that came about.
+Each line of standard input names a function and argument types; a byte on standard output reports it done. The server ends when
+idle for a while, at the end of standard input, and when its parent has ended for any reason.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from importlib import import_module
 
 IDLE_S = 5.0
-"""Seconds without anything to do after which it ends."""
+"""Idle seconds after which it ends."""
 WATCH_S = 0.2
 """Seconds between two looks at whether the parent is there."""
 
@@ -56,7 +56,7 @@ def _line(descriptor: int) -> bytes:
 
 
 def _end_with(parent: int) -> None:
-    """End as soon as the parent is no more; a process without one belongs to another."""
+    """End as soon as the parent has ended; an orphan belongs to another process."""
     while os.getppid() == parent:
         time.sleep(WATCH_S)
     os._exit(0)

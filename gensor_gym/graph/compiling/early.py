@@ -1,7 +1,7 @@
-"""Compiled functions that answer at once: as plain Python, while another process compiles them.
+"""Compiled functions that run interpreted while another process compiles them.
 
-Numba asks `_compile_for_args` for a function only where none was compiled for the types of a call. There the plain one is handed
-out as long as the other process is at work, and Numba's own afterwards; a call that finds a compiled function costs what it did.
+Numba calls `_compile_for_args` only for argument types without a compiled function. This module returns the interpreted function
+there while the server works, and Numba's afterwards. Calls that find a compiled function are as fast as before.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from gensor_gym.graph.compiling.kept import Kept
 from gensor_gym.graph.compiling.plain import interpreted
 
 _hurry: ContextVar[bool | None] = ContextVar("hurry", default=None)
-"""Whether functions are answered at once, all of them or none; None where each does as it was declared."""
+"""Whether all functions answer early or none does; None if each follows its declaration."""
 
 
 @contextmanager
 def at_once() -> Iterator[None]:
-    """Within it no function is waited for: for questions whose plain answers take less time than compiling."""
+    """Context in which no function is waited for: for calls whose interpreted run is faster than compiling."""
     before = _hurry.set(_hurry.get() is not False)
     try:
         yield
@@ -34,7 +34,7 @@ def at_once() -> Iterator[None]:
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Within it every function is waited for, also where something inside asks for answers at once: for who measures times."""
+    """Context in which every function is waited for, even inside `at_once`: for timing."""
     before = _hurry.set(False)
     try:
         yield
@@ -43,13 +43,13 @@ def waiting() -> Iterator[None]:
 
 
 class Hurried(Kept):
-    """A function that answers early where its caller says so (`at_once`)."""
+    """A function that answers early if its caller says so (`at_once`)."""
 
     early = False
     """Whether it does so anyway."""
 
     def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
-        """What Numba calls in place of the compiled function: one of these, or a plain one."""
+        """Called by Numba instead of compiling: return a compiled function, or an interpreted one."""
         hurry = _hurry.get()
         if (self.early if hurry is None else hurry) and not any(isinstance(each, OmittedArg) for each in args):
             types = tuple(self.typeof_pyval(each) for each in args)
@@ -58,7 +58,7 @@ class Hurried(Kept):
         return super()._compile_for_args(*args, **kws)
 
     def _answer(self, *args: Any) -> Any:
-        """The plain function's answer, or the compiled one's where plain Python stumbles, as over a division by zero."""
+        """The interpreted function's answer, or the compiled one's if Python raises, as for a division by zero."""
         try:
             return self._plain(*args)
         except Exception:  # nothing is changed yet, and the compiled function says what it has to say of these arguments

@@ -1,4 +1,4 @@
-"""What is kept of compiled functions on disk, and that of several processes one compiles a function while others wait for it."""
+"""The on-disk cache of compiled functions: one process compiles a function while others wait for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOOK_S = 0.02
 
 
 class Kept(CPUDispatcher):  # type: ignore[misc]
-    """A function that is looked for on disk before it is compiled, and compiled by one process at a time."""
+    """A function that is looked up on disk before it is compiled, by one process at a time."""
 
     _cache: Any
     targetctx: Any
@@ -28,11 +28,11 @@ class Kept(CPUDispatcher):  # type: ignore[misc]
 
     @property
     def keeps(self) -> bool:
-        """Whether what is compiled is kept on disk at all."""
+        """Whether compiled functions are cached on disk."""
         return isinstance(self._cache, FunctionCache)
 
     def is_kept(self, types: tuple[Any, ...]) -> bool:
-        """Whether it lies on disk for arguments of some types."""
+        """Whether it is on disk for the given argument types."""
         if not self.keeps:
             return False
         file = self._cache._cache_file
@@ -40,7 +40,7 @@ class Kept(CPUDispatcher):  # type: ignore[misc]
         return name is not None and Path(file._data_path(name)).exists()
 
     def compile(self, sig: Any) -> Any:
-        """See Numba's, which looks on disk first. Of the threads of a process one compiles, here as there."""
+        """See Numba's, which looks on disk first. One thread of a process compiles at a time, as there."""
         with global_compiler_lock, nullcontext() if self._is_at_hand(sig) else self._alone():
             return super().compile(sig)
 
@@ -50,7 +50,10 @@ class Kept(CPUDispatcher):  # type: ignore[misc]
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """While no other process compiles it. Who is within waits only for what it calls, so no two wait for each other."""
+        """Hold the lock under which no other process compiles this function.
+
+        The holder waits only for functions that it calls, so no two processes wait for each other.
+        """
         if not self.keeps:
             yield
             return

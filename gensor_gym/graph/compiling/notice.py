@@ -1,7 +1,7 @@
-"""One line on standard error when compiling takes long, so that nobody waits without a word.
+"""A line on standard error when compiling takes long.
 
-Compiled code is kept for the next process, so it is said once for each state of the sources; on a terminal how far it is stands
-below. Worker processes say nothing, nor does anyone where $GENSOR_GYM_QUIET is set.
+Compiled code is cached, so the line appears once for each state of the sources; a terminal also shows progress. Worker processes
+print nothing, and $GENSOR_GYM_QUIET silences it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import TextIO
 from numba.core import event
 
 QUIET = "GENSOR_GYM_QUIET"
-"""Environment variable that silences the line where it is set to anything but nothing."""
+"""Environment variable that silences the notice if it is not empty."""
 PATIENCE_S = 2.0
-"""Seconds of compiling after which it is said."""
+"""Seconds of compiling after which the notice appears."""
 _OURS = ("gensor_gym", "agents", "experiments")
 _COMPILING = "numba:compile"
 
 
 class Notice(event.Listener):  # type: ignore[misc]
-    """Hears of every function that Numba compiles; `silent` says at that moment whether to keep quiet."""
+    """Listener to every function that Numba compiles; `silent` decides at that moment whether to print."""
 
     def __init__(self, out: Callable[[], TextIO], clock: Callable[[], float], silent: Callable[[], bool]) -> None:
         """Nothing compiled and nothing said."""
@@ -34,7 +34,7 @@ class Notice(event.Listener):  # type: ignore[misc]
         self._said = False
 
     def on_start(self, event: event.Event) -> None:
-        """A function, inside of which Numba compiles those that it calls. The clock runs while the outermost does."""
+        """Compilation of a function begins. Numba compiles its callees inside; the clock runs for the outermost."""
         if self._depth > 0 or _is_ours(event):
             if self._depth == 0:
                 self._begin = self._clock()
@@ -53,7 +53,7 @@ class Notice(event.Listener):  # type: ignore[misc]
             self._say(self._out(), seconds)
 
     def lasts(self, seconds: float) -> None:
-        """Another process has been compiling for so long, while this one waits or has slower answers."""
+        """Another process has been compiling for this long, while this one waits or runs interpreted."""
         if seconds > PATIENCE_S and not self._silent():
             self._say_once(self._out())
 
@@ -65,7 +65,7 @@ class Notice(event.Listener):  # type: ignore[misc]
             out.flush()
 
     def _say(self, out: TextIO, seconds: float) -> None:
-        """The line, once; on a terminal, while it lasts, how far it is."""
+        """Print the line, once; on a terminal also the progress."""
         self._say_once(out)
         if out.isatty():
             out.write(f"\r{self._functions} functions, {seconds:.0f} s\x1b[K" if self._depth > 0 else "\r\x1b[K")
@@ -79,14 +79,14 @@ def _is_ours(event: event.Event) -> bool:
 
 
 def _is_silent() -> bool:
-    """Whether this process says nothing: a worker, one that is told to, or one without a standard error."""
+    """Whether this process prints nothing: a worker, one with $GENSOR_GYM_QUIET, or one without standard error."""
     return bool(os.environ.get(QUIET)) or multiprocessing.parent_process() is not None or sys.stderr is None
 
 
 NOTICE = Notice(lambda: sys.stderr, time.monotonic, _is_silent)
-"""That of this process."""
+"""The notice of this process."""
 
 
 def watch() -> None:
-    """Hear of all that is compiled from now on in this process."""
+    """Listen to all compilations from now on in this process."""
     event.register(_COMPILING, NOTICE)

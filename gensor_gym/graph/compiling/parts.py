@@ -1,12 +1,12 @@
-"""Compiled functions that other compiled functions call: typed by themselves, optimised only where they end up.
+"""Compiled functions that are called by other compiled functions: typed on their own, optimised only inside their callers.
 
-Numba optimises and emits every function with all that it calls, so the text of a leaf goes through LLVM once for each function
-above it: two thirds of the time that a first episode took to compile. A part stops before that. Its text is put into the
-function that Python calls, which LLVM optimises as a whole. Called from Python it becomes such a function itself.
+Numba optimises and emits every function with all its callees, so a leaf goes through LLVM once for each function above it. That
+took two thirds of the compile time of a first episode. A part stops before that step. Its text is inserted into the function that
+Python calls, which LLVM optimises as a whole. A part that is called from Python becomes such a function.
 
-This stands on Numba's documented pipelines (numba.core.compiler.CompilerBase) and on what its code libraries and dispatchers do
-inside, which releases may change: with one that was not tried (`TRIED`) every function is compiled as Numba does it. Answers are
-the same, and a first episode waits three times as long.
+This relies on Numba's documented pipelines (numba.core.compiler.CompilerBase) and on internals of its code libraries and
+dispatchers, which releases may change. With an untried release (`TRIED`), Numba compiles every function as usual: answers are the
+same, and a first episode waits three times as long.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from numba.core.typed_passes import NativeLowering
 from gensor_gym.graph.compiling.early import Hurried
 
 TRIED = ("0.68",)
-"""Releases of Numba that tests/graph/test_graph_parts.py has passed with."""
+"""Releases of Numba with which tests/graph/test_graph_parts.py passes."""
 
 
 class _Text(JITCodeLibrary):  # type: ignore[misc]
-    """The LLVM text of a part, neither optimised nor emitted; what links it gets the text of all that it calls as well."""
+    """LLVM text of a part, neither optimised nor emitted; linking it adds the text of all its callees."""
 
     _with_called: Any = None
 
@@ -41,7 +41,7 @@ class _Text(JITCodeLibrary):  # type: ignore[misc]
         self._finalized = True
 
     def _get_module_for_linking(self) -> Any:
-        """Its own text and that of all it calls, each once."""
+        """Its own text and that of all its callees, each once."""
         if self._with_called is None:
             module = self._own().clone()
             for library in reversed(list(self._called({self}))):  # LLVM leaves out what nothing there calls yet
@@ -50,11 +50,11 @@ class _Text(JITCodeLibrary):  # type: ignore[misc]
         return self._with_called
 
     def _own(self) -> Any:
-        """Its own text, in which every function may be defined again by others."""
+        """Its own text, in which other modules may define every function again."""
         return super()._get_module_for_linking()
 
     def _called(self, met: set[Any]) -> Iterator[Any]:
-        """Every library that it calls, itself or by way of other parts, but those met before; each after those that it calls."""
+        """Every library that it calls, directly or through other parts, except those already met; callees first."""
         for library in self._linking_libraries:
             if library not in met:
                 met.add(library)
@@ -88,7 +88,7 @@ def pipeline(lowering: type[NativeLowering]) -> type[CompilerBase]:
         """See Numba's."""
 
         def define_pipelines(self) -> list[Any]:
-            """Its passes, one of them replaced."""
+            """The default passes with one replaced."""
             made = DefaultPassBuilder.define_nopython_pipeline(self.state)
             made.passes = [(lowering if each is NativeLowering else each, why) for each, why in made.passes]
             made._finalized = False
@@ -102,14 +102,14 @@ _COMPILER = pipeline(_Lowering)
 
 
 class Part(CPUDispatcher):  # type: ignore[misc]
-    """A function for others to call."""
+    """A function that is called by compiled functions."""
 
     def add_overload(self, cres: Any) -> None:
-        """Keep what was compiled for callers that are compiled; there is nothing for Python to call."""
+        """Keep a compiled overload for compiled callers; Python cannot call it."""
         self.overloads[tuple(cres.signature.args)] = cres
 
     def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
-        """Called from Python with types that were not met: the same function as one that Python calls."""
+        """New argument types: compile and register a Python-callable overload."""
         found = self.whole._compile_for_args(*args, **kws)
         for types, compiled in self.whole.overloads.items():
             if types not in self._answered:  # given twice they would fit two functions, and every call would end up here again
@@ -119,17 +119,17 @@ class Part(CPUDispatcher):  # type: ignore[misc]
 
     @cached_property
     def _answered(self) -> set[tuple[Any, ...]]:
-        """Types for which a call from Python finds a function by itself."""
+        """Argument types that a call from Python finds without compiling."""
         return set()
 
     @cached_property
     def whole(self) -> Any:
-        """The same function with all that it calls, for Python to call."""
+        """The same function with its callees, for Python."""
         return _WHOLE[self.py_func](self.py_func)
 
 
 class Entry(Hurried):
-    """A function for Python to call. Compiled ones that call it have it as a part, so that it is optimised there alone."""
+    """A function that Python calls. Compiled callers use it as a part, so that it is optimised inside them."""
 
     @cached_property
     def part(self) -> Any:
@@ -137,22 +137,22 @@ class Entry(Hurried):
         return Part(self.py_func, targetoptions=self.targetoptions, pipeline_class=_COMPILER)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """What Numba asks when it types a call."""
+        """Called by Numba to type a call."""
         return self.part.get_call_template(args, kws)
 
     def get_overload(self, sig: Any) -> Any:
-        """What Numba asks when it lowers that call."""
+        """Called by Numba to lower that call."""
         return self.part.get_overload(sig)
 
 
 class Early(Entry):
-    """An entry that always answers early: its callers ask little at a time."""
+    """An entry that always answers early, for callers with few calls."""
 
     early = True
 
 
 _WHOLE: dict[Callable[..., Any], Callable[[Any], Any]] = {}
-"""What makes a function of a part that Python can call."""
+"""For each part, the function that makes it callable from Python."""
 
 
 def is_tried(version: str) -> bool:

@@ -1,12 +1,13 @@
-"""Compiled functions as plain Python, over lists of Python's own numbers.
+"""Compiled functions run as plain Python over lists of numbers.
 
-The text is the same, and so are the answers, to the last bit: Python's integers and floats are those that Numba computes with,
-logarithms are those of the same library of C, and neither fuses nor reorders what is written. Numbers of arrays are copied out
-and those that changed are copied back, so a call that fails has changed nothing. Where Numba goes another way: its integers wrap
-around beyond 64 bits, which those of no task do that can be scheduled; a division by zero, here an error, is none; what is
-written to float32 is rounded when the same call reads it again, which none does.
+The source is the same and so are the answers, to the last bit: Python's integers and floats are Numba's, logarithms come from the
+same C library, and neither fuses nor reorders operations. Arrays are copied out and changed numbers are copied back, so a call
+that fails has changed nothing. Three differences to Numba do not matter here. Its integers wrap beyond 64 bits; no schedulable
+task reaches that. Division by zero raises here and not there. Numbers written to float32 are rounded when the same call reads
+them again; no function does.
 
-Lists, because Python makes an object of each number of an array that it reads. A step of an environment takes 0.2 to 0.4 ms.
+Lists are faster than arrays, because Python creates an object for each element that it reads from an array. A step of an
+environment takes 0.2 to 0.4 ms.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Line(list[Any]):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """As of the array."""
+        """Shape as of the array."""
         return (len(self),)
 
     def copy(self) -> Line:
@@ -43,7 +44,7 @@ class Line(list[Any]):
         return made
 
     def put_back(self) -> None:
-        """Write to the array what has changed, and nothing else: other threads may be at work on what lies beside."""
+        """Write back the changed numbers only: other threads may be writing to neighbouring ones."""
         if self != self._before:
             for at, (now, before) in enumerate(zip(self, self._before, strict=True)):
                 if now is not before:
@@ -51,7 +52,7 @@ class Line(list[Any]):
 
 
 class Lines:
-    """The numbers of an array of several axes, copied line by line as they are asked for."""
+    """The numbers of an array with several axes, copied line by line on access."""
 
     def __init__(self, array: np.ndarray) -> None:
         """Nothing copied yet of an array [N, ..]."""
@@ -59,7 +60,7 @@ class Lines:
         self.shape, self.ndim = array.shape, array.ndim
 
     def __getitem__(self, at: Any) -> Any:
-        """A line by its number, or a number by its place; IndexError where there is none."""
+        """A line by its index, or a number by its indices; IndexError if there is none."""
         if isinstance(at, tuple):
             return self[at[0]][at[1]]
         if at not in self._copied:
@@ -77,7 +78,7 @@ class Lines:
 
 
 class _Numpy:
-    """What compiled functions ask of NumPy."""
+    """The functions of NumPy that compiled functions use."""
 
     inf, log, float64 = math.inf, math.log, float
     int8 = int32 = int64 = int
@@ -91,14 +92,14 @@ class _Numpy:
 
 
 def text_of(function: F) -> F:
-    """What a compiled function was compiled from, which calls compiled ones."""
+    """The Python function that a compiled function was made of; it still calls compiled ones."""
     return getattr(function, "py_func", function)
 
 
 def interpreted(function: F) -> F:
-    """A compiled function as plain Python, with all that it calls: for whoever asks little, or cannot wait.
+    """A compiled function and its callees as plain Python, for callers with few calls or no time to wait.
 
-    Given arrays it does with them what the compiled one does.
+    It changes arrays in the same way as the compiled function.
     """
     text = over_lists(function)
 
@@ -123,7 +124,7 @@ _made: dict[FunctionType, FunctionType] = {}
 
 
 def over_lists(function: Any) -> FunctionType:
-    """The text of a function over globals in which functions that are compiled are plain, too, and arrays lists of numbers."""
+    """The function over globals in which compiled functions are plain Python and arrays are lists of numbers."""
     text: Any = text_of(function)
     if text not in _made:
         scope = dict(text.__globals__)

@@ -1,14 +1,13 @@
-"""Compiled functions that are compiled once and called by name: their text goes into no other function.
+"""Functions that are compiled once and called by name, never copied into their callers.
 
-What Numba makes of a function holds a copy of all that it calls, which LLVM optimises anew for each function that Python calls.
-A unit stays out of these: they refer to its symbol, which the linker finds among what the process has loaded. So the analytic
-model, which thirty functions ask, goes through LLVM once for each kind of machine, and a process that finds it on disk does not
-even have its parts typed.
+Numba copies all callees into each function that Python calls, and LLVM optimises every copy. A unit stays out of these copies:
+callers refer to its symbol, which the linker finds in the process. So the analytic model, which thirty functions call, goes
+through LLVM once for each kind of machine. A process that loads it from disk does not even type its parts.
 
-Code that is loaded from the disk needs the symbols of its units at once, or the linker ends the process. Two things see to that:
-the symbol's name is the same in every process (Numba's counts what was compiled before), and Numba runs what a library's
-`_reload_init` holds before it loads the library: there stands for each unit who loads it. Both are inner parts of Numba, which
-releases may change; see `graph.compiling.parts`.
+Code from disk needs the symbols of its units when it is loaded, or the linker ends the process. Two measures ensure that. The
+symbol's name is the same in every process, where Numba's would count earlier compilations. And `_reload_init` of a library, which
+Numba runs before loading it, holds a loader for each unit. Both rely on internals of Numba that releases may change; see
+`graph.compiling.parts`.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from gensor_gym.graph.compiling.parts import pipeline
 
 
 class _Load(NamedTuple):
-    """Who loads a unit for some types of arguments, or compiles it, before code that calls it is loaded."""
+    """Loads or compiles a unit for given argument types before code that calls it is loaded."""
 
     module: str
     name: str
     types: tuple[Any, ...]
 
     def __call__(self) -> None:
-        """Nothing where it is there already."""
+        """Nothing where it exists already."""
         import_module(self.module)
         _UNITS[self.module, self.name].compile(self.types)
 
@@ -53,10 +52,10 @@ _COMPILER = pipeline(_Lowering)
 
 
 class Unit(Hurried):
-    """A function that Python may call as any other; compiled ones call it where it is."""
+    """A function that Python may call as any other; compiled callers share its code."""
 
     def compile(self, sig: Any) -> Any:
-        """See Numba's. By the end of that the function is on disk; those that link it now get no text, but who loads it."""
+        """See Numba's. Afterwards the function is on disk, and later callers get its loader instead of its text."""
         with global_compiler_lock:
             entry_point = super().compile(sig)
             found: dict[tuple[Any, ...], Any] = self.overloads
@@ -69,11 +68,11 @@ class Unit(Hurried):
 
 
 _UNITS: dict[tuple[str, str], Unit] = {}
-"""By module and name."""
+"""Units by module and name."""
 
 
 def unit(function: Any, **options: Any) -> Unit:
-    """A unit with Numba's options. ValueError where another module could not import it by its name."""
+    """A unit with Numba's options. ValueError if another module could not import it by its name."""
     if function.__qualname__ != function.__name__:
         raise ValueError(f"{function.__qualname__} is inside of a function or a class: a unit stands at the top of its module")
     made = Unit(function, targetoptions={"nopython": True, "boundscheck": None, **options}, pipeline_class=_COMPILER)

@@ -1,23 +1,22 @@
 """The complete table of knobs: every discrete choice of the extended space besides tiles and virtual threads.
 
-A knob has one owner: a module of this folder, whose `KNOBS` may be several that are one idea. It says what the values are,
-which mean something for an operator, which limits moving it may break, and what the documentation says of it. Compiled
-functions of one knob stand beside it: its condition on a program (`graph/limits.py` lists the conditions) and what is its
-own in a resource. They call each other directly, never through Python.
+Each module of this folder owns a knob, or several that belong together, in its `KNOBS`. It defines the values, which of them an
+operator can use, which limits a move may break, and the documented text. Compiled functions of a knob are in its module: its
+condition on a program (`graph/limits.py` lists the conditions) and its share of a resource. They call each other directly, never
+through Python.
 
-To add one: write its module and give it a place at the end of a row (`graph/tables/layout.py`); the table is assembled from the
-modules by their places, and actions, tables, masks, texts and observations follow from it. A generator reads its value.
-The line of `docs/design.md` and the golden files are renewed. Where it limits a program, takes something of the hardware
-or changes what the model says, `graph/limits.py`, `graph/resources.py` and the model (`cost/`) call its functions.
-A knob more is a longer row, more actions and a longer observation: raise `LAYOUT_VERSION`, by which policies and files of
-before are refused, and train the shipped policies anew. The oracle of the tests (`tests/support/oracle.py`) says for itself
-which values an operator can use.
+To add a knob, write its module and append it to the rows' layout (`graph/tables/layout.py`). Actions, tables, masks, texts and
+observations follow from the table. Then let a generator read its value, and renew the line of `docs/design.md` and the golden
+files. If it limits a program, uses a resource or changes the model, call its functions from `graph/limits.py`,
+`graph/resources.py` and the model (`cost/`). A new knob lengthens rows, actions and observations: raise `LAYOUT_VERSION`, which
+makes older policies and files invalid, and train the shipped policies anew. State the usable values once more in the tests'
+oracle (`tests/support/oracle.py`).
 
-Not a knob's own are what several knobs meet in: formulas of registers, shared memory and code (`graph/resources.py`); the
-terms of the model, whose layer is above this one; the default rule (`graph/defaults.py`), which chooses values together.
+Rules in which several knobs meet are elsewhere: formulas of registers, shared memory and code in `graph/resources.py`, terms of
+the model in the layer above, the default rule, which chooses values together, in `graph/defaults.py`.
 
-The table is complete from the start, because layouts, checkpoints and recorded tables depend on its order. A value
-whose code generation is not written yet stays in the table and is masked. A row of a schedule stores the index of a value.
+The table is complete from the start, because layouts, checkpoints and recorded tables depend on its order. A value without code
+generation stays in the table and is masked. A row of a schedule stores the index of a value.
 """
 
 from __future__ import annotations

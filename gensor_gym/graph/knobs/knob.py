@@ -1,4 +1,4 @@
-"""What a knob says of itself, and the limits that moving one may break."""
+"""The definition of a knob, and the limits that a move of it may break."""
 
 from __future__ import annotations
 
@@ -11,43 +11,44 @@ from gensor_gym.operators.types import Operator
 
 REGISTERS, CODE, SHARED, REDUCE_SHARES, L1_TILE, TASK_TILE, PACKING, SPLIT, MATRIX, WARPS = (1 << i for i in range(10))
 EVERY = (1 << 10) - 1
-"""Limits, as members of a set. Both kinds of hardware: registers (and threads), code, work for all parts of a split
-reduction. GPU: shared memory, work for all reduction threads, whole fragments for tensor cores and no knob that they
-have no use for, whole warps over the block's threads. CPU: L1 tile, task tile, packing for vectors of channels.
+"""Limits, as members of a set. Both kinds of hardware: registers (and threads), code, work for all parts of a split reduction.
+
+GPU: shared memory, work for all reduction threads, whole fragments for tensor cores and no knob that does not apply to them,
+whole warps over the block's threads. CPU: L1 tile, task tile, packing for vectors of channels.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Knob:
-    """One discrete choice: values in climbing order, at most 16, of which the first is the default."""
+    """One discrete choice: at most 16 values in increasing order; the first is the default."""
 
     place: int
-    """Where the index of its value stands in a row (`graph/tables/layout.py`)."""
+    """Index in a row that holds the index of its value (`graph/tables/layout.py`)."""
     name: str
     kind: Literal["gpu", "cpu", "both"]
     values: tuple[int, ...]
     doc: str
-    """What the values mean: its line of the table in `docs/design.md`, which a test compares with this."""
+    """Meaning of the values: its line of the table in `docs/design.md`, which a test compares with this."""
     cost: str
-    """What a larger value costs, in words."""
+    """Cost of a larger value, in words."""
     is_useful: Callable[[Operator, Hardware, int], bool] = lambda op, hardware, value: True
-    """Whether a value other than the default means something for an operator on hardware of this kind."""
+    """Whether a value other than the default is useful for an operator on hardware of this kind."""
     masked: tuple[int, ...] = ()
     """Values whose code generation is not written yet."""
     raising: int = 0
-    """Limits that the next value may break in a program that keeps them all; the others it takes nothing of."""
+    """Limits that raising it may break in a program that keeps them all; the others are unaffected."""
     lowering: int = 0
     """Limits that the previous value may break."""
     cores: tuple[int, ...] = (0, 1, 2)
-    """Values of knob `tensor_core` that it goes with: programs of other kinds keep the default, or break limit MATRIX."""
+    """Values of knob `tensor_core` that use it: programs of other kinds keep the default, or break limit MATRIX."""
     of_operands: bool = False
-    """Whether it is about how operands are copied, laid out and walked over, which space `medium` moves."""
+    """Whether it concerns copies, layout and traversal of operands, which space `medium` moves."""
     structural: bool = False
-    """Whether it changes what is generated as a whole: the model errs alike on programs that agree in these."""
+    """Whether it changes the generated code as a whole. The model errs alike on programs that agree in these knobs."""
 
     @property
     def default(self) -> int:
-        """The value of programs that have no use for the knob."""
+        """The value of programs that do not use the knob."""
         return self.values[0]
 
     @property
@@ -56,7 +57,7 @@ class Knob:
         return tuple(value for value in self.values if value not in self.masked)
 
     def usable(self, op: Operator, hardware: Hardware) -> tuple[int, ...]:
-        """Values that this operator can use and that can be generated; the default alone on the other kind of hardware."""
+        """Values that this operator can use and that can be generated; only the default on the other kind of hardware."""
         if self.kind not in ("both", hardware.kind):
             return (self.default,)
         return tuple(v for v in self.available if v == self.default or self.is_useful(op, hardware, v))

@@ -1,4 +1,4 @@
-"""How the lanes of a warp lie over the threads of a block: in patches of rows and columns, interleaved or not."""
+"""Mapping of a warp's lanes to the threads of a block: in patches of rows and columns, interleaved or not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KNOBS = (
 
 @lean
 def warp_rows(warp_tile):  # noqa: ANN001, ANN201
-    """Rows of threads that a warp is laid over by knob warp_tile; its 32 lanes fill as many columns. 0: row order."""
+    """Rows of threads in a warp's patch by knob warp_tile; its 32 lanes fill the columns. 0: row order."""
     return 4 if warp_tile == 1 else 8 if warp_tile == 2 else 2 if warp_tile == 3 else 0
 
 

@@ -1,4 +1,4 @@
-"""Operands that a CPU copies before it computes with them."""
+"""Operands that a CPU copies before the computation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KNOBS = (
 
 @lean
 def is_packed_for_algorithm(row, ints):  # noqa: ANN001, ANN201
-    """Whether copies are made that knob convolution needs: of weights for vectors of channels, of an image to be shifted."""
+    """Whether knob convolution needs copies: of weights for vectors of channels, of an image to be shifted."""
     if row[CONVOLUTION] == 1:
         return row[PACK_B] == 1
     return row[CONVOLUTION] != 2 or ints[COPIED] == 0 or row[PACK_A] == 1

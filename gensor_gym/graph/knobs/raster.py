@@ -1,4 +1,4 @@
-"""In which order blocks go over the output."""
+"""The order in which blocks traverse the output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who shares a reduction: blocks of a GPU, threads of a block, tasks of a CPU."""
+"""Sharing of a reduction: by blocks of a GPU, threads of a block, tasks of a CPU."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ KNOBS = (
 
 @lean
 def blocks_have_steps(row, ints):  # noqa: ANN001, ANN201
-    """Whether the reduction has a step for every block of split_k; blocks that share out all steps split it of themselves."""
+    """Whether the reduction has a step for every block of split_k; blocks that share all steps split it by themselves."""
     return row[SPLIT_K] == 0 or (row[PERSISTENT] < EQUAL_SHARES and power_value(row[SPLIT_K]) <= reduce_steps(row, 1, ints))
 
 

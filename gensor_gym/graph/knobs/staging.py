@@ -10,19 +10,19 @@ from gensor_gym.operators.types import Operator
 
 
 def _is_repeated(op: Operator, hardware: Hardware, value: int) -> bool:
-    """Whether staging is done again and again, so that one may go ahead of the other."""
+    """Whether staging is repeated, so that one copy may run ahead of another."""
     return has_staged(op) and reduction_points(op) > 1
 
 
 def _has_buffers(op: Operator, hardware: Hardware, buffers: int) -> bool:
-    """Without cp.async a second buffer is filled by way of registers, and there is no third."""
+    """Without cp.async, a second buffer is filled through registers and a third is unavailable."""
     return _is_repeated(op, hardware, buffers) and (buffers <= 2 or has_async_copies(hardware))
 
 
 KNOBS = (
     Knob(
         place=STAGES, name="stages", kind="gpu", values=(1, 2, 3, 4, 5),
-        doc="1 .. 5: buffers in shared memory; by cp.async from sm_80 on, before that 2 by way of registers",
+        doc="1 .. 5: buffers in shared memory; by cp.async from sm_80 on, before that 2 through registers",
         cost="shared memory per stage",
         is_useful=_has_buffers, raising=SHARED, structural=True,
     ),

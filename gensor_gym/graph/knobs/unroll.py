@@ -1,4 +1,4 @@
-"""How many register tiles of the reduction a turn of its loop takes."""
+"""Number of register tiles of the reduction in one iteration of its loop."""
 
 from __future__ import annotations
 

@@ -23,16 +23,16 @@ KNOBS = (
 
 @lean
 def widest_copy(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements of a copy at most: `copy_width` is never more, whatever the tiles."""
+    """Upper bound of `copy_width` for any tiles, in elements."""
     return min(power_value(row[VECTOR]), ints[LOAD_WIDTH + tensor])
 
 
 @lean
 def copy_width(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements of one copy of a staged read into shared memory, on CUDA cores: knob vector at most, 1 where rows are not aligned.
+    """Elements of one copy of a staged read into shared memory, on CUDA cores: at most knob vector, 1 for unaligned rows.
 
-    Of a window so many that rows of the tensor, and tiles and steps along every axis of a window's row, are whole copies
-    apart; 1 where a window is gathered (convolution=3).
+    In a window, the width must divide the distances between rows of the tensor and between tiles and steps along every axis of a
+    window's row. A gathered window (convolution=3) has 1.
     """
     width = widest_copy(row, tensor, ints)
     if width == 1 or ints[WINDOW + tensor] == 0:
@@ -49,7 +49,7 @@ def copy_width(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def copied_length(row, tensor, dimension, ints):  # noqa: ANN001, ANN201
-    """Length of a block's box as it is copied to shared memory: of a window's rows whole copies, begun up to one earlier."""
+    """Length of a block's box copied to shared memory; rows of a window are whole copies that begin up to one copy earlier."""
     length = box_length(row, tensor, dimension, 1, ints)
     if dimension != ints[NUM_DIMS + tensor] - 1 or ints[WINDOW + tensor] == 0:
         return length

@@ -1,4 +1,4 @@
-"""How a CPU's micro-kernels walk over panels: which of them stays, and how far ahead lines are asked for."""
+"""Traversal of panels by a CPU's micro-kernels: which one stays, and the distance of prefetches."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Products as tensor cores take them: which instructions, and how their operands lie."""
+"""Products on tensor cores: the instructions, and the layout of their operands."""

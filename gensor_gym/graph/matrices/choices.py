@@ -1,4 +1,4 @@
-"""Which tensor-core instructions a product may use on a machine, and what their tiles are multiples of."""
+"""Tensor-core instructions that a product may use on a machine, and the divisors of their tiles."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ TENSOR_TYPES = {
 """Elements of the k axis that one mma.sync takes, by data type: Turing, Ampere, Ada and newer (PTX ISA, mma shapes
 m16n8k8 and m8n8k16; m16n8k16, m16n8k8 and m16n8k32)."""
 COLUMN_STEPS = {"int8": 16}
-"""What columns of a wgmma are a multiple of, 8 for types not named here: integers have 8, 16, 24, 32 and then only
-sixteens (PTX ISA), of which narrow ones reach little of the rate."""
+"""Divisor of a wgmma's columns by type, 8 if absent.
+
+Integers have 8, 16, 24, 32 and then multiples of sixteen (PTX ISA); narrow ones reach little of the rate.
+"""
 WGMMA_ROWS = 64
 """Rows of one wgmma (PTX ISA, m64nNk16)."""
 
 
 def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
-    """Values of knob `tensor_core` that mean something: 0 CUDA cores, 1 mma.sync, 2 wgmma with tensor maps.
+    """Usable values of knob `tensor_core`: 0 CUDA cores, 1 mma.sync, 2 wgmma with tensor maps.
 
     Float32 has none: precision is part of the task. Axes must be long enough that some tile fills an instruction, but for the
     rows of wgmma (`row_step`) and k, which zeros fill up (`least_tile`): of mma.sync an instruction, of wgmma a step of some
     convolutions (`is_filled_up`). A tensor map wants rows of whole 16 bytes. A convolution without groups is laid out for wgmma
-    (`is_laid_out`), unless it lies as a product; B of a type that wgmma does not read as it lies is transposed (`is_transposed`).
+    (`is_laid_out`), unless its layout is that of a product; B of a type that wgmma cannot read in that layout is transposed
+    (`is_transposed`).
     """
     roles = matrix_axes(op)
     step = mma_types(hardware).get(op.dtype)
@@ -44,9 +47,9 @@ def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
 
 
 def least_tile(op: Operator, axis: int, hardware: Hardware) -> int:
-    """What tiles along an axis may be as long as, however short it is: along k of tensor cores an instruction, else 1.
+    """Smallest tile along an axis, even if the axis is shorter: along k of tensor cores an instruction, else 1.
 
-    Where wgmma has its step filled up (`is_filled_up`) a step. What is not there is zeros.
+    With wgmma on a padded step (`is_filled_up`), a step. Missing elements are zeros.
     """
     roles, choices = matrix_axes(op), tensor_core_choices(op, hardware)
     if roles is None or axis != roles.k or len(choices) == 1:
@@ -57,9 +60,9 @@ def least_tile(op: Operator, axis: int, hardware: Hardware) -> int:
 
 
 def row_step(op: Operator) -> int:
-    """What the rows of a wgmma's tile are a multiple of: 64, or where there are fewer, 16, or all.
+    """Divisor of a wgmma tile's rows: 64; for fewer rows 16, or all of them.
 
-    Such tiles are whole 64s to the instruction, which multiplies what is in shared memory behind them and stores none of it.
+    The instruction still computes 64 rows: it multiplies the shared memory behind such a tile and stores none of the result.
     """
     roles = matrix_axes(op)
     most = longest(op.axes[roles.m].extent) if roles is not None else 0
@@ -67,12 +70,12 @@ def row_step(op: Operator) -> int:
 
 
 def column_step(op: Operator) -> int:
-    """What the columns of a wgmma are a multiple of."""
+    """Divisor of a wgmma's columns."""
     return COLUMN_STEPS.get(op.dtype, 8)
 
 
 def instruction_k(op: Operator, hardware: Hardware, tensor_core: int) -> int:
-    """Elements of the k axis that one tensor-core instruction takes; ValueError where there is no such instruction."""
+    """Elements of the k axis that one tensor-core instruction takes; ValueError if there is no such instruction."""
     if tensor_core not in tensor_core_choices(op, hardware) or tensor_core == 0:
         raise ValueError(f"tensor_core={tensor_core}: {op} on {hardware.name} has {tensor_core_choices(op, hardware)}")
     return mma_types(hardware)[op.dtype]

@@ -1,6 +1,6 @@
-"""How the operands of a product lie for wgmma and its tensor maps: as they are, transposed, or laid out anew.
+"""Layout of a product's operands for wgmma and its tensor maps: in place, transposed, or laid out by a first kernel.
 
-Rules on the operator alone, which legality, model and code generation share.
+These rules depend only on the operator; legality, model and code generation share them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 WGMMA_TYPES = ("float16", "bfloat16", "tf32", "int8", "float8_e4m3fn")
 """Data types that a wgmma multiplies."""
 AS_IT_LIES = ("float16", "bfloat16")
-"""Of these wgmma reads B[k, n] with n contiguous; of others rows of k alone (PTX ISA, matrix layouts of wgmma)."""
+"""Types for which wgmma reads B[k, n] with n contiguous; others need rows of k (PTX ISA, matrix layouts of wgmma)."""
 SWIZZLE_BYTES = 128
 """A step of the reduction is one row of this many bytes in a wgmma program's shared memory."""
 MAP_STEP = 8
@@ -22,29 +22,29 @@ MAP_STEP = 8
 
 
 def is_transposed(op: Operator) -> bool:
-    """Whether a wgmma program begins with a kernel that transposes B[k, n], since it reads rows of k alone."""
+    """Whether a wgmma program begins with a kernel that transposes B[k, n], because it needs rows of k."""
     return _reads_rows(op) and not is_convolution(op)
 
 
 def is_laid_out(op: Operator) -> bool:
     """Whether a wgmma program begins with a kernel that lays its operands out with axis k innermost.
 
-    So for a convolution that does not lie as a product, or whose type wgmma reads in rows of k alone: neither the weights
-    [k, c, r, s] nor the image [n, c, h, w] have rows of channels. Columns are then pixels of several rows and images.
+    True for a convolution without the layout of a product, or whose type needs rows of k: neither the weights [k, c, r, s] nor
+    the image [n, c, h, w] have rows of channels. Columns are then pixels of several rows and images.
     """
     return is_convolution(op) and (_reads_rows(op) or not lies_as_product(op))
 
 
 def _reads_rows(op: Operator) -> bool:
-    """Whether wgmma multiplies the type and reads rows of k alone."""
+    """Whether wgmma multiplies the type and needs rows of k."""
     return op.dtype in WGMMA_TYPES and op.dtype not in AS_IT_LIES
 
 
 def is_folded(op: Operator) -> bool:
     """Whether a wgmma program of a convolution that is laid out takes whole rows of its window as channels.
 
-    So where all channels at all places of such a row are one step of the reduction at most, and channels alone less than one: the
-    first layers of networks, of 3 channels or 16. Windows of one row with several places are left out.
+    True if all channels at all positions of such a row fit one step of the reduction, and channels by themselves fill less than
+    one: the first layers of networks, of 3 channels or 16. Windows of one row with several places are left out.
     """
     roles = matrix_axes(op)
     if roles is None or op.dtype not in AS_IT_LIES or not is_laid_out(op) or len(op.reduce) != 3:
@@ -55,7 +55,7 @@ def is_folded(op: Operator) -> bool:
 
 
 def is_filled_up(op: Operator) -> bool:
-    """Whether zeros fill up a wgmma's step of a convolution that is laid out: where it is folded, or half of it is channels."""
+    """Whether zeros pad a wgmma's step of a laid-out convolution: if it is folded, or half of the step is channels."""
     roles = matrix_axes(op)
     if roles is None or not is_laid_out(op):
         return False
@@ -68,10 +68,11 @@ def step_length(op: Operator, roles: MatrixAxes) -> int:
 
 
 def lies_as_product(op: Operator) -> bool:
-    """Whether tensor maps describe both operands as they lie: A as rows of k, B and the output as rows of columns.
+    """Whether tensor maps describe both operands in place: A as rows of k, B and the output as rows of columns.
 
-    So for a gemm, for each product of a batch, and for a convolution with a window of one element whose pixels follow each
-    other as they do in the image: weights [k, c], image [n, c, pixels]. Each index moves alone; rows are whole 16 bytes apart.
+    True for a gemm, for each product of a batch, and for a convolution with a window of one element whose pixels follow each
+    other as they do in the image: weights [k, c], image [n, c, pixels]. Each index moves independently; rows are multiples of 16
+    bytes apart.
     """
     roles = matrix_axes(op)
     if roles is None or any(op.axes[a].extent > 1 for a in op.reduce if a != roles.k):
@@ -89,15 +90,16 @@ def lies_as_product(op: Operator) -> bool:
 
 
 def _is_whole(op: Operator, roles: MatrixAxes) -> bool:
-    """Whether rows of B are whole 16 bytes apart."""
+    """Whether rows of B are multiples of 16 bytes apart."""
     b = op.reads[roles.b]
     return b.axis_strides()[roles.k] * ITEM_BYTES[b.tensor.dtype] % 16 == 0
 
 
 def images_axis(op: Operator) -> int:
-    """The axis of a product as it lies along which B and the output repeat and A does not; -1 where columns are not on it.
+    """The axis of a product as it lies along which B and the output repeat and A does not; -1 if columns are not on it.
 
-    So the images of a convolution with a window of one element. A wgmma has columns of several, of each whole panels of 64.
+    These are the images of a convolution with a window of one element. A wgmma takes columns of several images, in whole panels
+    of 64.
     """
     roles = matrix_axes(op)
     if roles is None or not is_convolution(op) or not lies_as_product(op):
@@ -109,9 +111,9 @@ def images_axis(op: Operator) -> int:
 
 
 def wgmma_columns(op: Operator) -> tuple[int, ...]:
-    """Axes that the columns of a wgmma run over, in the operator's order; ValueError for what is no product of matrices.
+    """Axes of a wgmma's columns, in the operator's order; ValueError if the operator is no product of matrices.
 
-    Of operands that are laid out all spatial axes but m. Else those whose elements follow each other in memory.
+    All spatial axes but m if operands are laid out, else those with contiguous elements.
     """
     roles = matrix_axes(op)
     if roles is None:
@@ -120,7 +122,7 @@ def wgmma_columns(op: Operator) -> tuple[int, ...]:
 
 
 def _run(op: Operator, roles: MatrixAxes) -> tuple[int, ...]:
-    """The innermost spatial axes that move B and the output from one element to the next, and A not at all."""
+    """The innermost spatial axes that move B and the output contiguously, and A not at all."""
     found: list[int] = []
     for axis in reversed(op.spatial):
         run = math.prod(op.axes[a].extent for a in found)
@@ -137,7 +139,7 @@ def _move_alone(op: Operator, read: Access) -> bool:
 
 
 def has_maps(op: Operator, roles: MatrixAxes) -> bool:
-    """Whether tensor maps can describe both operands: as they lie, B transposed, or laid out, no groups, short steps."""
+    """Whether tensor maps can describe both operands: in place, with B transposed, or laid out; no groups, short steps."""
     if is_laid_out(op):
         steps = [max(row[a] for a in op.spatial) for row in op.reads[roles.b].coefficients[-2:]]
         return len(op.spatial) == 4 and max(steps) <= MAP_STEP

@@ -1,1 +1,1 @@
-"""A task as tables: where everything stands in a row, what fills the tables, the numbers of a tile."""
+"""A task as tables: the layout of rows, the code that fills the tables, the sizes of a tile."""

@@ -178,7 +178,7 @@ def _moves_wide_rows(op: Operator, axis: int) -> bool:
 
 
 def _fill_matrix(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
-    """Roles of axes and reads on tensor cores, and their instruction; zeros where there is none for the operator."""
+    """Roles of axes and reads on tensor cores, and their instruction; zeros if there is none for the operator."""
     ints[ASYNC] = has_async_copies(hardware)
     roles = matrix_axes(op)
     choices = tensor_core_choices(op, hardware)

@@ -1,4 +1,4 @@
-"""A program's tiles in numbers: boxes, products, steps of loops. Compiled, for one row."""
+"""Quantities of a program's tiles: boxes, products, steps of loops. Compiled, for one row."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def tensor_bytes(tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def folded_bytes(ints):  # noqa: ANN001, ANN201
-    """Bytes of an image of 16-bit elements that is laid out with rows of the window as channels: rows of whole 16 bytes."""
+    """Bytes of a 16-bit image that is laid out with rows of the window as channels: rows of multiples of 16 bytes."""
     image, k = ints[MATRIX_B], ints[MATRIX_K]
     pixels = ints[VIEW + image * MAX_DIMS] * ints[VIEW + image * MAX_DIMS + 2] * ints[EXTENT + SPATIAL_SLOTS - 1]
     together = ints[EXTENT + k] * ints[EXTENT + ints[FOLDED]] * ints[ITEM + image]
@@ -70,7 +70,7 @@ def folded_bytes(ints):  # noqa: ANN001, ANN201
 
 @lean
 def operand_bytes(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Bytes of a read as the main kernel reads it: those of the tensor, or of the image that was laid out in its place."""
+    """Bytes of a read as the main kernel reads it: those of the tensor, or of its laid-out copy."""
     if row[TENSOR_CORE] == 2 and ints[FOLDED] > 0 and tensor == ints[MATRIX_B]:
         return folded_bytes(ints)
     return tensor_bytes(tensor, ints)
@@ -119,8 +119,8 @@ def reduce_product(row, level, ints):  # noqa: ANN001, ANN201
 def taken_together(row, axis, ints):  # noqa: ANN001, ANN201
     """(extent, block tile) along a spatial axis.
 
-    Where the columns of a wgmma run over several axes as they lie in memory, their products stand at the innermost of them,
-    and ones at the others: a tile of 2 rows of 32 pixels is 64 pixels in a run, whatever the image's width.
+    If the columns of a wgmma run over several axes in memory order, the innermost one has their product and the others one: a
+    tile of 2 rows of 32 pixels is a run of 64 pixels, for any width of the image.
     """
     inner = SPATIAL_SLOTS - 1
     if row[TENSOR_CORE] < 2 or ints[LAID_OUT] == 1 or axis < ints[COLUMNS_FROM] or ints[COLUMNS_FROM] == inner:
@@ -176,14 +176,14 @@ def columns_of(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def matrix_rows(row, level, ints):  # noqa: ANN001, ANN201
-    """Rows of a tile along m as tensor cores have them: of wgmma 64 at least."""
+    """Rows of a tile along m on tensor cores: at least 64 for wgmma."""
     rows = row[TILE + level * MAX_AXES + ints[MATRIX_M]]
     return max(rows, WGMMA_ROWS) if row[TENSOR_CORE] == 2 else rows
 
 
 @lean
 def computed_product(row, level, ints):  # noqa: ANN001, ANN201
-    """Output elements that tensor cores compute of a tile, those of rows that are not there among them."""
+    """Output elements that tensor cores compute for a tile, including those of missing rows."""
     return spatial_product(row, level, ints) // row[TILE + level * MAX_AXES + ints[MATRIX_M]] * matrix_rows(row, level, ints)
 
 

@@ -1,4 +1,4 @@
-"""Where everything stands in a schedule's row of int32: one layout for every operator and hardware.
+"""Layout of a schedule's row of int32: the same for every operator and hardware.
 
 Letters: B batch, L tiling level, A loop-axis slot, T tensor, D tensor dimension.
 """
@@ -25,8 +25,10 @@ KNOB = LEVEL + 1
     PERSISTENT, CLUSTER, TENSOR_CORE, CONVOLUTION, PACK_A, PACK_B, LOOP_ORDER, PREFETCH, THREAD_SPLIT,
     ROW,
 ) = range(KNOB, KNOB + 20)  # fmt: skip
-"""Places of the knobs (`graph/knobs/`), each the index of a value, and then the number of int32 values in a row: tile
-[L, A], vthread [A], level under construction, knobs. Layouts, checkpoints and recorded tables depend on the order."""
+"""Indices of the knobs (`graph/knobs/`), each the index of a value, and then the number of int32 values in a row.
+
+Tile [L, A], vthread [A], level under construction, knobs. Layouts, checkpoints and recorded tables depend on the order.
+"""
 NUM_KNOBS = ROW - KNOB
 
 

@@ -1,8 +1,7 @@
-"""A task as three flat arrays, which is what the compiled rules and the compiled model read.
+"""A task as three flat arrays, the input of the compiled rules and the compiled model.
 
-`ints` holds structure and limits, `floats` rates and volumes, `sizes` the ladders one after the other. Offsets are module
-constants, so that Numba folds them; `graph/tables/filling.py` fills the arrays. A batch over different tasks stacks them (see
-`env/vector.py`).
+`ints` holds structure and limits, `floats` rates and volumes, `sizes` the ladders end to end. Offsets are module constants, so
+that Numba folds them; `graph/tables/filling.py` fills the arrays. A batch over different tasks stacks them (see `env/vector.py`).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What a kernel should compute: draws, float64 references, accepted errors."""
+"""Expected outputs of kernels: random inputs, float64 references, error bounds."""

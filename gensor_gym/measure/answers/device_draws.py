@@ -32,7 +32,7 @@ SPOTS = 256
 MOST_FLOPS = 1e13
 """A second on an H100 for the three draws of a product, 20 on a card with a 64th of its float32 speed in float64."""
 _CLOSE, _SAME = 1e-3, 1e-9
-"""How far references may be apart, as a part of the accepted error, and bounds, as a part of themselves."""
+"""Largest difference of references, relative to the accepted error, and of bounds, relative to themselves."""
 
 
 class ReferenceFault(RuntimeError):
@@ -114,7 +114,7 @@ def whole_bytes(op: Operator) -> int:
 
 
 Alone = Callable[[], AbstractContextManager[None]]
-"""What holds while the device is used."""
+"""Context that is held while the device is used."""
 
 
 def device_draws(
@@ -122,8 +122,8 @@ def device_draws(
 ) -> tuple[DeviceDraw, ...]:
     """The three draws of an operator; `limit` is the device memory in bytes that whole references may take.
 
-    The same inputs as `make_draws`, bit for bit. What the host computes comes first, then what the device does, within `alone`.
-    ReferenceFault where device and host disagree.
+    The same inputs as `make_draws`, bit for bit. The host's part comes first, then the device's, within `alone`. ReferenceFault
+    if device and host disagree.
     """
     whole = op.body in KNOWN and op.flops <= MOST_FLOPS and whole_bytes(op) <= limit
     drawn = drawn_inputs(op, seed)

@@ -1,6 +1,6 @@
-"""Draws of fused operators whose references were computed on the host, kept and compared on the device.
+"""Draws of fused operators with references computed on the host, kept and compared on the device.
 
-A large output takes seconds to be downloaded and looked at by NumPy, and a trial looks at it six times.
+Downloading a large output and comparing it with NumPy takes seconds, and a trial does so six times.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from gensor_gym.measure.workers.trial import DeviceLost
 class DeviceFused:
     """As `FusedDraw`, arrays on the device. See `Expected`.
 
-    The device counts what is off by more than the bound. Where it counts anything the host has the last word and says what is
-    wrong: infinities and numbers that are none are off for the device, however they should be.
+    The device counts the elements outside the bound. If there are any, the host decides and words the fault, because the device
+    counts every infinity and NaN, including expected ones.
     """
 
     kernels: ReferenceKernels
@@ -33,7 +33,7 @@ class DeviceFused:
     host: Downloaded
     inputs: tuple[Array, ...]
     expected: tuple[tuple[Array, Array], ...]
-    """Of each output the reference and the bound, flat."""
+    """Reference and bound of each output, flat."""
     sums: tuple[int, ...] = field(init=False)
     """Checksums of all that."""
 
@@ -49,7 +49,7 @@ class DeviceFused:
 
     @property
     def nbytes(self) -> int:
-        """Device memory held, and as much as the host holds."""
+        """Bytes of device memory in use, plus those on the host."""
         return sum(array.nbytes for array in self._arrays())
 
     def changed(self, arrays: Sequence[Array]) -> str:
@@ -77,7 +77,7 @@ class DeviceFused:
 def device_fused(
     kernels: ReferenceKernels, graph: Dataflow, draws: Sequence[FusedDraw], download: Callable[[Array], np.ndarray]
 ) -> tuple[DeviceFused | Downloaded, ...]:
-    """Draws of the host on the device; as they are where an output is of a type that the device does not compare."""
+    """Draws of the host on the device; unchanged if the device cannot compare an output's type."""
     on_host = tuple(downloaded_fused(draw, download) for draw in draws)
     if any(value.dtype not in CODES for value in graph.outputs):
         return on_host
@@ -91,5 +91,5 @@ def device_fused(
 
 
 def _flat(kernels: ReferenceKernels, array: np.ndarray) -> Array:
-    """Numbers of float64 on the device; those that stand for many elements are written out."""
+    """Numbers of float64 on the device; broadcast ones are expanded."""
     return kernels.upload(np.ascontiguousarray(array, np.float64).reshape(-1))

@@ -1,4 +1,4 @@
-"""Draws of the host for outputs of a device, which are downloaded to be looked at."""
+"""Draws of the host for outputs of a device, which are downloaded for comparison."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gensor_gym.measure.answers.draw import Expected
 
 @dataclass(frozen=True)
 class Downloaded:
-    """An `Expected` of the host; `values` gives an output of the device as that takes it, a list of several."""
+    """An `Expected` of the host; `values` converts an output of the device, a list for several."""
 
     draw: Expected
     download: Callable[[Any], np.ndarray]

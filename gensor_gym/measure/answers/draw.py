@@ -1,6 +1,6 @@
-"""A draw: random inputs with what a kernel should give for them, and what is said of an answer that is off.
+"""A draw: random inputs with the expected output of a kernel, and the words for a wrong one.
 
-How far it may be off says `expectation.py`.
+`expectation.py` has the error bounds.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from gensor_gym.operators.inputs import random_inputs
 
 _DRAWS = 3
 _THREADED = 1 << 20
-"""Elements from which the draws are made by a thread each: the generator lets others run, and takes 10 ns an element."""
+"""Number of elements from which each draw has a thread: the generator releases the lock and takes 10 ns an element."""
 
 
 class Expected(Protocol):
-    """What an operator should give for one set of inputs, wherever the arrays are."""
+    """Expected outputs of an operator for one set of inputs, on the host or the device."""
 
     @property
     def inputs(self) -> tuple[Any, ...]:
@@ -32,27 +32,27 @@ class Expected(Protocol):
         """Memory held."""
 
     def changed(self, arrays: Sequence[Any]) -> str:
-        """Which of the arrays that were such inputs is none any more, in words; empty when all are."""
+        """Modified inputs, in words; empty if there are none."""
 
     def fault(self, output: Any) -> str:
-        """Empty when every element of the output is within its bound, else which is not, in words."""
+        """Empty if every element of the output is within its bound, else the fault in words."""
 
     def distance(self, output: Any) -> tuple[float, float]:
         """||output - reference|| and ||reference||, where the reference is known."""
 
 
 def changed_words(number: int) -> str:
-    """What is said of an input that a kernel wrote to."""
+    """Message for an input that a kernel modified."""
     return f"input {number} was modified"
 
 
 def unwritten_words(missing: int, size: int) -> str:
-    """What is said of an output that is known at some elements, when NaN is left anywhere."""
+    """Message for NaN left in an output that is known at some elements only."""
     return f"{missing} of {size} elements are NaN"
 
 
 def wrong_words(count: int, size: int, place: Sequence[Any], value: Any, reference: float, bound: float) -> str:
-    """What is said of wrong elements, of which the first is at a place."""
+    """Message for wrong elements, with the first one."""
     values = f"{value!r} for {reference:.9g}, accepted error {bound:.3g}"
     return f"{count} of {size} elements wrong; first at {tuple(map(int, place))}: {values}"
 
@@ -104,7 +104,7 @@ class Draw:
 
 
 def drawn_inputs(op: Computation, seed: int) -> list[tuple[tuple[np.ndarray, ...], np.random.Generator]]:
-    """The inputs of three independent draws, each with its generator as it stands after them."""
+    """The inputs of three independent draws, each with its generator's state after them."""
     children = np.random.default_rng(seed).spawn(_DRAWS)
     if sum(tensor.size for tensor in op.inputs) < _THREADED:
         return [(random_inputs(op, child), child) for child in children]

@@ -1,33 +1,32 @@
-"""What a kernel should compute: random draws, their float64 reference, and how far an answer may be off.
+"""Expected outputs of a kernel: random inputs, the float64 reference, and the error bound.
 
-Error bound, per output element, with u the unit roundoff (eps / 2) of the accumulator and m the same operator evaluated
-on the absolute values of its inputs (for a matrix product: sum of |a||b|):
+Error bound, per output element, with u the unit roundoff (eps / 2) of the accumulator and m the same operator evaluated on the
+absolute values of its inputs (for a matrix product: sum of |a||b|):
 
     |out - ref| <= 16 u m + 2 u_out |ref|                              tf32: and 2 u_in min(m, 2 q)
 
-Summing n products of random signs in sequence errs by about 0.6 u m (n roundings of partial sums that grow like the
-square root of their length: a random walk), whatever n is, so 16 u m is some 25 deviations, and stays far below what a
-dropped term, a tile written twice, or TF32 or half-precision arithmetic in a float32 kernel does to most elements. A
-worst-case bound (n u m) would let those pass. A maximum is exact but for the rounding of the output; GELU, of slope
-1.13 and with a rounding of its own, doubles the term.
+Summing n products of random signs in sequence errs by about 0.6 u m (n roundings of partial sums that grow like the square root
+of their length: a random walk), whatever n is, so 16 u m is some 25 deviations, and stays far below what a dropped term, a tile
+written twice, or TF32 or half-precision arithmetic in a float32 kernel does to most elements. A worst-case bound (n u m) would
+let those pass. A maximum is exact but for the rounding of the output; GELU, of slope 1.13 and with a rounding of its own, doubles
+the term.
 
-tf32 rounds the inputs of a product to u_in = 2^-11, so that a product errs by at most 2 u_in |a||b|, and a sum by at most
-2 u_in m. The errors of the products of a sum are independent: their deviation is 0.6 u_in q with q the root of the sum
-of (a b)^2, the operator evaluated on the squares of its inputs. 4 u_in q is near 7 deviations, which no element of a
-billion passes by chance; where inputs were rounded to bfloat16, 40 elements of a hundred do. The bound of tf32x3 is
-float32's: what its three products leave out is below 3 * 2^-22 |a||b| = 12 u |a||b| in the worst case, less than a tenth
-of that in the mean.
+tf32 rounds the inputs of a product to u_in = 2^-11, so that a product errs by at most 2 u_in |a||b|, and a sum by at most 2 u_in
+m. The errors of the products of a sum are independent: their deviation is 0.6 u_in q with q the root of the sum of (a b)^2, the
+operator evaluated on the squares of its inputs. 4 u_in q is near 7 deviations, which no element of a billion passes by chance;
+where inputs were rounded to bfloat16, 40 elements of a hundred do. The bound of tf32x3 is float32's: its three products omit less
+than 3 * 2^-22 |a||b| = 12 u |a||b| in the worst case, less than a tenth of that on average.
 
-Tensor cores of Ada and Hopper add products of floats of 8 bits with 13 bits of mantissa and cut off the rest (accumulators of
-22 bits: arXiv 2411.10958, 2412.19437), so u is 2^-14 there. Sums of random signs then err by 0.08 (a depth of 64) to 0.22 (32768)
-units of 2 u m in the mean and by 2.9 at most among 65,536 (emulated; the bound is 8): a lost step of 32 products shows in most
+Tensor cores of Ada and Hopper add products of floats of 8 bits with 13 bits of mantissa and cut off the rest (accumulators of 22
+bits: arXiv 2411.10958, 2412.19437), so u is 2^-14 there. Sums of random signs then err by 0.08 (a depth of 64) to 0.22 (32768)
+units of 2 u m on average and by 2.9 at most among 65,536 (emulated; the bound is 8): a lost step of 32 products shows in most
 elements, a single product of thousands in none. Of one sign the errors are too: 7 percent at a depth of 4096.
 
 Integers are exact. NaN never passes: outputs are filled with NaN beforehand.
 
-Operators of more than `FULL_FLOPS` are checked at `SAMPLES` random elements, the corners among them, computed from the
-operator's accesses; all elements must have been written (no NaN left). This is what a CPU uses, and the definition: a GPU
-computes the same on the device (`device_draws.py`) and is checked against it.
+Operators of more than `FULL_FLOPS` are checked at `SAMPLES` random elements, the corners among them, computed from the operator's
+accesses; all elements must have been written (no NaN left). A CPU uses this definition. A GPU computes the same on the device
+(`device_draws.py`) and is checked against it.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ from gensor_gym.operators.types import Operator
 
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "int32": 0.0, "int8": 0.0}
 ADDED_ROUNDOFF = {"float8_e4m3fn": 2.0**-14}
-"""Unit roundoff of the sums of a product where tensor cores keep less than the accumulator's type has, by the operator's type."""
+"""Unit roundoff of a product's sums if tensor cores keep less than the accumulator's type, by the operator's type."""
 INPUT_ROUNDOFF = {"tf32": 2.0**-11}
 """Unit roundoff of the numbers that a product's inputs are rounded to, by the operator's data type."""
 _SMALLEST = {"float32": 2.0**-126, "float16": 2.0**-24, "bfloat16": 2.0**-126, "int32": 0.0, "int8": 0.0}
@@ -84,7 +83,7 @@ def bound_terms(op: Operator) -> BoundTerms:
 
 
 def linear_part(op: Operator) -> Operator:
-    """The operator without the functions in its epilogue: what its magnitude is evaluated with."""
+    """The operator without the functions in its epilogue, which gives its magnitude."""
     return op.renamed(epilogue=tuple(stage for stage in op.epilogue if stage.access is not None))
 
 
@@ -141,7 +140,7 @@ Draws = Callable[[Any, int], tuple[Expected, ...]]
 
 
 class ExpectationCache:
-    """Draws of the operators used lately, made once each; the oldest go when `limit` bytes are passed."""
+    """Draws of recently used operators, made once each; the oldest are dropped beyond `limit` bytes."""
 
     def __init__(self, make: Draws = make_draws, limit: int = 1 << 30) -> None:
         """`make` is the device's; `limit` in bytes. The operator in use is always kept."""

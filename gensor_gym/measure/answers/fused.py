@@ -1,4 +1,4 @@
-"""What a fused operator's kernel should compute: draws with the float64 outputs of `dataflow.evaluate` and their bounds."""
+"""Expected outputs of a fused operator's kernel: random inputs, outputs of `dataflow.evaluate` and their bounds."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FusedDraw:
         return Draw(self.inputs, np.empty(0), np.empty(0)).changed(arrays)
 
     def fault(self, output: Any) -> str:
-        """See `Expected`. Of several outputs `output` is a sequence. What is infinite or no number must come out so."""
+        """See `Expected`. `output` is a sequence if there are several outputs. Infinities and NaN must match exactly."""
         given = [output] if len(self.outputs) == 1 else list(output)
         for number, (array, expected) in enumerate(zip(given, self.outputs, strict=True)):
             with np.errstate(invalid="ignore", over="ignore"):
@@ -64,22 +64,25 @@ def downloaded_fused(draw: FusedDraw, download: Callable[[Any], np.ndarray]) -> 
 
 
 MOST_ELEMENTS, MOST_STEPS = 3 << 25, 5 << 27
-"""Of a value, and scalar functions of elements in all: they take up to 145 bytes an element and 90 ns a function (an Intel Xeon),
-so that more would pass a worker's five minutes for references, or the memory of most machines."""
+"""Limits on the elements of a value, and on scalar functions of elements in total.
+
+They take up to 145 bytes an element and 90 ns a function (an Intel Xeon). More would exceed a worker's five minutes for
+references, or the memory of most machines.
+"""
 _LONG = 1 << 14
-"""Elements of a sum from which on its bound is so far from what kernels err by that a part could be missing."""
+"""Length of a sum from which its bound is so loose that a missing part could pass."""
 _THREADED = 1 << 22
-"""Elements of all values from which on the draws are computed side by side: three times the memory, a third of the time."""
+"""Number of elements of all values from which the draws are computed in parallel: three times the memory, a third of the time."""
 _SCALES = np.array([64.0, 0.0, 1.0], np.float32)
-"""Of the rows of the hard draw in turns: exponentials overflow, no spread is left, as drawn."""
+"""Scales of the rows of the hard draw, alternately: exponentials overflow, no spread is left, as drawn."""
 
 
 def fused_draws(graph: Dataflow, seed: int) -> tuple[FusedDraw, ...]:
     """Three independent draws: two are checked before timing, the third after.
 
-    The second is a hard one, for what does not show in standard normal numbers: a maximum that is not subtracted, an eps that
-    is missing. The first, which is timed, and the third are plain; but of long sums the third has whole numbers, which add up
-    without a rounding, so that not one may be missing.
+    The second is a hard one, for faults that standard normal numbers do not show: a maximum that is not subtracted, an eps that
+    is missing. The first, which is timed, and the third are plain; but for long sums the third has whole numbers, which add up
+    without rounding, so that every missing one shows.
     """
     first, second, third = (inputs for inputs, _ in drawn_inputs(graph, seed))
     plain = [value.constant or value.dtype != "float32" or value.name in graph.id_limits for value in graph.inputs]
@@ -94,7 +97,7 @@ def fused_draws(graph: Dataflow, seed: int) -> tuple[FusedDraw, ...]:
 
 
 def check_size(graph: Dataflow) -> None:
-    """ValueError for a graph whose outputs take too long, or too much memory, to be computed in float64."""
+    """ValueError for a graph whose outputs take too long, or too much memory, in float64."""
     largest = max(graph.values.values(), key=lambda value: value.size)
     if largest.size > MOST_ELEMENTS:
         raise ValueError(f"{graph}: {largest.name} has {largest.size} elements, expected at most {MOST_ELEMENTS} to be verified")
@@ -111,12 +114,12 @@ def _steps(graph: Dataflow, name: str, node: Node) -> int:
 
 
 def _longest_sum(graph: Dataflow) -> int:
-    """Elements of the longest sum, 0 where there is none."""
+    """Elements of the longest sum, 0 if there is none."""
     sums = ((name, node.source) for name, node in graph.nodes if isinstance(node, Reduce) and node.body == "sum")
     return max((graph.values[source].size // graph.values[name].size for name, source in sums), default=0)
 
 
 def _hard(array: np.ndarray) -> np.ndarray:
-    """Rows along the last axis times `_SCALES` in turns."""
+    """Rows along the last axis times `_SCALES`, cyclically."""
     rows = array.reshape(-1, *(array.shape[-1:] or (1,)))
     return (rows * _SCALES[np.arange(len(rows)) % len(_SCALES), None]).reshape(array.shape)

@@ -1,7 +1,7 @@
 """`reference.cu` on the device: loading it and launching its entries. The module of arrays is given (CuPy, or a test's).
 
-Compiled once on a machine (1 to 2 s, kept with other cubins), and loaded when the first reference is asked for: nothing of it
-falls into a timed region or into the time that a kernel's verification may take. CuPy compiles nothing.
+Compiled once on a machine (1 to 2 s, cached with other cubins), and loaded for the first reference, outside timed regions and
+verification deadlines. CuPy compiles nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BLOCKS = 1024
 """Blocks of the entries that look for faults."""
 _MOST_BATCHES = 65535
 _SMALL = 1 << 16
-"""Elements of an array that is copied whole where some hundred of it are looked at."""
+"""Elements up to which an array is copied as a whole to read some hundred of them."""
 _LOWEST = {"max": float("-inf"), "sum": 0.0}
 NULL = np.int64(0)
 
@@ -39,7 +39,7 @@ Array = Any
 
 
 def compiled(arch: str) -> CompiledKernel:
-    """The cubin for `arch` (`sm_90`), kept with those of kernels: needs no device, so that it can be made ahead."""
+    """The cubin for `arch` (`sm_90`), cached with those of kernels; it needs no device."""
     return compile_text(SOURCE.read_text("utf-8"), arch)
 
 
@@ -47,7 +47,7 @@ class ReferenceKernels:
     """The entries on one device."""
 
     def __init__(self, module: Any, arch: str, guarded: Callable[[], AbstractContextManager[None]]) -> None:
-        """Compile for `arch` (or take what was compiled before) and load; NvrtcError where there is no compiler.
+        """Compile for `arch` (or reuse an earlier compilation) and load; NvrtcError without a compiler.
 
         `module` is CuPy; every call of it happens inside `guarded()`, which translates its errors.
         """
@@ -100,7 +100,7 @@ class ReferenceKernels:
     def _products(
         self, plan: ReferencePlan, inputs: Sequence[Array], dtypes: Sequence[str], targets: tuple[Any, ...]
     ) -> list[Array]:
-        """Tiles of rows and columns. The arrays that come back are read until the stream is done."""
+        """Tiles of rows and columns. The returned arrays are in use until the stream is done."""
         operands: list[Any] = []
         for read, array, dtype, group in zip(plan.reads, inputs, dtypes, ("rows", "columns"), strict=True):
             operands += [array, *self._tables(read, group, "deep", "batch"), np.int32(CODES[dtype])]
@@ -114,7 +114,7 @@ class ReferenceKernels:
         return [*operands, *places]
 
     def _reduction(self, plan: ReferencePlan, x: Array, dtype: str, targets: tuple[Any, ...]) -> list[Array]:
-        """One thread an output element; see `_products`."""
+        """Launch one thread for each output element; see `_products`."""
         (read,) = plan.reads
         tables = self._tables(read, "rows", "columns", "deep")
         places = [self.upload(plan.outputs[group]) for group in ("rows", "columns")]
@@ -138,12 +138,12 @@ class ReferenceKernels:
         return [self.upload(read.places[group].view(np.uint8)) for group in groups]
 
     def wrong(self, output: Array, dtype: str, reference: Array, bound: Array, index: Array | None = None) -> tuple[int, int]:
-        """How many elements are off by more than the bound, and the first: its position in the reference."""
+        """Number of elements outside the bound, and the index of the first in the reference."""
         arguments = (output, np.int32(CODES[dtype]), reference, bound, NULL if index is None else index)
         return self._found("count_wrong", reference.size, arguments)
 
     def missing(self, output: Array, dtype: str) -> int:
-        """How many elements are NaN."""
+        """Number of NaN elements."""
         return self._found("count_wrong", output.size, (output, np.int32(CODES[dtype]), NULL, NULL, NULL))[0]
 
     def differ(self, a: Array, b: Array) -> bool:
@@ -175,7 +175,7 @@ class ReferenceKernels:
         return int(parts[:, 0].sum()), int(parts[:, 1].min())
 
     def _partial(self, entry: str, size: int, arguments: tuple[Any, ...], dtype: Any) -> np.ndarray:
-        """What every block of an entry found, [blocks, 2]."""
+        """The result of every block of an entry, [blocks, 2]."""
         blocks = max(1, min(_BLOCKS, -(-size // THREADS)))
         with self._guarded():
             partial = self.module.empty(2 * blocks, dtype=dtype)
@@ -184,10 +184,10 @@ class ReferenceKernels:
             return self.module.asnumpy(partial).reshape(blocks, 2)
 
     def _each(self, entry: str, size: int, *arguments: Any) -> None:
-        """One thread an element."""
+        """Launch one thread for each element."""
         self._launch(entry, (-(-size // THREADS),), arguments, 0)
 
     def _launch(self, entry: str, grid: tuple[int, ...], arguments: tuple[Any, ...], shared: int) -> None:
-        """On a stream of its own, which waits for the default one."""
+        """Launch on a separate stream, which waits for the default one."""
         with self._stream:
             self._functions[entry](grid, (THREADS,), arguments, shared_mem=shared)

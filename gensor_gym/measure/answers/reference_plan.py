@@ -1,8 +1,8 @@
-"""An operator as the tables that `reference.cu` computes it from: parts of places that add up.
+"""An operator as the tables from which `reference.cu` computes it: parts of flat indices that add up.
 
-The flat place of what a read loads is affine in the axes, so it is a sum of a part for some axes and a part for the others.
-Tables of such parts, one for each group of axes, take the place of divisions in the inner loop and of the operator's
-shape in the text: one cubin serves all operators.
+The flat index of a load is affine in the axes, so it is a sum of one part for some axes and one for the others. Tables of such
+parts, one for each group of axes, replace divisions in the inner loop and keep the operator's shape out of the text: one cubin
+serves all operators.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from gensor_gym.operators.traits import is_product
 from gensor_gym.operators.types import Access, Operator
 
 PLACE = np.dtype([("flat", np.int64), ("u", np.int32), ("v", np.int32)])
-"""As `Place` of the text."""
+"""The struct `Place` of the text."""
 CODES = {"float32": 0, "float16": 1, "bfloat16": 2, "int8": 3, "int32": 4, "float8_e4m3fn": 5}
 """Number of each data type of a tensor in the text."""
 FUNCTIONS = ("relu", "gelu", "sigmoid", "tanh", "exp", "copy", "add", "mul", "relu6")
 """Functions of the text, by number."""
 KNOWN = ("multiply_add", "sum", "max", "map")
-"""Bodies of the text; answers of others are made on the host."""
+"""Bodies that the text supports; references of others are computed on the host."""
 STAGES = {"bias": "add", "residual": "add", "scale": "mul", "relu": "relu", "gelu": "gelu", "relu6": "relu6"}
 """Function of each stage of an epilogue."""
 _FREE = 1 << 30
@@ -50,10 +50,10 @@ class ReadPlan:
 
 @dataclass(frozen=True)
 class ReferencePlan:
-    """What the text needs of an operator. `body` is the operator's; a map has no tables.
+    """Input of the text for an operator. `body` is the operator's; a map has no tables.
 
-    Groups of axes: `rows`, `columns` and `batch` make up the output (int64 [count] parts of its flat place in `outputs`),
-    `deep` is reduced. Rows of a product are the axes that only its first read has, columns those of its second.
+    Groups of axes: `rows`, `columns` and `batch` make up the output (int64 [count] parts of its flat place in `outputs`), `deep`
+    is reduced. Rows of a product are the axes of its first read only, columns those of its second.
     """
 
     body: str
@@ -73,7 +73,7 @@ class ReferencePlan:
 
 
 def plan_of(op: Operator) -> ReferencePlan:
-    """The tables of an operator; ValueError names what this way of computing it does not know."""
+    """The tables of an operator; ValueError names the unsupported part."""
     groups = _groups(op)
     reads: tuple[ReadPlan, ...] = ()
     outputs: dict[str, np.ndarray] = {}
@@ -126,7 +126,7 @@ def _grid(op: Operator, axes: Sequence[int]) -> np.ndarray:
 
 
 def _parts(access: Access, grid: np.ndarray, padded: Sequence[int] = ()) -> np.ndarray:
-    """What the points of a grid add to the place, without the offset: PLACE [points]."""
+    """Contribution of a grid's points to the flat index, without the offset: PLACE [points]."""
     parts = np.zeros(len(grid), dtype=PLACE)
     parts["flat"] = grid @ np.array(access.axis_strides(), dtype=np.int64)
     for name, dimension in zip(("u", "v"), padded, strict=False):
@@ -135,7 +135,7 @@ def _parts(access: Access, grid: np.ndarray, padded: Sequence[int] = ()) -> np.n
 
 
 def _read_plan(op: Operator, access: Access, grids: dict[str, np.ndarray]) -> ReadPlan:
-    """The tables of a read; its offset is in those of the batch for a product, of the rows else."""
+    """The tables of a read. Its offset is in those of the batch for a product, else of the rows."""
     spans = [access.span(d, op.extents) for d in range(len(access.view))]
     padded = [d for d, (low, high) in enumerate(spans) if low < 0 or high >= access.view[d]]
     if len(padded) > 2:

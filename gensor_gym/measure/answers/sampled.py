@@ -12,7 +12,7 @@ from gensor_gym.operators.reference import BINARY, UNARY
 from gensor_gym.operators.types import Access, Operator
 
 Transform = Callable[[np.ndarray], np.ndarray]
-"""What is done to the float64 values that are read: nothing, or what error bounds are evaluated on."""
+"""Function of the float64 values that are read: the identity, or the one for error bounds."""
 _CHUNK = 1 << 22
 """Elements gathered at once."""
 
@@ -75,10 +75,9 @@ def _reduced(
 def _gather(
     access: Access, array: np.ndarray, points: np.ndarray, steps: np.ndarray, pad_value: float, transform: Transform
 ) -> np.ndarray:
-    """float64 [S, R]: what the access reads at every point plus every step, transformed; the pad value outside.
+    """float64 [S, R]: values of the access at every point plus every step, transformed; the pad value outside.
 
-    Indices are affine: each is a part of the point plus a part of the step, and only dimensions that are padded are
-    looked at one by one.
+    Indices are affine: each is a part of the point plus a part of the step. Only padded dimensions are checked one by one.
     """
     coefficients = np.array(access.coefficients, dtype=np.int64).T
     start, more = points @ coefficients + np.array(access.offset, dtype=np.int64), steps @ coefficients

@@ -1,1 +1,1 @@
-"""Libraries timed beside our kernels: torch on CPUs and GPUs, oneDNN with prepacked weights."""
+"""Libraries timed next to our kernels: torch on CPUs and GPUs, oneDNN with prepacked weights."""

@@ -1,6 +1,6 @@
-"""Torch's own kernels, timed in the worker beside generated ones. Only `torch_*` files here import torch.
+"""Torch's own kernels, timed in the worker next to generated ones. Only `torch_*` files here import torch.
 
-What torch calls an operator is said where the operator is (`operators/kinds`), or follows from its accesses.
+The operator names its torch function (`operators/kinds`), or it follows from the accesses.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from gensor_gym.operators.types import Operator
 
 
 def torch_function(op: Operator, tensors: list[Any]) -> Callable[[], Any]:
-    """What a torch user would call for the operator with its epilogue, on tensors in the operator's order.
+    """The torch function of the operator with its epilogue, on tensors in the operator's order.
 
     Raises:
-        ValueError: for an operator or a stage that this file does not know.
+        ValueError: for an unsupported operator or stage.
     """
     reads = len(op.reads)
     body = _body(op, tensors[:reads])
@@ -57,9 +57,9 @@ def _body(op: Operator, x: list[Any]) -> Callable[[], Any]:
 
 
 def _call_by_accesses(op: Operator) -> Callable[..., Any]:
-    """What torch calls an operator that says nothing of it: a map, else an einsum, a sum or a maximum over plain indices.
+    """The torch function of an operator that names none: a map, else an einsum, a sum or a maximum over plain indices.
 
-    ValueError where an index is not one axis alone, as in windows.
+    ValueError if an index is not a single axis, as in windows.
     """
     import torch
     from torch.nn import functional
@@ -80,7 +80,7 @@ def _call_by_accesses(op: Operator) -> Callable[..., Any]:
 
 
 def _integer_body(op: Operator, x: list[Any]) -> Callable[[], Any]:
-    """An int8 operator with int32 results, where torch has one call for that (a matrix at a time in a batch).
+    """An int8 operator with int32 results, if torch has one call for it (a matrix at a time in a batch).
 
     Torch's other int8 operators give int8 (they overflow) or round to a scale, so nothing is compared with them.
     """
@@ -138,7 +138,7 @@ _ELEMENTWISE: dict[str, Callable[[Any, Any], Callable[..., Any]]] = {
 
 
 def _stage(op: Operator, name: str, operand: Any) -> Callable[[Any], Any]:
-    """One stage of the epilogue."""
+    """The torch function of one stage of the epilogue."""
     from torch.nn import functional
 
     if name == "relu":
@@ -174,11 +174,10 @@ _TOP_PAD = 64 << 20
 
 
 def keep_freed_memory() -> None:
-    """Let malloc keep what is freed, where it can be told so (glibc): torch allocates its output in every call.
+    """Let malloc keep freed memory, if it can (glibc): torch allocates its output in every call.
 
-    By default, memory freed at the end of a call goes back to the system and the next call faults it in again, page by
-    page, while a generated kernel writes to a buffer that is there. A depthwise convolution of torch took 2.5 ms of which
-    2.3 were page faults.
+    By default, memory freed at the end of a call goes back to the system and the next call faults it in again, page by page,
+    while a generated kernel writes to an existing buffer. A depthwise convolution of torch took 2.5 ms, 2.3 of them page faults.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -191,7 +190,7 @@ class TorchBaseline:
     """Torch's kernel for an operator on given inputs, with a set number of threads, on the CPU."""
 
     def __init__(self, op: Operator, inputs: tuple[np.ndarray, ...], threads: int, prepacked: bool = False) -> None:
-        """Import torch, copy the inputs (bfloat16 travels as bits) and, where told so, prepack the weights."""
+        """Import torch, copy the inputs (bfloat16 as bits) and optionally prepack the weights."""
         import torch
 
         keep_freed_memory()
@@ -209,7 +208,7 @@ class TorchBaseline:
         return result.numpy()
 
     def fault(self, draw: Expected) -> str:
-        """What is wrong with the output for the draw; empty when nothing."""
+        """Fault of the output for the draw; empty if it is right."""
         return draw.fault(decode(self.output(), self._dtype))
 
     def time(self, calls: int) -> float:

@@ -1,13 +1,13 @@
 """Torch on an NVIDIA GPU (cuBLAS, cuDNN, torch's own kernels, or torch.compile), timed as `devices/cuda.py` times cubins.
 
-The same protocol on both sides: graphs of as many calls, one event pair around them, warm caches. TF32 is on for
-operators of dtype tf32 and off for all others, in matrix products and in convolutions, whose default is on; cuDNN may try
-all its algorithms and take the fastest.
+The same protocol on both sides: graphs with the same number of calls, one event pair around them, warm caches. TF32 is on for
+operators of dtype tf32 and off for all others, in matrix products and in convolutions, whose default is on; cuDNN may try all its
+algorithms and take the fastest.
 
-Generated kernels work on NCHW and row-major matrices. The libraries have fast kernels for other layouts too, so each of
-`LAYOUTS` is timed beside: `torch.nhwc` gets images, weights and residuals as NHWC in memory and leaves its result so;
-`torch.b_transposed` gets the second matrix of a product of 8 bits transposed, as cuBLAS wants it. What laying out costs is
-not timed; of floats of 8 bits cuBLAS takes nothing else, so `torch` transposes at every call, as a generated kernel does.
+Generated kernels work on NCHW and row-major matrices. The libraries have fast kernels for other layouts too, so each of `LAYOUTS`
+is timed too: `torch.nhwc` gets images, weights and residuals as NHWC in memory and leaves its result so; `torch.b_transposed`
+gets the second matrix of a product of 8 bits transposed, as cuBLAS wants it. The layout change is not timed. For 8-bit floats
+cuBLAS accepts nothing else, so `torch` transposes at every call, as a generated kernel does.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LAYOUTS: dict[tuple[str, bool], tuple[BaselineKind, ...]] = {
     ("depthwise_conv2d", False): ("torch.nhwc",),
     ("gemm", True): ("torch.b_transposed",),
 }
-"""Kinds beside `torch` that are the same call on another layout, by the operator's name and whether it is of 8 bits."""
+"""Baselines that are torch's call on another layout, by the operator's name and whether it has 8-bit types."""
 _INTEGER_STEP, _FLOAT8_STEP = 8, 16
 
 
@@ -42,7 +42,7 @@ class Replayed:
     """Calls of torch on GPU 0, timed as graphs of as many on one stream."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
-        """Calls it a few times, so that all is chosen and compiled."""
+        """Warm up with a few calls, so that everything is chosen and compiled."""
         import torch
 
         self._torch = torch
@@ -91,7 +91,7 @@ class TorchCudaBaseline(Replayed):
         """Copy the inputs, of the host or the device. Calls a few times, so that all is chosen.
 
         `torch.compile` goes through Triton. `wrap` makes the array that draws compare of a tensor; without it that is
-        NumPy's. ValueError where torch has no such kernel.
+        NumPy's. ValueError if torch has no such kernel.
         """
         import torch
 
@@ -117,12 +117,12 @@ class TorchCudaBaseline(Replayed):
         return self._wrap(bits)
 
     def fault(self, draw: Expected) -> str:
-        """What is wrong with the output: its distance from the reference as a whole. Empty when nothing."""
+        """Fault of the output by its distance from the reference as a whole; empty if it is right."""
         return distance_fault(self.output(), self._shape, draw, self._tolerance)
 
 
 def distance_fault(output: Any, shape: tuple[int, ...], draw: Expected, tolerance: float) -> str:
-    """Empty when an output of that shape has ||output - reference|| <= tolerance * ||reference||, where it is known."""
+    """Empty if ||output - reference|| <= tolerance * ||reference|| over the known elements, else the fault."""
     if tuple(output.shape) != shape:
         return f"shape {tuple(output.shape)} instead of {shape}"
     error, scale = draw.distance(output)
@@ -132,7 +132,7 @@ def distance_fault(output: Any, shape: tuple[int, ...], draw: Expected, toleranc
 
 
 def laid_out(tensors: list[Any], kind: BaselineKind) -> list[Any]:
-    """The tensors with their elements in memory as a kind wants them; shapes and values stay."""
+    """The tensors in the memory layout of a kind; shapes and values are unchanged."""
     import torch
 
     if kind == "torch.nhwc":
@@ -166,12 +166,12 @@ def _on_host(tensor: Any) -> np.ndarray:
 
 
 def layouts(op: Operator) -> tuple[BaselineKind, ...]:
-    """Those of `LAYOUTS` that an operator has."""
+    """Entries of `LAYOUTS` for an operator."""
     return LAYOUTS.get((op.name, op.dtype in ("int8", "float8_e4m3fn")), ())
 
 
 def check_bytes(op: Operator) -> None:
-    """ValueError for a product of 8 bits that torch refuses on a GPU; at other places it is an error of cuBLAS's."""
+    """ValueError for a product of 8 bits that torch refuses on a GPU; elsewhere it would be an error of cuBLAS."""
     if op.dtype not in ("int8", "float8_e4m3fn") or op.name not in ("gemm", "batched_gemm", "gemv"):
         return
     sizes: dict[str, Any] = dict(op.arguments)

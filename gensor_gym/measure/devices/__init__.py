@@ -1,1 +1,1 @@
-"""What a worker times on: CPUs and CUDA devices, their buffers, clocks and drift anchor."""
+"""Devices of a worker: CPUs and CUDA devices, their buffers, clocks and drift anchor."""

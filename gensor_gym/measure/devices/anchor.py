@@ -30,7 +30,7 @@ class Anchor:
         self._when = 0.0
 
     def refresh(self, rules: TimingRules) -> None:
-        """Count a trial, and time the anchor if it is due. Call it where nothing else is timed."""
+        """Count a trial, and time the anchor if it is due. Call it while nothing else is timed."""
         if self._seconds is None or self._trials >= rules.anchor_every:
             calls = calls_per_sample(warm_up(self.timer, rules), rules)
             self._seconds = statistics.median(sample(self.timer, calls) for _ in range(_SAMPLES))

@@ -4,10 +4,10 @@ Layout of one buffer, addresses growing to the right:
 
     [unmapped page][guard words ... ][data][guard words, < 64 bytes][unmapped page]
 
-Data begin at a cache line, as outputs and workspaces of called kernels do, or so many bytes past one, as arrays of NumPy do.
+Data begin at a cache line, as outputs and workspaces of called kernels do, or at a given offset from one, as arrays of NumPy do.
 
-A write within the guard words is found by `intact`; one further out (more than 63 bytes behind the end, at most a page
-before the start) is a segmentation fault of the worker. So is a read: what lies there belongs to nobody.
+A write within the guard words is found by `intact`; one further out (more than 63 bytes behind the end, at most a page before the
+start) is a segmentation fault of the worker. So is a read there.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Guarded(Protocol):
         """Write the guard words."""
 
     def intact(self) -> bool:
-        """Whether all of them stand."""
+        """Whether all guard words are unchanged."""
 
 
 def written_outside(outputs: Sequence[Guarded], workspace: Guarded, inputs: Sequence[Guarded]) -> str:
@@ -84,7 +84,7 @@ class GuardedBuffer:
         self._bytes[self._start + self.nbytes : self._end] = _GUARD
 
     def intact(self) -> bool:
-        """Whether every guard word on both sides still stands."""
+        """Whether every guard word on both sides is unchanged."""
         front = self._bytes[self._front : self._start]
         back = self._bytes[self._start + self.nbytes : self._end]
         return bool((front == _GUARD).all() and (back == _GUARD).all())

@@ -30,7 +30,7 @@ _MOST_DRAWS = 1 << 30
 
 
 class CpuDevice:
-    """The processor this runs on. Buffers of the last operator are kept for the next kernel of it."""
+    """The processor this runs on. Buffers of the last operator are reused by its next kernel."""
 
     exclusive = False
 
@@ -59,7 +59,7 @@ class CpuDevice:
         return LoadedC(built, threads, self._inputs)
 
     def baseline(self, op: Computation, draw: Expected, threads: int, kind: BaselineKind) -> Baseline:
-        """Torch with that many threads; ValueError for what is timed on GPUs only."""
+        """Torch with that many threads; ValueError for a baseline of GPUs."""
         from gensor_gym.measure.baselines.torch import TorchBaseline
 
         if kind not in ("torch", "torch.prepacked"):
@@ -127,7 +127,7 @@ class LoadedC:
         return found[0] if len(found) == 1 else found
 
     def fault(self, draw: Expected) -> str:
-        """What is wrong with the output that stands in the buffers for this draw."""
+        """Fault of the output in the buffers for this draw."""
         return draw.fault(self.read())
 
     def damage(self, draw: Expected) -> str:
@@ -146,7 +146,7 @@ class LoadedC:
 
 @contextmanager
 def _file_of(built: Built) -> Iterator[str]:
-    """Where the kernel's library can be loaded from: where it lies, or what was enclosed, for so long. OSError: it is refused.
+    """Path from which the kernel's library can be loaded: its file, or a temporary copy of the enclosed one. OSError if refused.
 
     The name is new each time: a loader takes a library that it still has for the file of the same name.
     """

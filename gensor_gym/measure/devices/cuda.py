@@ -1,7 +1,7 @@
 """Cubins inside a worker, through CuPy: buffers between guard words, CUDA graphs for batches, times from events.
 
-Caches are warm: L2 keeps what the call before left. A sample is one event pair around graphs of many calls, so neither
-Python nor the launch queue is in it; a call costs what it costs when the GPU is kept busy.
+Caches are warm: L2 keeps the data of the previous call. A sample is one event pair around graphs of many calls, so it includes
+neither Python nor the launch queue: it is the time of a call on a busy GPU.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def translated() -> Iterator[None]:
 
 @contextmanager
 def referenced() -> Iterator[None]:
-    """Errors of computing or comparing reference answers: no kernel is to blame, so a refusal is a ReferenceFault."""
+    """Errors of computing or comparing references: not a kernel's fault, so a refusal is a ReferenceFault."""
     try:
         with translated():
             yield
@@ -109,7 +109,7 @@ class DeviceBuffer:
             self.array.set(np.ascontiguousarray(array))
 
     def intact(self) -> bool:
-        """Whether all guard words stand. They are few and looked at on the host."""
+        """Whether all guard words are unchanged. They are few and compared on the host."""
         return all(bool((cupy.asnumpy(side) == _GUARD).all()) for side in self._sides)
 
     def poison(self, cleared: int = 0) -> None:
@@ -120,12 +120,12 @@ class DeviceBuffer:
 
 
 class CudaDevice:
-    """GPU 0. Input buffers of the last operator are kept for its next kernel."""
+    """GPU 0. Input buffers of the last operator are reused by its next kernel."""
 
     exclusive = True
 
     def __init__(self) -> None:
-        """Make the context and read what the conditions will say."""
+        """Make the context and read the conditions."""
         index = cupy.cuda.Device().id
         properties = cupy.cuda.runtime.getDeviceProperties(index)
         address = cupy.cuda.runtime.deviceGetPCIBusId(index)
@@ -145,9 +145,9 @@ class CudaDevice:
         self._inputs: list[DeviceBuffer] = []
 
     def draws(self, op: Computation, seed: int) -> tuple[Expected, ...]:
-        """The operator's three draws on the device, or where $GENSOR_GYM_REFERENCE says `host` those of NumPy.
+        """The operator's three draws on the device, or NumPy's if $GENSOR_GYM_REFERENCE is `host`.
 
-        Of fused operators NumPy computes the references and the device compares.
+        For fused operators NumPy computes the references and the device compares.
         """
         on_host = chosen_place() == "host"
         if isinstance(op, Dataflow):
@@ -158,7 +158,7 @@ class CudaDevice:
         return device_draws(self._reference_kernels(), op, seed, self.draws_limit, lambda: timing_lock(self.lock))
 
     def _fused_draws(self, op: Dataflow, draws: Sequence[FusedDraw], on_host: bool) -> tuple[Expected, ...]:
-        """Draws of the host for outputs of this device, which are downloaded where the device cannot have the draws."""
+        """Draws of the host for outputs of this device, which are downloaded if the draws do not fit on the device."""
         with suppress(ReferenceFault):
             if not on_host:
                 kernels = self._reference_kernels()
@@ -176,7 +176,7 @@ class CudaDevice:
         return self._kernels
 
     def kinds(self, op: Computation) -> tuple[BaselineKind, ...]:
-        """Torch in each layout of the operator that there is; torch is imported here, before anybody has the device alone."""
+        """Torch in each available layout of the operator; torch is imported here, before a worker holds the device."""
         with suppress(ImportError):  # a comparison without torch needs none
             import torch  # noqa: F401
 
@@ -208,7 +208,7 @@ class CudaDevice:
         return TorchCudaBaseline(op, draw.inputs, kind, tensor_array)
 
     def steady(self) -> AbstractContextManager[None]:
-        """Nothing: events on the device tell the time."""
+        """Nothing: events on the device measure the time."""
         return nullcontext()
 
 
@@ -273,7 +273,7 @@ class LoadedCubin:
             return cupy.cuda.get_elapsed_time(start, end) * 1e-3
 
     def fault(self, draw: Expected) -> str:
-        """What is wrong with the output that stands in the buffers for this draw."""
+        """Fault of the output in the buffers for this draw."""
         arrays = [output.array for output in self._outputs]
         return draw.fault(arrays[0] if len(arrays) == 1 else arrays)
 
@@ -284,7 +284,7 @@ class LoadedCubin:
         return outside or draw.changed([buffer.array for buffer in self._inputs])
 
     def conditions(self) -> dict[str, object]:
-        """The GPU, its driver, what the kernel takes of it, and clock, temperature and power now."""
+        """The GPU, its driver, the kernel's resources, and the current clock, temperature and power."""
         taken = {"registers": self._registers, "spilled_bytes": self._spilled}
         return {**self._device.description, **taken, **self._device.nvml.read()}
 
@@ -294,7 +294,7 @@ class LoadedCubin:
         self._launches.clear()
 
     def _enqueue(self) -> None:
-        """One call: its launches in order."""
+        """Enqueue one call: its launches in order."""
         with self._stream:
             for function, launch in self._launches:
                 function(launch.grid, launch.block, self._arguments, shared_mem=launch.shared_bytes)

@@ -1,10 +1,9 @@
 """One timing at a time on a device: workers of all runs and all users wait for one another and do not disturb each other.
 
-The lock is on a file that everybody can read and finds by its name, so it stands in /tmp whatever $TMPDIR says. It is opened
-to read, which is all that `flock` needs: another user's file in a folder like /tmp may not be opened for writing or with
-O_CREAT (`fs.protected_regular`). A link is not followed, and nothing is ever written or truncated. Where what stands at the
-name cannot be used, the user's own processes wait for one another, and a warning says so. Containers and services with a /tmp
-of their own share no lock with others.
+The lock is on a file that everybody can read and finds by its name, so it is in /tmp whatever $TMPDIR says. It is opened for
+reading, which suffices for `flock`: another user's file in a folder like /tmp may not be opened for writing or with O_CREAT
+(`fs.protected_regular`). A link is not followed, and nothing is ever written or truncated. If the file cannot be used, the user's
+own processes wait for one another, with a warning. Containers and services with a /tmp of their own share no lock with others.
 """
 
 from __future__ import annotations
@@ -24,22 +23,22 @@ from gensor_gym.cache.folders import make_cache_dir
 FOLDER = Path("/tmp")
 _SHARED_MODE = 0o666
 _TRIES, _PAUSE = 20, 5e-3
-"""Another process may be between making the file and letting all open it."""
+"""Retries while another process may be creating the file and its permissions."""
 
 
 class LockWarning(RuntimeWarning):
-    """The lock that all users of a device share cannot be had."""
+    """The lock that all users of a device share is unavailable."""
 
 
 class _Unusable(Exception):
-    """What stands at the name of the shared lock is no lock."""
+    """The file of the shared lock cannot be used."""
 
 
 def lock_path(device: str = "") -> Path:
     """The file whose lock is the timing lock of a device, by default the processor; for programs of other systems as well.
 
-    It is there afterwards. Where another's file, a link or a folder has taken the name, it is a file of this user's own, and a
-    LockWarning says that other users are not waited for. ValueError where that cannot be made either.
+    The file exists afterwards. If another user's file, a link or a folder has the name, it is this user's own file, and a
+    LockWarning says that other users are not waited for. ValueError if that cannot be made either.
     """
     shared = FOLDER / f"gensor_gym-timing{device}.lock"
     try:
@@ -57,7 +56,7 @@ def lock_path(device: str = "") -> Path:
 def timing_lock(device: str = "") -> Iterator[None]:
     """Hold the timing lock of a device, by default the processor (a lock on a file, released when the process dies).
 
-    Where no file can be had it waits for nobody, and a LockWarning says so.
+    Without a file it waits for nobody, and a LockWarning says so.
     """
     try:
         place = _taken(device)
@@ -72,7 +71,7 @@ def timing_lock(device: str = "") -> Iterator[None]:
 
 
 def _taken(device: str) -> int:
-    """A descriptor that holds the lock of the file that has the name: one that was removed meanwhile locks out nobody."""
+    """A descriptor that holds the lock of the named file, even if the file is replaced meanwhile."""
     while True:
         path = lock_path(device)
         with suppress(_Unusable):  # it was changed since
@@ -85,7 +84,7 @@ def _taken(device: str) -> int:
 
 
 def _ready(path: Path) -> Path:
-    """The path of a file that can be locked, made where there is none; _Unusable says why not."""
+    """The path of a lockable file, created if missing; _Unusable gives the reason."""
     os.close(_opened(path))
     with suppress(OSError):  # a file of another user is touched by its owner alone
         os.utime(path)  # what nobody has touched for days is cleaned up
@@ -93,7 +92,7 @@ def _ready(path: Path) -> Path:
 
 
 def _opened(path: Path) -> int:
-    """A descriptor to read the file, made where there is none, readable by all whatever the umask. _Unusable says why not."""
+    """A descriptor for reading the file, created if missing, readable by all under any umask. _Unusable gives the reason."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a planted pipe would be waited at
     for last in (False,) * _TRIES + (True,):
         try:

@@ -9,7 +9,7 @@ _TEMPERATURE_GPU = 0
 
 
 class Nvml:
-    """One GPU. Every reading is left out where the library or the permission is missing; nothing is ever set."""
+    """One GPU. A reading is omitted if the library or the permission is missing; nothing is ever set."""
 
     def __init__(self, pci_bus_id: str) -> None:
         """Open the library and the GPU at a PCI address."""

@@ -1,4 +1,4 @@
-"""What worker processes open, by the name of their backend: the device, and how such a process is started."""
+"""Devices of worker processes, by the name of their backend, and how such a process is started."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ class Opened(ABC):
     gpus = 0
     """GPUs that a worker on a cluster takes."""
     shut_in = True
-    """Whether its workers are shut in (`isolation/`): they run machine code of kernels in their own process. Not where kernels
-    are code of a device, which makes no system calls, and drivers need sockets and files of their own."""
+    """Whether its workers are isolated (`isolation/`): they run machine code of kernels in their own process.
+
+    Code of a device makes no system calls, and drivers need sockets and files, so workers of GPUs are not.
+    """
 
     @abstractmethod
     def device(self) -> Device:
         """The device, in a worker process."""
 
     def texts(self) -> tuple[tuple[str, str], ...]:
-        """C sources that the device loads beside kernels, each with its `-march`: a worker that is shut in compiles none."""
+        """C sources that the device loads besides kernels, each with its `-march`: an isolated worker cannot compile."""
         return ()
 
 
@@ -57,11 +59,11 @@ class Cuda(Opened):
 
 
 DEVICES: dict[str, Opened] = {"cpu": Cpu(), "cuda": Cuda()}
-"""Name of a backend -> what its workers open; add an entry for a backend of your own."""
+"""Name of a backend -> device of its workers; add an entry for a backend of your own."""
 
 
 def opened_by(name: str) -> Opened:
-    """What workers of a backend open; ValueError names those there are."""
+    """The device of a backend's workers; ValueError names the available ones."""
     if name not in DEVICES:
         raise ValueError(f"no device {name!r}; accepted: {', '.join(DEVICES)}")
     return DEVICES[name]

@@ -25,7 +25,7 @@ def gpu_names() -> tuple[str, ...]:
 
 
 def is_named(hw: Hardware, product: str) -> bool:
-    """Whether a product name is that of a hardware: `rtx4090` is a `NVIDIA GeForce RTX 4090`, `a100` no `RTX A1000`."""
+    """Whether a product name belongs to a hardware: `rtx4090` is a `NVIDIA GeForce RTX 4090`, `a100` no `RTX A1000`."""
     words = re.split(r"[^a-z0-9]+", hw.name.lower())
     pieces = (re.findall(r"[a-z]+|[0-9]+", word) for word in words)
     patterns = (r"\b" + "[ -]?".join(piece) + r"(?![a-z0-9])" for piece in pieces)
@@ -50,6 +50,6 @@ def absence_of_cuda() -> str:
 
 
 def device_name(hw: Hardware) -> str:
-    """Product name of the GPU that kernels run on, `hw.name` where there is none."""
+    """Product name of the GPU that runs kernels, or `hw.name`."""
     names = gpu_names()
     return names[0] if names else hw.name

@@ -1,1 +1,1 @@
-"""CUDA text run on a CPU: the headers that stand in for a GPU, and the backend `emulated`."""
+"""CUDA text run on a CPU: headers that replace a GPU, and the backend `emulated`."""

@@ -1,7 +1,7 @@
-"""The `emulated` backend: whether a CUDA kernel is right, found out on a machine without a GPU. It gives no times.
+"""The `emulated` backend: checks a CUDA kernel on a machine without a GPU. It gives no times.
 
-A kernel that is right has status OK and no samples, so its `seconds` are infinite: a search cannot rank by it, and
-`conditions` says `timed: False`.
+A correct kernel has status OK and no samples, so its `seconds` are infinite: a search cannot rank by it, and `conditions` has
+`timed: False`.
 """
 
 from __future__ import annotations
@@ -54,10 +54,9 @@ class EmulatedBackend:
         return list(self.stream(op, schedules, hw))
 
     def stream(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
-        """As `measure`, one after the other.
+        """As `measure`, one result at a time.
 
-        ValueError for an operator that no kernel can compute within the deadline; a kernel that cannot is a TIMEOUT
-        at once.
+        ValueError for an operator that no kernel can compute within the deadline; a kernel that cannot is a TIMEOUT at once.
         """
         most, points = POINTS_PER_SECOND * self.timeout, points_of(op)
         if points > most:
@@ -76,7 +75,7 @@ class EmulatedBackend:
         """Nothing to end."""
 
     def _too_long(self, kernel: Kernel, seconds: float) -> Measurement:
-        """The measurement of a kernel that is not tried."""
+        """The measurement of a kernel that would take too long."""
         error = (
             f"{kernel.operator}: not tried, the emulator takes {seconds:.0f} s or more for this schedule and has "
             f"{self.timeout:g} s; choose larger tiles, a smaller operator, or EmulatedBackend(timeout=seconds)"
@@ -104,7 +103,7 @@ class EmulatedBackend:
 
 
 def points_of(op: Operator | Dataflow) -> int:
-    """Points of the iteration space; of a fused operator elements of all values, each of which a pass goes along."""
+    """Points of the iteration space; for a fused operator, elements of all values."""
     return op.points if isinstance(op, Operator) else sum(value.size for value in op.values.values())
 
 
@@ -120,5 +119,5 @@ def least_seconds(kernel: Kernel, schedule: Schedule | GirSchedule, hw: Hardware
 
 
 def _threads(launch: Launch) -> int:
-    """Of all blocks."""
+    """Number of threads of all blocks."""
     return math.prod(launch.grid) * math.prod(launch.block)

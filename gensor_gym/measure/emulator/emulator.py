@@ -81,7 +81,7 @@ class EmulatedKernels:
             raise
 
     def close(self) -> None:
-        """Remove what was compiled."""
+        """Remove the compiled files."""
         self._folder.cleanup()
 
     def __enter__(self) -> EmulatedKernels:
@@ -176,7 +176,7 @@ def driver_text(kernels: Sequence[Kernel]) -> str:
 
 
 def _include_text(number: int, kernel: Kernel) -> str:
-    """One kernel: its text with entries and shared memory renamed, its shared memory, and a function that runs it."""
+    """Text of one kernel: its source with entries and shared memory renamed, its shared memory, and a function that runs it."""
     op = kernel.operator
     shared = max(-(-launch.shared_bytes // 16) * 16 * (launch.cluster - 1) + launch.shared_bytes for launch in kernel.launches)
     names = [*(launch.entry for launch in kernel.launches), "shared_memory"]

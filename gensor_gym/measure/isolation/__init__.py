@@ -1,1 +1,1 @@
-"""What a worker process that runs kernels may see and do: variables, files, system calls (these two on Linux only)."""
+"""Restrictions of a worker process that runs kernels: variables, files, system calls (the last two only on Linux)."""

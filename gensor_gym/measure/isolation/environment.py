@@ -13,9 +13,9 @@ PREFIXES = (
     "CUPY_", "NVIDIA_", "NVRTC_", "HIP_", "ROCR_", "ROCM_",
 )  # fmt: skip
 OF_USER = frozenset({"HOME", "USER", "LOGNAME", "XDG_CACHE_HOME"})
-"""Variables that name the user's folders, for a worker that is not shut in."""
+"""Variables that name the user's folders, for a worker without isolation."""
 _SECRETS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "API_KEY")
-"""Parts of names that are not passed on, whatever they begin with."""
+"""Parts of names that are never passed on."""
 
 
 def passed_on(variables: Mapping[str, str], extra: frozenset[str] = frozenset()) -> dict[str, str]:

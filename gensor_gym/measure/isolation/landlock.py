@@ -1,9 +1,9 @@
-"""Landlock: a process gives up, for good, to open files but those named here. For Linux 5.13 and newer, without a library.
+"""Landlock: a process gives up opening any other file than the named ones, for good. For Linux 5.13 and newer, without a library.
 
-Imports the standard library only and nothing of this package: it is loaded before the first thread of a process, since it
-binds the calling thread and those that it starts later. Numbers and structures are those of linux/landlock.h.
+Imports the standard library only and nothing of this package: it is loaded before the first thread of a process, since it binds
+the calling thread and those that it starts later. Numbers and structures are those of linux/landlock.h.
 
-What it does not cover: names, sizes and times of files can be asked for (`stat`), and descriptors that were open stay so.
+It does not cover names, sizes and times of files (`stat`), or descriptors that are already open.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def version() -> int:
-    """The version of the system's Landlock; 0 where it has none, or a container's filter forbids it."""
+    """The version of the system's Landlock; 0 if it has none, or a container's filter forbids it."""
     return max(0, _libc.syscall(_CREATE, None, ctypes.c_size_t(0), _ASK_VERSION)) if sys.platform == "linux" else 0
 
 
 def restrict(readable: Iterable[str], writable: Iterable[str]) -> bool:
-    """Leave this thread, and those it starts, files to read and write beneath these paths; False where that cannot be had.
+    """Leave this thread, and those it starts, files to read and write beneath these paths; False if unavailable.
 
-    A path that does not exist, or that this process may not open, is left out. A folder stands for all beneath it. Nothing can
-    be run (`execve`), and no TCP port opened where the version knows of them. Nothing takes it back.
+    A path that does not exist, or that this process may not open, is left out. A folder includes everything beneath it. Nothing
+    can be executed (`execve`), and no TCP port opened if the version supports that. It cannot be undone.
     """
     known = version()
     if not known:
@@ -66,17 +66,17 @@ def no_new_privileges() -> bool:
 
 
 def _ruleset(known: int, rights: int) -> int:
-    """The descriptor of a ruleset that takes away all that the version can; negative where it is refused."""
+    """The descriptor of a ruleset with all rights that the version handles; negative if it is refused."""
     fields = [rights, *([_TCP] if known >= 4 else []), *([_SCOPES] if known >= 6 else [])]
     attributes = struct.pack(f"={len(fields)}Q", *fields)
     return int(_libc.syscall(_CREATE, attributes, ctypes.c_size_t(len(attributes)), 0))
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
-    """Let a file, or all beneath a folder, be used.
+    """Allow use of a file, or of everything in a folder.
 
-    A rule is one of an inode. /proc makes a new one for a name that was dropped for want of memory, which no rule knows: what
-    stands there stays open, and with that it keeps its inode.
+    A rule holds for an inode. /proc creates a new inode for a name that was dropped from memory, and no rule covers that one. So
+    the file stays open, which keeps its inode.
     """
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)

@@ -17,15 +17,15 @@ from pathlib import Path
 from types import ModuleType
 
 ISOLATED_BY = "GENSOR_GYM_ISOLATED_BY"
-"""Variable of a worker: what binds it, `WHOLE` or part of that, `none`; empty where it was not to be shut in."""
+"""Variable of a worker: its isolation, `WHOLE` or part of that, `none`; empty if isolation was switched off."""
 WHOLE = "landlock+seccomp"
 WORKER = "gensor_gym.measure.workers.worker"
 _LARGEST_FILE = 1 << 30
-"""Bytes: what a kernel may write to standard error, or into its folder, at most."""
+"""Most bytes that a kernel may write to standard error or into its folder."""
 
 
 def shut_in(readable: list[str], writable: list[str]) -> str:
-    """Give up all but these paths, sockets and processes, for good; what of it the system has, in words."""
+    """Give up all but these paths, sockets and processes, for good; returns the available restrictions, in words."""
     limit(resource.RLIMIT_CORE, 0)  # an image of memory in the folder where it crashed
     limit(resource.RLIMIT_FSIZE, _LARGEST_FILE)
     landlock, seccomp = _neighbour("landlock"), _neighbour("seccomp")
@@ -35,13 +35,13 @@ def shut_in(readable: list[str], writable: list[str]) -> str:
 
 
 def limit(which: int, most: int) -> None:
-    """Lower a limit of this process, for good, to `most` or what it is already."""
+    """Lower a limit of this process, for good, to `most` or the present value."""
     most = min([most, *(value for value in resource.getrlimit(which) if value != resource.RLIM_INFINITY)])
     resource.setrlimit(which, (most, most))
 
 
 def _taken(file: Path) -> dict[str, list[str]]:
-    """What a file says, which is removed."""
+    """Content of a file, which is then removed."""
     rules: dict[str, list[str]] = json.loads(file.read_text(encoding="utf-8"))
     file.unlink()
     return rules
@@ -58,7 +58,7 @@ def _neighbour(name: str) -> ModuleType:
 
 
 def main(rules: str, arguments: list[str]) -> None:
-    """Shut this process in, if there is a file of rules, and run the worker in it."""
+    """Isolate this process, if there is a file of rules, and run the worker in it."""
     os.environ[ISOLATED_BY] = shut_in(**_taken(Path(rules))) if rules else ""
     sys.argv = [WORKER, *arguments]
     runpy.run_module(WORKER, run_name="__main__", alter_sys=True)

@@ -1,4 +1,4 @@
-"""What a worker that is shut in may read: the system's libraries, Python, installed packages, what tells of the processor."""
+"""Files that an isolated worker may read: the system's libraries, Python, installed packages, descriptions of the processor."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def readable() -> list[str]:
 
 
 def beneath_home(paths: Iterable[str], home: Path) -> list[str]:
-    """The paths, each once, but for the home folder, those above it, and what does not exist."""
+    """The existing paths, each once, without the home folder and its parents."""
     above = {str(folder) for folder in (home, *home.parents, home.resolve(), *home.resolve().parents)}
     kept = [path for path in paths if os.path.exists(path) and not {path, os.path.realpath(path)} & above]
     return list(dict.fromkeys(kept))
 
 
 def loaded(maps: str = "/proc/self/maps") -> list[str]:
-    """Libraries that this process has loaded, and the folders of those where it can write nothing: others lie beside them.
+    """Libraries that this process has loaded, and the read-only folders that contain them.
 
     Systems that keep several versions of a library have them in folders that only the libraries name.
     """

@@ -1,8 +1,8 @@
 """A filter of system calls: no sockets, no other processes, no changed owners and modes. Linux on x86-64 and 64-bit ARM.
 
-Imports the standard library only, as `landlock.py` does. It is a list of what is refused, since what Python, NumPy and torch need
-differs by version. Calls that are refused fail with EPERM, as if the user lacked the right. The filter is asked for with
-SPEC_ALLOW: without, some systems slow down every kernel under a filter (they switch off speculation past stores).
+Imports the standard library only, as `landlock.py` does. It lists the refused calls, because those that Python, NumPy and torch
+need differ by version. Calls that are refused fail with EPERM, as if the user lacked the right. The filter is set with
+SPEC_ALLOW: without it, some systems slow down every kernel under a filter (they switch off speculation past stores).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ REFUSED: dict[str, tuple[int, int]] = {
 _CLONE, _CLONE3, _TGKILL, _PRLIMIT = (56, 220), (435, 435), (234, 131), (302, 261)
 _CLONE_THREAD = 0x10000
 _X32 = 0x40000000
-"""From here on numbers are those of another interface of x86-64, which the list does not name."""
+"""First number of another interface of x86-64, which the list does not name."""
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 _ALLOW, _ERROR, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
@@ -58,7 +58,7 @@ _SET_FILTER, _ALL_THREADS, _SPEC_ALLOW = 1, 1, 4
 
 
 def restrict() -> bool:
-    """Install the filter for all threads of this process; False where the system has none, or another machine's numbers.
+    """Install the filter for all threads of this process; False if the system has none, or another machine's numbers.
 
     The process must have given up new privileges (`landlock.no_new_privileges`), unless it is the administrator's.
     """
@@ -97,5 +97,5 @@ def program(architecture: int, column: int, pid: int) -> Iterator[bytes]:
 
 
 def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
-    """One instruction (`struct sock_filter`): so many are skipped where its test holds, and where not."""
+    """One instruction (`struct sock_filter`) with the numbers of instructions to skip if its test holds and if not."""
     return struct.pack("=HBBI", code, yes, no, value)

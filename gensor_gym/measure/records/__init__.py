@@ -1,1 +1,1 @@
-"""What was measured, kept: the store of trials, recorded tables and the backend that answers from them."""
+"""Stored measurements: the store of trials, recorded tables and the backend that answers from them."""

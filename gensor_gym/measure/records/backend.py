@@ -1,7 +1,7 @@
 """The `recorded` backend: timings taken earlier, looked up by the program. Nothing runs.
 
-Replay is exact, or draws anew from the raw samples (noise as it really was): `resample` samples each time, decided by seed,
-program and how often it was asked for, and by nothing else.
+Replay is exact, or resamples the raw samples: `resample` samples each time, determined by seed, program and number of earlier
+requests.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Source = str | Path | Store | Iterable[Record]
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """One file: measurements by (operator, program), their device, the machine where the file describes it, the drift."""
+    """One file: measurements by (operator, program), their device, the machine if the file describes it, the drift."""
 
     measurements: Mapping[tuple[str, bytes], Measurement]
     device: str
@@ -59,7 +59,7 @@ class _Part:
 
 
 class RecordedBackend:
-    """A table of earlier timings. What is not in it is NOT_RECORDED."""
+    """A table of earlier timings. Programs outside it are NOT_RECORDED."""
 
     name = "recorded"
     stored = False
@@ -89,7 +89,7 @@ class RecordedBackend:
             raise ValueError(f"folder {self._path} holds no recorded table (*.parquet)")
 
     def __len__(self) -> int:
-        """Programs in the table, of a folder those of the operators asked for so far."""
+        """Programs in the table; in a folder, those of the operators requested so far."""
         return sum(len(part.measurements) for part in self._parts.values())
 
     def device(self, hw: Hardware) -> str:
@@ -101,9 +101,9 @@ class RecordedBackend:
 
     @property
     def edition(self) -> str:
-        """Sixteen digits of what answers follow from: the files' content, how much is drawn and from which seed.
+        """Sixteen hex digits that identify the answers: content of the files, number of drawn samples, seed.
 
-        Empty for records that came from no file.
+        Empty for records without a file.
         """
         if self._path is None:
             return ""
@@ -113,16 +113,16 @@ class RecordedBackend:
         return whole.hexdigest()[:16]
 
     def digest(self, op: Operator, schedule: Schedule, hw: Hardware) -> str:
-        """Digest of the kernel that was timed; of what is not recorded see `analytic.program_digest`."""
+        """Digest of the timed kernel; for a program that is not recorded see `analytic.program_digest`."""
         found = self._find(op, schedule, hw)
         return found.digest if found is not None and found.digest else program_digest(op, schedule, hw)
 
     def measure(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> list[Measurement]:
-        """What the table holds for each schedule; ValueError when it was recorded on another machine than `hw`."""
+        """The table's measurement of each schedule; ValueError if the table was recorded on another machine than `hw`."""
         return list(self.stream(op, schedules, hw))
 
     def stream(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> Iterator[Measurement]:
-        """As `measure`, one after the other."""
+        """As `measure`, one result at a time."""
         for schedule in schedules:
             digest = self.digest(op, schedule, hw)
             found = self._find(op, schedule, hw)
@@ -132,9 +132,9 @@ class RecordedBackend:
                 yield dataclasses.replace(found, samples=self._samples(found, digest), digest=digest)
 
     def regret(self, graph: ConstructionGraph, schedule: Schedule) -> float | None:
-        """Regret of a program in its task, zero in the set that is tied with the best, infinite where it failed.
+        """Regret of a program in its task, zero in the set that is tied with the best, infinite if it failed.
 
-        None where the table lacks a schedule of the task's space: then nobody knows the best.
+        None if the table lacks a schedule of the task's space: then the optimum is unknown.
         """
         key = (str(graph.operator), graph.space)
         if key not in self._optima:
@@ -172,14 +172,14 @@ class RecordedBackend:
         return ", ".join(sorted({op for part in self._parts.values() for op in part.operators}))
 
     def restart(self) -> None:
-        """Forget how often programs were asked for: the same noise comes again."""
+        """Reset the counts of requests: the same noise comes again."""
         self._asked.clear()
 
     def close(self) -> None:
         """Nothing to end."""
 
     def _find_optimum(self, graph: ConstructionGraph) -> tuple[dict[bytes, int], Optimum] | None:
-        """Place of every program of the space, and their optimum; None if one is not recorded or none is OK."""
+        """Index of every program of the space, and their optimum; None if one is not recorded or none is OK."""
         rows: list[Schedule] = []
         whole: list[Measurement] = []
         for schedule in (Schedule(row) for batch in graph.enumerate() for row in batch):
@@ -276,7 +276,7 @@ def open_recorded(text: str, hw: Hardware) -> RecordedBackend:
 
 
 def passes_of(measurement: Measurement) -> Sequence[int]:
-    """The pass of every sample, empty where nobody counted them."""
+    """The pass of every sample, empty if nobody counted them."""
     passes = measurement.conditions.get("passes", ())
     return passes if isinstance(passes, list | tuple) else ()
 

@@ -1,7 +1,7 @@
-"""Records of others: what must hold of one before it is put into a store or believed.
+"""Records of others: checks before one is stored or used.
 
-A record is data and nothing else: no code, no file. What it says is bounded, of the right types, and of this version's operators
-and schedules; whether the program is right is found out when it is first used (`verified`).
+A record is data: no code, no file. Its values are bounded, of the right types, and of this version's operators and schedules.
+Whether the program is right is checked at its first use (`verified`).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ CONDITIONS = 200_000
 """Characters of the conditions as JSON: the passes of ten thousand samples are some."""
 SAMPLES = 100_000
 AHEAD = 86_400.0
-"""Seconds by which another's clock may be fast. A date of the future would win against every trial to come."""
+"""Seconds by which another machine's clock may be fast. A date in the future would win against every later trial."""
 
 
 def checked(records: Iterable[Record], source: str, own: bool = False) -> list[Record]:
-    """The records, marked as another's unless this user measured them on this machine (`own`): no search answers from them.
+    """The records, marked as imported unless this user measured them on this machine (`own`): no search answers from them.
 
-    ValueError says which of a source is not to be taken, and why.
+    ValueError names the rejected record and the reason.
     """
     taken = list(records)
     for number, record in enumerate(taken, 1):
@@ -52,9 +52,9 @@ def _marked(record: Record, own: bool) -> Record:
 
 
 def fault(record: Record, legality: bool = True, known: Operator | Dataflow | None = None) -> str:
-    """Why a record is not to be believed; empty where nothing speaks against it. Without `legality` that is left to be asked.
+    """Reason to reject a record; empty if there is none. Without `legality` that check is left out.
 
-    `known` is the operator where it is at hand: a graph of one's own is not found by its name.
+    `known` is the operator if it is available: a user's own graph cannot be found by its name.
     """
     return _fault_of_texts(record) or fault_of_numbers(record) or _fault_of_program(record, legality, known)
 
@@ -75,7 +75,7 @@ def _fault_of_texts(record: Record) -> str:
 
 
 def fault_of_numbers(record: Record) -> str:
-    """What speaks against a record's times, protocol or date."""
+    """Fault of a record's times, protocol or date."""
     m = record.measurement
     if len(m.samples) > SAMPLES or (m.status is Status.OK and not m.samples):
         return f"it has {len(m.samples)} samples, expected at most {SAMPLES}, and one at least where it is OK"
@@ -90,7 +90,7 @@ def fault_of_numbers(record: Record) -> str:
 
 
 def _fault_of_program(record: Record, legality: bool, known: Operator | Dataflow | None) -> str:
-    """Operator and schedule are of this version; the schedule is legal on this machine where it was timed on such a one."""
+    """Fault unless operator and schedule are of this version, and the schedule is legal on its machine."""
     try:
         op = known or resolve_computation(record.operator)
         schedule = kind_of(op).parse(record.schedule)

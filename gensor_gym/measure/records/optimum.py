@@ -1,9 +1,9 @@
 """Which programs of a complete table are the best: a set, since timings are noisy; and the regret of all others.
 
-A program is tied with the one of least median unless the two are distinguished: the 95 percent bootstrap interval of the
-ratio of their medians lies above one. Samples of one pass over the table are alike (a machine drifts), so passes are
-drawn first, the same for both programs, and then short blocks of neighbouring samples within each pass. Of a table of one
-pass the samples cannot say how much programs drift from pass to pass; then it has to be known from other tables.
+A program is tied with the one of least median unless the two are distinguished: the 95 percent bootstrap interval of the ratio of
+their medians lies above one. Samples of one pass over the table are correlated (a machine drifts), so passes are drawn first, the
+same for both programs, and then short blocks of neighbouring samples within each pass. A table of one pass does not show the
+drift between passes, which must come from other tables.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ REACH = 4.0
 
 @dataclass(frozen=True)
 class Optimum:
-    """`best` is the least median in seconds, `tied` bool [N] says which programs cannot be told from it.
+    """`best` is the least median in seconds, `tied` bool [N] marks its statistical ties.
 
-    `floor` is the noise floor of a regret: logarithms of two medians of the best program itself, taken
-    anew, differ by less in 97.5 of 100 cases. Below it no difference should be believed.
+    `floor` is the noise floor of a regret: logarithms of two medians of the best program itself, measured again, differ by less
+    in 97.5 of 100 cases. Smaller differences are noise.
     """
 
     best: float

@@ -11,11 +11,11 @@ from gensor_gym.files import whole
 from gensor_gym.foreign import parse_object
 
 KEY = b"gensor_gym"
-"""Under which the file's metadata holds what the table says about itself, as JSON."""
+"""Key of the table's description in the file's metadata, as JSON."""
 MOST_ROWS, MOST_BYTES = 200_000, 256 << 20
-"""Of a file, unfolded."""
+"""Limits on a file's rows and its uncompressed bytes."""
 _LIFTED = {"passes": list, "compile_seconds": float, "trial_seconds": float}
-"""Conditions with a column of their own; the others stand together as JSON."""
+"""Conditions with a column of their own; the others are stored as JSON."""
 _REPEATED = ["operator", "device", "status", "error", "conditions", "protocol"]
 """Columns that mostly repeat a value."""
 
@@ -36,7 +36,7 @@ def write(path: Path, rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any
 
 
 def read(path: Path) -> tuple[Iterator[dict[str, Any]], dict[str, Any]]:
-    """Rows and what the table says about itself. ValueError for another kind of file, ImportError without pyarrow."""
+    """Rows and the table's description. ValueError for another kind of file, ImportError without pyarrow."""
     arrow, parquet = _arrow()
     try:
         _check_size(parquet.read_metadata(path), path)

@@ -1,11 +1,11 @@
-"""The store of trials: what was measured once on a device is not measured again, and nothing acknowledged is lost.
+"""The store of trials: a kernel is measured once on a device, and no acknowledged trial is lost.
 
-SQLite with a write-ahead log. `synchronous=NORMAL` survives the death of the process at any instant: a commit has
-handed its pages to the operating system before `put` returns, and the system outlives the process. (Only a power
-failure could drop the last commits, and it cannot corrupt the file; an fsync per trial is too high a price for that.)
+SQLite with a write-ahead log. `synchronous=NORMAL` survives the death of the process at any instant: a commit hands its pages to
+the operating system before `put` returns. (A power failure could drop the last commits; it cannot corrupt the file. An fsync for
+each trial would cost too much.)
 
-The file has a schema with a version. A file of an older schema is migrated when it is opened, in one transaction: a
-process that dies on the way leaves the old file, and one that opens it meanwhile waits and finds it done.
+The schema has a version. An older file is migrated in one transaction when it is opened: a process that dies meanwhile leaves the
+old file, and one that opens it meanwhile waits.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ _SCHEMA = (
     "INSERT INTO meta VALUES ('schema', '0')",
 )
 FINAL = "final"
-"""In the conditions of a trial: a search ended with its program."""
+"""Condition of a trial: a search ended with its program."""
 SEARCHED = "searched"
-"""Condition of such a program: how many trials the search was asked for, some of which it may not have found."""
+"""Condition of such a program: the number of trials that the search was given, which may exceed those it found."""
 IMPORTED = "imported"
-"""In the conditions of a trial: another made it. What its time is here nobody knows."""
+"""Condition of a trial of another machine, whose time here is unknown."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """One stored trial. `created` is seconds since 1970, 0 where nobody knows."""
+    """One stored trial. `created` is seconds since 1970, 0 if unknown."""
 
     device: str
     operator: str
@@ -78,7 +78,7 @@ class Selection:
     before: float | None = None
 
     def __post_init__(self) -> None:
-        """ValueError for a status that there is not."""
+        """ValueError for an unknown status."""
         if self.status is not None:
             check_known("status", self.status, Status)
 
@@ -103,7 +103,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Added:
-    """What became of records put into a store: new ones, replaced older ones, left out for ones as new or newer."""
+    """Numbers of records put into a store: new, replaced, and skipped because the store has as new ones or newer."""
 
     new: int = 0
     replaced: int = 0
@@ -113,11 +113,11 @@ class Added:
 class Store:
     """A file of trials keyed by (kernel digest, device, protocol). Safe for threads, processes and kill -9.
 
-    What writes raises PermissionError for a file, or its folder, that cannot be written.
+    Writing raises PermissionError if the file or its folder is read-only.
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Open or create; an older schema is migrated. ValueError for a newer schema, and for what is no store."""
+        """Open or create; an older schema is migrated. ValueError for a newer schema, or a file that is no store."""
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.RLock()
@@ -134,7 +134,9 @@ class Store:
             self._connect().execute(f"INSERT OR REPLACE INTO trials VALUES ({_marks(row)})", row)
 
     def add(self, records: Iterable[Record]) -> Added:
-        """Write records with the times they carry, all or none. Of two of one key the newer stays, an own before another's.
+        """Write records with the times they carry, all or none.
+
+        For equal keys the newer stays, and own records before imported ones.
 
         ValueError for a record without a digest; then nothing is written.
         """
@@ -226,7 +228,7 @@ class Store:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    """A connection, before anything is asked of it; sqlite3.OperationalError names a file that cannot be opened."""
+    """A new connection; sqlite3.OperationalError names a file that cannot be opened."""
     try:
         return sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     except sqlite3.Error as error:
@@ -281,7 +283,7 @@ def _schema_of(connection: sqlite3.Connection, path: Path) -> int:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """PermissionError in place of SQLite's for what cannot be written; other errors, as of a full disk, with the file's name."""
+    """Raise PermissionError for a read-only store, and other errors of SQLite, as of a full disk, with the file's name."""
     try:
         yield
     except sqlite3.OperationalError as error:
@@ -297,7 +299,7 @@ def _is_read_only(error: sqlite3.Error) -> bool:
 
 @contextmanager
 def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All that is written inside, or nothing; other writers wait."""
+    """Write everything inside or nothing; other writers wait."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield

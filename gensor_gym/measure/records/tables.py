@@ -1,4 +1,4 @@
-"""Files of timings: JSON lines (gzipped or not), Parquet or a store, as records, with what a Parquet file says about itself."""
+"""Files of timings: JSON lines (gzipped or not), Parquet or a store, as records, with a Parquet file's description of itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STORES = (".db", ".sqlite")
 FILES = (".jsonl", ".parquet")
 ZIPPED = ".jsonl.gz"
 MOST_BYTES = 128 << 20
-"""Of a file of JSON lines, unfolded."""
+"""Limit on the uncompressed bytes of a file of JSON lines."""
 _TYPES: dict[str, Any] = {
     **dict.fromkeys(("operator", "schedule", "status", "device", "error", "digest"), str), "samples": list, "conditions": dict,
     "protocol": int, "created": (int, float),
@@ -63,7 +63,7 @@ def from_row(row: Mapping[str, Any]) -> Record:
 
 
 def read_table(path: str | Path) -> Table:
-    """A file of timings, of a store those of the present protocol. ValueError for another kind or what does not read."""
+    """A file of timings; of a store, those of the present protocol. ValueError for another kind or an unreadable file."""
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"no recorded table at {path}")

@@ -31,7 +31,7 @@ def tuned_path() -> Path:
 
 
 def fastest(op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Store | str | Path) -> tuple[Any, Measurement] | None:
-    """The first of the own `programs` of an operator, else the first of others; None where the store holds neither."""
+    """The first of the own `programs` of an operator, else the first of others; None if the store holds neither."""
     return next((found for whose in (False, True) for found in programs(op, hw, backend, store, whose)), None)
 
 
@@ -39,12 +39,12 @@ def programs(
     op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Store | str | Path, imported: bool = False,
     below: float = float("inf"),
 ) -> Iterator[tuple[Any, Measurement]]:  # fmt: skip
-    """Programs of an operator that were measured here, or `imported` ones of others, the fastest first, in less than `below` s.
+    """Programs of an operator that were measured here, or `imported` ones of others, fastest first, in less than `below` s.
 
-    Programs that searches ended with come before: nearly as fast ones were timed with them in turns.
+    Final programs of searches come first: near-ties were re-timed alternately with them.
 
-    What another compiler, protocol or machine timed does not count, nor a time that no kernel can have, nor a program that is
-    legal no longer or whose kernel is wrong, nor a kernel that reads weights packed before unless the computation's are constant.
+    Skipped are timings of another compiler, protocol or machine, impossible times, programs that are no longer legal or whose
+    kernel is wrong, and kernels that read packed weights unless the computation's weights are constant.
     """
     kept = Store(store) if isinstance(store, (str, Path)) else store
     selection = Selection(str(op), backend.device(hw), PROTOCOL, Status.OK)
@@ -65,7 +65,7 @@ def programs(
 
 
 def searched(op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Store | str | Path) -> int:
-    """Trials of an operator that were made here, by the compiler that is here now, or that a search which ended was asked for."""
+    """Trials made here with the present compiler, or the number that a finished search was given."""
     kept, compiler = Store(store) if isinstance(store, (str, Path)) else store, target_of(hw).compiler()
     found = [record.measurement.conditions for record in kept.records(Selection(str(op), backend.device(hw), PROTOCOL))]
     own = [conditions for conditions in found if conditions.get("compiler") == compiler and not conditions.get(IMPORTED)]
@@ -81,7 +81,7 @@ def _is_frozen(op: Operator | Dataflow) -> bool:
 def tuned(op: Operator | Dataflow | str, hw: Hardware | str = "host", store: Store | str | Path | None = None) -> BuiltKernel:
     """The kernel of the fastest program that `optimize(op, .., reuse=True)` has found on this machine, without a search.
 
-    LookupError where there is none, by the compiler that is here now; ValueError for an unknown operator or machine.
+    LookupError if there is none, by the compiler that is here now; ValueError for an unknown operator or machine.
     """
     operator, machine = resolve_computation(op), hardware.get(hw)
     path = tuned_path() if store is None else store

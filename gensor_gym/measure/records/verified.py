@@ -1,7 +1,7 @@
-"""Programs whose kernels were checked here: what a store says of a program may be another's word (of its form see `imported`).
+"""Programs whose kernels were checked here: a store may contain the claims of others (see `imported` for their form).
 
-A kernel is checked on this machine before `reuse` or `tuned` give it out for the first time. That it was is noted beside the
-user's own store and not in the store itself, which may have come from anywhere.
+A kernel is checked on this machine before `reuse` or `tuned` return it for the first time. The check is noted next to the user's
+own store, not in the store itself, which may be a copy.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _NAN_BYTE = 0xFF
 
 
 def verified(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> bool:
-    """Whether the kernel of a legal program answers as the operator's reference does: looked up, or built and called now.
+    """Whether the kernel of a legal program gives the reference's answer: looked up, or built and called now.
 
-    Where it does not, or cannot be built, a RuntimeWarning says so.
+    If not, or if it cannot be built, a RuntimeWarning says so.
     """
     try:
         kernel = remembered(op, schedule, hw)
@@ -51,7 +51,7 @@ def verified(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hard
 
 
 def _noted(path: Path) -> dict[str, Any] | None:
-    """What this user's file says; None where there is none. An unchanged file is read once."""
+    """Notes in this user's file; None without a file. An unchanged file is read once."""
     if not is_own(path):
         return None
     known = path.stat()
@@ -65,7 +65,7 @@ def _read(path: Path, number: int, size: int, changed: int) -> dict[str, Any] | 
 
 
 def fault_of(kernel: BuiltKernel) -> str:
-    """What is wrong with a kernel's outputs for three draws, by the bounds of a measurement; empty when nothing."""
+    """Fault of a kernel's outputs for three draws, by the bounds of a measurement; empty if they are right."""
     from gensor_gym.measure.answers.expectation import make_draws
 
     for draw in make_draws(kernel.operator, SEED):
@@ -80,11 +80,11 @@ def fault_of(kernel: BuiltKernel) -> str:
 
 
 def _left_out(op: Operator | Dataflow, schedule: Schedule | GirSchedule, why: str) -> bool:
-    """Say what became of a program."""
+    """Warn that a program is skipped."""
     warnings.warn(f"{op}: {schedule} of the store is left out, its kernel is {why}", RuntimeWarning, stacklevel=3)
     return False
 
 
 def _notes() -> Path:
-    """The file of those checked, each with the compiler and when."""
+    """The file of the checked programs, each with the compiler and the time."""
     return make_cache_dir("tuned") / "verified.json"

@@ -1,4 +1,4 @@
-"""The time that no correct kernel can beat when timed with warm caches; below it a measurement is not believed."""
+"""The shortest plausible time of a correct kernel with warm caches; a faster measurement is rejected."""
 
 from __future__ import annotations
 

@@ -9,13 +9,13 @@ import statistics
 import numpy as np
 
 CONFIDENCE = 0.95
-"""Of every interval here and in reports, where nothing else is asked for."""
+"""Default confidence of intervals, here and in reports."""
 LEVEL = f"{100 * CONFIDENCE:g} %"
 """The same as reports print it."""
 
 
 def median_interval(samples: np.ndarray | list[float] | tuple[float, ...], confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Interval of the median from order statistics (binomial), at least `confidence` where the count allows it.
+    """Interval of the median from order statistics (binomial), at least `confidence` if the count allows it.
 
     Fewer than six samples cannot reach 95 percent; then the whole range is returned. ValueError for no samples.
     """
@@ -73,7 +73,7 @@ def ratio_interval(
 
 
 QUIET = 0.05
-"""Quantile of a run's samples that stands for the quiet machine: others only ever add time."""
+"""Quantile of a run's samples that represents the quiet machine: other load only adds time."""
 
 
 def quiet_ratio_interval(
@@ -85,8 +85,8 @@ def quiet_ratio_interval(
 ) -> tuple[float, float, float]:
     """Ratio a/b of timings from two separate runs as (ratio, low, high), by a moving-block bootstrap of each run.
 
-    Nothing pairs the samples of separate runs, so drift does not cancel. What repeats from run to run is the quiet
-    machine: the ratio is that of the `QUIET` quantiles. ValueError for fewer than two samples of either.
+    Samples of separate runs are not paired, so drift does not cancel. The quiet machine is repeatable: the ratio is that of the
+    `QUIET` quantiles. ValueError for fewer than two samples of either.
     """
     left, right = (np.log(np.asarray(samples, dtype=np.float64)) for samples in (a, b))
     if left.ndim != 1 or right.ndim != 1 or min(left.size, right.size) < 2:

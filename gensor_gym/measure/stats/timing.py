@@ -22,11 +22,11 @@ from gensor_gym.measure.stats.intervals import half_width
 PROTOCOL = 3
 
 Timer = Callable[[int], float]
-"""Runs the kernel that many times in a row and returns the seconds that took in all."""
+"""Runs the kernel that many times in a row and returns the total seconds."""
 
 
 class ClockFault(Exception):
-    """A clock said that a kernel took no time or less (events on a lost or reset device do); no sample can be believed."""
+    """A clock measured no time or less (events on a lost or reset device do); no sample is valid."""
 
 
 @dataclass(frozen=True)

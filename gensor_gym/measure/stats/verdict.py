@@ -1,4 +1,4 @@
-"""What two lots of timings say of two kernels: one of four words, with a tolerance that is stated beside it."""
+"""Verdict on two kernels from their timings: one of four words, with a stated tolerance."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from gensor_gym.measure.stats.intervals import CONFIDENCE, quiet_ratio_interval, ratio_interval
 
 TOLERANCE = 0.025
-"""Half of the five percent that have to be distinguished: two kernels whose times are closer are the same here."""
+"""Half of the five percent that must be distinguished: kernels with closer times count as the same."""
 
 
 class Verdict(enum.StrEnum):
-    """How the first of two kernels stands to the second."""
+    """Comparison of the first of two kernels with the second."""
 
     FASTER = "FASTER"
     SLOWER = "SLOWER"
@@ -27,7 +27,7 @@ def verdict(
     tolerance: float = TOLERANCE,
     confidence: float = CONFIDENCE,
 ) -> Verdict:
-    """How kernel `a` stands to `b`, by seconds per call whose pair i comes from the same round; see `verdict_of`.
+    """Verdict on kernel `a` against `b`, by seconds per call whose pair i comes from the same round; see `verdict_of`.
 
     ValueError for lists of different lengths, or a tolerance that is not above 0.
     """
@@ -41,7 +41,7 @@ def verdict_apart(
     tolerance: float = TOLERANCE,
     confidence: float = CONFIDENCE,
 ) -> Verdict:
-    """How kernel `a` stands to `b` by seconds per call from two separate runs; see `quiet_ratio_interval`."""
+    """Verdict on kernel `a` against `b` by seconds per call from two separate runs; see `quiet_ratio_interval`."""
     _, low, high = quiet_ratio_interval(list(a), list(b), confidence)
     return verdict_of(low, high, tolerance)
 
@@ -49,8 +49,8 @@ def verdict_apart(
 def verdict_of(low: float, high: float, tolerance: float = TOLERANCE) -> Verdict:
     """The verdict that an interval of the ratio of times, first over second, allows.
 
-    SAME when all of it is within the tolerance; else FASTER when all of it is below 1, SLOWER when all of it is above 1,
-    and AMBIGUOUS when it holds 1 and is too wide to tell.
+    SAME when all of it is within the tolerance; else FASTER when all of it is below 1, SLOWER when all of it is above 1, and
+    AMBIGUOUS when it contains 1 and is too wide.
     """
     if not tolerance > 0:
         raise ValueError(f"tolerance={tolerance!r}: expected a share above 0, such as {TOLERANCE}")

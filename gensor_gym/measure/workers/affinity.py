@@ -1,8 +1,8 @@
-"""Where threads run while something is timed on a CPU.
+"""Placement of threads while a CPU kernel is timed.
 
-Left to itself, a scheduler moves threads between timings, and in a virtual machine it was seen to put both threads of a
-team on one CPU. While timing, the calling thread therefore stays on the first CPU it may use; the workers of our pool keep
-off it (`codegen/runtime/runtime.c`), and those of OpenMP, which torch uses, are bound one to a CPU by `OMP_ENVIRONMENT`.
+A scheduler moves threads between timings, and a virtual machine was seen to run both threads of a team on one CPU. While timing,
+the calling thread therefore stays on the first usable CPU; the workers of our pool avoid it (`codegen/runtime/runtime.c`), and
+`OMP_ENVIRONMENT` binds those of OpenMP, which torch uses, one to a CPU.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 OMP_ENVIRONMENT = {"OMP_PROC_BIND": "true"}
-"""For a process that times: OpenMP's first thread on the first CPU, the next on the next, as `pinned` expects."""
+"""Variables of a timing process: OpenMP's first thread on the first CPU, the next on the next, as `pinned` expects."""
 
 
 @contextmanager

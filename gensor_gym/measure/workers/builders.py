@@ -1,4 +1,4 @@
-"""Kernels become files: C through the compiler, CUDA through NVRTC. Neither touches a device nor loads what it made."""
+"""Builders of kernel files: C through the compiler, CUDA through NVRTC. They neither use a device nor load the files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gensor_gym.measure.workers.requests import Built
 
 
 class CompileFailed(Exception):
-    """The compiler refused a kernel or took too long; the text is what it said."""
+    """The compiler refused a kernel or took too long; the text is its message."""
 
 
 def build_c(kernel: Kernel) -> Built:
@@ -50,7 +50,7 @@ def build_cubin(kernel: Kernel) -> Built | str:
 
 
 def _holds(path: Path, cubin: bytes) -> bool:
-    """Whether a file is there that is this user's alone to write, and holds a cubin."""
+    """Whether a file holds a cubin and only this user can write it."""
     try:
         return read_own(path) == cubin
     except ValueError:

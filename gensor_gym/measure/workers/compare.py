@@ -1,4 +1,4 @@
-"""Several kernels of one operator timed together: rounds in random order, so that drift hits all of them alike."""
+"""Several kernels of one operator timed together: rounds in random order, so that drift affects all alike."""
 
 from __future__ import annotations
 
@@ -18,11 +18,16 @@ from gensor_gym.operators.types import Operator
 
 _PAUSE = 8e-3
 """Seconds between two candidates: the thread pool of the one before stops spinning (libgomp was seen to spin for 5.6 ms).
-Where everything runs on one thread there is none, and on a GPU there is none."""
+
+There is none with a single thread, and none on a GPU.
+"""
 
 _WARM_CALLS, _WARM_SECONDS = 8, 60e-3
-"""Untimed calls, and about how long at most, after another candidate's: what lies in a last-level cache of 260 MB comes back over
-some eight calls. A product with 64 MB of weights took 6.7, 6.3, 5.8, .., 3.7 ms beside torch's 6.0, 4.9, 4.7, .., 4.5."""
+"""Untimed calls after another candidate's, and about how many seconds they take at most.
+
+A last-level cache of 260 MB fills again over some eight calls. A product with 64 MB of weights took 6.7, 6.3, 5.8, .., 3.7 ms
+next to torch's 6.0, 4.9, 4.7, .., 4.5.
+"""
 
 ANCHOR = "anchor"
 """Name of the drift anchor's samples, where it is timed along."""
@@ -37,9 +42,9 @@ def run_comparison(
 ) -> dict[str, list[float]]:
     """Seconds per call of every candidate, one sample a round, in the order of the rounds.
 
-    Every candidate is verified first, on the same inputs. Torch is timed in each layout that the device knows. Those of a
-    frozen operator meet oneDNN with packed weights, under `torch.prepacked`. ValueError when one is wrong or they differ in
-    operator.
+    Every candidate is verified first, on the same inputs. Torch is timed in each layout that the device knows. Kernels of a
+    frozen operator are compared with oneDNN with packed weights, under `torch.prepacked`. ValueError when one is wrong or they
+    differ in operator.
     """
     operators = {built.kernel.operator for _, built in request.built}
     if len(operators) != 1:
@@ -72,14 +77,14 @@ def run_comparison(
 
 
 def _anchor(device: Device, timers: dict[str, Timer]) -> Timer:
-    """The device's anchor; ValueError where it has none or a kernel took its name."""
+    """The device's anchor; ValueError if it has none or a kernel took its name."""
     if device.anchor is None or ANCHOR in timers:
         raise ValueError("no anchor" if device.anchor is None else f"the name {ANCHOR!r} is taken by the anchor")
     return device.anchor.timer
 
 
 def _baselines(request: CompareRequest, frozen: bool, plain: tuple[BaselineKind, ...]) -> list[BaselineKind]:
-    """What is asked for of torch; `plain` stand for its own kernel on this device."""
+    """The requested baselines of torch; `plain` are those of its own kernel on this device."""
     kinds: list[BaselineKind] = []
     if request.torch_threads is not None:
         kinds += ["torch.prepacked"] if frozen else plain
@@ -122,5 +127,5 @@ def _interleave(
 
 
 def _untimed(calls: int, seconds: float) -> int:
-    """How many calls come before a sample of `calls` calls of so many seconds each."""
+    """Number of calls before a sample of `calls` calls of `seconds` each."""
     return max(1, calls // 4, min(_WARM_CALLS, round(_WARM_SECONDS / seconds)))

@@ -45,7 +45,7 @@ class CompilePool:
         return answer
 
     def close(self) -> None:
-        """End the workers, without waiting for what they are at, which fails; the next compilation starts one."""
+        """End the workers at once; compilations in progress fail, and the next one starts a worker."""
         self._ending.set()
         held: list[WorkerProcess] = []
         while len(held) < len(self._workers):

@@ -1,4 +1,4 @@
-"""How long a worker process may take, stage by stage. Compilations: `codegen/deadlines.py`."""
+"""Time limits of a worker process, stage by stage. Compilations: `codegen/deadlines.py`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Who measures: a pool takes trials and gives their measurements in order. `LocalPool` does it on this machine.
+"""Pools measure trials and return their measurements in order. `LocalPool` uses this machine.
 
-Kernels are compiled on all cores and timed one at a time for each worker. `ahead` bounds how many are compiled or measured
-and not yet taken by the caller: whoever asks for a million trials holds that many of them in memory, not all.
+Kernels are compiled on all cores and timed one at a time for each worker. `ahead` bounds the number of kernels that are compiled
+or measured and not yet taken by the caller, and so the memory for a million trials.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Pool(Protocol):
     """Something that measures kernels."""
 
     def stream(self, trials: Iterable[Trial]) -> Iterator[Measurement]:
-        """One measurement for each trial, in order, as soon as it is there; what goes wrong with a kernel is its status."""
+        """One measurement for each trial, in order, when it is ready; a failure of a kernel is its status."""
 
     def compare(self, comparison: Comparison) -> dict[str, list[float]]:
         """Kernels timed together in one worker; errors as those of `NativeBackend.compare`."""
 
     def close(self) -> None:
-        """End its processes. It may be used again and starts what it needs."""
+        """End its processes. The pool may be used again and restarts them."""
 
 
 @runtime_checkable
@@ -46,7 +46,7 @@ class Closing(Protocol):
 
 
 def compiled(compile_kernel: Compile, kernel: Kernel) -> Built | Measurement:
-    """The kernel's file, or the measurement that says why there is none."""
+    """The kernel's file, or the measurement with the reason for its absence."""
     try:
         return compile_kernel(kernel)
     except CompileFailed as error:
@@ -91,7 +91,7 @@ class LocalPool:
         self._overlap = overlap
 
     def stream(self, trials: Iterable[Trial]) -> Iterator[Measurement]:
-        """See `Pool`. Some `ahead` kernels are compiled, then timed, then the next; with `overlap` each once it is compiled."""
+        """See `Pool`. Up to `ahead` kernels are compiled, then timed, then the next; with `overlap` each when it is compiled."""
         left = iter(trials)
         compilers = ThreadPoolExecutor(os.cpu_count() or 1)
         try:
@@ -111,7 +111,7 @@ class LocalPool:
             return list(compilers.map(lambda kernel: compiled(self._compile, kernel), kernels))
 
     def time(self, worker: WorkerProcess, trial: Trial, built: Built | Measurement) -> Measurement:
-        """One trial; see `timed`."""
+        """Time one trial; see `timed`."""
         return timed(worker, trial, built)
 
     def compare(self, comparison: Comparison) -> dict[str, list[float]]:
@@ -126,7 +126,7 @@ class LocalPool:
             self._compile.close()
 
     def _as_compiled(self, compilers: ThreadPoolExecutor, left: Iterator[Trial]) -> Iterator[Measurement]:
-        """Time first what is compiled first, so that the device waits for no straggler; results come in the order of trials."""
+        """Time kernels in the order of compilation, so the device waits for no straggler; results keep the trials' order."""
         waiting: dict[Future[Built | Measurement], tuple[int, Trial]] = {}
         found: dict[int, Measurement] = {}
         begun = given = 0

@@ -26,7 +26,6 @@ class WorkerLost(Exception):
     """The worker crashed or was killed for hanging; `status` is CRASHED or TIMEOUT."""
 
     def __init__(self, status: Status, text: str) -> None:
-        """Keep the status beside the message."""
         super().__init__(text)
         self.status = status
 
@@ -38,7 +37,7 @@ class WorkerLost(Exception):
 class WorkerProcess:
     """One worker, started when first needed and replaced after a loss or after `restart_after` requests.
 
-    Works from any thread, one request at a time. After a fork the child starts a worker of its own.
+    It can be used from any thread, one request at a time. After a fork the child starts its own worker.
     """
 
     def __init__(
@@ -50,7 +49,7 @@ class WorkerProcess:
     ) -> None:
         """`device` is a name of `devices/opened.py`, or `start.COMPILER`; `stage_seconds` overrides deadlines of single stages.
 
-        `shut_in` says whether one that runs kernels' machine code is shut in; None leaves it to $GENSOR_GYM_ISOLATION.
+        `shut_in` isolates workers that run kernels' machine code; None leaves it to $GENSOR_GYM_ISOLATION.
         """
         unknown = set(stage_seconds or {}) - set(STAGE_SECONDS)
         if unknown:
@@ -77,7 +76,7 @@ class WorkerProcess:
             return value
 
     def _exchange(self, live: _Live, request: object) -> Any:
-        """Send a request and follow its stages to the answer; whatever else happens ends the worker."""
+        """Send a request and follow its stages to the answer; any error ends the worker."""
         stage = "start" if live.requests == 1 else "load"
         try:
             send_request(live.write_fd, live.start.enclosed(request))
@@ -128,7 +127,7 @@ class WorkerProcess:
         return self._live
 
     def _autopsy(self, live: _Live) -> str:
-        """How the dead worker ended: signal or exit code, and the end of what it wrote to stderr."""
+        """End of a dead worker: signal or exit code, and the last lines of its stderr."""
         try:
             code = live.process.wait(timeout=5.0)
         except subprocess.TimeoutExpired:
@@ -191,5 +190,5 @@ def _end(process: subprocess.Popen, fds: tuple[int, int], stderr: IO[bytes], sta
 
 
 def _last_first(trace: str) -> str:
-    """A trace whose last line, which says what was wrong, stands on the first as well."""
+    """A trace with its last line, the error, repeated at the top."""
     return "\n".join([*trace.strip().splitlines()[-1:], trace])

@@ -1,9 +1,8 @@
 """Measuring on a cluster: a pool whose workers are Ray actors, one device each.
 
-The cluster is started by `ray start`; every node has this package installed, and all devices are of one kind, since
-timings of different machines are not to be mixed. An actor compiles, verifies and times with a worker process of its own,
-exactly as on one machine, so a kernel that crashes costs its trial and no actor. An actor that is lost, with its node or
-alone, costs the trial that it had a retry on another.
+The cluster is started by `ray start`; every node has this package installed, and all devices are of one kind, because timings of
+different machines must not be mixed. An actor compiles, verifies and times with a worker process of its own, exactly as on one
+machine, so a crash of a kernel costs its trial and no actor. After the loss of an actor its trial is retried on another.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from gensor_gym.plugins import load_plugins, loaded
 RETRIES = 3
 """Actors that a trial may lose before it counts as CRASHED."""
 START_SECONDS = 120.0
-"""How long an actor may take to come up; one that does not has no room in the cluster."""
+"""Seconds for an actor to start; a slower one has no room in the cluster."""
 
 
 class Station:
-    """What runs on a node: the backend of one device there."""
+    """The backend of one device on a node."""
 
     def __init__(self, device: str, plugins: Iterable[str] = ()) -> None:
         """`device` is the name of a runner's backend; `plugins` are those of the run."""
@@ -39,7 +38,7 @@ class Station:
         self._backend = runner_named(device).start()
 
     def device(self, hw: Hardware) -> str:
-        """Name of what results of this node hold for."""
+        """Name of the device for which results of this node hold."""
         return self._backend.device(hw)
 
     def pid(self) -> int:
@@ -47,12 +46,12 @@ class Station:
         return os.getpid()
 
     def trial(self, trial: Trial) -> Measurement:
-        """One trial."""
+        """Measure one trial."""
         (measurement,) = self._backend.pool.stream([trial])
         return measurement
 
     def compare(self, comparison: Comparison) -> dict[str, list[float]]:
-        """One comparison."""
+        """Run one comparison."""
         return self._backend.pool.compare(comparison)
 
 
@@ -73,7 +72,7 @@ class RayPool:
         self._device, self._count, self._ahead = device, workers, ahead
         self._stations: list[Any] = []
         self.retries = 0
-        """Trials that were begun again because their station was lost."""
+        """Trials that were restarted because their station was lost."""
 
     def device(self, hw: Hardware) -> str:
         """Name of the devices; ValueError when they differ."""
@@ -132,7 +131,7 @@ class RayPool:
     def _next(
         self, left: Iterator[tuple[int, Trial]], again: deque, position: int, done: dict, flying: dict
     ) -> tuple[int, Trial, int] | None:
-        """The next job: one to be done again, or a new one where `ahead` has room; None for now."""
+        """The next job: a retry, or a new one within `ahead`; None for now."""
         if again:
             return again.popleft()
         if len(done) + len(flying) >= self._ahead:
@@ -165,7 +164,7 @@ class RayPool:
         return ray.remote(Station).options(max_restarts=0, **options).remote(self._device, list(loaded()))
 
     def _replaced(self, station: Any) -> list[Any]:
-        """The station that stands in for a lost one; none where the cluster has no room, as long as another is left."""
+        """The replacement of a lost station; none if the cluster has no room and another station is left."""
         self._stations.remove(station)
         if _is_up(fresh := self._start()):
             self._stations.append(fresh)
@@ -176,7 +175,7 @@ class RayPool:
 
 
 def connect() -> None:
-    """Join the cluster that RAY_ADDRESS names, or the one of this machine. ValueError where there is none."""
+    """Join the cluster that RAY_ADDRESS names, or the one of this machine. ValueError if there is none."""
     if ray.is_initialized():
         return
     address = os.environ.get("RAY_ADDRESS", "auto")
@@ -190,7 +189,7 @@ def connect() -> None:
 
 
 def _is_up(station: Any) -> bool:
-    """Whether a station answers; one that does not is given up."""
+    """Whether a station answers; otherwise it is abandoned."""
     try:
         ray.get(station.pid.remote(), timeout=START_SECONDS)
     except (GetTimeoutError, RayActorError):

@@ -1,7 +1,7 @@
-"""Answers of a worker as plain values, and back: what is not of the form that was asked for is a BadReply and nothing else.
+"""Answers of a worker as plain values, and back; an answer of another form is a BadReply.
 
-A kernel under trial runs in the worker's process and may write what it likes into its pipe. So an answer is numbers and text that
-are looked at one by one; nothing of it is run, opened or loaded before that.
+A kernel under trial runs in the worker's process and may write anything into its pipe. So an answer is numbers and text that are
+checked one by one; nothing is run, opened or loaded before that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 def encoded(answer: object) -> object:
-    """What JSON holds of an answer: of a Measurement or a Built their fields, of a comparison or a text itself."""
+    """JSON form of an answer: fields of a Measurement or a Built; comparisons and texts as they are."""
     if isinstance(answer, Measurement):
         fields = {name: getattr(answer, name) for name in ("samples", "conditions", "digest")}
         return {**fields, "status": answer.status.value, "error": answer.error[:MOST_TEXT]}
@@ -31,7 +31,7 @@ def encoded(answer: object) -> object:
 
 
 def decoded(request: object, value: Any) -> Any:
-    """The answer to a request; BadReply where it is none."""
+    """The answer to a request; BadReply if it is invalid."""
     decode = next((known for kind, known in _DECODERS.items() if isinstance(request, kind)), None)
     if decode is None:
         raise BadReply(f"an answer to a {type(request).__name__}")
@@ -49,7 +49,7 @@ def text(value: Any) -> str:
 
 
 def _measurement(request: TrialRequest, value: Any) -> Measurement:
-    """The kernel's digest is the request's, whatever the worker says."""
+    """A measurement with the digest of the request, not the worker's."""
     conditions = {text(name): _condition(item) for name, item in value["conditions"].items()}
     status, digest = Status(value["status"]), request.built.kernel.digest
     return Measurement(status, tuple(_samples(value["samples"])), conditions, text(value["error"]), digest)

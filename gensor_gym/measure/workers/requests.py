@@ -1,4 +1,4 @@
-"""What a worker is asked to do: plain picklable values."""
+"""Requests to a worker: plain picklable values."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Built:
     compiler: str = ""
     compile_seconds: float = 0.0
     library: bytes = field(default=b"", repr=False)
-    """The file itself, for a worker that may not read it where it lies."""
+    """The file itself, for a worker that may not open it."""
     refused: str = ""
     """Why it is not enclosed: no kernel is loaded then."""
 
     def enclosed(self) -> Built:
-        """With the file itself, if it is there and this user's alone to write."""
+        """With the file itself, if it exists and only this user can write it."""
         try:
             return replace(self, library=read_own(Path(self.path)))
         except ValueError as error:
@@ -81,7 +81,7 @@ class Trial:
     rules: TimingRules = field(default_factory=TimingRules)
 
     def request(self, built: Built) -> TrialRequest:
-        """What a worker is asked once the kernel is compiled."""
+        """Request to a worker once the kernel is compiled."""
         return TrialRequest(built, self.threads, self.floor, self.seed, self.rules)
 
 
@@ -98,7 +98,7 @@ class Comparison:
     rules: TimingRules = field(default_factory=TimingRules)
 
     def request(self, built: tuple[tuple[str, Built], ...]) -> CompareRequest:
-        """What a worker is asked once the kernels are compiled."""
+        """Request to a worker once the kernels are compiled."""
         theirs, compile_it = self.torch_threads, self.torch_compile
         return CompareRequest(built, self.threads, self.rounds, self.seed, theirs, compile_it, rules=self.rules)
 

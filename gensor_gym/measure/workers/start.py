@@ -1,4 +1,4 @@
-"""How a worker process is started: command, variables, and for one that runs code of kernels what it may read and write."""
+"""Start of a worker process: command, variables, and for an isolated one the files that it may read and write."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from gensor_gym.measure.workers.affinity import OMP_ENVIRONMENT
 COMPILER = "nvrtc"
 """Name of the worker that compiles CUDA kernels and has no device."""
 SWITCH = "GENSOR_GYM_ISOLATION"
-"""Variable: `off` starts workers that are not shut in, for a system on which they do not run otherwise."""
+"""Variable: `off` starts workers without isolation, for systems on which they do not run otherwise."""
 _KEPT_SECONDS = 7 * 24 * 3600.0
 _ROOT = str(Path(__file__).resolve().parents[3])
 
 
 @dataclass(frozen=True)
 class Start:
-    """What `process.py` runs. `scratch` is the folder that the worker may write to, None for one that is not shut in."""
+    """Command and variables for `process.py`. `scratch` is the writable folder of an isolated worker, else None."""
 
     command: list[str]
     variables: dict[str, str]
@@ -43,16 +43,16 @@ class Start:
 
     @property
     def hint(self) -> str:
-        """What to try where the worker ends before it has loaded anything."""
+        """Advice if the worker ends before it has loaded anything."""
         return "" if self.scratch is None else f" (it was shut in; ${SWITCH}=off starts workers that are not)"
 
     def enclosed(self, request: Any) -> Any:
-        """A request as the worker can do it: with the files themselves that it may not open, and that this user alone wrote."""
+        """A request with the content of files that the worker may not open, if only this user can write them."""
         return request.enclosed() if self.scratch is not None and hasattr(request, "enclosed") else request
 
 
 def start_of(device: str, shut_in: bool | None = None) -> Start:
-    """The start of a worker for a device, shut in or not where it runs machine code of kernels, by default as the variable says.
+    """The start of a worker for a device, isolated if it runs machine code of kernels, by default as the variable says.
 
     ValueError for an unknown device, or another value of $GENSOR_GYM_ISOLATION.
     """
@@ -63,7 +63,7 @@ def start_of(device: str, shut_in: bool | None = None) -> Start:
 
 
 def _shut_in(opened: Opened) -> Start:
-    """Of a worker that reads libraries, and writes to a folder of its own: where kernels are kept, since /tmp may run nothing."""
+    """Start of an isolated worker: it reads libraries and writes to its own folder in the kernel cache, as /tmp may be noexec."""
     libraries = {key_of(*text): str(compile_text(*text)) for text in opened.texts()}
     base = private_dir("scratch")
     _remove_unused(base)
@@ -90,13 +90,13 @@ def _command(rules: str) -> list[str]:
 
 
 def _variables(given: dict[str, str]) -> dict[str, str]:
-    """The worker's variables: this package comes first of what it imports."""
+    """The worker's variables: this package is first on its import path."""
     paths = [_ROOT, *filter(None, [given.get("PYTHONPATH")])]
     return {**OMP_ENVIRONMENT, **given, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _wanted() -> bool:
-    """Whether workers are to be shut in."""
+    """Whether workers should be isolated."""
     said = os.environ.get(SWITCH, "on").strip() or "on"
     if said not in ("on", "off"):
         raise ValueError(f"${SWITCH}={said!r}: expected on or off")

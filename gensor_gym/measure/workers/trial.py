@@ -20,10 +20,10 @@ from gensor_gym.measure.workers.requests import Built, TrialRequest
 from gensor_gym.operators.computation import Computation
 
 REPEATS = 3
-"""Calls that are checked one by one after timing: what is wrong, or skipped, in every second or third call shows."""
+"""Calls that are checked one by one after timing, to catch kernels that fail or skip every second or third call."""
 
 Announce = Callable[[str], None]
-"""Tells the harness which stage begins, so that a crash or a hang is placed."""
+"""Tells the harness which stage begins, to attribute a crash or a hang."""
 
 
 BaselineKind = Literal["torch", "torch.nhwc", "torch.b_transposed", "torch.compile", "torch.prepacked"]
@@ -52,10 +52,10 @@ class Loaded(Protocol):
         """Run that many times in a row; seconds in all."""
 
     def fault(self, draw: Expected) -> str:
-        """What is wrong with the output for the draw; empty when nothing."""
+        """Fault of the output for the draw; empty if it is right."""
 
     def damage(self, draw: Expected) -> str:
-        """What the kernel touched that it must not: guard words, inputs. Empty when nothing."""
+        """Guard words or inputs that the kernel modified; empty if none."""
 
     def conditions(self) -> dict[str, object]:
         """Device and its state now."""
@@ -68,22 +68,24 @@ class Baseline(Protocol):
     """A library's kernel for an operator, on the device, with inputs in place."""
 
     def fault(self, draw: Expected) -> str:
-        """What is wrong with its output for the draw whose inputs it was made with; empty when nothing."""
+        """Fault of its output for the draw of its inputs; empty if it is right."""
 
     def time(self, calls: int) -> float:
         """Run that many times in a row; seconds in all."""
 
 
 class Device(Protocol):
-    """What a worker runs kernels on."""
+    """A device of a worker, on which kernels run."""
 
     anchor: Anchor | None
-    """Its drift anchor; None where conditions name the clock instead."""
+    """Its drift anchor; None if conditions have the clock instead."""
     lock: str
-    """What tells its timing lock from those of other devices of the machine."""
+    """Name of its timing lock, unique among the machine's devices."""
     exclusive: bool
-    """Whether all that a trial does on it is under the timing lock: a GPU that verifies for one worker slows what it times for
-    another. On a CPU the timing alone is."""
+    """Whether all that a trial does on it is under the timing lock.
+
+    A GPU that verifies for one worker slows the timing for another. On a CPU only timing is.
+    """
 
     draws_limit: int
     """Bytes that draws kept for later may take."""
@@ -92,7 +94,7 @@ class Device(Protocol):
         """The three draws of an operator, with the arrays where this device compares them."""
 
     def kinds(self, op: Computation) -> tuple[BaselineKind, ...]:
-        """The baselines that stand for torch's own kernel, one for each layout of memory that it can be given."""
+        """The baselines of torch's own kernel, one for each layout of memory that it accepts."""
 
     def load(self, built: Built, threads: int) -> Loaded:
         """Load a compiled kernel; LaunchError when the device refuses it."""
@@ -101,17 +103,17 @@ class Device(Protocol):
         """Torch's kernel on this device with a draw's inputs; ValueError for a kind that it does not have."""
 
     def steady(self) -> AbstractContextManager[None]:
-        """What holds while something is timed."""
+        """Context that is held while something is timed."""
 
 
 def check(loaded: Loaded, draw: Expected) -> str:
-    """What is wrong with the output that stands in the buffers for this draw; empty when nothing."""
+    """Fault of the output in the buffers for this draw; empty if it is right."""
     return loaded.damage(draw) or loaded.fault(draw)
 
 
 @contextmanager
 def opened(device: Device, built: Built, threads: int) -> Iterator[Loaded]:
-    """Load, and unload whatever happens."""
+    """Load, and always unload."""
     loaded = device.load(built, threads)
     try:
         yield loaded
@@ -136,7 +138,7 @@ def run_trial(device: Device, cache: ExpectationCache, request: TrialRequest, an
 
 
 def alone(device: Device, wanted: bool, announce: Announce) -> AbstractContextManager[None]:
-    """The timing lock of a device, waited for; nothing where it is not `wanted`."""
+    """The timing lock of a device, waited for; nothing if it is not `wanted`."""
     if not wanted:
         return nullcontext()
     announce("wait")
@@ -183,7 +185,7 @@ def _measure(
 
 
 def _conditions(loaded: Loaded, request: TrialRequest, calls: int) -> dict[str, object]:
-    """What the samples were taken under."""
+    """Conditions of the samples."""
     return {
         **loaded.conditions(),
         "threads": request.threads,

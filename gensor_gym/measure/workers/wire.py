@@ -1,6 +1,6 @@
-"""Messages between the harness and a worker, each with its length before it, over a pair of pipes of their own.
+"""Messages between the harness and a worker, each preceded by its length, over a separate pair of pipes.
 
-Requests are pickles. What comes back is JSON and read as numbers and text only (`replies.py`): it may be the work of a kernel.
+Requests are pickles. Replies are JSON, read as numbers and text only (`replies.py`), because a kernel may have written them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class DeadlinePassed(Exception):
 
 
 class BadReply(ValueError):
-    """What a worker sent is none of the replies."""
+    """A worker's message is not a valid reply."""
 
 
 def send_request(fd: int, request: object) -> None:

@@ -1,4 +1,4 @@
-"""The worker process: runs kernels on a device, so that what they do to their process is not done to the harness.
+"""The worker process: runs kernels on a device, so that a crash does not reach the harness.
 
 Started by `isolation/launch.py` with arguments DEVICE READ_FD WRITE_FD PARENT_PID LIBRARIES. It ends when its pipe closes, or
 when its parent is gone, even while a kernel hangs: a thread watches for that. Nothing is written to standard output.
@@ -30,7 +30,7 @@ from gensor_gym.plugins import load_named
 
 _WATCH_SECONDS = 0.5
 _BEHIND = 5
-"""Niceness of those who compile: whoever times is not to wait for them."""
+"""Niceness of compilers, so that the timing process does not wait for them."""
 _DEVICE_LOST = 70
 """Exit code after a sticky device error."""
 
@@ -70,7 +70,7 @@ def serve(device: Device | None, read_fd: int, write_fd: int) -> None:
 
 
 def answer_to(request: object, device: Device | None, cache: ExpectationCache, announce: Announce) -> object:
-    """What a request asks for; TypeError for one that makes no sense here."""
+    """The answer to a request; TypeError for one that is not supported here."""
     if isinstance(request, CompileRequest):
         from gensor_gym.measure.workers.builders import build_cubin
 
@@ -88,7 +88,7 @@ class IsolationWarning(RuntimeWarning):
 
 
 def warn_of_isolation(bound: str) -> None:
-    """Say what is missing where this process was to be shut in."""
+    """Warn about missing isolation, if it was requested."""
     if bound not in ("", WHOLE):
         need = f"expected {WHOLE}: Linux 5.13 or newer, not forbidden by a container"
         text = f"kernels under trial run with more of your rights than they need: isolation is {bound}, {need}"
@@ -96,7 +96,7 @@ def warn_of_isolation(bound: str) -> None:
 
 
 def pass_warnings_on(write_fd: int) -> None:
-    """Have the harness say what this process is warned of about lock and isolation; other warnings go to standard error."""
+    """Send warnings about lock and isolation to the harness; other warnings go to standard error."""
     show = warnings.showwarning
 
     def send_or_show(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:

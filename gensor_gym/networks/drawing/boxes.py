@@ -11,25 +11,25 @@ GAP, LANE, BELOW, STUB = 0.3, 0.12, 0.5, 0.25
 
 @dataclass
 class Box:
-    """Lines, sizes of what it makes, and inches; `layered` says where it lies."""
+    """Lines of text, sizes of its outputs, and inches; `layered` sets its position."""
 
     lines: list[str]
     sizes: list[str]
     width: float
     height: float
     x: float = 0.0
-    """Of its middle."""
+    """Horizontal position of its centre."""
     top: float = 0.0
 
     @property
     def left(self) -> float:
-        """Where it begins."""
+        """Its left edge."""
         return self.x - self.width / 2
 
 
 @dataclass
 class Link:
-    """From one box to another by number; `layered` gives the points of its line."""
+    """A link between boxes, by number; `layered` sets the points of its line."""
 
     start: int
     end: int
@@ -38,7 +38,7 @@ class Link:
 
 @dataclass
 class _Place:
-    """What takes room in a layer: a box, or the lane of a link that passes it."""
+    """An entry of a layer: a box, or a link that passes through."""
 
     width: float
     above: list[_Place] = field(default_factory=list)
@@ -47,9 +47,9 @@ class _Place:
 
 
 def layered(boxes: Sequence[Box], links: Sequence[Link]) -> tuple[float, float]:
-    """Set where boxes and links lie; (width, height) of all, whose middle is x = 0 and whose top is y = 0.
+    """Set the positions of boxes and links; (width, height) of all, whose centre is x = 0 and whose top is y = 0.
 
-    Links lead from earlier boxes to later ones. In its layer a box stands by the mean of what is linked to it from above: the
+    Links lead from earlier boxes to later ones. In its layer a box is placed by the mean position of its predecessors: the
     barycentre rule of Sugiyama, Tagawa and Toda (1981).
     """
     depth = [0] * len(boxes)
@@ -86,7 +86,7 @@ def _lanes(link: Link, depth: Sequence[int], places: Sequence[_Place], layers: S
 
 
 def _side_by_side(layer: list[_Place]) -> float:
-    """Place what is in a layer, in the order of what is above; returns its width."""
+    """Place a layer's entries, ordered by their predecessors; returns the width."""
     layer.sort(key=lambda place: sum(one.x for one in place.above) / len(place.above) if place.above else 0.0)
     width = sum(place.width for place in layer) + GAP * (len(layer) - 1)
     x = -width / 2

@@ -22,7 +22,7 @@ LONGEST = 64
 
 
 def figure_of(plan: Plan) -> Figure:
-    """The picture as a figure of matplotlib, in inches as large as the plan needs; ImportError where matplotlib is missing.
+    """The picture as a figure of matplotlib, in inches as large as the plan needs; ImportError if matplotlib is missing.
 
     Boxes are kernels by their number, those without are inputs and outputs; constants are named inside. A value that is read more
     than once has its size once, below the box that makes it.
@@ -68,7 +68,7 @@ def boxes_of(plan: Plan) -> tuple[list[Box], list[Link]]:
 
 
 def said(network: Network, name: str) -> str:
-    """A node as one line; what it reads goes by the names of the values behind views."""
+    """A node as one line; its inputs are named by the values behind views."""
     node = network.nodes[name]
     behind = {one: network.source_of(one) for one in node.inputs}
     text = f"{name} = {_made(node, behind)}"
@@ -88,7 +88,7 @@ def _made(node: Node, names: dict[str, str]) -> str:
 
 
 def _box(lines: list[str], made: Sequence[str], values: Any, returns: Sequence[str]) -> Box:
-    """A box of these lines, with the sizes of what it makes below it."""
+    """A box of these lines, with the sizes of its outputs below."""
     sizes = [f"{'x'.join(map(str, values[name].shape))}  {bytes_text(values[name].nbytes)}" for name in made]
     below = max(map(len, sizes), default=0)
     width = max(2 * PADDING + LETTER * max(map(len, lines)), 2 * (PADDING + SMALL * below))

@@ -1,1 +1,1 @@
-"""What is computed together: what a block takes, every change of a plan by one decision, plans by rule."""
+"""Fusion: the nodes of a block, every change of a plan by one decision, plans by rule."""

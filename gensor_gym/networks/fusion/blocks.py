@@ -1,4 +1,4 @@
-"""Which nodes make a block: two products with a row nest between them, and what is moved before and after."""
+"""The nodes of a block: two products with a row nest between them, and the moves before and after."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOVES = (Transpose, Slice)
 
 
 def block_of(network: Network, second: str) -> Piece | None:
-    """The piece that ends in a product: the one before it, what lies between, and moves before and after; None without one."""
+    """The piece that ends in a product: the previous product, the nodes between, moves before and after; None without one."""
     node = network.nodes[second]
     assert isinstance(node, Contract)
     inside = {second}
@@ -37,7 +37,7 @@ def block_of(network: Network, second: str) -> Piece | None:
 
 
 def _read_inside(network: Network, inside: set[str], last: str) -> set[str]:
-    """Without what others read too, such as a mask of all layers: that is made once, before."""
+    """Drop nodes that others read too, such as a mask of all layers: these are computed once, before."""
     kept = set(inside)
     while others := {name for name in kept - {last} if any(reader not in kept for reader in readers_of(network, name))}:
         kept -= others
@@ -45,7 +45,7 @@ def _read_inside(network: Network, inside: set[str], last: str) -> set[str]:
 
 
 def _moves_before(network: Network, inside: set[str], products: Iterable[str]) -> set[str]:
-    """Transpositions and slices that nothing but the products' operands is made of."""
+    """Transpositions and slices that only make the products' operands."""
     found: set[str] = set()
     sources = {source for product in products for source in network.nodes[product].inputs}
     for name, node in reversed(network.graph.nodes):
@@ -69,7 +69,7 @@ def _feeds(network: Network, name: str, wanted: set[str]) -> bool:
 
 
 def _moves_after(network: Network, last: str) -> set[str]:
-    """Transpositions that are all that is done with the product."""
+    """Transpositions that are the product's only use."""
     found: set[str] = set()
     while len(readers := readers_of(network, last)) == 1 and isinstance(network.nodes[readers[0]], Transpose):
         last = readers[0]

@@ -1,9 +1,9 @@
-"""The plan of coarse-grain fusion: `fine`, and neighbours that go along the same rows run in one parallel loop.
+"""The plan of coarse-grain fusion: `fine`, with neighbours over the same rows in one parallel loop.
 
 After the coarse-grain fusion of oneDNN Graph Compiler (Li et al., arXiv 2301.01333): adjacent fused operators with the same
-outermost parallel loop become one. What that saves is small: a wait for the slowest thread for each piece that goes on. What it
-may cost is large: where threads share out rows, every task reads all constants, which threads that share out columns read once
-between them. So a loop is made where its tasks have so many rows that multiplying hides this reading.
+outermost parallel loop become one. The saving is small: a wait for the slowest thread at each piece. The cost may be large: if
+threads share out rows, every task reads all constants, while threads that share out columns read them once together. So a loop is
+made only if its tasks have enough rows to hide this reading behind arithmetic.
 """
 
 from __future__ import annotations
@@ -23,16 +23,19 @@ from gensor_gym.networks.plan import Plan
 from gensor_gym.networks.tasks import STEP
 
 HIDDEN, SMALL = 1 / 4, 1 / 16
-"""Shares of the seconds in which a task computes: reading its constants takes at most the first, since lines are asked for ahead
-(`codegen/c/micro/ahead.py`). The second is what threads that wait for tasks may lose, and reading where that could be less."""
+"""Shares of a task's compute seconds.
+
+Reading its constants takes at most the first, because lines are prefetched (`codegen/c/micro/ahead.py`). The second bounds the
+loss of threads that wait for tasks, and reading if fewer rows are possible.
+"""
 HELD = 1 / 2
-"""Of a cache, at most, is what stays there."""
+"""Largest share of a cache for data that should stay in it."""
 PARTS = 4
-"""Tasks of each thread, if reading stays hidden: who was kept waiting leaves some to others."""
+"""Tasks of each thread, if reading stays hidden, so that delayed threads leave some to others."""
 
 
 def fine_coarse(network: Network, machine: Hardware | None = None) -> Plan:
-    """`fine`, and each piece goes on in the loop of the one before where `rows_together` has rows for them; for this host."""
+    """`fine`, with each piece in the loop of the previous one if `rows_together` finds rows for them; default is this host."""
     hw, pieces = machine or hardware.get("host"), list(fine(network).pieces)
     for number in range(1, len(pieces)):
         first = number - len(loop_before(pieces, number))
@@ -43,11 +46,11 @@ def fine_coarse(network: Network, machine: Hardware | None = None) -> Plan:
 
 
 def rows_together(network: Network, pieces: Sequence[Piece], hw: Hardware) -> list[Piece]:
-    """The pieces, each but the first of which follows by the rows of a task; none where no loop of them pays.
+    """The pieces in one loop, each after the first with the rows of a task; empty if no loop pays off.
 
     A task has a thread's share of the rows, if reading is hidden (`HIDDEN`): seconds for the pieces' constants, from the
-    innermost cache that holds those of the network, against seconds for the arithmetic of the rows. It has less where that stays
-    `SMALL`, so that threads find `PARTS` tasks each, and what lies between pieces stays in the second cache.
+    innermost cache that holds those of the network, against seconds for the arithmetic of the rows. It has fewer while reading
+    stays below `SMALL`, so that threads get `PARTS` tasks each, and values between pieces stay in the second cache.
     """
     try:
         steps = [piece.step(network) for piece in pieces]
@@ -71,18 +74,18 @@ def rows_together(network: Network, pieces: Sequence[Piece], hw: Hardware) -> li
 
 
 def _idle(rows: int, count: int, hw: Hardware) -> float:
-    """What the thread that has most tasks of so many rows has more than an equal share, as a share of that."""
+    """Excess work of the busiest thread over an equal share, as a share of that."""
     tasks = -(-count // rows)
     return -(-tasks // hw.units) * hw.units * rows / count - 1
 
 
 def _wants_fewer(rows: int, count: int, between: float, hw: Hardware) -> bool:
-    """Whether threads have few tasks of so many rows, or the values of these rows, of so many bytes each, do not stay near."""
+    """Whether threads have too few tasks, or the values of a task's rows (`between` bytes each) do not stay in cache."""
     return -(-count // rows) < PARTS * hw.units or rows * between > HELD * hw.level("l2").capacity
 
 
 def _bandwidth(network: Network, hw: Hardware) -> float:
-    """Bytes a second of all threads from where the network's constants lie from call to call."""
+    """Bytes a second of all threads from the memory level that holds the network's constants between calls."""
     size = sum(array.nbytes for array in network.constants.values())
     fits = (level for level in hw.memory[1:] if size <= HELD * level.capacity)
     return next(fits, hw.memory[-1]).bandwidth

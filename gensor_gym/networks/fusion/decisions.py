@@ -1,4 +1,4 @@
-"""What may be changed of a plan by one decision: cut a piece, join two, have a product take rows, or a second product; loops."""
+"""Changes of a plan by one decision: cut a piece, join two, fuse rows or a second product into a product; loops."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gensor_gym.networks.plan import Plan, cut_all, ordered, reads_of
 
 
 def decisions(plan: Plan) -> Iterator[tuple[str, Plan]]:
-    """(what is decided, the plan after it) of all that is legal."""
+    """(decision, changed plan) of all legal decisions."""
     for decision, pieces in (*_cuts(plan), *_joins(plan), *_panels(plan), *_blocks(plan)):
         changed = ordered(plan.network, _with_loops(plan, pieces)) or ordered(plan.network, _with_loops(None, pieces))
         if changed is not None and not changed.fault:
@@ -26,7 +26,7 @@ def decisions(plan: Plan) -> Iterator[tuple[str, Plan]]:
 
 
 def _with_loops(plan: Plan | None, pieces: Sequence[Piece]) -> list[Piece]:
-    """The pieces, of which those go on after another that did so in the plan; and next to that."""
+    """The pieces in their loops: a piece stays after its predecessor in a loop of the plan if both still exist."""
     there = {piece.nodes for piece in pieces}
     after: dict[tuple[str, ...], Piece] = {}
     for before, piece in pairwise(plan.pieces if plan else ()):
@@ -42,7 +42,7 @@ def _with_loops(plan: Plan | None, pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def _cuts(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
-    """A piece in two, at any of its nodes; one with two products in what it is without."""
+    """Cut a piece in two, at any of its nodes; separate the two products of a block."""
     for piece in plan.pieces:
         others = [other for other in plan.pieces if other is not piece]
         if piece.anchor == "block":
@@ -57,7 +57,7 @@ def _cuts(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
 
 
 def _joins(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
-    """Two pieces, one of which reads the other, at the anchor of the first."""
+    """Join two pieces, one of which reads the other, at the anchor of the first."""
     for one in plan.pieces:
         for other in plan.pieces:
             inner = {one.anchor, other.anchor} <= {"tile", "row"}
@@ -67,7 +67,7 @@ def _joins(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
 
 
 def _panels(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
-    """A product with rows that read it, or that read rows of its already."""
+    """Panels of a product with rows that read it, or with more rows of an existing panel."""
     for one in plan.pieces:
         for other in plan.pieces:
             panel = panel_of_both(plan.network, one, other)
@@ -77,7 +77,7 @@ def _panels(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
 
 
 def panel_of_both(network: Network, host: Piece, rows: Piece) -> Piece | None:
-    """The panel of a product and rows that read it; None where they are of other kinds."""
+    """The panel of a product and rows that read it; None if they are of other kinds."""
     hosts = host.anchor in ("tile", "panel") and isinstance(network.nodes[host.nodes[0]], Contract)
     if hosts and rows.anchor == "row" and reads_of(network, rows) & set(host.nodes):
         return Piece((*host.nodes, *rows.nodes), "panel")
@@ -85,7 +85,7 @@ def panel_of_both(network: Network, host: Piece, rows: Piece) -> Piece | None:
 
 
 def _blocks(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
-    """A product with the one before it and what lies between."""
+    """Join a product with the one before it and the nodes between."""
     for piece in plan.pieces:
         host = piece.nodes[0]
         if piece.anchor == "tile" and isinstance(plan.network.nodes[host], Contract):
@@ -96,7 +96,7 @@ def _blocks(plan: Plan) -> Iterator[tuple[str, list[Piece]]]:
 
 
 def with_piece(pieces: Sequence[Piece], piece: Piece) -> list[Piece] | None:
-    """The pieces where one takes its nodes out of others; None where that leaves some of another's."""
+    """The pieces after one takes its nodes from others; None if that leaves a part of another."""
     taken = set(piece.nodes)
     kept = [other for other in pieces if taken.isdisjoint(other.nodes)]
     cut = [other for other in pieces if not taken.isdisjoint(other.nodes) and not taken.issuperset(other.nodes)]

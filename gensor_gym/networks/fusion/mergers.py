@@ -1,4 +1,4 @@
-"""What may be changed of the loops of a plan by one decision: a piece goes on in the one before it, or begins its own."""
+"""Changes of a plan's loops by one decision: a piece joins the loop before it, or begins its own."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from gensor_gym.networks.pieces import Piece
 from gensor_gym.networks.plan import Plan
 
 MOST_ROWS = 256
-"""Of a task: so many that multiplying hides the reading of weights from a cache that threads share."""
+"""Most rows of a task: enough that arithmetic hides the reading of weights from a shared cache."""
 
 
 def mergers(plan: Plan) -> Iterator[tuple[str, Plan]]:
-    """(what is decided, the plan after it): a piece goes on in the loop before it, or begins one of its own.
+    """(decision, changed plan): a piece joins the loop before it, or begins its own.
 
-    Those that go on do so by the rows that the loop has, else by any power of two up to `MOST_ROWS`.
+    A joining piece takes the rows of the loop, else any power of two up to `MOST_ROWS`.
     """
     for number, piece in enumerate(plan.pieces[1:], 1):
         before = loop_before(plan.pieces, number)
@@ -29,7 +29,7 @@ def mergers(plan: Plan) -> Iterator[tuple[str, Plan]]:
 
 
 def _with(plan: Plan, number: int, rows: int) -> Plan:
-    """The plan where a piece follows by so many rows; whoever followed a piece that goes on now does so by these, too."""
+    """The plan in which a piece follows by `rows` rows; later pieces of the same loop get the same rows."""
     pieces = list(plan.pieces)
     pieces[number] = dataclasses.replace(pieces[number], follows=rows)
     later = number + 1
@@ -40,7 +40,7 @@ def _with(plan: Plan, number: int, rows: int) -> Plan:
 
 
 def loop_before(pieces: Sequence[Piece], number: int) -> list[Piece]:
-    """The pieces of the loop that a piece would go on in."""
+    """The pieces of the loop that a piece would join."""
     first = number - 1
     while pieces[first].follows:
         first -= 1

@@ -1,7 +1,7 @@
-"""Plans of rules that were made on this machine before: a network that is planned again is looked up, and its plan is checked.
+"""Cached plans of rules: a network that is planned again is looked up, and its plan is checked.
 
-Texts lie in this user's cache under a hash of the graph, the origins of its nodes, its constants, the name of the rule, the
-machine and the sources of this package.
+The user's cache holds texts under a hash of the graph, the origins of its nodes, its constants, the name of the rule, the machine
+and the sources of this package.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FOLDER = "plans"
 
 
 def remembered_plan(network: Network, name: str, rule: Callable[[Network, Hardware], Plan], machine: Hardware) -> Plan:
-    """What the rule of that name makes of a network for a machine: read where that is known and legal, else made and written."""
+    """The named rule's plan of a network for a machine: read if it is stored and legal, else computed and stored."""
     path = private_dir(FOLDER) / f"{_key(network, name, machine)}.txt"
     try:
         known = Plan.parse(network, read_own(path).decode())
@@ -36,6 +36,6 @@ def remembered_plan(network: Network, name: str, rule: Callable[[Network, Hardwa
 
 
 def _key(network: Network, name: str, machine: Hardware) -> str:
-    """All that a plan follows from: a rule sees graph, origins of nodes, which values are constant, and the machine."""
+    """Everything that a plan depends on: graph, origins of nodes, constant values, and the machine."""
     parts = [sources(), name, repr(machine), network.graph.digest, repr(network.origins), repr(sorted(network.constants))]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

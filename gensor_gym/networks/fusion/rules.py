@@ -21,16 +21,16 @@ PLANS: dict[str, Callable[[Network, Hardware], Plan]] = {
 
 
 def check_rule(rule: Any) -> None:
-    """ValueError for what is neither a function nor the name of a plan."""
+    """ValueError if it is neither a function nor the name of a plan."""
     if not callable(rule) and not (isinstance(rule, str) and rule in PLANS):
         wanted = f"one of {', '.join(PLANS)}, or a function from a network to its plan"
         raise ValueError(f"plan {rule!r}: expected {wanted}{near(rule, PLANS)}")
 
 
 def plan_of(network: Network, rule: Callable[[Network], Plan] | str, machine: Hardware | None = None) -> Plan:
-    """The plan of a rule, or of the rule of that name for a machine, or for this host.
+    """The plan of a rule, or of the named rule, for a machine or this host.
 
-    ValueError names the rules there are, and what is no plan of the network.
+    ValueError names the available rules, or the reason why it is no plan of the network.
     """
     check_rule(rule)
     if isinstance(rule, str):

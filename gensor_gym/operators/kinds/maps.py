@@ -14,7 +14,7 @@ FUNCTIONS = {"relu": 1, "gelu": 1, "sigmoid": 1, "tanh": 1, "exp": 1, "copy": 1,
 """Elementwise functions by name, with the number of tensors they read."""
 
 INTEGER_FUNCTIONS = ("relu", "copy", "add", "mul")
-"""Those that give an integer for integers, hence the ones that int8 may use."""
+"""Functions that map integers to integers, and so support int8."""
 
 
 @register_operator()

@@ -1,4 +1,4 @@
-"""Pooling over images in NCHW layout: avg_pool2d and max_pool2d. What divides a sum, and where: `Operator.divisor`."""
+"""Pooling over images in NCHW layout: avg_pool2d and max_pool2d. `Operator.divisor` is the divisor of a sum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When two operators are of about one size: within a factor of two on every axis, in whatever order the axes stand."""
+"""Similarity of operators' sizes: within a factor of two on every axis, in any order of the axes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def near(one: Operator, other: Operator) -> bool:
 
 
 def _by_name(one: Operator, other: Operator) -> bool:
-    """Every axis beside the one of its name."""
+    """Whether axes of the same name are similar."""
     mine, theirs = ({axis.name: axis.extent for axis in op.axes} for op in (one, other))
     return all(_alike(mine.get(name, 1), theirs.get(name, 1)) for name in mine | theirs)
 
 
 def _in_order(one: Operator, other: Operator) -> bool:
-    """The longest axis beside the longest one, and so on."""
+    """Whether the axes are similar in descending order of extent."""
     pairs = zip_longest(*(sorted(op.extents, reverse=True) for op in (one, other)), fillvalue=1)
     return all(_alike(*pair) for pair in pairs)
 

@@ -1,8 +1,8 @@
 """Train, validation and test: a rule that sends every operator to one part, and its frozen result for the tables.
 
-Version v1 keeps groups of sizes whole. Version v2 has the same groups, more tables, and keeps a distance: its test part is a
-choice of what v1's rule calls test, and nothing near an operator of that choice is train or validation. So what was trained or
-tuned under v1 has not seen v2's test part, but may have seen something of about the same size.
+Version v1 keeps groups of sizes whole. Version v2 has the same groups, more tables, and a distance: its test part is a subset of
+v1's, and no train or validation operator is near it. So anything trained or tuned under v1 has not seen v2's test part, but may
+have seen similar sizes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TABLES_OF = {"v1": TABLES[: TABLES.index("networks")], "v2": TABLES}
 NETWORKS = "networks/"
 """How ids begin whose operators are preferred where there are too many."""
 LARGEST_SHARE = 4
-"""In v2 the class held out, which has most of what v1's rule calls test, is cut to one operator in so many of the test part."""
+"""In v2 the held-out class, which has most of v1's test operators, is cut to one in this many of the test part."""
 
 SALT = 8
 """Number that goes into the hash of a group. 8 is the first, counted from 0, that gives every class but HELD_OUT at
@@ -50,10 +50,10 @@ def group(op: Operator) -> str:
 
 
 def part_of(op: Operator, version: str = "v1") -> str:
-    """The part, one of PARTS, that any operator belongs to, be it in a table or not.
+    """The part, one of PARTS, of any operator, listed in a table or not.
 
-    A hash of its group decides: 60 % of all groups are train, 20 % validation, 20 % test. In v2 what is near an operator of its
-    frozen test part belongs to test as well, though it is not listed there.
+    A hash of its group decides: 60 % of all groups are train, 20 % validation, 20 % test. In v2 operators near one of its frozen
+    test part belong to test as well, though they are not listed there.
     """
     check_known("split", version, VERSIONS)
     part = _by_hash(op)
@@ -63,7 +63,7 @@ def part_of(op: Operator, version: str = "v1") -> str:
 
 
 def _by_hash(op: Operator) -> str:
-    """The part by the group alone."""
+    """The part by the group."""
     if op.name == HELD_OUT:
         return "test"
     digest = hashlib.sha256(f"v1:{SALT}:{group(op)}".encode()).digest()
@@ -104,7 +104,7 @@ def _different(version: str) -> Iterator[tuple[str, Operator]]:
 
 
 def _chosen(test: Sequence[str], shapes: dict[str, Operator]) -> list[str]:
-    """All but those of the class held out that are too many: named networks' first, then by a hash of the id."""
+    """The test part without the excess of the held-out class: named networks' first, then by a hash of the id."""
     held = [name for name in test if shapes[name].name == HELD_OUT]
     room = (len(test) - len(held)) // (LARGEST_SHARE - 1) - 1  # a quarter would be one more
 
@@ -123,7 +123,7 @@ def split(part: str, version: str = "v1") -> tuple[str, ...]:
 
 
 def _loops(op: Operator) -> Operator:
-    """`op` without what does not reach the loops: how it was written down, and what axes of extent one multiply."""
+    """`op` without details that do not reach the loops: its spelling, and coefficients of axes of extent one."""
 
     def bare(access: Access) -> Access:
         rows = tuple(

@@ -1,4 +1,4 @@
-"""Named shapes: tables of operators from publications, kept as data files beside this one."""
+"""Named shapes: tables of operators from publications, stored as data files next to this one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def table(name: str) -> Mapping[str, str]:
 
 
 def source(name: str) -> str:
-    """Where a table comes from, and where it departs from what was published."""
+    """Source of a table, and its departures from the publication."""
     check_known("table", name, TABLES)
     return str(read(name)["source"])
 

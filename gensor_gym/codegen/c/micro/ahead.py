@@ -1,12 +1,12 @@
-"""The lines of the next lanes, asked for while the rows of these are computed.
+"""Prefetches of the next lanes' cache lines during the rows of the present ones.
 
 Where the lanes are the outer loop, tile after tile of rows reads the same lines of an operand, and then the next lanes read new
-ones: weights by panels, which a network's call finds in no cache, or an image that a 1x1 convolution reads where it lies, a few
-lines of every channel's plane, which no prefetcher of a processor foresees. The memory waits while the rows are computed, and the
-rows while the lines come. So every tile asks for its share of the lines that the next lanes need, evenly over its steps.
+ones: weights by panels, which a network's call finds in no cache, or an image that a 1x1 convolution reads in place, a few lines
+of every channel's plane, which no hardware prefetcher predicts. The memory waits while the rows are computed, and the rows while
+the lines come. So every tile prefetches its share of the next lanes' lines, evenly over its steps.
 
-Timed on one thread of an Intel Xeon (2 MB of second cache), in turns with the same program without: 256 channels of 56x56 to 64
-take 7 to 10 % less, 144 to 24 22 %, 32 of 112x112 to 16 0 to 5 %; to 128 and more channels it is worth nothing, and an image
+Timed on one thread of an Intel Xeon (2 MB of second cache), alternately with the same program without: 256 channels of 56x56 to
+64 take 7 to 10 % less, 144 to 24 22 %, 32 of 112x112 to 16 0 to 5 %; to 128 and more channels it is worth nothing, and an image
 within half of that cache loses 2 to 5 %. BERT, whose weights no cache holds, takes 0.80 of the time, ResNet-50 0.94.
 """
 
@@ -23,12 +23,12 @@ from gensor_gym.operators.types import ITEM_BYTES
 LINE = 64
 """Bytes of a cache line."""
 FEW_TILES, MANY_TILES = 8, 32
-"""That may share the asking, for an image and for panels: each of their steps pays for it, whatever there is to ask for."""
+"""Most tiles that share the prefetches of an image, and of panels: every step pays for sharing."""
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """What is asked for in the loop over an axis: an operand, lines a step, from so many elements on, and by how many tiles."""
+    """A prefetch in the loop over an axis: operand, lines per step, distance in elements, and number of tiles that share it."""
 
     operand: Operand
     axis: int
@@ -39,7 +39,7 @@ class Ahead:
 
 
 def turns(plan: LoopPlan) -> int:
-    """Tasks in a row that read the same lanes, which `turn` of `struct task` counts; 1 where a task has several vectors."""
+    """Tasks in a row that read the same lanes, which `turn` of `struct task` counts; 1 if a task has several vectors."""
     if plan.vector not in plan.op.spatial or plan.moves(plan.vector):
         return 1
     return math.prod(plan.grid[a] for a in plan.op.spatial if a > plan.vector)
@@ -51,7 +51,7 @@ def asks_by_turns(plan: LoopPlan) -> bool:
 
 
 def ask_ahead(lines: Lines, reader: Reader, axis: int) -> None:
-    """In a loop over a reduce axis: ask for this step's share, if the loop is the one to do so."""
+    """Emit this step's share of prefetches, if this loop over a reduce axis has them."""
     plan = reader.plan
     found = None if reader.edge else _found(plan, axis)
     if found is None:
@@ -82,7 +82,7 @@ def _number(plan: LoopPlan) -> str:
 
 
 def _found(plan: LoopPlan, axis: int) -> Ahead | None:
-    """What is asked for in the loop over an axis; None if nothing."""
+    """The prefetch in the loop over an axis; None if there is none."""
     first = next((a for a in plan.op.reduce if plan.op.extents[a] > 1), None)
     if axis != first or plan.group >= 0 or plan.program.knob("prefetch") or not _lanes_stay(plan):
         return None
@@ -116,7 +116,7 @@ def _sharing(plan: LoopPlan) -> int:
 
 
 def _panels(plan: LoopPlan, axis: int, read: Operand) -> Ahead | None:
-    """Weights that lie in panels, of which the second cache has room for two."""
+    """Prefetch of weights in panels, if the second-level cache holds two of them."""
     if read.packing is None or read.packing.panel < 0 or not read.packing.shared or _moved_by_rows(plan, read):
         return None
     inner = [a for a in plan.op.reduce if a > axis]
@@ -131,7 +131,7 @@ def _panels(plan: LoopPlan, axis: int, read: Operand) -> Ahead | None:
 
 
 def _image(plan: LoopPlan, axis: int, read: Operand) -> Ahead | None:
-    """An image that lanes read where it lies, a plane apart along the axis, and that stays in no near cache."""
+    """An image that lanes read in place, a plane apart along the axis, and that no near cache holds."""
     item, caches = ITEM_BYTES[read.access.tensor.dtype], _caches(plan)
     if read.packing is not None or read.guarded or not read.lane_stride == read.strides[plan.vector] == 1:
         return None

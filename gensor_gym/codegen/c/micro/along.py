@@ -1,8 +1,8 @@
-"""int8 products in groups of four where lanes run along the reduction: a lane adds up the products of four neighbours.
+"""int8 products in groups of four with lanes along the reduction: a lane adds up the products of four neighbours.
 
-The operand with more rows in the register tile is made unsigned by 128 more as it is loaded. What that adds, 128 times the
-sum of the other operand's elements, is summed up beside the rows, once for all that read these elements, and taken off
-before lanes are folded. Elements past the end of the reduction are zeros of the other operand.
+The operand with more rows in the register tile is made unsigned by adding 128 at the load. The excess, 128 times the sum of the
+other operand's elements, is accumulated alongside, once for all rows that read these elements, and subtracted before lanes are
+folded. Elements past the end of the reduction are zeros of the other operand.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ def finish(lines: Lines, reader: Reader) -> None:
 
 
 def tail_table(plan: LoopPlan) -> str:
-    """Zeros, then ones: read from `done` elements before the ones on, it leaves out what an earlier step has taken."""
+    """Zeros, then ones: read from `done` elements before the ones, it masks the elements of an earlier step."""
     width = plan.step(plan.vector)
     return f"static const int8_t not_done[{2 * width}] = {{[{width} ... {2 * width - 1}] = -1}};\n"
 
 
 def reads_back(plan: LoopPlan) -> bool:
-    """Whether the last step ends with the reduction and leaves out what was done, since a whole step lies before that end."""
+    """Whether the last step ends with the reduction and masks finished elements; this needs a whole step before the end."""
     extent, width = plan.op.extents[plan.vector], plan.step(plan.vector)
     return extent > width and extent % width != 0
 
 
 def step(lines: Lines, reader: Reader, tail: bool) -> None:
-    """One register tile's width of the reduction; `tail`: less than that is left."""
+    """One register tile's width of the reduction; `tail`: fewer elements are left."""
     plan, (unsigned, other) = reader.plan, roles(reader)
     name, end, width = plan.axes[plan.vector], bounds(plan, plan.vector)[1], plan.step(plan.vector)
     if tail and reads_back(plan):
@@ -89,7 +89,7 @@ def step(lines: Lines, reader: Reader, tail: bool) -> None:
 
 
 def _loaded(reader: Reader, operand: Operand, row: tuple[int, ...], chunk: Chunk, tail: bool, kept: bool = False) -> str:
-    """Groups of an operand; `kept`: zeros where a step before this one has been."""
+    """Groups of an operand; `kept`: zeros if a step before this one has been."""
     plan, offset = reader.plan, GROUP * chunk.offset
     address = f"{operand.name} + {reader.index(operand, row, chunk)}"
     if not tail:

@@ -1,9 +1,9 @@
 """int8 products in groups of four: one lane adds four products of unsigned by signed bytes (`vpdpbusd` on x86).
 
-The scalar operand is made unsigned by 128 more (its bytes with the top bit turned over), once where it is packed, else as
-it is loaded. What that adds, 128 times the sums of the other operand's columns, is known when that operand is packed: it
-is kept behind each panel, negated, and the accumulators start there: in every reduce block, or, where tasks share panels
-over the whole reduction, in the first one only. 32-bit sums wrap, so the result is exact.
+The scalar operand is made unsigned by adding 128 (its bytes with the top bit flipped), once if it is packed, else at the load.
+The excess, 128 times the sums of the other operand's columns, is known when that operand is packed. Its negative follows each
+panel, and accumulators start there: in every reduce block or, if tasks share panels over the whole reduction, in the first one
+only. 32-bit sums wrap, so the result is exact.
 """
 
 from __future__ import annotations
@@ -163,9 +163,9 @@ def interleave_text() -> str:
 
 
 def panel_lines(plan: LoopPlan, operand: Operand, source: str, columns: str, rows: tuple[str, int], target: str) -> list[str]:
-    """Statements that pack one panel and write what the accumulators start from behind it.
+    """Statements that pack one panel, followed by the initial values of the accumulators.
 
-    `source` and `target` are addresses, `columns` the columns and `rows` the rows that the source has, with their stride.
+    `source` and `target` are addresses, `columns` the columns and `rows` the rows of the source, with their stride.
     """
     width, count = plan.tiles[0][plan.vector], rows[0]
     lines = [f"const long count = {count};", f"int8_t *const panel_at = {target};"]
@@ -191,13 +191,13 @@ def sums_lines(plan: LoopPlan, operand: Operand, heads: list[str], place: list[t
 
 
 def start_row(plan: LoopPlan, operand: Operand) -> int:
-    """Row of a panel, counted from the box's first, that holds what the accumulators start from."""
+    """Row of a panel, counted from the box's first, that holds the initial values of the accumulators."""
     assert operand.packing is not None
     return operand.packing.shape[plan.group_dimension(operand)]
 
 
 def start_axes(plan: LoopPlan) -> list[int]:
-    """Axes along which a task must know its reduce block, since only the first one starts from what panels hold."""
+    """Axes along which a task must know its reduce block, because only the first one starts from the panels' values."""
     packing = plan.reads[1].packing if plan.group >= 0 and not plan.groups_lanes else None
     return [a for a in plan.op.reduce if packing is not None and packing.shared and plan.grid[a] > 1]
 
@@ -213,7 +213,7 @@ def _words(address: str, width: int) -> str:
 
 
 def start(lines: Lines, reader: Reader) -> None:
-    """Declare the accumulators: minus what the bias of the scalar operand adds over all that the panel holds."""
+    """Declare the accumulators: minus the excess of the scalar operand's bias over the whole panel."""
     plan = reader.plan
     lanes, axis = plan.reads[1], plan.group
     tests = [f"t->{start_field(plan, a)} == 0" for a in start_axes(plan)]
@@ -232,7 +232,7 @@ def start(lines: Lines, reader: Reader) -> None:
 
 
 def step(lines: Lines, reader: Reader, tail: bool) -> None:
-    """One group: load what the register tile needs and add up the products, row by row."""
+    """One group: load the register tile's operands and add up the products, row by row."""
     plan = reader.plan
     scalar, lanes = plan.reads
     declared = set()

@@ -121,7 +121,7 @@ def store_index(reader: Reader, output: Operand, row: tuple[int, ...], chunk: Ch
 
 
 def _scatter(lines: Lines, reader: Reader) -> None:
-    """Write lanes that lie apart in the output: through a small buffer, lane by lane."""
+    """Write lanes that are strided in the output: through a small buffer, lane by lane."""
     plan, output = reader.plan, reader.plan.output
     width, rows = plan.tiles[0][plan.vector], len(plan.rows)
     lines.add(f"{plan.accumulator} lanes[{rows}][{width}];")

@@ -35,7 +35,7 @@ HELPERS = {name: text for reduction in REDUCTIONS.values() for name, text in _he
 
 
 def lane_lists(width: int) -> dict[str, object]:
-    """What stands for the lists of lanes in `HELPERS`."""
+    """Replacements of the lists of lanes in `HELPERS`."""
     every, half = range(0, 2 * width, 2), range(0, width, 2)
     return {
         "evens": ", ".join(map(str, every)),
@@ -46,7 +46,7 @@ def lane_lists(width: int) -> dict[str, object]:
 
 
 def fold_lanes(lines: Lines, reader: Reader) -> None:
-    """Declare `total_r`, one scalar a row, from the row's vectors of partial sums and what earlier blocks left."""
+    """Declare `total_r`, one scalar a row, from the row's vectors of partial sums and the results of earlier blocks."""
     plan = reader.plan
     for first, size in groups(plan):
         if size == 1:
@@ -85,7 +85,7 @@ def _widths(plan: LoopPlan) -> list[int]:
 
 
 def _partial(plan: LoopPlan, row: int, width: int) -> str:
-    """All chunks of a width of a row, joined lane by lane."""
+    """All chunks of a width of a row, combined lane by lane."""
     names = [f"sum_{row}_{c}" for c, chunk in enumerate(plan.chunks) if chunk.width == width]
     return _joined(names, plan.op.reduction, width)
 

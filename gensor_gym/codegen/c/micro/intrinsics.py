@@ -36,7 +36,7 @@ _WIDE = {
     "mask_min_ps": ("minps{bits}_mask", "(other, keep, a, b)|{call}(a, b, other, keep{rounding})"),
     "mask_storeu_epi32": ("storedqusi{bits}_mask", "(p, keep, x)|{call}((void *)(p), x, keep)"),
 }
-"""Those of AVX-512 (with VL below 512 bits) -> built-in function, and parameters and expansion."""
+"""Intrinsics of AVX-512 (with VL below 512 bits) -> built-in function, and parameters and expansion."""
 
 _NARROW = {
     "maskload_ps": ("__AVX__", "maskloadps{n}", "(p, keep)|{call}((const {f} *)(p), keep)"),
@@ -51,7 +51,7 @@ _NARROW = {
     "dpbusd_avx_epi32": ("__AVXVNNI__", "vpdpbusd_v{w}si", "(sum, a, b)|{call}(sum, a, b)"),
     "dpbusd_epi32": ("__AVX512VNNI__", "vpdpbusd_v{w}si", "(sum, a, b)|{call}(sum, a, b)"),
 }
-"""Those of 256 and 128 bits -> macro of the instruction set, built-in function, parameters and expansion."""
+"""Intrinsics of 256 and 128 bits -> macro of the instruction set, built-in function, parameters and expansion."""
 
 _LARGEST = {
     "max_ps": ("__AVX512F__", "maxps512_mask", "(a, b)|{call}(a, b, ({f}){0}, -1, 4)"),
@@ -59,7 +59,7 @@ _LARGEST = {
     "madd_epi16": ("__AVX512BW__", "pmaddwd512_mask", "(a, b)|(({i}){call}(({h})(a), ({h})(b), ({i}){0}, -1))"),
     "dpbusd_epi32": ("__AVX512VNNI__", "vpdpbusd_v16si", "(sum, a, b)|{call}(sum, a, b)"),
 }
-"""Those of 512 bits, likewise."""
+"""Intrinsics of 512 bits, in the same form."""
 
 _TYPES = """typedef float {f} __attribute__((vector_size({bytes}), may_alias));
 typedef int {i} __attribute__((vector_size({bytes}), may_alias));
@@ -86,7 +86,7 @@ _HEADER = """#ifdef __SSE__
 
 
 def intrinsics(text: str) -> str:
-    """What a C text needs before it for the intrinsics that it calls; empty when it calls none."""
+    """Definitions of the intrinsics that a C text calls; empty if it calls none."""
     names = sorted(set(_NAME.findall(text)))
     if not names:
         return ""
@@ -102,7 +102,7 @@ def intrinsics(text: str) -> str:
 
 
 def _words(prefix: str) -> dict[str, object]:
-    """What stands for the names in braces at one width."""
+    """Replacements of the names in braces at one width."""
     width = _WIDTHS[prefix]
     bits, wide = 32 * width, width == 8
     kinds = {"f": f"__m{bits}", "i": f"__m{bits}i"}

@@ -21,7 +21,7 @@ MAX_GUARDED = 128
 
 
 def parameters(plan: LoopPlan) -> list[str]:
-    """Names of what a micro-kernel is told besides the task: where its tile starts, its L1 block, first and last."""
+    """Parameters of a micro-kernel besides the task: start of its tile, its L1 block, first and last."""
     names = [plan.axes[a] for a in plan.op.spatial if plan.moves(a)]
     for a in plan.op.reduce:
         begin, end = bounds(plan, a)
@@ -83,7 +83,7 @@ def _vector_type(chunk: Chunk) -> str:
 
 
 def identity(plan: LoopPlan) -> str:
-    """What the reduction starts from."""
+    """Initial value of the reduction."""
     return literal(plan.op.reduction.identity, plan.accumulator)
 
 
@@ -111,7 +111,7 @@ def _reduce_order(plan: LoopPlan) -> list[int]:
 
 
 def _unrolls(plan: LoopPlan, most: int) -> dict[int, int]:
-    """Unroll factor of every reduce axis, inner ones first, with at most so many multiply-adds in the loop body."""
+    """Unroll factor of every reduce axis, inner ones first, with at most `most` multiply-adds in the loop body."""
     budget = max(1, most // (len(plan.rows) * len(plan.chunks)))
     factors = {}
     for depth, axis in enumerate(reversed(_reduce_order(plan))):
@@ -176,7 +176,7 @@ def _vector_loop(lines: Lines, reader: Reader, axis: int, unroll: int) -> None:
 
 
 def _prefetch(lines: Lines, reader: Reader, axis: int, point: Point = NOWHERE) -> None:
-    """Ask for the largest operand that moves with the vectors, some steps of the innermost loop ahead."""
+    """Prefetch the largest operand that moves with the vectors, some steps of the innermost loop ahead."""
     plan, distance = reader.plan, reader.plan.program.knob("prefetch")
     moving = [read for read in plan.reads if read.lane_stride and read.strides[axis]]
     if not distance or not moving or reader.edge:
@@ -189,7 +189,7 @@ def _prefetch(lines: Lines, reader: Reader, axis: int, point: Point = NOWHERE) -
 
 
 def _step(lines: Lines, reader: Reader, tail: bool) -> None:
-    """One step: load what the register tile needs and combine it, row by row."""
+    """One step: load the register tile's operands and combine them, row by row."""
     plan = reader.plan
     loaded: dict[tuple[object, ...], str] = {}
     for r, row in enumerate(plan.rows):

@@ -131,7 +131,7 @@ def store_rows(lines: Lines, reader: Reader) -> None:
 
 
 def _store_row(lines: Lines, reader: Reader, r: int, row: tuple[int, ...], chunk: Chunk) -> None:
-    """One vector of one accumulator row."""
+    """Store one vector of one accumulator row."""
     plan, lanes = reader.plan, chunk.width
     source = f"&lanes[{r}][at - {plan.axes[plan.vector]}_begin + i]"
     value = f"load_{lanes}({source})" if lanes > 1 else f"*({source})"

@@ -1,9 +1,8 @@
-"""Blocks of rows and columns that lie the other way round in memory, turned in registers.
+"""Blocks of rows and columns that are transposed in registers.
 
-Element (g, lane) of a block lies at `p[lane * stride + g]`: for each lane so many neighbours as there are rows. `turn` loads
-these and exchanges halves, quarters and so on. Where the neighbours of all lanes lie one after another (`stride` is their
-number), `apart` takes whole vectors and sorts even from odd. Processors have an instruction or two for each exchange, which
-compilers know.
+Element (g, lane) of a block is at `p[lane * stride + g]`: each lane has one contiguous element for each row. `turn` loads these
+and exchanges halves, quarters and so on. If all lanes are contiguous (`stride` is the number of rows), `apart` takes whole
+vectors and separates even from odd. Processors have an instruction or two for each exchange, and compilers use them.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 COUNTS = {2: "two", 4: "four", 8: "eight"}
 """Rows of a block -> the word for them in names."""
 HELPERS = {f"{kind}_{word}": f"{{{kind}_{word}}}" for kind in ("turn", "apart") for word in COUNTS.values()}
-"""Templates by name; `texts` has what stands for the words in braces."""
+"""Templates by name; `texts` has the replacements of the words in braces."""
 
 
 def texts(width: int) -> dict[str, str]:

@@ -142,7 +142,7 @@ static inline vec{{w}} {choice.name}imum_{{w}}(vec{{w}} a, vec{{w}} b) {{
 _MIN = Reduction("min", np.minimum, "amin", math.inf, order="<", word="smaller")
 _CHOICES = {"max": dataclasses.replace(REDUCTIONS["max"], name="max"), "min": _MIN}
 _STICKY = {f"{name}imum": each for name, each in _CHOICES.items()}
-"""`maximum_16` and `minimum_16` hand on what is not a number, of either argument; `max_16` and `min_16` that of the first."""
+"""`maximum_16` and `minimum_16` propagate NaN of either argument; `max_16` and `min_16` that of the first."""
 _FOLDED = tuple(REDUCTIONS.values())
 
 _VALUES = {
@@ -212,7 +212,7 @@ _CALLED = ("absolute", "at_most", "less", "where", "log")
 """Functions that others call."""
 _ORDER = ("splat", "load", "load_masked", "store", "transpose", *_CHOICES, *_STICKY, "exp", "erf", *_CALLED, *_PAIRS)
 _POWERS = "    const float lowest = -87.3f, one = 2.0f;\n"
-"""Where powers are written as bits: of the lowest argument it is 2^-126, half of which is zero."""
+"""Powers are written as bits: the lowest argument gives 2^-126, and half of it zero."""
 _MASKS = {16: "__AVX512F__", 8: "__AVX512VL__", 4: "__AVX512VL__"}
 _CHOSEN = {16: ("__AVX512F__", "_mm512"), 8: ("__AVX__", "_mm256"), 4: ("__SSE__", "_mm")}
 _CALL = re.compile(r"\b([a-z][a-z0-9]*(?:_[a-z]+)*)_(\d+)\(")
@@ -283,7 +283,7 @@ def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
 
 
 def _halves(width: int) -> str:
-    """The halves of a vector. By address, as memcpy has it, gcc keeps what was added up in memory all through the loop."""
+    """The halves of a vector. With memcpy, gcc keeps accumulators in memory throughout the loop."""
     half = width // 2
     lanes = (", ".join(map(str, range(start, start + half))) for start in (0, half))
     low, high = (f"__builtin_shufflevector(x, x, {each})" for each in lanes)

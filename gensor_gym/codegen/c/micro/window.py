@@ -19,7 +19,7 @@ from gensor_gym.operators.bodies import BODIES
 
 @dataclass(frozen=True)
 class _Use:
-    """One multiply-add: accumulator (row, chunk) takes the element at a place of the window."""
+    """One multiply-add: accumulator (row, chunk) takes the element at a window position."""
 
     line: tuple[int, ...]
     tap: int
@@ -54,7 +54,7 @@ def written_out(plan: LoopPlan, order: list[int], unrolls: dict[int, int]) -> li
 
 
 def window(lines: Lines, reader: Reader, axes: list[int], declared: bool) -> None:
-    """All places of the window. Unless `declared`, the accumulators are declared by the first term that they take."""
+    """All positions of the window. Unless `declared`, the first term of an accumulator declares it."""
     plan = reader.plan
     primary = windowed(plan)
     assert primary is not None
@@ -70,7 +70,7 @@ def _accumulators(plan: LoopPlan) -> set[tuple[int, int]]:
 
 
 def _uses(reader: Reader, primary: Operand, axes: list[int]) -> list[_Use]:
-    """All multiply-adds that can change something: not those with a row of neutral elements."""
+    """All multiply-adds that have an effect: those with a row of neutral elements are omitted."""
     plan, access = reader.plan, primary.access
     points = [dict(zip(axes, at, strict=True)) for at in itertools.product(*(range(plan.op.extents[a]) for a in axes))]
     neutral = BODIES[plan.op.body].absorbs and plan.op.pad_value == plan.op.reduction.identity
@@ -117,7 +117,7 @@ class _Writer:
                 self._take(use, self._term(use, loaded[tap], chunk), chunk)
 
     def rest(self) -> None:
-        """Declare the accumulators that took nothing."""
+        """Declare the accumulators without a term."""
         chunks = self._reader.plan.chunks
         for r, c in sorted(_accumulators(self._reader.plan) - self._declared):
             self._lines.add(f"{_type(chunks[c])} sum_{r}_{c} = {self._reader.filled(chunks[c])};")
@@ -142,7 +142,7 @@ class _Writer:
         return BODIES[reader.plan.op.body].term.format(*words)
 
     def _loads(self, group: list[_Use], chunk: Chunk) -> dict[int, str]:
-        """Tap -> name of what is loaded there, in the order of the taps."""
+        """Tap -> name of its loaded value, in the order of the taps."""
         reader, read, plan = self._reader, self._primary, self._reader.plan
         firsts = {use.tap: use for use in reversed(group)}
         loaded: dict[int, str] = {}

@@ -1,7 +1,7 @@
-"""CUDA C of a product on tensor cores with mma.sync: warps multiply what the block copies to shared memory ahead of them.
+"""CUDA C of a product on tensor cores with mma.sync: warps multiply tiles that the block copies to shared memory ahead.
 
-With one stage a step is copied, then multiplied. With S stages the copies run S - 1 steps ahead: one barrier a step says
-that its tiles are there and that everybody is done with the step before, whose buffer the next copies may take.
+With one stage a step is copied, then multiplied. With S stages the copies run S - 1 steps ahead. One barrier a step ensures that
+its tiles have arrived and that all warps have finished the previous step, whose buffer the next copies may take.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _constants(plan: MatrixPlan) -> dict[str, tuple[int, str]]:
 
 
 def _write_positions(out: Writer, plan: MatrixPlan) -> None:
-    """Where the block, the warp and the lane stand, and the buffers."""
+    """Indices of the block, the warp and the lane, and the buffers."""
     if plan.slices > 1:
         write_slice(out, plan)
     write_block_tile(out, plan)
@@ -122,7 +122,7 @@ def _write_pipeline(out: Writer, plan: MatrixPlan) -> None:
 
 
 def _write_ahead(out: Writer, plan: MatrixPlan, last: str, write: Callable[[], None], origin: bool) -> None:
-    """Something done for the step that is `stages - 1` ahead, where there is one."""
+    """A statement for the step `stages - 1` ahead, if it exists."""
     ahead = plan.stages - 1
     with ExitStack() as stack:
         stack.enter_context(out.block(f"if (step + {ahead} < {last})"))

@@ -116,9 +116,9 @@ def _first(plan: MatrixPlan, axis: int) -> str:
 
 
 def _variants(tile: OperandTile, units: int, count: int) -> int:
-    """Of `count` pieces of `units` units of a row, those after which the swizzle repeats: the others are linear in them.
+    """The number of pieces, of `count` pieces of `units` units of a row, after which the swizzle repeats.
 
-    Rows that loops add are multiples of eight, after which it repeats as well.
+    Later pieces are linear in these. Loops add rows in multiples of eight, after which it repeats as well.
     """
     if tile.swizzle is None:
         return 1
@@ -138,7 +138,7 @@ def _b_groups(plan: MatrixPlan) -> list[tuple[int, int, int]]:
 
 
 def write_lanes(out: Writer, plan: MatrixPlan) -> None:
-    """Before the main loop: bytes of a tile where a lane's matrices begin; of B for every piece that is swizzled differently."""
+    """Before the main loop: byte offset in a tile of a lane's matrices; for B one for every different swizzle."""
     tile = plan.a_tile
     row = _first_row(plan, tile, total([(1, _first(plan, plan.roles.m)), (1, "lane % 16")]))
     out.line(f"const int a_row = {row};")
@@ -162,7 +162,7 @@ def write_lanes(out: Writer, plan: MatrixPlan) -> None:
 
 
 def _split(piece: str, count: int) -> tuple[str, str]:
-    """Of piece number `piece`: which of `count` variants it is, and how often they have repeated before it."""
+    """Of piece number `piece`: its variant among `count`, and the number of repetitions before it."""
     if piece.isdigit():
         return str(int(piece) % count), str(int(piece) // count)
     inner = f"({piece})" if " " in piece else piece

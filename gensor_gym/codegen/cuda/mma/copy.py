@@ -1,8 +1,8 @@
-"""Text that copies the operands' tiles of a step into shared memory, with zeros for what lies outside.
+"""Text that copies the operands' tiles of a step into shared memory, with zeros outside the tensor.
 
-Threads stand over a tile as a smaller box, as on CUDA cores (`cuda/simt/copies.py`): a thread's copies are constant distances
-apart. What no step changes is written before the main loop: where the first copy comes from and goes to, and one bit a copy
-for whether it is inside.
+Threads cover a tile as a smaller box, as on CUDA cores (`cuda/simt/copies.py`): a thread's copies are constant distances apart.
+Values that no step changes are computed before the main loop: source and target of the first copy, and one bit for each copy that
+is inside.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class TileCopies:
 
     @cached_property
     def first(self) -> dict[int, str]:
-        """Where in the tile a thread's first copy begins, by axis, as text."""
+        """Indices in the tile of a thread's first copy, by axis, as text."""
         places = digits("thread", self.lanes)
         return {a: total([(self.sizes[a], place)]) for a, place in zip(self.order, places, strict=True)}
 
@@ -104,7 +104,7 @@ class TileCopies:
         return {a: total([(1, name), (1, self.moved[a] if moved else "0")]) for a, name in names.items()}
 
     def indices(self, steps: bool) -> list[str]:
-        """Value of every axis of the operator for copy `trip`; without what changes from step to step unless `steps`."""
+        """Value of every axis of the operator for copy `trip`; with the part that changes from step to step if `steps`."""
         plan, places = self.plan, self.places(moved=steps)
         origins = [origin(plan, a) if steps or a in plan.op.spatial else "0" for a in range(len(plan.names))]
         return [total([(1, origins[a]), (1, places.get(a, "0"))]) for a in range(len(plan.names))]
@@ -160,7 +160,7 @@ class TileCopies:
 
     @property
     def target(self) -> str:
-        """Where in a buffer copy `trip` begins, in bytes from `<name>_into`."""
+        """Byte offset from `<name>_into` of copy `trip` in a buffer."""
         if not self.straight:
             return self.address(self.places(moved=True))
         strides = [self.tile.pitch * self.tile.row_stride(a) for a in self.tile.axes[:-1]] + [1]
@@ -179,7 +179,7 @@ def tile_copies(plan: MatrixPlan) -> tuple[TileCopies, TileCopies]:
 
 
 def write_places(out: Writer, plan: MatrixPlan) -> None:
-    """Before the main loop: what stays the same from step to step."""
+    """Before the main loop: values that are the same in every step."""
     for copies in tile_copies(plan):
         read, name, tile = plan.op.reads[copies.tile.read], copies.name, copies.tile
         width = f"{tile.width} elements" if tile.width > 1 else "one element"
@@ -203,16 +203,16 @@ def write_places(out: Writer, plan: MatrixPlan) -> None:
 
 
 def write_held(out: Writer, plan: MatrixPlan) -> None:
-    """Registers for what is on its way to shared memory while the block multiplies."""
+    """Registers for elements on their way to shared memory while the block multiplies."""
     for copies in tile_copies(plan):
         if copies.tile.way == "held":
             out.line(f"{_word(copies)} {copies.name}_held[{copies.trips}];")
 
 
 def write_next(out: Writer, plan: MatrixPlan, step: str) -> None:
-    """Pointers that every turn of the main loop moves on, `<name>_next`, for the step to copy first.
+    """Pointers that every iteration of the main loop advances, `<name>_next`, for the step to copy first.
 
-    There are none where several reduce axes have steps: these are not equal distances apart.
+    There are none if several reduce axes have steps, because these are not equal distances apart.
     """
     for copies in tile_copies(plan) if _distance(plan, plan.a_tile.read) else ():
         scalar = SCALARS[plan.op.reads[copies.tile.read].tensor.dtype].name
@@ -221,15 +221,15 @@ def write_next(out: Writer, plan: MatrixPlan, step: str) -> None:
 
 
 def _distance(plan: MatrixPlan, read: int) -> int:
-    """Elements of a read from one step to the next; 0 where that differs."""
+    """Elements of a read from one step to the next; 0 if that differs."""
     moving = [a for a in plan.op.reduce if plan.program.grid[a] > 1]
     return plan.op.reads[read].axis_strides()[moving[0]] * plan.block[moving[0]] if len(moving) == 1 else 0
 
 
 def write_copies(out: Writer, plan: MatrixPlan, stage: str, ahead: bool) -> None:
-    """Copies of both tiles to the buffer that begins at byte `stage`.
+    """Copies of both tiles to the buffer at byte `stage`.
 
-    `ahead`: in the main loop, for a later step. What goes through registers then stays there for now.
+    `ahead`: in the main loop, for a later step. Elements that go through registers then stay there for now.
     """
     for copies in tile_copies(plan):
         keep = ahead and copies.tile.way == "held"
@@ -241,7 +241,7 @@ def write_copies(out: Writer, plan: MatrixPlan, stage: str, ahead: bool) -> None
 
 
 def write_puts(out: Writer, plan: MatrixPlan, stage: str) -> None:
-    """What was held in registers goes to the buffer that begins at byte `stage`."""
+    """Store the elements held in registers to the buffer at byte `stage`."""
     for copies in tile_copies(plan):
         if copies.tile.way == "held":
             _write_target(out, copies, stage)
@@ -250,9 +250,9 @@ def write_puts(out: Writer, plan: MatrixPlan, stage: str) -> None:
 
 
 def write_rounding(out: Writer, plan: MatrixPlan, stage: str) -> None:
-    """Every thread rounds to tf32 what it copied to the buffer that begins at byte `stage`: once, and not in every warp.
+    """Every thread rounds to tf32 its copies in the buffer at byte `stage`: once, and not in every warp.
 
-    It sees its own copies as soon as it has waited for them; the barrier after this shows them to the others.
+    A thread sees its own copies once it has waited for them; the following barrier shows them to the others.
     """
     for copies in tile_copies(plan) if plan.op.dtype == "tf32" else ():
         width = copies.tile.width
@@ -266,7 +266,7 @@ def write_rounding(out: Writer, plan: MatrixPlan, stage: str) -> None:
 
 
 def _write_source(out: Writer, copies: TileCopies, ahead: bool) -> None:
-    """Where a step's copies come from: `<name>_at`."""
+    """Source of a step's copies: `<name>_at`."""
     plan, read = copies.plan, copies.plan.op.reads[copies.tile.read]
     strides, moved = read.axis_strides(), _distance(copies.plan, copies.tile.read)
     scalar = SCALARS[read.tensor.dtype].name
@@ -279,13 +279,12 @@ def _write_source(out: Writer, copies: TileCopies, ahead: bool) -> None:
 
 
 def _write_target(out: Writer, copies: TileCopies, stage: str) -> None:
-    """Where they go: `<name>_into`, in the buffer that begins at byte `stage`."""
+    """Target of the copies: `<name>_into`, in the buffer at byte `stage`."""
     place = total([(1, stage), (1, f"{copies.name}_to" if copies.straight else "0")])
     out.line(f"unsigned char *{copies.name}_into = shared_memory{f' + {place}' if place != '0' else ''};")
 
 
 def _write_copy(out: Writer, copies: TileCopies, keep: bool) -> None:
-    """One copy."""
     name, tile = copies.name, copies.tile
     fixed, changing = copies.conditions
     if copies.masked:
@@ -332,11 +331,11 @@ def _trips(copies: TileCopies) -> list[Loop]:
 
 
 def _word(copies: TileCopies) -> str:
-    """C type of what one copy moves."""
+    """C type that one copy moves."""
     tile, plan = copies.tile, copies.plan
     return SCALARS[plan.op.reads[tile.read].tensor.dtype].name if tile.width == 1 else _WORDS[tile.width * plan.item // 4]
 
 
 def _put(copies: TileCopies) -> str:
-    """What a copy fills of a buffer."""
+    """The part of a buffer that a copy fills."""
     return f"*reinterpret_cast<{_word(copies)} *>(&{copies.name}_into[{copies.target}])"

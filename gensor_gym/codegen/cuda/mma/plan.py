@@ -1,8 +1,8 @@
-"""What a tensor-core kernel with mma.sync does, decided before any text is written: instruction, shared tiles, copies.
+"""Plan of a tensor-core kernel with mma.sync, made before any text is written: instruction, shared tiles, copies.
 
-A block's warps are laid over its tile as threads are in `cuda/plan.py`; a warp holds `tiles[0]`. Both operands are staged.
-Tiles are numbered by the axes of the operator, not by the dimensions of tensors: the image of a convolution lies in
-shared memory once for every place (r, s) of the window that a step takes.
+A block's warps cover its tile as threads do in `cuda/plan.py`; a warp holds `tiles[0]`. Both operands are staged. Tiles are
+numbered by the axes of the operator, not by the dimensions of tensors: the image of a convolution is in shared memory once for
+every position (r, s) of the window that a step takes.
 """
 
 from __future__ import annotations
@@ -32,13 +32,18 @@ HELD_REGISTERS = 32
 CODE_LIMIT = 512
 """Instructions of one unrolled loop body: beyond this the instruction cache overflows."""
 HELD_FLOAT8, SPARE_FLOAT8, WIDENED_POINTS = 12, 8, 2
-"""Of 8-bit floats, whose windows are copied byte by byte: registers of a thread that may hold an operand's elements, and those
-that launch bounds leave it beside the ones that are counted. Of operands that are widened, points of an unrolled body: others are
-widened ahead. With 32 held, none to spare and bodies of `CODE_LIMIT` a tenth of drawn convolutions spilled (NVRTC 13.0)."""
+"""Register limits of operands that are copied byte by byte or widened.
+
+For 8-bit floats: registers of a thread for an operand's elements, and those that launch bounds leave in addition to the counted
+ones. For widened operands: points of an unrolled body; others are widened ahead. With 32 held, none to spare and bodies of
+`CODE_LIMIT` a tenth of drawn convolutions spilled (NVRTC 13.0).
+"""
 HELD_BESIDE = 16
-"""Registers that hold single bytes of int8 for which there is room beside those that are counted. Of more the launch bounds
-leave a thread all, in fewer blocks. Without, 22 of 180 drawn convolutions spilled; but for five they held 18 more than there was
-room for (NVRTC 13.0, sm_80, sm_89, sm_90)."""
+"""Registers for single bytes of int8 that fit in addition to the counted ones.
+
+With more, the launch bounds leave a thread all registers, in fewer blocks. Without this rule, 22 of 180 drawn convolutions
+spilled; all but five of these held 18 more than fit (NVRTC 13.0, sm_80, sm_89, sm_90).
+"""
 
 FLOAT8 = "float8_e4m3fn"
 Way = Literal["async", "held", "direct"]
@@ -57,8 +62,8 @@ class Swizzle:
 class OperandTile:
     """One operand's part of a step in shared memory: rows of neighbours along `axes[-1]`, `pitch` elements apart.
 
-    `axes` are those that move the read, `shape` the block tile along them. A copy moves `width` neighbours; `offset` is
-    where the tile begins in a buffer and `stage` its length, both in bytes.
+    `axes` are those that move the read, `shape` the block tile along them. A copy moves `width` neighbours; `offset` is the start
+    of the tile in a buffer and `stage` its length, both in bytes.
     """
 
     read: int
@@ -74,14 +79,14 @@ class OperandTile:
     """Axis of a window that shifts rows by less than a copy, so that copies are put together of two aligned loads; -1: none."""
 
     def row_stride(self, axis: int) -> int:
-        """Rows between neighbours along an axis; 0 where the axis does not move the tile or runs within a row."""
+        """Rows between neighbours along an axis; 0 if the axis does not move the tile or runs within a row."""
         place = self.axes.index(axis) if axis in self.axes[:-1] else -1
         return math.prod(self.shape[place + 1 : -1]) if place >= 0 else 0
 
 
 @dataclass(frozen=True)
 class MatrixPlan(ProductPlan):
-    """A tensor-core program and what follows from it. Axes are numbered as in the operator."""
+    """A tensor-core program and its derived layout. Axes are numbered as in the operator."""
 
     @cached_property
     def turing(self) -> bool:
@@ -125,10 +130,9 @@ class MatrixPlan(ProductPlan):
 
     @cached_property
     def interleave(self) -> int:
-        """Instructions along n whose columns alternate, so that a lane's elements of B lie side by side in shared memory.
+        """Instructions along n whose columns alternate, so that a lane's elements of B are contiguous in shared memory.
 
-        16-bit elements are transposed by ldmatrix instead. Column c of instruction j is column c * interleave + j of
-        the group.
+        16-bit elements are transposed by ldmatrix instead. Column c of instruction j is column c * interleave + j of the group.
         """
         if self.item == 2:
             return 1
@@ -155,7 +159,7 @@ class MatrixPlan(ProductPlan):
     def held_registers(self) -> int:
         """Registers of a thread that may hold an operand's elements on their way to shared memory while it multiplies.
 
-        Of int8, whose windows are copied byte by byte, no more than a block of so many threads has room for.
+        For int8, whose windows are copied byte by byte, no more than fit in a block of that many threads.
         """
         if self.op.dtype == FLOAT8:
             return HELD_FLOAT8
@@ -166,7 +170,7 @@ class MatrixPlan(ProductPlan):
 
     @cached_property
     def named(self) -> int:
-        """Blocks of a multiprocessor that launch bounds name; 0 where they need not.
+        """Blocks of a multiprocessor that launch bounds name; 0 if they need not.
 
         Without a number the assembler spills some registers of widened operands to hold two.
         """
@@ -176,7 +180,7 @@ class MatrixPlan(ProductPlan):
         return blocks if blocks > 1 or self.widened else 0
 
     def _resident(self, spare: int) -> int:
-        """Blocks of a multiprocessor whose threads take so many registers beside those that are counted."""
+        """Resident blocks of a multiprocessor if threads take `spare` registers in addition to the counted ones."""
         return resident_blocks(self.program, self.threads, self.shared_bytes, max(0, spare))
 
     @property
@@ -187,7 +191,7 @@ class MatrixPlan(ProductPlan):
 
     @property
     def most_points(self) -> int:
-        """Points of the reduction whose instructions may stand in one unrolled body; 0 where those of one are too many."""
+        """Most points of the reduction in one unrolled body; 0 if one point has too many instructions."""
         most = CODE_LIMIT // self.products
         return min(most, WIDENED_POINTS) if self.widened else most
 
@@ -230,7 +234,7 @@ class MatrixPlan(ProductPlan):
 
     @cached_property
     def _tiles(self) -> tuple[OperandTile, OperandTile]:
-        """Both tiles; rows are not padded where only that would exceed what a block may take."""
+        """Both tiles; rows are not padded if only the padding would exceed a block's shared memory."""
         tiles = self._layout(self.program.knob("shared_layout"))
         too_much = self.stages * (tiles[1].offset + tiles[1].stage) > self.program.hardware.shared_per_block
         return self._layout(0) if too_much else tiles
@@ -242,7 +246,7 @@ class MatrixPlan(ProductPlan):
         return a, self._operand(roles.b, roles.k, roles.n, layout, a.stage)
 
     def _operand(self, read: int, row: int, inner: int, layout: int, offset: int) -> OperandTile:
-        """One tile."""
+        """The tile of one operand."""
         moving = self.op.reads[read].axis_strides()
         outer = tuple(a for a in (*self.repeats, *self.places) if moving[a])
         axes = (*outer, row, inner)
@@ -312,8 +316,8 @@ class MatrixPlan(ProductPlan):
     def conditions(self, tile: OperandTile, indices: list[str], without: int = -1) -> list[str]:
         """Conditions under which the element at the values `indices` of all axes belongs to the product.
 
-        Those on the index along dimension `without` of the read are left out.
-        Reduce axes that overhang are looked at in both operands, so that nothing is multiplied by what is not there.
+        Conditions on dimension `without` of the read are omitted. Overhanging reduce axes are checked in both operands, so that
+        nothing is multiplied by a missing element.
         """
         read = self.op.reads[tile.read]
         conditions = []
@@ -327,7 +331,7 @@ class MatrixPlan(ProductPlan):
 
 
 def make_matrix_plan(program: Program) -> MatrixPlan:
-    """The plan of a program with tensor_core=1; ValueError names what cannot be generated."""
+    """The plan of a program with tensor_core=1; ValueError names the unsupported part."""
     check_program(program, 1)
     op, hw = program.operator, program.hardware
     types = mma_types(hw)

@@ -1,4 +1,4 @@
-"""Text of what a thread computes: its accumulators, and how they take in a point of the reduction."""
+"""Text of a thread's computation: its accumulators, and their update at a point of the reduction."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def accumulator(plan: BlockPlan, lane_axis: int = -1, width: int = 1, lane: str 
 
 
 def write_accumulation(out: Writer, plan: BlockPlan) -> None:
-    """Every accumulator takes in the points at hand."""
+    """Every accumulator adds the current points."""
     op = plan.op
     site = make_site(plan, point_lane="lane" if plan.points.width > 1 else "0")
     operands = [

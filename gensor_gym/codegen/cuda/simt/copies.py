@@ -14,9 +14,9 @@ from gensor_gym.codegen.cuda.tiles.shared import SharedTile
 from gensor_gym.operators.types import Access
 
 MOST_ROUNDS = 64
-"""Rounds along a dimension that are tried beside the fewest."""
+"""Rounds along a dimension that are tried in addition to the smallest number."""
 MASK_BITS = 32
-"""Copies of a thread that one register tells to be inside at most."""
+"""Most copies of a thread whose bounds fit in one register's bits."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Copies:
 
     @property
     def read(self) -> Access:
-        """What is copied."""
+        """The copied read."""
         return self.plan.op.reads[self.index]
 
     @property
@@ -38,7 +38,7 @@ class Copies:
 
     @property
     def tile(self) -> SharedTile:
-        """Where it goes."""
+        """The target tile."""
         return self.plan.shared_tile(self.index)
 
     @property
@@ -48,16 +48,16 @@ class Copies:
 
     @property
     def kind(self) -> str:
-        """C type of what one copy moves."""
+        """C type that one copy moves."""
         scalar = SCALARS[self.read.tensor.dtype]
         return f"{scalar.vector}{self.width}" if self.width > 1 else scalar.name
 
     @cached_property
     def counts(self) -> list[int]:
-        """Copies along every dimension, by which a copy's number is taken apart, the last dimension fastest.
+        """Copies along every dimension, the digits of a copy's number, the last dimension fastest.
 
-        A dimension that continues the one before it takes over its length, which spares a division. So it is when the box
-        holds its whole length in the tensor, without gap in shared memory, and nothing is guarded.
+        A dimension that continues the one before it takes over its length, which saves a division. That requires that the box
+        holds its whole length in the tensor, without gap in shared memory, and without guards.
         """
         read, tile = self.read, self.tile
         counts = list(tile.shape)
@@ -93,17 +93,17 @@ class Copies:
 
     @cached_property
     def first(self) -> list[str]:
-        """Where in the box a thread's first copy begins, as text."""
+        """Indices in the box of a thread's first copy, as text."""
         places = digits("thread", self.lanes)
         return [*places[:-1], total([(self.width, places[-1])])]
 
     @property
     def shared_distance(self) -> str | None:
-        """Elements in shared memory from a thread's first copy to copy `trip`, as text; None where threads differ."""
+        """Elements in shared memory from a thread's first copy to copy `trip`, as text; None if threads differ."""
         return None if self.tile.swizzle else distance(self.tile.strides, self.distances)
 
     def in_box(self) -> list[str]:
-        """Conditions under which copy `trip` of a thread exists: it has a place in a round, and rounds overhang the box."""
+        """Conditions under which copy `trip` of a thread exists: it has an index in a round, and rounds overhang the box."""
         busy = math.prod(self.lanes)
         found = [f"thread < {busy}"] if busy < self.plan.threads else []
         for d, (count, lanes) in enumerate(zip(self.counts, self.lanes, strict=True)):
@@ -120,7 +120,7 @@ class Copies:
 
     @property
     def repeated(self) -> bool:
-        """Whether a block copies the box more than once, so that it pays to keep what stays the same."""
+        """Whether a block copies the box more than once, so that it pays to keep constant values."""
         return self.plan.steps > self.plan.slices
 
     @property
@@ -139,7 +139,7 @@ class Copies:
         return fixed, changing
 
     def positions(self, places: list[str], moving: bool = True) -> list[str]:
-        """Index in the view along every dimension; without what changes from step to step unless `moving`."""
+        """Index in the view along every dimension; with the part that changes from step to step if `moving`."""
         plan, read = self.plan, self.read
         axes = range(len(plan.names))
         origins = [origin(plan, a) if moving or a in plan.op.spatial else "0" for a in axes]
@@ -159,7 +159,7 @@ class Copies:
 
     @cached_property
     def whole_box(self) -> tuple[list[str], list[str]] | None:
-        """Conditions under which the whole box is inside, fixed and changing; None where it never is."""
+        """Conditions under which the whole box is inside, fixed and changing; None if it never is."""
         found = whole(self.plan, self.read)
         if found is None:
             return None
@@ -180,7 +180,7 @@ def distance(strides: tuple[int, ...], distances: list[str]) -> str:
 
 
 def digits(number: str, sizes: tuple[int, ...]) -> list[str]:
-    """A number taken apart into places below `sizes`, the last one fastest, as text; what is above them is not cut off."""
+    """Digits of a number with the radices `sizes`, the last one fastest, as text; the first digit is not reduced."""
     places = ["0"] * len(sizes)
     live = [d for d, size in enumerate(sizes) if size > 1] if number != "0" else []
     for d in live:

@@ -1,8 +1,8 @@
 """Text of the copies into shared memory: all threads of a block together fill the tile of one read.
 
-Threads stand over the tile as a smaller box, so a thread's copies are constant distances apart. What does not change from
-step to step is written before the main loop: where a thread's first copy comes from and goes to, and one bit a copy for
-whether it is inside the tensor. A block whose whole box is inside takes copies without guards.
+Threads cover the tile as a smaller box, so a thread's copies are constant distances apart. Values that do not change from step to
+step are computed before the main loop: source and target of a thread's first copy, and one bit for each copy that is inside the
+tensor. A block whose whole box is inside takes copies without guards.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ UNROLLED_SWIZZLED = 4
 
 @dataclass(frozen=True)
 class Share:
-    """When a copy of a step that is spread over `points` of the computation is begun: with others, in `groups`.
+    """When to begin a copy of a step that is spread over `points` of the computation, in `groups` with others.
 
-    It is one of `total`, of which those of its read begin at number `first`. Of the text around it `part` is the point at hand,
-    or -1 for all copies, and `more` is false where the step does not exist: then zeros come, which nobody reads.
+    It is one of `total` copies; those of its read begin at number `first`. In the surrounding text `part` is the current point,
+    or -1 for all copies, and `more` is false if the step does not exist: then zeros are copied, which nobody reads.
     """
 
     first: int
@@ -42,7 +42,7 @@ class Share:
 
 
 def write_places(out: Writer, copies: Copies) -> None:
-    """Before the main loop: what stays the same from step to step."""
+    """Before the main loop: values that are the same in every step."""
     name, tile = copies.name, copies.tile
     what = f"{copies.width} elements" if copies.width > 1 else "one element"
     kind = "matrix" if tile.axes else "box"
@@ -66,12 +66,12 @@ def write_places(out: Writer, copies: Copies) -> None:
 
 
 def _source(copies: Copies, places: list[str]) -> str:
-    """Address in the tensor of a place in the box, as far as no step changes it."""
+    """Address in the tensor of an index in the box, without the part that changes from step to step."""
     return total(zip(copies.read.strides(), copies.positions(places, moving=False), strict=True))
 
 
 def _places(copies: Copies) -> list[str]:
-    """Where in the box copy `trip` begins, a known distance from the thread's first."""
+    """Indices in the box of copy `trip`, a known distance from the thread's first."""
     return [
         total([(1, f"{copies.name}_{d}" if first != "0" else "0"), (1, moved)])
         for d, (first, moved) in enumerate(zip(copies.first, copies.distances, strict=True))
@@ -86,8 +86,8 @@ def write_registers(out: Writer, copies: Copies) -> None:
 def write_copies(out: Writer, copies: Copies, statement: str, buffer: str = "0", share: Share | None = None) -> None:
     """The copies of one step, or a `share` of them.
 
-    `statement` is what a copy does: `move` (load and store), `load` (into registers `<name>_copy`), `store` (from
-    there) or `async`. `buffer` is the number of the buffer that is filled.
+    `statement` is the kind of copy: `move` (load and store), `load` (into registers `<name>_copy`), `store` (from there) or
+    `async`. `buffer` is the number of the target buffer.
     """
     box = copies.whole_box
     _write_pointers(out, copies, statement, buffer)
@@ -123,7 +123,6 @@ def _write_trips(out: Writer, copies: Copies, statement: str, guarded: bool, sha
 
 
 def _write_copy(out: Writer, copies: Copies, statement: str, guarded: bool, shared: bool) -> None:
-    """One copy."""
     name, trip, places = copies.name, "trip" if copies.trips > 1 else "0", _places(copies)
     value = "" if statement == "store" else _value(copies, places, guarded, statement == "async")
     if statement == "async":
@@ -140,7 +139,7 @@ def _write_copy(out: Writer, copies: Copies, statement: str, guarded: bool, shar
 
 
 def _value(copies: Copies, places: list[str], guarded: bool, asynchronous: bool) -> str:
-    """What a copy loads; of an asynchronous one the arguments that say so."""
+    """Value that a copy loads; for an asynchronous copy its arguments."""
     plan, read, name = copies.plan, copies.read, copies.name
     pointer = f"&{name}_at[{distance(copies.tensor_strides, copies.distances)}]"
     kind = copies.kind
@@ -173,7 +172,7 @@ def _write_pointers(out: Writer, copies: Copies, statement: str, buffer: str) ->
 
 
 def _target(copies: Copies, places: list[str], lane: int = 0) -> str:
-    """The place in the shared tile of a copy's element number `lane`."""
+    """Address in the shared tile of a copy's element number `lane`."""
     name, tile = copies.name, copies.tile
     if copies.shared_distance is None:
         last = len(places) - 1

@@ -1,4 +1,4 @@
-"""Text of fragments: the registers that hold what a thread needs of one read for the points of the reduction at hand."""
+"""Text of fragments: registers with the elements of one read for the current points of the reduction."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, computed, subscr
 
 @dataclass(frozen=True)
 class Fragment:
-    """One read's registers: which read, at which point, from which shared tile, into which registers.
+    """One read's registers: the read, the point, the shared tile, the registers.
 
     The tile is `<name>_<tile>`, the registers are `<name>_<registers>`.
     """
@@ -116,7 +116,7 @@ def _write_load(out: Writer, fragment: Fragment, point_lane: str, new: bool) -> 
 
 
 def _value(fragment: Fragment, point_lane: str) -> str:
-    """What a load loads, as C text."""
+    """C text of a load's value."""
     plan, name, width = fragment.plan, fragment.name, fragment.plan.lanes(fragment.index).width
     read, tile = plan.op.reads[fragment.index], plan.shared[fragment.index]
     site = fragment.site(point_lane=point_lane)

@@ -1,8 +1,8 @@
-"""Text of where a thread stands in its block: its first element along every spatial axis.
+"""Text of a thread's position in its block: its first element along every spatial axis.
 
-Threads are numbered with those that share an output fastest, then the innermost spatial axis. Knob warp_tile lays the 32
-lanes of a warp over a patch of the last two axes instead; knob lane_map orders the lanes within the patch so that eight
-lanes next to one another, which a 128-bit shared load serves together, need few different elements of either operand.
+Threads are numbered with those that share an output fastest, then the innermost spatial axis. Knob warp_tile lays the 32 lanes of
+a warp over a patch of the last two axes instead; knob lane_map orders the lanes within the patch so that eight neighbouring
+lanes, which a 128-bit shared load serves together, need few different elements of either operand.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TOGETHER = 8
 
 @dataclass(frozen=True)
 class Patch:
-    """The threads of a warp: `rows` x `columns` along the last two spatial axes, of which the block has `grid`."""
+    """The threads of a warp: `rows` x `columns` along the last two spatial axes; the block has `grid` of them."""
 
     rows: int
     columns: int
@@ -30,7 +30,7 @@ class Patch:
 
 
 def patch_of(plan: BlockPlan) -> Patch | None:
-    """The patch that the knob asks for; None where warps are filled in row order or the block does not divide."""
+    """The patch of the knob; None if warps are filled in row order or the block does not divide."""
     shape = PATCHES.get(plan.program.knob("warp_tile"))
     if shape is None or len(plan.op.spatial) < 2 or plan.reduce_threads > 1:
         return None

@@ -1,11 +1,11 @@
 """Text of the loop over the steps of the reduction: when tiles are copied to shared memory, and when they are read.
 
-With one buffer: copy, barrier, compute, barrier. With S buffers the tiles of step s + S - 1 are under way while step s is
-computed; there is one barrier a step, after which the buffer of the step before is free. Copies are asynchronous, or
-(before sm_80, or where padding is not zero) loads into registers before the multiply-adds and stores after them. With
-double-buffered fragments the barrier stands before the multiply-adds of a step's last point, so that the first fragments
-of the next step are loaded meanwhile. Asynchronous copies of such a product are begun a few at a time between its points, where
-these are written out: loads of fragments would wait behind all of them.
+With one buffer: copy, barrier, compute, barrier. With S buffers the tiles of step s + S - 1 are in flight while step s is
+computed; one barrier a step frees the buffer of the previous step. Copies are asynchronous, or (before sm_80, or where padding is
+not zero) loads into registers before the multiply-adds and stores after them. With double-buffered fragments the barrier comes
+before the multiply-adds of a step's last point, so that the first fragments of the next step are loaded during these. If the
+points are unrolled, asynchronous copies of such a product are begun a few at a time between them, because loads of fragments
+would wait for all of them.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def _write_tiles(out: Writer, plan: BlockPlan, suffix: str) -> None:
 
 
 def _moved(plan: BlockPlan, staged: bool) -> tuple[int, ...]:
-    """Reduce axes whose position the copies (`staged`) or the computation of a step has to know."""
+    """Reduce axes whose position the copies (`staged`) or the computation of a step needs."""
     reads = [read for read, is_staged in zip(plan.op.reads, plan.staged, strict=True) if is_staged == staged]
     used = [] if staged else list(plan.guarded_points)
     used += [a for a in plan.op.reduce if any(row[a] for read in reads for row in read.coefficients)]

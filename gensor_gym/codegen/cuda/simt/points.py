@@ -128,9 +128,9 @@ def unrolled_points(plan: BlockPlan) -> int:
 
 
 def write_buffered_points(out: Writer, plan: BlockPlan, last: bool, between: str = "") -> None:
-    """All points of a step, the last one only if `last`: each loads the next one's fragments, then takes in its own.
+    """All points of a step, the last one only if `last`: each loads the next one's fragments, then adds its own.
 
-    `between` is a line that stands between the two.
+    `between` is a line between the two.
     """
     count = plan.step_points
     rounds = count if last else count - 1

@@ -112,10 +112,10 @@ def write_run(
     element: Callable[[str], str],
     operand: Callable[[Access], str],
 ) -> None:
-    """One store: `width` finished neighbours, or their sums where the reduction is split.
+    """One store: `width` finished neighbours, or their sums if the reduction is split.
 
-    `element` is C text of the accumulator of a lane, `operand` of the element of a stage's operand for lane `lane`, written
-    before where it takes a line.
+    `element` is C text of a lane's accumulator, `operand` of a stage's operand for lane `lane`, computed beforehand if it takes a
+    line.
     """
     op, split = plan.op, plan.slices > 1
     dtype, values = op.accumulator if split else op.output.dtype, [element(str(i)) for i in range(width)]

@@ -1,1 +1,1 @@
-"""The tiles of a program on a GPU: what of every read a block takes, and how that lies in shared memory."""
+"""The tiles of a program on a GPU: a block's part of every read, and its layout in shared memory."""

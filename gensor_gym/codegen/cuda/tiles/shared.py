@@ -23,11 +23,10 @@ SMALLEST_COPY = 4
 class SharedTile:
     """A staged read's box in shared memory.
 
-    Dimensions are those of the read's view, or, where `axes` names some (an implicit matrix product), these axes of the
-    operator: then the tile is a matrix in which elements that windows share are repeated. `strides` are elements between
-    neighbours along each dimension, `offset` and `nbytes` (of one buffer) are bytes. Dimensions `columns` make up a row
-    of `pitch` elements. Where `swizzle` is not 0, row number r has its units of 16 bytes permuted: unit u stands at
-    u xor (r mod swizzle).
+    Dimensions are those of the read's view. If `axes` is not empty (an implicit matrix product), they are these axes of the
+    operator, and the tile is a matrix that repeats elements shared by windows. `strides` are elements between neighbours along
+    each dimension, `offset` and `nbytes` (of one buffer) are bytes. Dimensions `columns` make up a row of `pitch` elements. If
+    `swizzle` is not 0, row r has its units of 16 bytes permuted: unit u is at u xor (r mod swizzle).
     """
 
     shape: tuple[int, ...]  # [D]
@@ -78,9 +77,9 @@ def _remainder(row: str, divisor: int) -> str:
 
 
 def shared_layout(tiling: Tiling) -> tuple[SharedTile | None, ...]:
-    """The tile of each read in one buffer after another, each from a multiple of 16 bytes on; None where read directly.
+    """The tile of each read in one buffer after another, aligned to 16 bytes; None if the read is direct.
 
-    Rows are padded or swizzled as knob shared_layout asks, unless only the padding would exceed what a block may take.
+    Rows are padded or swizzled as knob shared_layout says, unless only the padding would exceed a block's shared memory.
     """
     layout = tiling.program.knob("shared_layout")
     tiles = _tiles(tiling, layout)
@@ -158,6 +157,6 @@ def _matrix(tiling: Tiling, read: Access) -> tuple[int, ...]:
 
 
 def _swizzle(row_bytes: int, rows: int) -> int:
-    """Units that a row's swizzle permutes, a power of two; 0 where rows are not whole units or there is only one."""
+    """Units that a row's swizzle permutes, a power of two; 0 if rows are not whole units or there is only one."""
     units = math.gcd(row_bytes // UNIT, PERMUTED_UNITS) if row_bytes % UNIT == 0 else 1
     return units if units > 1 and rows > 1 else 0

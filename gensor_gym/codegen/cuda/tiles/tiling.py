@@ -1,4 +1,4 @@
-"""The tiles of a program on a GPU, and what its accesses allow within them: widths, copies, edges."""
+"""The tiles of a program on a GPU, and the widths, copies and edges that its accesses allow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Window:
     lead: int = 0
 
     def length(self, box: int) -> int:
-        """Elements of a row in shared memory, for a box of so many along the last dimension."""
+        """Elements of a row in shared memory, for a box of `box` elements along the last dimension."""
         return -(-(box + self.lead) // self.width) * self.width
 
 
@@ -56,7 +56,7 @@ class Tiling:
 
     @property
     def cluster(self) -> int:
-        """Blocks that run together and share what they copy."""
+        """Blocks that run together and share copies."""
         return 1
 
     @property
@@ -86,7 +86,7 @@ class Tiling:
 
     @cached_property
     def stages(self) -> int:
-        """Buffers of the shared tiles: while one is read, copies into the others are under way."""
+        """Buffers of the shared tiles: while one is read, copies into the others are in flight."""
         return min(self.program.knob("stages"), -(-self.steps // self.slices)) if any(self.staged) else 1
 
     def sole_mover(self, access: Access, dimension: int) -> int:
@@ -102,7 +102,7 @@ class Tiling:
     def global_width(self, access: Access, *lengths: int) -> int:
         """Widest aligned access in elements, at most knob `vector`, whose groups lie wholly inside or outside.
 
-        `lengths` are what the width must divide: the run of neighbours that a thread holds, or the row of a box.
+        The width must divide `lengths`: the run of neighbours that a thread holds, or the row of a box.
         """
         if self.sole_mover(access, len(access.view) - 1) < 0:
             return 1
@@ -132,14 +132,14 @@ class Tiling:
         return Window()
 
     def copies_by_itself(self, read: Access) -> bool:
-        """Whether the GPU can copy a read to shared memory asynchronously: what it fills in for elements outside is 0."""
+        """Whether the GPU can copy a read to shared memory asynchronously: its fill value for elements outside is 0."""
         outside = [d for d in range(len(read.view)) if any(reach(self, read, d))]
         fills = [self.op.pad_value if is_padded_along(self.op, read, d) else self.op.reduction.identity for d in outside]
         return has_async_copies(self.program.hardware) and not any(fills)
 
 
 def upper_bound(op: Operator, access: Access, dimension: int) -> int:
-    """Index along a dimension from which on nothing is needed: end of the view or of what the axes reach."""
+    """First index along a dimension that is not needed: end of the view or of the axes' range."""
     return min(access.view[dimension], access.span(dimension, op.extents)[1] + 1)
 
 
@@ -150,7 +150,7 @@ def is_padded_along(op: Operator, access: Access, dimension: int) -> bool:
 
 
 def reach(tiling: Tiling, access: Access, dimension: int) -> tuple[bool, int]:
-    """What some tile can break along a dimension: whether it indexes below 0, and the limit it exceeds (0 for none)."""
+    """Bounds that some tile can exceed along a dimension: whether it indexes below 0, and the upper limit (0 for none)."""
     row, first = access.coefficients[dimension], access.offset[dimension]
     window = tiling.window(access) if dimension == len(access.view) - 1 else Window()
     if window.width > 1:

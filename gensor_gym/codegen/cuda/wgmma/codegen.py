@@ -1,12 +1,12 @@
 """CUDA C of a product for sm_90a: one warpgroup copies tiles into a ring of stages, the others multiply them.
 
-A thread of the producer lets the tensor memory accelerator fill a stage as soon as all consumers are done with it; a
-consumer issues the wgmma of a stage as soon as it is full, and gives a stage back once the products of it are done. Each
-stage has two barriers for that, `full` and `empty`. The loop over stages runs on from one tile to the next, so in a
-persistent kernel the tiles of the next output are on their way while the present one is stored.
+A thread of the producer lets the tensor memory accelerator fill a stage as soon as all consumers are done with it; a consumer
+issues the wgmma of a stage as soon as it is full, and gives a stage back once the products of it are done. Each stage has two
+barriers for that, `full` and `empty`. The loop over stages runs on from one tile to the next, so in a persistent kernel the tiles
+of the next output are on their way while the present one is stored.
 
-Blocks of a cluster go through the same steps of neighbouring tiles. Each copies its share of the tile of B to all of them,
-so a stage is given back to every block of the cluster, and none ends before all are done with it.
+Blocks of a cluster go through the same steps of neighbouring tiles. Each copies its share of the tile of B to all of them, so a
+stage is given back to every block of the cluster, and no block ends before all are done with it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ WARPS = WARPGROUP // 32
 
 
 def generate_wgmma(program: Program) -> Kernel:
-    """The CUDA kernel of a program with tensor_core=2, for sm_90a; ValueError says what cannot be generated."""
+    """The CUDA kernel of a program with tensor_core=2, for sm_90a; ValueError names the unsupported part."""
     plan = _plan(program)
     entry, out = f"gg_{plan.op.name}", Writer(depth=1)
     _write_descriptors(out, plan)
@@ -101,9 +101,9 @@ def _constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
 
 
 def _write_descriptors(out: Writer, plan: WgmmaPlan) -> None:
-    """What matrix descriptors say beside the address: swizzle at bit 62, stride at 32, leading offset at 16, in 16 bytes.
+    """Matrix descriptors without the address: swizzle at bit 62, stride at 32, leading offset at 16, in 16 bytes.
 
-    The address has the 14 bits from 0 on. In a cluster shared addresses hold the rank of their block above them.
+    The address has the 14 bits from 0 on. In a cluster, shared addresses hold the rank of their block above them.
     """
     word = "constexpr unsigned long long"
     swizzled, stride = "1ull << 62", f"{ATOM_BYTES // 16}ull << 32"
@@ -207,8 +207,8 @@ def _write_place(out: Writer, plan: WgmmaPlan) -> None:
 def _write_all_products(out: Writer, plan: WgmmaPlan) -> None:
     """The products of all steps.
 
-    Of shares the first step stands by itself: its wgmma write the sums and do not read them, which the assembler sees. So
-    their registers are free while other shares' parts are added up.
+    The first step of a share is separate: its wgmma write the sums without reading them, which the assembler sees. So their
+    registers are free while other shares' parts are added up.
     """
     if plan.shares_steps:
         with out.block(""):
@@ -225,7 +225,7 @@ def _write_all_products(out: Writer, plan: WgmmaPlan) -> None:
 def _write_products(out: Writer, plan: WgmmaPlan, add: str, follows: str | None) -> None:
     """The products of one stage, added to the sums if `add`, and the stage of the step before given back if one `follows`.
 
-    `follows` is a condition, empty where it always does, None where it never does.
+    `follows` is a condition, empty if it always does, None if it never does.
     """
     out.line("barrier_wait(full + stage * 8, parity);")
     out.line("const unsigned a_tile = a_first + stage * STAGE_BYTES, b_tile = b_first + stage * STAGE_BYTES;")
@@ -264,7 +264,7 @@ def _write_next_stage(out: Writer) -> None:
 
 @contextmanager
 def _over_work(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
-    """The tiles (and slices) of this block, one after the other where it stays, and where each stands."""
+    """The tiles (and slices) of this block, one after another in a persistent block, with their positions."""
     if plan.shares_steps:
         with over_share(out, plan) as tile:
             write_block_tile(out, plan, tile)

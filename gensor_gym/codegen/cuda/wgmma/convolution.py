@@ -1,13 +1,13 @@
-"""What a wgmma kernel of a convolution does: an implicit product of weights and pixels, both with channels side by side.
+"""Plan of a wgmma kernel of a convolution: an implicit product of weights and pixels, both with contiguous channels.
 
-An image [n, c, h, w] and weights [k, c, r, s] have no rows of channels that the tensor memory accelerator could copy. So a
-first kernel of the same program (`cuda/wgmma/layout.py`) lays them out in the workspace as [n, h, w, c] and [r, s, k, c]. A step
-of the reduction is 64 channels at one element (r, s) of the window. Its B is the pixels that the window element meets: a
-box that moves by (r, s), takes every `stride`-th pixel, and has zeros where it is outside the image, which is the padding.
-The rows of a box follow each other in shared memory, so that a wgmma takes the columns of several rows and images at once.
+An image [n, c, h, w] and weights [k, c, r, s] have no rows of channels that the tensor memory accelerator could copy. So a first
+kernel of the same program (`cuda/wgmma/layout.py`) lays them out in the workspace as [n, h, w, c] and [r, s, k, c]. A step of the
+reduction is 64 channels at one element (r, s) of the window. Its B is the pixels that the window element meets: a box that moves
+by (r, s), takes every `stride`-th pixel, and has zeros outside the image as padding. The rows of a box are contiguous in shared
+memory, so that a wgmma takes the columns of several rows and images at once.
 
-Under a window of one element a stride leaves pixels out, which need not be laid out: the workspace then has [n, p, q, c]. TMA
-cannot leave columns of the image itself out, since its element strides do not count along the innermost dimension.
+Under a window of one element with a stride, skipped pixels are not laid out: the workspace then has [n, p, q, c]. TMA cannot skip
+columns of the image itself, because its element strides do not apply to the innermost dimension.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ConvolutionPlan(ColumnRowsPlan):
 
     @cached_property
     def pixels(self) -> Access:
-        """How pixels are read in the workspace: those of the image, or, of a window of one element, those that it meets."""
+        """View of the pixels in the workspace: those of the image or, for a window of one element, those that it meets."""
         op, image = self.op, self.image
         if any(op.extents[a] > 1 for a in self.taps) or image.is_padded(op.extents):
             return image
@@ -65,9 +65,9 @@ class ConvolutionPlan(ColumnRowsPlan):
 
     @cached_property
     def box(self) -> tuple[int, int, int]:
-        """Images, rows and columns of the pixels in one copy: the largest box whose pixels follow each other in the tile.
+        """Images, rows and columns of the pixels in one copy: the largest box whose pixels are contiguous in the tile.
 
-        With a cluster the largest of which each block can copy as many as the other, where there is one.
+        With a cluster, the largest box that divides evenly among its blocks, if there is one.
         """
         images, rows, columns = (self.register[a] for a in self.column_axes)
         found = [(n, rows, columns) for n in range(images, 0, -1) if images % n == 0]
@@ -123,7 +123,7 @@ class ConvolutionPlan(ColumnRowsPlan):
 
 
 def make_convolution_plan(program: Program) -> ConvolutionPlan:
-    """The plan of a conv2d with tensor_core=2; ValueError names what cannot be generated."""
+    """The plan of a conv2d with tensor_core=2; ValueError names the unsupported part."""
     plan = ConvolutionPlan(program)
     check_wgmma(plan)
     columns = plan.register[plan.roles.n]

@@ -26,7 +26,7 @@ def write_copies(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_products(out: Writer, plan: WgmmaPlan) -> None:
-    """Of a gemm: A in boxes of rows, B panel by panel, or in boxes of rows as well."""
+    """Copies of a gemm: A in boxes of rows, B panel by panel, or in boxes of rows as well."""
     a, b = plan.mapped
     m, n = origin(plan, plan.roles.m), origin(plan, plan.roles.n)
     batch_a, batch_b = (_batch(plan, plan.op.reads[t]) for t in (plan.roles.a, plan.roles.b))
@@ -51,7 +51,7 @@ def _write_products(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _panels(plan: WgmmaPlan) -> Iterator[tuple[int, str, list[str]]]:
-    """Of every panel of B where it lies, in bytes, its first column, and the matrix of a batch: consumer by consumer."""
+    """For every panel of B its byte offset, its first column, and the matrix of a batch: consumer by consumer."""
     n, *images = reversed(plan.column_axes)
     counts = [(plan.program.threads[a], plan.register[a]) for a in images] or [(1, 1)]
     (along_images, each), panels = counts[0], -(-plan.register[n] // plan.panel)
@@ -63,7 +63,7 @@ def _panels(plan: WgmmaPlan) -> Iterator[tuple[int, str, list[str]]]:
 
 
 def _batch(plan: WgmmaPlan, read: Access, nth: Mapping[int, int] = MappingProxyType({})) -> list[str]:
-    """In a batch, the matrix of an operand that the block tile is of, or the `nth` along an axis; nothing where all share it."""
+    """In a batch, the operand's matrix for the block tile, or the `nth` along an axis; empty if all share it."""
     origins = [total([(1, origin(plan, a))], nth.get(a, 0)) for a in range(len(plan.op.axes))]
     return [along(read, d, origins) for d in reversed(range(len(read.view) - 2))]
 
@@ -103,7 +103,7 @@ def _write_boxes(out: Writer, plan: WgmmaPlan, boxes: list[tuple[str, str]]) -> 
 
 
 def _boxes(plan: ConvolutionPlan) -> Iterator[tuple[str, str]]:
-    """Where every box of pixels goes, and coordinates of its first element: consumers, then images, rows, columns."""
+    """Target of every box of pixels, and coordinates of its first element: consumers, then images, rows, columns."""
     counts = [plan.program.threads[a] for a in plan.column_axes]
     lengths = [plan.register[a] for a in plan.column_axes]
     within = [range(0, length, n) for length, n in zip(lengths, plan.box, strict=True)]

@@ -1,7 +1,7 @@
 """A convolution of few channels by wgmma: all places of a row of the window become its channels.
 
 out[n][k][p][q] = sum over r, and over (c, s) together, of W[k][c][r][s] * X[n][c][row p + r][column q + s]. So the kernel that
-lays operands out writes for every column q of the output the C x S elements that a row of the window meets there, zeros where
+lays operands out writes for every column q of the output the C x S elements that a row of the window meets there, zeros if
 these are outside the image. To the code behind this it is a convolution of C x S channels with windows of R x 1, of stride 1
 along columns.
 """
@@ -24,9 +24,9 @@ THREADS = 256
 
 
 def with_folded_rows(program: Program) -> Program:
-    """The program with channels and places of a window's row as one axis, the other of one element.
+    """The program with channels and positions of a window's row as one axis, the other with one element.
 
-    The same where none is folded. Accesses are then to what is laid out, not to the tensors.
+    The same program if none is folded. Accesses then refer to the laid-out operands, not to the tensors.
     """
     op = program.operator
     if not is_folded(op) or op.extents[op.reduce[-1]] == 1:
@@ -47,11 +47,11 @@ def with_folded_rows(program: Program) -> Program:
 
 @dataclass(frozen=True)
 class Part:
-    """One operand in the workspace: for every index of `shape` a row of `pitch` elements, of which `elements` are there.
+    """One operand in the workspace: for every index of `shape` a row of `pitch` elements; the first `elements` are used.
 
-    `offset` is in bytes. `names` are those of the indices; `first` says where in the tensor `name` the first element of a row
-    comes from, `steps` how far the next channel and the next place are, all but the column in its row of `width` elements, 0
-    where no place is outside.
+    `offset` is in bytes. `names` are those of the indices; `first` is the position in the tensor `name` of a row's first element,
+    `steps` the distances to the next channel and the next position: all but the column in its row of `width` elements, 0 if no
+    position is outside.
     """
 
     name: str
@@ -93,7 +93,7 @@ def folding_kernel(plan: ConvolutionPlan, op: Operator, entry: str) -> tuple[str
 
 
 def parts(plan: ConvolutionPlan, op: Operator) -> tuple[Part, Part]:
-    """What becomes of the image and of the weights."""
+    """The laid-out image and weights."""
     image, weights = op.reads[plan.roles.b], op.reads[plan.roles.a]
     n, channels, height, width = image.view
     k, _, rows, places = weights.view

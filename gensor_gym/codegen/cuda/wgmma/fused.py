@@ -1,8 +1,8 @@
 """A product whose columns run over several axes, as wgmma takes it: those axes become one.
 
 A convolution with a window of one element is, for every image n, out[n][k][pixel] = sum over c of W[k][c] * X[n][c][pixel].
-Pixels of an image follow each other in memory, whatever its width, so a tile of them need not be whole rows. To the code
-behind this it is a batched product whose A is the same for all n; nothing is laid out anew.
+Pixels of an image follow each other in memory, whatever its width, so a tile of them need not be whole rows. To the later code it
+is a batched product whose A is the same for all n; no copy is made.
 """
 
 from __future__ import annotations

@@ -22,11 +22,11 @@ THREADS = 256
 WORD = 4
 """Bytes that a thread reads or writes together: 1, 2 or 4 elements."""
 ROW_BYTES = 128
-"""Columns of a tile at most, in bytes: what a warp reads as words."""
+"""Most columns of a tile, in bytes: a warp's read in words."""
 TILE_BYTES = 8192
 """Bytes of a tile at most: eight words on their way for a thread."""
 KINDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned"}
-"""C types of so many bytes."""
+"""C types by size in bytes."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Transposition:
 
     @property
     def place(self) -> str:
-        """Where `column` is among a channel's elements."""
+        """Offset of `column` among a channel's elements."""
         _, row, column = self.steps
         if row == self.row * column:
             return total([(column, "column")])
@@ -109,7 +109,7 @@ def layout_kernel(plan: ConvolutionPlan, entry: str) -> tuple[str, Launch]:
 
 
 def transpositions(plan: ConvolutionPlan) -> tuple[Transposition, Transposition]:
-    """What becomes of the image and of the weights."""
+    """Transpositions of the image and of the weights."""
     n, c, *shape = plan.image.view
     *_, p, q = plan.pixels.view
     k, _, r, s = plan.weights.view
@@ -153,7 +153,7 @@ def _write_word(out: Writer, part: Transposition) -> None:
 
 
 def _write_reads(out: Writer, part: Transposition) -> None:
-    """The tile comes to shared memory, with zeros where it sticks out of the matrix."""
+    """The tile comes to shared memory, with zeros if it sticks out of the matrix."""
     pairs, kind = part.across // part.width, KINDS[part.width * part.item]
     with _turns(out, part.down * pairs):
         out.line(f"const int row = part / {pairs}, at = {total([(part.width, f'(part % {pairs})')])};")

@@ -1,4 +1,4 @@
-"""What a wgmma kernel of a program does, decided before any text is written: tiles in shared memory, threads, registers."""
+"""Plan of a wgmma kernel, made before any text is written: tiles in shared memory, threads, registers."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from gensor_gym.operators.types import Access
 WARPGROUP = 128
 """Threads that issue a wgmma together."""
 ATOM_BYTES = 1024
-"""Eight rows of 128 bytes: what the swizzle repeats after, and what tiles are aligned to."""
+"""Eight rows of 128 bytes: the period of the swizzle and the alignment of tiles."""
 PRODUCER_REGISTERS = 40
-"""What a thread of the copying warpgroup keeps, as in CUTLASS's kernels with two consumers."""
+"""Registers of a thread of the copying warpgroup, as in CUTLASS's kernels with two consumers."""
 CONSUMER_REGISTERS = 232
-"""What a consumer's thread takes at most: with 40 of a producer, two warpgroups of three fill the register file."""
+"""Most registers of a consumer's thread: with 40 of a producer, two warpgroups of three fill the register file."""
 
 
 @dataclass(frozen=True)
 class WgmmaPlan(ProductPlan):
     """A matrix product for one warpgroup that copies, the producer, and some that multiply, the consumers.
 
-    A consumer holds `tiles[0]`. The block tile of A lies in shared memory as rows of k. That of B as panels of 64 columns,
-    each of which is `step` rows of 128 bytes; every consumer along n has panels of its own. All rows are swizzled. Of fewer rows
-    than a wgmma takes the others are whatever lies there: they meet no row that is stored.
+    A consumer holds `tiles[0]`. The block tile of A lies in shared memory as rows of k. That of B lies there as panels of 64
+    columns, each with `step` rows of 128 bytes; every consumer along n has its own panels. All rows are swizzled. If there are
+    fewer rows than a wgmma takes, the others are arbitrary memory, and their results are not stored.
     """
 
     @cached_property
     def column_axes(self) -> tuple[int, ...]:
-        """Axes that columns run over: n, and before it the images of which a tile has several."""
+        """Axes of the columns: n, preceded by the images if a tile has several."""
         axes, strides = [a for a in self.op.spatial if self.block[a] > 1], self.op.reads[self.roles.a].axis_strides()
         return (*(a for a in axes if a not in (self.roles.m, self.roles.n) and not strides[a]), self.roles.n)
 
@@ -75,7 +75,7 @@ class WgmmaPlan(ProductPlan):
 
     @property
     def column_name(self) -> str:
-        """What names of the kernel's text say for a column of a consumer."""
+        """Name of a consumer's column in the kernel's text."""
         return self.names[self.roles.n] if len(self.column_axes) == 1 else "column"
 
     @property
@@ -90,7 +90,7 @@ class WgmmaPlan(ProductPlan):
 
     @property
     def b_point_bytes(self) -> int:
-        """Bytes from what one wgmma reads of B to what the next along the reduction reads."""
+        """Bytes between the parts of B that successive wgmma along the reduction read."""
         return self.depth * SWIZZLE_BYTES
 
     @cached_property
@@ -131,17 +131,17 @@ class WgmmaPlan(ProductPlan):
 
     @cached_property
     def shared_bytes(self) -> int:
-        """Dynamic shared memory of a block: stages, barriers, and what aligning the first stage may take."""
+        """Dynamic shared memory of a block: stages, barriers, and padding to align the first stage."""
         return ATOM_BYTES + self.stages * (self.stage_bytes + self.barrier_bytes)
 
     @property
     def barrier_bytes(self) -> int:
-        """Of a stage: one barrier for data that came, one for room that is free."""
+        """Bytes of a stage's barriers: one for data that has arrived, one for a free buffer."""
         return 16
 
     @cached_property
     def consumer_registers(self) -> int:
-        """Registers that a consumer's thread asks for once the producer has given up its own; 0 where nothing is gained.
+        """Registers that a consumer's thread requests once the producer has released its own; 0 without a gain.
 
         A block's registers are shared out in eights, evenly at first.
         """
@@ -234,7 +234,7 @@ class ColumnRowsPlan(WgmmaPlan):
 
     @property
     def b_in_rows(self) -> bool:
-        """As A is."""
+        """True, as for A."""
         return True
 
     @property
@@ -249,12 +249,12 @@ class ColumnRowsPlan(WgmmaPlan):
 
 
 def aligned(offset: int) -> int:
-    """The next place in the workspace where a tensor may begin."""
+    """The next aligned offset in the workspace."""
     return -(-offset // ATOM_BYTES) * ATOM_BYTES
 
 
 def check_wgmma(plan: WgmmaPlan) -> None:
-    """ValueError names what a kernel of any plan cannot be: an operator, knob or tile."""
+    """ValueError names an operator, knob or tile that no kernel of any plan supports."""
     check_program(plan.program, 2)
     program, op, hw = plan.program, plan.op, plan.program.hardware
     choices = tensor_core_choices(op, hw)
@@ -286,7 +286,10 @@ def require(plan: WgmmaPlan, faults: tuple[tuple[object, str], ...]) -> None:
 
 
 def make_wgmma_plan(program: Program) -> WgmmaPlan:
-    """The plan of a product with tensor_core=2 whose operands are read as they lie; ValueError names what cannot be generated."""
+    """The plan of a product with tensor_core=2 whose operands are read in their own layout.
+
+    ValueError names the unsupported part.
+    """
     plan = WgmmaPlan(program)
     check_wgmma(plan)
     check_batch(plan)
@@ -294,7 +297,7 @@ def make_wgmma_plan(program: Program) -> WgmmaPlan:
 
 
 def check_batch(plan: WgmmaPlan) -> None:
-    """ValueError where a block tile has several matrices of a batch, but for whole panels of several images."""
+    """ValueError if a block tile has several matrices of a batch, but for whole panels of several images."""
     others = [a for a in plan.op.spatial if a != plan.roles.m and a not in plan.column_axes]
     pixels, several = plan.register[plan.roles.n], len(plan.column_axes) > 1
     require(plan, (

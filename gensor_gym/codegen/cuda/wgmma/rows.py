@@ -1,11 +1,11 @@
-"""What a wgmma kernel of a product does whose B[k, n] wgmma does not read as it lies: tf32, and types of 8 bits.
+"""Plan of a wgmma kernel whose B[k, n] must be transposed first: tf32, and types of 8 bits.
 
-wgmma turns operands of 16 bits alone. So a first kernel of the same program (`cuda/wgmma/transpose.py`) writes B into the
+wgmma transposes operands of 16 bits only. So a first kernel of the same program (`cuda/wgmma/transpose.py`) writes B into the
 workspace as [n, k], and both operands lie in shared memory as rows of k. A step of the reduction is 128 bytes of them: 32
 elements of tf32, 128 of 8 bits.
 
-Elements of tf32 are float32 in memory. wgmma ignores their lower 13 bits, which would round towards zero; they are rounded to
-the nearest by the copies to shared memory, whose tensor maps are of that type.
+Elements of tf32 are float32 in memory. wgmma ignores their lower 13 bits, which would round towards zero; the copies to shared
+memory, whose tensor maps have that type, round them to the nearest.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RowsPlan(ColumnRowsPlan):
     def box_columns(self) -> int:
         """Columns in one copy: the most that a box may have and that divide all of them.
 
-        With a cluster the most of which each block can copy as many as the other, where there are such.
+        With a cluster, the most that divide evenly among its blocks, if possible.
         """
         found = [n for n in range(min(MAX_BOX, self.columns), 0, -8) if self.columns % n == 0]
         shared = [n for n in found if self.columns // n % self.cluster == 0]
@@ -56,7 +56,7 @@ class RowsPlan(ColumnRowsPlan):
 
     @property
     def maps(self) -> tuple[TensorMap, ...]:
-        """Tensor maps of A as it lies, and of B in the workspace."""
+        """Tensor maps of A in place, and of B in the workspace."""
         left = replace(self._map(self.op.reads[self.roles.a], (self.box_rows, self.step)), dtype=self.op.dtype)
         *batch, n, k = self.b_shape
         strides = (n * k * self.item,) * len(batch) + (k * self.item,)
@@ -66,7 +66,7 @@ class RowsPlan(ColumnRowsPlan):
 
 
 def make_rows_plan(program: Program) -> RowsPlan:
-    """The plan of a product of tf32 or of 8 bits with tensor_core=2; ValueError names what cannot be generated."""
+    """The plan of a product of tf32 or of 8 bits with tensor_core=2; ValueError names the unsupported part."""
     plan = RowsPlan(program)
     check_wgmma(plan)
     check_batch(plan)

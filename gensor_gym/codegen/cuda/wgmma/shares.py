@@ -1,10 +1,10 @@
 """Text of a wgmma kernel whose blocks take equal shares of all steps of all tiles, `persistent=2` (stream-K, arXiv 2301.03598).
 
-All steps of the reduction, tile after tile, are one line that is cut into as many shares as blocks (or clusters) live at a
-time. A share is the end of a tile that the one before began, whole tiles, the beginning of one. Whoever has part of a tile
-leaves sums in the workspace, as its threads hold them: quads of a thread, lanes side by side. A warp counts itself in; the one
-that finds all others of its place there adds the parts up, in the order of the steps whoever comes last, so that the result is
-the same in every run. Nobody waits. Counters stand at the workspace's beginning and go round to 0 by themselves.
+All steps of the reduction, tile after tile, form one sequence that is cut into as many shares as blocks (or clusters) run at a
+time. A share is the end of a tile that the previous share began, whole tiles, and the beginning of another. A block with part of
+a tile stores its sums in the workspace in the layout of its threads: quads of a thread, lanes contiguous. A warp increments a
+counter; the last warp at its position adds the parts up, always in the order of the steps, so that every run has the same result.
+Nobody waits. The counters are at the workspace's beginning and wrap around to 0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gensor_gym.graph.matrices.choices import WGMMA_ROWS
 QUAD = 4
 """Sums that a thread stores together: 16 bytes."""
 _PLACE = f"(rows * QUADS + quad) * {WARPGROUP}"
-"""Where a quad lies among those of a consumer: those of its threads side by side."""
+"""Position of a quad among those of a consumer: quads of neighbouring threads are contiguous."""
 
 
 def share_constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
@@ -48,7 +48,7 @@ def over_share(out: Writer, plan: WgmmaPlan) -> Iterator[str]:
 
 
 def write_shared_store(out: Writer, plan: WgmmaPlan) -> None:
-    """Store a tile that is this share's alone; of others leave this share's part, and store what the last one to come adds up."""
+    """Store a tile that belongs to this share only; of other tiles store this share's part; the last share adds the parts up."""
     quad = f"{SCALARS[plan.op.accumulator].vector}{QUAD}"
     with out.block("if (last_step - first_step == STEPS)"):
         write_store(out, plan)
@@ -87,7 +87,7 @@ def _write_sum(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _of_consumer(plan: WgmmaPlan, each: int, own: str) -> str:
-    """The place `own` of this consumer's among those of a tile (of all of a cluster), `each` of a consumer."""
+    """Index `own` of this consumer's element among those of a tile (of a whole cluster), `each` of a consumer."""
     ranks = [(each * plan.num_consumers, "rank")] if plan.cluster > 1 else []
     consumers = [(each, "(warpgroup - 1)")] if plan.num_consumers > 1 else []
     return total([*ranks, *consumers, (1, own)])

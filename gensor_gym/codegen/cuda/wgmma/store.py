@@ -1,10 +1,10 @@
 """Text of the end of a wgmma kernel: epilogue and stores from registers.
 
-A thread holds pairs of neighbouring columns, one of every 8, and four lanes eight columns. Of 4-byte elements these are a
-whole sector, 32 bytes. Of 2-byte elements a sector has 16 columns: where the consumer's columns are 16s, lanes swap pairs
-with their neighbour first, so that each has four columns in a row.
-Columns of a convolution are pixels of several rows and images. A tile has whole eights of a row, so neighbours stay
-together; they are stored together as far as the row's length is a multiple of them.
+A thread holds pairs of neighbouring columns, one of every 8, and four lanes eight columns. With 4-byte elements these are a whole
+sector, 32 bytes. With 2-byte elements a sector has 16 columns: if the consumer's columns are a multiple of 16, lanes first swap
+pairs with their neighbour, so that each has four contiguous columns. Columns of a convolution are pixels of several rows and
+images. A tile has whole eights of a row, so neighbours stay together; they are stored together as far as the row's length is a
+multiple of them.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def write_store(
 ) -> None:
     """Finish and store this thread's accumulators; a slice of a split reduction stores sums to the workspace.
 
-    `held` has those of a block of rows, which `write_held`, if anything, writes beforehand.
+    `held` holds the accumulators of a block of rows; `write_held`, if given, writes them beforehand.
 
-    Of every 64 x 8 elements it holds two pairs: rows r and r + 8, accumulators 4 i + 2 half and the next.
+    A thread holds two pairs of every 64 x 8 elements: rows r and r + 8, accumulators 4 i + 2 half and the next.
     """
     m, m_rows = plan.op.axes[plan.roles.m], plan.register[plan.roles.m]
     indices = [origin(plan, a) for a in range(len(plan.op.axes))]
@@ -69,7 +69,7 @@ def write_store(
 
 
 def _write_column(out: Writer, plan: WgmmaPlan, length: int, indices: list[str]) -> list[str]:
-    """Where the run's first column is in the output, put into `indices`; returns conditions under which it is inside."""
+    """Position of the run's first column in the output, put into `indices`; returns conditions under which it is inside."""
     n = plan.op.axes[plan.roles.n]
     at = total([(1, f"first_{plan.column_name}"), (4 * length, "group")])
     if len(plan.column_axes) == 1:
@@ -96,7 +96,7 @@ def _write_column(out: Writer, plan: WgmmaPlan, length: int, indices: list[str])
 
 
 def write_pixel_origin(out: Writer, plan: WgmmaPlan) -> None:
-    """Where a consumer's pixels begin within the block tile, `pixel_<axis>` along axes that several consumers share."""
+    """Start of a consumer's pixels within the block tile, `pixel_<axis>` along axes that several consumers share."""
     divisor, shared = plan.consumers[1], [a for a in plan.column_axes if plan.program.threads[a] > 1]
     for a in shared:
         count, name = plan.program.threads[a], plan.names[a]

@@ -168,7 +168,7 @@ def multiply_name(dtype: str, b_in_rows: bool) -> str:
 
 
 def multiply_add(dtype: str, columns: int, b_in_rows: bool) -> str:
-    """The multiply-add of a warpgroup with so many columns, B in rows of k or (of 16-bit elements) of n."""
+    """The multiply-add of a warpgroup with `columns` columns, B in rows of k or (of 16-bit elements) of n."""
     elements, shape = columns // 2, _SHAPES[dtype]
     depth, kind = shape.partition(".")[0][1:], "int" if dtype == "int8" else "float"
     rows = [range(first, min(first + 8, elements)) for first in range(0, elements, 8)]

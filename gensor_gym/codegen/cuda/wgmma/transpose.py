@@ -1,4 +1,4 @@
-"""Text of the kernel before a product by wgmma that reads rows of k alone: B[k, n] becomes [n, k] in the workspace.
+"""Text of the kernel before a wgmma product that needs rows of k: B[k, n] becomes [n, k] in the workspace.
 
 A block brings a tile of B to shared memory as words of 4 bytes, each the elements of one column that will be neighbours: one
 float, or four bytes of four rows of k, which a thread reads as four words along n and turns in registers. The tile's rows are
@@ -67,7 +67,7 @@ class Turn:
 
 
 def turn_of(plan: RowsPlan) -> Turn:
-    """What becomes of B."""
+    """Transposition of B."""
     *batch, n, k = plan.b_shape
     return Turn(plan.mapped[1], math.prod(batch), k, n, plan.item)
 

@@ -1,4 +1,4 @@
-"""The text of one kernel: what a block does in each of its steps of rows, pass after pass."""
+"""The text of one kernel: a block's steps of rows, pass after pass."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BlockPrinter:
     """Prints the body of a kernel, and of the launch that joins the parts of its reductions."""
 
     def __init__(self, places: KernelPlaces, workspace: Workspace) -> None:
-        """Names of cells are unlike those of tensors, which begin otherwise, and of what the text itself uses."""
+        """Names of cells are distinct from those of tensors, which begin otherwise, and from names in the text itself."""
         self.places, self.workspace, self.shape = places, workspace, places.shape
         self.nest, self.graph = places.program.nest, places.graph
         self.index = index_type(self.nest)
@@ -40,7 +40,7 @@ class BlockPrinter:
     # The kernel
 
     def body(self) -> str:
-        """Of the main launch."""
+        """Body of the main launch."""
         out, shape = Writer(depth=1), self.shape
         self._tensors(out)
         shared = shape.parts > 1
@@ -68,7 +68,7 @@ class BlockPrinter:
         return out.text
 
     def finish(self) -> str:
-        """Of the launch behind it: a block joins the parts of one row and does what comes after the pass."""
+        """Body of the second launch: a block combines the parts of one row and computes the instructions after the pass."""
         out, (one,) = Writer(depth=1), self.graph.passes
         threads = self.shape.finish_threads
         self._tensors(out)
@@ -104,7 +104,7 @@ class BlockPrinter:
                 out.line(f"float *const {c_name(name)} = workspace + {place}ll;")
 
     def _row(self, out: Writer, prefix: str, place: str, only: tuple[Access, ...] | None = None) -> None:
-        """The row of a thread, the last one for those that have none and write nothing, with pointers."""
+        """The row of a thread with its pointers; threads without a row use the last one and write nothing."""
         out.line(f"const bool {prefix}here = first + {place} < {self.nest.rows};")
         out.line(f"const {self.index} {prefix}row = {prefix}here ? first + {place} : {self.nest.rows - 1};")
         self.pointers.write(out, f"{prefix}row", self.written, prefix, only)
@@ -125,13 +125,13 @@ class BlockPrinter:
                 out.line(f"const float {name} = *{self._at(one.sources[0][1])};")
 
     def _at(self, part: Slice) -> str:
-        """Where a slice's row begins."""
+        """Start of a slice's row."""
         return c_name(part.buffer.name) if part.access is None else self.pointers.names[part.access]
 
     # Along the columns
 
     def _pass(self, out: Writer, one: Pass) -> None:
-        """One way along the columns, and what comes after it."""
+        """One pass along the columns, and the instructions after it."""
         reductions = [i for i in one.along if i.kind == "reduce"]
         self._inverses(out, one)
         for reduction in reductions:
@@ -153,7 +153,7 @@ class BlockPrinter:
             self._numbers(out, one.after, ["here", "lane == 0"])
 
     def _inverses(self, out: Writer, one: Pass) -> None:
-        """Of numbers of the row that quotients are by: a product takes a tenth of a quotient's instructions."""
+        """Inverses of a row's numbers that are divisors: a product takes a tenth of a quotient's instructions."""
         for i in one.along:
             for name in divisors(i.body) if i.kind == "map" and isinstance(i.body, Expression) else ():
                 narrow = any(source == name and not part.wide for source, part in i.sources)
@@ -162,7 +162,7 @@ class BlockPrinter:
                     out.line(f"const float {self.inverses[name]} = 1.0f / {self.names[name]};")
 
     def _step(self, out: Writer, one: Pass) -> None:
-        """One tile of columns: instruction after instruction, tiles that are turned before and after all others."""
+        """One tile of columns: instructions in order, loads of transposed tiles before and stores after all others."""
         loads = [a for i in one.along for _, part in i.sources if (a := part.access) in self.places.turned]
         stores = [a for i in one.along if (a := i.target.access) in self.places.turned]
         kind = self.index
@@ -201,7 +201,7 @@ class BlockPrinter:
             self.tile.store(out, one.target, name, self._at(one.target), [] if shared else ["here", *once])
 
     def _reduce(self, out: Writer, one: Instruction) -> None:
-        """A reduction takes in the tile of a lane, with what changes nothing behind the last column."""
+        """Add the tile of a lane to a reduction, with neutral elements past the last column."""
         joining, total = joining_of(one), f"{self._sum(one)}[u]"
         online = isinstance(one.body, Online)
         value, nothing = f"{self.names[one.sources[0][0]]}[u][i]", number(-math.inf if online else joining.identity)
@@ -233,7 +233,7 @@ class BlockPrinter:
                 out.line(f"{c_name(parts_name(one.cell))}[{place}] = {self.names[one.cell]};")
 
     def _of_lane(self, out: Writer, one: Instruction) -> None:
-        """What a lane has of a reduction, in one number."""
+        """Reduce a lane's part of a reduction to one number."""
         name, joining = self.names[one.cell], joining_of(one)
         if isinstance(one.body, Online):
             top = self.names[one.body.top]

@@ -21,7 +21,7 @@ class Tile:
 
     @property
     def columns(self) -> int:
-        """Of a row."""
+        """Columns of a row."""
         return self.places.program.nest.columns
 
     @property
@@ -37,7 +37,7 @@ class Tile:
 
     @property
     def inside(self) -> str:
-        """The condition that element (u, i) is one; empty where all are."""
+        """The condition that element (u, i) is one; empty if all are."""
         return f"column + u * (LANES * VECTOR) + i < {self.columns}" if self.overhangs else ""
 
     def load(self, out: Writer, part: Slice, name: str, at: str) -> None:
@@ -110,7 +110,7 @@ class Tile:
         return f"(shared + {self.places.shared[access]} + place * (WIDE + 1))"
 
     def _is_wide(self, part: Slice) -> bool:
-        """Whether every vector is 16 bytes that lie together, within the row or what it is padded to."""
+        """Whether every vector is 16 contiguous bytes within the row or its padding."""
         if self.places.shape.vector != 4 or (self.columns % 4 and not part.buffer.padded):
             return False
         access = part.access

@@ -11,7 +11,7 @@ from gensor_gym.codegen.gir.expressions import number
 from gensor_gym.dataflow.bounds import OVERFLOW
 
 LOWEST = number(-OVERFLOW)
-"""Where running maxima begin, so that minus infinity adds 0 and not what is no number."""
+"""Initial value of running maxima, so that minus infinity adds 0 and not NaN."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class RunningSum:
         return f"sum_{self.name}"
 
     def begun(self) -> str:
-        """Of nothing."""
+        """Declaration of an empty sum."""
         return f"float {self._base} = {LOWEST}, {self._sum} = 0.0f;"
 
     def take(self, out: Writer, elements: Callable[[Writer], AbstractContextManager[None]], value: str) -> None:
-        """The elements of a step, of which `value` is minus infinity where there is none; the sum is scaled once for all."""
+        """Add the elements of a step; `value` is minus infinity for missing ones; the sum is scaled once for all."""
         grown = f"grown_{self.name}"
         out.line(f"float {grown} = {self._base};")
         with elements(out):
@@ -44,10 +44,10 @@ class RunningSum:
         out.line(f"{self._base} = {grown};")
 
     def scaled(self, top: str) -> str:
-        """What the lane has, scaled to a maximum."""
+        """The lane's sum, scaled to a maximum."""
         return f"{self._sum} * exp_1({self._base} - {top})"
 
 
 def floored(top: str) -> str:
-    """The maximum of a part of a row, in which there may be no finite number."""
+    """The maximum of a part of a row that may have no finite number."""
     return f"max_1({top}, {LOWEST})"

@@ -1,4 +1,4 @@
-"""Where values lie that outlive a lane's registers: in the workspace between kernels, in a block's shared memory."""
+"""Storage of values outside a lane's registers: in the workspace between kernels, in a block's shared memory."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gensor_gym.gir.placement import Level
 from gensor_gym.gir.schedule import FIELDS
 
 LINE = 32
-"""Elements of a line of 128 bytes, at which every tensor of the workspace begins."""
+"""Elements of a line of 128 bytes, the alignment of every tensor of the workspace."""
 
 
 @dataclass(frozen=True)
 class KernelPlaces:
-    """One kernel of a program."""
+    """Storage of one kernel of a program."""
 
     program: GirProgram
     number: int
@@ -37,7 +37,7 @@ class KernelPlaces:
 
     @cached_property
     def reductions(self) -> tuple[Instruction, ...]:
-        """What it adds up along columns."""
+        """Its reductions along columns."""
         return tuple(i for i in self.graph.instructions() if i.kind == "reduce")
 
     @property
@@ -57,12 +57,12 @@ class KernelPlaces:
 
     @cached_property
     def shared(self) -> dict[str | Access, int]:
-        """Of every buffer of a row, turned access and reduction (by its cell) the first element in shared memory."""
+        """First element in shared memory of every row buffer, transposed access and reduction (by its cell)."""
         return self._shared[0]
 
     @property
     def shared_bytes(self) -> int:
-        """Of a block."""
+        """Bytes of shared memory of a block."""
         return 4 * self._shared[1]
 
     @cached_property
@@ -89,12 +89,12 @@ class Workspace:
 
     @cached_property
     def places(self) -> dict[str, int]:
-        """Of every tensor between kernels by its name, and of the parts of a kernel's reductions by `parts_name`."""
+        """Offset of every tensor between kernels by its name, and of the parts of a kernel's reductions by `parts_name`."""
         return self._places[0]
 
     @property
     def nbytes(self) -> int:
-        """Of all."""
+        """Bytes of the workspace."""
         return 4 * self._places[1]
 
     @cached_property
@@ -113,5 +113,5 @@ class Workspace:
 
 
 def parts_name(cell: str) -> str:
-    """Of the parts of a reduction; no tensor's name has a point."""
+    """Name of the parts of a reduction; no tensor's name has a point."""
     return f"{cell}.parts"

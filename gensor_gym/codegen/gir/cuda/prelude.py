@@ -1,8 +1,8 @@
-"""Scalar functions of CUDA under the names that `codegen.gir.expressions` writes, of which a kernel's text holds those it calls.
+"""Scalar functions of CUDA under the names of `codegen.gir.expressions`; a kernel's text contains those that it calls.
 
 The library's functions err by at most 6 units in the last place (CUDA C++ Programming Guide, mathematical functions), `lgammaf`
-by more near its zeros below 0: within what `dataflow.scalars` allows. Maxima and minima hand on what is no number, as those of
-NumPy and torch do.
+by more near its zeros below 0: within the bounds of `dataflow.scalars`. Maxima and minima propagate NaN, as those of NumPy and
+torch do.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _INFINITY = """\
 
 
 def functions_for(text: str) -> str:
-    """What a kernel's text calls or names; each once, where the emulator compiles several texts together."""
+    """Functions that a kernel's text uses, each with a guard, because the emulator compiles several texts together."""
     words = set(re.findall(r"[A-Za-z_]\w*", text))
     used = [f"#ifndef HAS_{name}\n#define HAS_{name}\n{body}\n#endif\n" for name, body in FUNCTIONS.items() if name in words]
     return (_INFINITY if "INFINITY" in words else "") + "".join(used) + "\n"

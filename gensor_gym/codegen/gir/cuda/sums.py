@@ -17,19 +17,19 @@ _JOINED = {"sum": REDUCTIONS["add"], "max": REDUCTIONS["max"]}
 
 
 def joining_of(one: Instruction) -> Reduction:
-    """How two parts of a reduction become one; those of an online sum when they are scaled alike."""
+    """The combination of two parts of a reduction; parts of an online sum must have the same scale."""
     return _JOINED["sum" if isinstance(one.body, Online) else str(one.body)]
 
 
 @dataclass(frozen=True)
 class Fold:
-    """Joins what the lanes of a team hold, so that each lane has the whole."""
+    """Combines the values of a team's lanes, so that each lane has the result."""
 
     lanes: int
     names: Mapping[str, str]
-    """Of every reduction's cell its variable."""
+    """Variable of every reduction's cell."""
     shared: Mapping[str, str]
-    """Of every reduction's cell its places in shared memory, one a warp; asked for teams of several warps."""
+    """Offset in shared memory of every reduction's cell, one number a warp; used by teams of several warps."""
 
     def write(self, out: Writer, reductions: Sequence[Instruction]) -> None:
         """Reductions that end together: one barrier for all."""
@@ -48,7 +48,7 @@ class Fold:
             self._shuffles(out, one, warps)
 
     def _shuffles(self, out: Writer, one: Instruction, lanes: int) -> None:
-        """Halves exchanged, so that all lanes of each group of so many end with the same bits."""
+        """Exchange halves, so that all lanes of each group of `lanes` end with the same bits."""
         name = self.names[one.cell]
         while lanes > 1:
             lanes //= 2

@@ -26,7 +26,7 @@ class Pointers:
 
     @classmethod
     def of(cls, nest: RowNest, accesses: list[Access]) -> Pointers:
-        """One for each access."""
+        """One pointer for each access."""
         return cls(nest, {access: f"{c_name(access.tensor)}_at{place}" for place, access in enumerate(accesses)})
 
     def write(
@@ -59,7 +59,10 @@ class Pointers:
         return found
 
     def once(self, access: Access, prefix: str = "") -> list[str]:
-        """Conditions for writing what other rows would write alike: along axes that a tensor does not step the first row does."""
+        """Conditions so that only one row writes a value that several share.
+
+        The first one along axes that the tensor does not step.
+        """
         extents = self.nest.row_extents
         axes = [axis for axis, extent in enumerate(extents) if access.rows[axis] == 0 and extent > 1]
         return [f"{prefix}{f'digit{axis}' if len(extents) > 1 else 'row'} == 0" for axis in axes]

@@ -1,4 +1,4 @@
-"""Functions of ATen that are written with many others: of errors, gamma and Bessel functions, bits."""
+"""Functions of ATen that are composed of many others: error, gamma and Bessel functions, bits."""
 
 from gensor_gym.frontends.aten.functions import bessel, bits, errors, gamma
 

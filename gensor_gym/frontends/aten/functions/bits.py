@@ -15,11 +15,11 @@ from gensor_gym.frontends.covered import covers as _covers
 
 Given = str | float | Expression
 _FAR = 25
-"""Places from which nothing of a number is left."""
+"""Shift from which on nothing of a number is left."""
 
 
 def _is_truth(b: Builder, *given: Given) -> bool:
-    """Whether all are 0 or 1; ValueError for what are no whole numbers."""
+    """Whether all are 0 or 1; ValueError if they are no whole numbers."""
     kinds = [b.reads[one] if isinstance(one, str) else "bool" if one in (0, 1) else type(one).__name__ for one in given]
     if not set(kinds) <= {"bool", "int", "int32", "int64"}:
         raise ValueError(f"bits of {', '.join(kinds)}: expected whole numbers")
@@ -70,7 +70,7 @@ def _right_shift(b: Builder, x: Given, by: Any) -> str:
 
 @_covers(*_shift("left"))
 def _left_shift(b: Builder, x: Given, by: Any) -> str:
-    """By places that are the same at every call."""
+    """Left shift by constant numbers of bits."""
     _is_truth(b, x, by)
     known = b.known(by) if isinstance(by, str) else np.asarray(by)
     if known is None or known.min() < 0 or known.max() >= _FAR:

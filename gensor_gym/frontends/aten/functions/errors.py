@@ -26,7 +26,10 @@ _TAIL = (
 
 @_covers("erfinv.default", "special_erfinv.default")
 def _erfinv(b: Builder, x: str) -> str:
-    """Of w = -log(1 - x^2) x P(w): M. Giles, Approximating the erfinv function, GPU Computing Gems 2, 2011, in float32."""
+    """Inverse error function by w = -log(1 - x^2), x P(w): M.
+
+    Giles, Approximating the erfinv function, GPU Computing Gems 2, 2011, in float32.
+    """
     w = b.map(of("negative", of("log", of("multiply", of("subtract", 1.0, x), of("add", 1.0, x)))), "w")
     centre = polynomial(of("subtract", w, 2.5), _CENTRE)
     tail = polynomial(of("subtract", of("sqrt", w), 3.0), _TAIL)
@@ -37,7 +40,7 @@ def _erfinv(b: Builder, x: str) -> str:
 
 @_covers("cosh.default")
 def _cosh(b: Builder, x: str) -> str:
-    """Of h = exp(|x| / 2): (h h + 1 / (h h)) / 2, the half of it first, which does not overflow before the whole."""
+    """Cosh by h = exp(|x| / 2): (h h + 1 / (h h)) / 2, halved first so that it does not overflow before the result."""
     half = b.call("exp", of("multiply", 0.5, of("absolute", x)))
     large, small = of("multiply", of("multiply", 0.5, half), half), of("divide", 0.5, of("multiply", half, half))
     return b.map(of("add", large, small), "cosh")

@@ -16,11 +16,11 @@ from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import covers as _covers
 
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66)
-"""Of orders 2, 4, ..."""
+"""Bernoulli numbers of orders 2, 4, ..."""
 _STEPS = 10
-"""Up to which a sum goes."""
+"""Upper end of a sum."""
 MOST_ORDER = 6
-"""Of a derivative: beyond it the series converges too slowly for its few terms."""
+"""Highest order of a derivative: beyond it the series converges too slowly for its few terms."""
 
 
 @_covers("lgamma.default", "special_gammaln.default")
@@ -35,7 +35,7 @@ def _whole_below(b: Builder, x: str) -> str:
 
 
 def _cotangent(b: Builder, x: str) -> str:
-    """Of pi x, by what is left to the nearest whole number: exact to 0 half way between two."""
+    """Cotangent of pi x, by the distance to the nearest whole number: exact to 0 half way between two."""
     left = b.map(of("subtract", x, of("round", x)), "left")
     size = of("absolute", left)
     near, far = of("multiply", math.pi, size), of("multiply", math.pi, of("subtract", 0.5, size))
@@ -45,7 +45,7 @@ def _cotangent(b: Builder, x: str) -> str:
 
 
 def _mirrored(b: Builder, x: str) -> str:
-    """1 - x of what is below 0."""
+    """1 - x for x below 0, else x."""
     return b.map(of("where", of("less", x, 0.0), of("subtract", 1.0, x), x), "mirrored")
 
 
@@ -69,7 +69,7 @@ def digamma(b: Builder, x: str) -> str:
 
 
 def _trigamma(b: Builder, x: str) -> str:
-    """As torch counts, also where it is off at whole numbers below 0."""
+    """Trigamma as in torch, including its errors at whole numbers below 0."""
     below = of("less", x, 0.5)
     wave = b.call("sin", of("multiply", float(np.float32(math.pi)), x))
     y = b.map(of("where", below, of("subtract", 1.0, x), x), "mirrored")
@@ -87,7 +87,7 @@ def _trigamma(b: Builder, x: str) -> str:
 
 @_covers("polygamma.default", "special_polygamma.default")
 def _polygamma(b: Builder, order: int, x: str) -> str:
-    """As n! zeta(n + 1, x) with the sign of (-1)^(n + 1); below 0 by what 1 - x has, and the derivative of pi / tan(pi x)."""
+    """By n! zeta(n + 1, x) with the sign of (-1)^(n + 1); below 0 by the value at 1 - x, and the derivative of pi / tan(pi x)."""
     if order < 2:
         return _trigamma(b, x) if order else digamma(b, x)
     if order > MOST_ORDER:
@@ -102,7 +102,7 @@ def _polygamma(b: Builder, order: int, x: str) -> str:
 
 
 def _cotangent_derivative(order: int) -> list[float]:
-    """Of pi / tan(pi x) so many times, by powers of the cotangent c: each -(1 + c^2) times the derivative of that before."""
+    """Derivative of the given order of pi / tan(pi x), by powers of the cotangent c: each -(1 + c^2) times the last one's."""
     made = np.polynomial.Polynomial([0.0, 1.0])
     for _ in range(order):
         made = -np.polynomial.Polynomial([1.0, 0.0, 1.0]) * made.deriv()

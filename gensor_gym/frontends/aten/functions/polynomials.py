@@ -9,7 +9,7 @@ from gensor_gym.frontends.builder import of
 
 
 def polynomial(x: Any, coefficients: Sequence[float]) -> Any:
-    """By Horner's rule; of the lowest power first."""
+    """A polynomial by Horner's rule; coefficients from the lowest power on."""
     made: Any = coefficients[-1]
     for one in reversed(coefficients[:-1]):
         made = of("add", one, of("multiply", x, made))

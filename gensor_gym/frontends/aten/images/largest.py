@@ -50,7 +50,7 @@ def _largest_apart(b: Builder, x: str, size: Pair, stride: Pair, padding: Pair, 
 
 
 def _largest_to(b: Builder, x: str, axis: int, to: int) -> str:
-    """The largest along an axis in so many windows that may overlap by one."""
+    """The maximum along an axis over `to` windows that may overlap by one."""
     shape = b.shapes[x]
     made = b.reduce(windows_of(b, x, axis, *ends(shape[axis], to))[0], "max", [axis + 1])
     return b.reshape(made, (*shape[:axis], to, *shape[axis + 1 :]))
@@ -72,7 +72,7 @@ def _adaptive_max_pool2d(b: Builder, x: str, to: Any) -> tuple[str, str]:
 
 
 def largest_to(b: Builder, x: str, to: Sequence[int]) -> tuple[str, str]:
-    """The largest along the last axes in so many windows each, which may overlap by one, and their places."""
+    """The maximum along the last axes over the given numbers of windows, which may overlap by one, and its indices."""
     sizes, rank = b.shapes[x][-len(to) :], len(b.shapes[x])
     if set(to) == {1}:
         made = b.reduce(x, "max", range(rank - len(to), rank))
@@ -92,9 +92,9 @@ def spaced(count: int, size: int, stride: int, padding: int, dilation: int) -> n
 
 
 def places_of(b: Builder, x: str, top: str, windows: Sequence[np.ndarray]) -> str:
-    """Where in the last axes of x, as one number, the largest of each window is: the first of equal ones, the last NaN.
+    """Flat index in the last axes of x of each window's maximum: the first of equal ones, the last NaN.
 
-    `windows`: of each of these axes the places of elements, int [count, size]; outside the axis where there are none.
+    `windows`: for each of these axes the indices of elements, int [count, size]; missing elements are outside the axis.
     """
     *outer, shape = *b.shapes[x][: -len(windows)], b.shapes[x][-len(windows) :]
     count, size = math.prod(one.shape[0] for one in windows), math.prod(shape)

@@ -13,11 +13,11 @@ from gensor_gym.frontends.covered import covers as _covers
 Sizes = Sequence[int] | None
 Scales = Sequence[float] | None
 _Number = np.float32
-"""In which torch counts pixels: at odd scales another type has another pixel."""
+"""Type in which torch counts pixels: at odd scales another type selects another pixel."""
 
 
 def _steps(b: Builder, x: str, sizes: Sizes, scales: Scales) -> list[tuple[int, int, int, np.float32]]:
-    """Of every axis behind the channels that changes (axis, extent, extent wanted, how far neighbours lie apart in x)."""
+    """For every changing axis behind the channels: (axis, extent, target extent, distance of neighbours in x)."""
     found = []
     for place, extent in enumerate(b.shapes[x][2:]):
         to = sizes[place] if sizes is not None else int(extent * scales[place])  # type: ignore[index]

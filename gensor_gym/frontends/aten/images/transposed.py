@@ -36,11 +36,11 @@ class Axis:
 
     @property
     def phases(self) -> list[Phase]:
-        """Of the outputs 0 .. stride - 1, each with those at multiples of the stride from it."""
+        """Phases of the outputs 0 .. stride - 1, each with those at multiples of the stride from it."""
         return [self._phase(first) for first in range(min(self.stride, self.made))]
 
     def _phase(self, first: int) -> Phase:
-        """Taps of output `first`, and what of x the outputs of its phase read."""
+        """Taps of output `first`, and the part of x that the outputs of its phase read."""
         taps = [t for t in range(self.taps) if (first + self.padding - t * self.dilation) % self.stride == 0]
         wanted = -(-self.made // self.stride)
         if not taps:
@@ -69,9 +69,9 @@ def transposed(
     b: Builder, x: str, w: str, convolved: Convolved, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
     more: Sequence[int], groups: int,
 ) -> str:  # fmt: skip
-    """Of x [n, c, ..] and weights [c, k/groups, ..]: a convolution for each phase, whose outputs are interleaved.
+    """Transposed convolution of x [n, c, ..] and weights [c, k/groups, ..]: a convolution for each phase, interleaved.
 
-    No zeros are multiplied but those around x. ValueError for an output without elements.
+    No zeros are multiplied except those around x. ValueError for an output without elements.
     """
     taps = b.shapes[w][2:]
     axes = [Axis(*one) for one in zip(b.shapes[x][2:], taps, stride, padding, dilation, more, strict=True)]
@@ -85,7 +85,7 @@ def transposed(
 
 
 def _of_phase(b: Builder, x: str, weights: str, convolved: Convolved, phases: Sequence[Phase], axes: Sequence[Axis]) -> str:
-    """Outputs [n, k, ..] of one phase, as many as the longest phase has; zeros where no tap reaches."""
+    """Outputs [n, k, ..] of one phase, as many as the longest phase has; zeros if no tap reaches."""
     if not all(phase.taps for phase in phases):
         zero = b.constant("zero", np.zeros((1,) * (2 + len(axes)), dtype=np.float32))
         return b.repeat(zero, (b.shapes[x][0], b.shapes[weights][0], *(-(-axis.made // axis.stride) for axis in axes)))

@@ -21,7 +21,7 @@ Pair = tuple[int, int]
 
 
 def pair(given: int | Sequence[int]) -> tuple[int, int]:
-    """Height and width of what may be one number."""
+    """Height and width from two numbers or one."""
     return (given, given) if isinstance(given, int) else (given[0], given[-1])
 
 
@@ -75,7 +75,7 @@ def _convolution(
 def _transposed(
     b: Builder, x: str, w: str, bias: str | None, stride: Pair, padding: Pair, dilation: Pair, more: Pair, groups: int
 ) -> str:
-    """Of weights [c, k/groups, r, s]: a product where windows do not overlap, else by phases."""
+    """Transposed convolution with weights [c, k/groups, r, s]: a product if windows do not overlap, else by phases."""
     (n, c, height, width), (_, k, r, s) = b.shapes[x], b.shapes[w]
     if groups == 1 and (r, s) == stride and padding == more == (0, 0) and dilation == (1, 1):
         weights = b.reshape(b.transpose(w, (1, 2, 3, 0)), (k * r * s, c, 1, 1))
@@ -100,7 +100,7 @@ class Windows:
 
     @property
     def count(self) -> int:
-        """How many there are; the last begins inside of the axis or before it."""
+        """Number of windows; the last begins inside of the axis or before it."""
         room = self.extent + 2 * self.padding - self.size
         found = (-(-room // self.stride) if self.up else room // self.stride) + 1
         return found - (self.up and (found - 1) * self.stride >= self.extent + self.padding)
@@ -124,7 +124,7 @@ def windows_along(b: Builder, x: str, size: Any, stride: Any, padding: Any, up: 
 
 
 def all_padded(b: Builder, x: str, windows: Sequence[Windows], value: float) -> str:
-    """With the padding, and what is read behind it, in memory."""
+    """The image with its padding and the elements read past it, in memory."""
     for axis, one in zip((2, 3), windows, strict=True):
         x = padded(b, x, axis, one.padding, one.padding + one.behind, value)
     return x
@@ -182,7 +182,7 @@ def ends(extent: int, to: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def means_to(b: Builder, x: str, axis: int, to: int) -> str:
-    """Means along an axis in so many windows that may overlap by one: what a shorter one lacks counts as 0."""
+    """Means along an axis over `to` windows that may overlap by one; missing elements of a shorter one count as 0."""
     shape = b.shapes[x]
     first, last = ends(shape[axis], to)
     lengths = (last - first).reshape(-1, *[1] * (len(shape) - axis))
