@@ -20,7 +20,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.answers.fused import check_size
 from gensor_gym.measure.legality import is_legal
 from gensor_gym.measure.measurement import Measurement, Status
-from gensor_gym.measure.stats.floor import MARGIN, warm_floor
+from gensor_gym.measure.stats.floor import MARGIN, MEASURED_AGAIN, warm_floor
 from gensor_gym.measure.stats.timing import TimingRules
 from gensor_gym.measure.workers.builders import build_c
 from gensor_gym.measure.workers.pool import Compile, LocalPool, Pool, timed
@@ -100,7 +100,7 @@ class NativeBackend:
     def _judged(self, result: Measurement, op: Computation, hw: Hardware) -> Measurement:
         """A correct kernel below the floor of this machine speaks against its figures: what new ones allow is OK."""
         if result.status is Status.IMPLAUSIBLE and result.samples and hw.name == "host" and self.pool is self.local:
-            if np.median(result.samples) >= MARGIN * warm_floor(op, doubted()):
+            if np.median(result.samples) >= MEASURED_AGAIN * warm_floor(op, doubted()):
                 return dataclasses.replace(result, status=Status.OK, error="")
         return result
 
