@@ -11,8 +11,8 @@ from gensor_gym.operators.computation import Computation
 MARGIN = 0.9
 """Figures of a machine are a few percent off; a time is IMPLAUSIBLE below this share of the floor."""
 MEASURED_AGAIN = 0.5
-"""The share that holds once the host's figures were measured again: other programs take bandwidth from the probe, which its share of
-the cores does not show (beside one busy core of two the other copied 27 GB/s instead of 38)."""
+"""The share once the host's figures were measured again. Other programs take bandwidth from the probe, which its share of the
+cores does not show: beside one busy core of two, the other read 27 GB/s instead of 38."""
 
 
 @lru_cache(maxsize=256)
