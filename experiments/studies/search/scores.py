@@ -1,8 +1,7 @@
-"""What a study found, as arrays over tasks, seeds and trials, and as plain values with their intervals."""
+"""Scores of a study of searches: arrays over tasks, seeds and trials, and plain values with their intervals."""
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from experiments.common.jobs import DONE, Outcome
 from experiments.common.settings import Job, Settings
 from experiments.common.trials import Results
 from experiments.statistics import paired, statistics
-from experiments.studies.intervals import interval, iqm
+from experiments.studies.scores import interval, iqm, now
 from experiments.studies.search.truth import BestKnown, Truth
 from experiments.studies.stamps import Stamp
 from gensor_gym import operators
@@ -26,7 +25,7 @@ from gensor_gym.registry import check_known
 
 SIGNIFICANT = 0.05
 Truths = list[Truth] | list[BestKnown]
-"""What every task's kernels are compared with."""
+"""Regrets of kernels, by task."""
 DIRECTIONS = ("worse", "better", "same")
 
 
@@ -45,13 +44,13 @@ class Curves:
 
 @dataclass(frozen=True)
 class Scores:
-    """A study. `broken` says of a strategy left out why."""
+    """Scores of a study. `broken` says why a strategy is left out."""
 
     facts: dict[str, str]
     tasks: tuple[str, ...]
     seeds: tuple[int, ...]
     regrets: tuple[np.ndarray, ...]
-    """Of every kernel of a task; where its space is not recorded whole, of every kernel that a search tried."""
+    """Regrets of all kernels of a task; without a whole recording, of all that a search tried."""
     curves: dict[str, Curves]
     chance: np.ndarray
     """Expected regret of drawing kernels uniformly without replacement, float64 [tasks, trials]; nan where not known."""
@@ -59,7 +58,7 @@ class Scores:
 
     @property
     def strategies(self) -> tuple[str, ...]:
-        """Those of which every search was done."""
+        """Strategies whose searches are all done."""
         return tuple(self.curves)
 
     def values(self, checkpoints: tuple[int, ...], reference: str) -> Iterator[dict[str, Any]]:
@@ -104,14 +103,14 @@ def scores_of(settings: Settings, outcomes: dict[str, Outcome], results: Results
 
 
 def stamp_of(backend: Backend) -> Stamp:
-    """Of what a backend answers, beside a paper's device."""
+    """The stamp of a backend's answers."""
     return Stamp.REPLICATED if isinstance(backend, RecordedBackend) else Stamp.PREDICTED
 
 
 def _truths(
     settings: Settings, tasks: Sequence[Operator], spaces: list[str], done: list[Job], results: Results
 ) -> Truths:
-    """Of every task; nothing where no search was done."""
+    """Truths of all tasks; none where no search is done."""
     if not done:
         return []
     if not isinstance(settings.backend, RecordedBackend):
@@ -141,7 +140,7 @@ def _curves(
 def summarise(
     scores: Scores, checkpoints: tuple[int, ...], reference: str, resamples: int, hypotheses: dict[str, dict[str, str]]
 ) -> dict[str, Any]:
-    """Plain values; see `experiments.studies.search.report` for how they are to be read."""
+    """Plain values; `report` words them."""
     at = [k - 1 for k in checkpoints]
     regrets = {name: curves.regret[..., at] for name, curves in scores.curves.items()}
     chance = np.repeat(scores.chance[:, None, at], len(scores.seeds), axis=1)
@@ -157,7 +156,7 @@ def summarise(
         for label, differences in found.items():
             lines[label].setdefault("over", {})[name] = differences
     return {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "date": now(),
         **scores.facts,
         "reference": reference,
         "checkpoints": list(checkpoints),
@@ -177,18 +176,14 @@ def summarise(
 
 
 def _costs(curves: Curves) -> dict[str, Any]:
-    """Means over the searches of what they spent."""
+    """Mean costs of the searches."""
     ends = curves.outcomes
-    trials = float(np.mean([end.trials for end in ends]))
-    overhead = float(np.mean([end.construction_s for end in ends]))
+    names = ("trials", "evaluations", "construction_s", "elapsed_s")
+    trials, evaluations, overhead, elapsed = (float(np.mean([getattr(end, name) for end in ends])) for name in names)
     return {
-        "trials": trials,
-        "evaluations": float(np.mean([end.evaluations for end in ends])),
-        "overhead_s": overhead,
-        "overhead_a_trial_s": overhead / max(1.0, trials),
-        "elapsed_s": float(np.mean([end.elapsed_s for end in ends])),
-        "training_s": next((end.training_s for end in ends if end.training_s is not None), None),
-    }
+        "trials": trials, "evaluations": evaluations, "overhead_s": overhead, "overhead_a_trial_s": overhead / max(1.0, trials),
+        "elapsed_s": elapsed, "training_s": next((end.training_s for end in ends if end.training_s is not None), None),
+    }  # fmt: skip
 
 
 def _verdicts(line: dict[str, Any], reference: str, direction: str) -> list[str]:

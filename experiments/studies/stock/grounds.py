@@ -1,4 +1,4 @@
-"""The environments that stock learners learn in and are tried in: one list of operators, two kinds of actions."""
+"""The environments of stock learners: one list of operators, two kinds of actions."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from gensor_gym.env.sb3 import ConstructVecEnv
 
 GROUNDS = {"primitives": "make_sb3", "writing": "make_writing_sb3"}
-"""Name -> what of `gensor_gym.env.sb3` makes such environments."""
+"""Name -> the maker in `gensor_gym.env.sb3`."""
 
 
 @cache
 def operators_of(
     trained: str, tested: str, most_values: int, most_tested: int | None, hardware: str, space: str
 ) -> tuple[tuple[str, ...], ...]:
-    """(operators to learn on, operators that are tried, those of `tested` that are left out), as text.
+    """(operators for training, operators for tests, those of `tested` that are left out), as text; for all kinds of actions.
 
-    One list for all kinds of actions: what has a column of more than `most_values` values is left out, of what is tried also what
-    has more values of a column than all that is learned on, and what has no certified optimum.
+    An operator is left out if a column has more than `most_values` values. A test operator is also left out if a column has more
+    values than in training, or if it has no certified optimum.
     """
     known = {certificate.operator for certificate in certificates_of(hardware, space)}
     graphs = [ConstructionGraph(op, hardware, space) for op in operators.resolve(trained)]
@@ -46,7 +46,7 @@ def operators_of(
 
 
 def _most_values(*graphs: ConstructionGraph) -> dict[int, int]:
-    """First place of a column in a row -> the most values of it that one of the graphs has."""
+    """First place of a column in a row -> its most values in any of the graphs."""
     most: dict[int, int] = {}
     for graph in graphs:
         for column in graph.coordinates.movable():

@@ -1,4 +1,4 @@
-"""One agent: it learns, and is tried on operators that it did not learn on."""
+"""One agent: it trains, and is tested on operators on which it did not train."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Trial:
 
     @property
     def lists(self) -> tuple[tuple[str, ...], ...]:
-        """As of `grounds.operators_of`."""
+        """See `grounds.operators_of`."""
         return grounds.operators_of(self.trained, self.tested, self.most_values, self.most_tested, self.hardware, self.space)
 
     @property
@@ -62,7 +62,7 @@ class Trial:
 
 
 def run_trial(trial: Trial) -> dict[str, Any]:
-    """Its line: the learning curve, and regrets by operator: of the most probable episode, and of `programs` drawn ones."""
+    """Its line: the learning curve, and regrets by operator, of the most probable episode and of `programs` drawn ones."""
     found: dict[str, Any] = {"key": trial.key, **trial.config, "agent": trial.agent, "code": code_digest(), "curve": []}
     found |= {"date": datetime.date.today().isoformat(), "steps": 0, "episodes": 0}
     if trial.learner == "greedy":
@@ -76,7 +76,7 @@ def run_trial(trial: Trial) -> dict[str, Any]:
         regrets, lengths = _tried(trial, random, None)
         return {**found, "regrets": regrets, "lengths": lengths}
     envs = grounds.make(trial.environment, trial.num_envs, trial.lists[0], trial.hardware, trial.space)
-    _play(envs, None, random, 8)  # what compiles compiles before the clock runs
+    _play(envs, None, random, 8)  # compiles before the clock starts
     limit = learning.Limit(trial.seconds)
     model = learning.learned(trial.learner, trial.settings, envs, trial.seed, limit)
     regrets, lengths = _tried(trial, *(_of(model, trial.learner, deterministic) for deterministic in (False, True)))
@@ -85,7 +85,7 @@ def run_trial(trial: Trial) -> dict[str, Any]:
 
 
 def _of(model: Any, learner: str, deterministic: bool) -> Act:
-    """How a model acts; of a value function what is drawn is its own exploration at the end of its learning."""
+    """Actions of a model; a value function draws by its own exploration at the end of its training."""
     masked = learner == "MaskablePPO"
 
     def act(observations: np.ndarray, masks: np.ndarray) -> np.ndarray:
@@ -97,7 +97,7 @@ def _of(model: Any, learner: str, deterministic: bool) -> Act:
 
 
 def _tried(trial: Trial, drawn: Act, probable: Act | None) -> tuple[dict[str, list[float]], float]:
-    """Regrets of every operator, the most probable episode's first (of random play any), and mean steps of those drawn."""
+    """Regrets of every operator, the most probable episode's first (random play: any), and mean steps of the drawn ones."""
     trained, tested, _ = trial.lists
     both = (trained + tested, trial.hardware, trial.space)
     one, many = (grounds.make(trial.environment, count, *both) for count in (1, trial.programs))
@@ -113,7 +113,7 @@ def _tried(trial: Trial, drawn: Act, probable: Act | None) -> tuple[dict[str, li
 
 
 def _play(envs: ConstructVecEnv, text: str | None, act: Act, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Regrets and steps float64 [B] of the first episode of every environment; after `most` steps what there is, else nan."""
+    """Regrets and steps float64 [B] of the first episode of every environment; NaN where it lasts longer than `most` steps."""
     if text is not None:
         envs.set_options({"operator": text})
     observations = envs.reset()
@@ -129,7 +129,7 @@ def _play(envs: ConstructVecEnv, text: str | None, act: Act, most: int | None = 
 
 
 def _greedy(text: str, trial: Trial) -> list[float]:
-    """Regrets of one-step greedy by the model, from the unscheduled program; then of this one and those from random ones."""
+    """Regrets of greedy descents by the model: from the unscheduled program, then of this one and those from random ones."""
     best = {c.operator: c.optimum for c in certificates_of(trial.hardware, trial.space)}[text]
     graph = ConstructionGraph(text, trial.hardware, trial.space)
     found: list[float] = []

@@ -19,7 +19,7 @@ from experiments.common.pool import attempts
 from experiments.common.settings import settings_of
 from experiments.studies.search import scores as study_scores
 from experiments.studies.search.figures import at_seconds
-from experiments.studies.search.study import Plan, SearchStudy, plan_of
+from experiments.studies.search.study import SearchPlan, SearchStudy, plan_of
 from experiments.studies.search.truth import Truth
 from gensor_gym import hardware, operators
 from gensor_gym.hardware.described import RECORDINGS
@@ -36,21 +36,21 @@ SMALL = [
 ]  # fmt: skip
 
 
-def _plan(folder: Path, *more: str) -> Plan:
+def _plan(folder: Path, *more: str) -> SearchPlan:
     return plan_of(compose([*SMALL, f"output={folder}", *more], name="study"))
 
 
-def _run(plan: Plan) -> dict:
+def _run(plan: SearchPlan) -> dict:
     return SearchStudy(plan)(Console(quiet=True))[1]
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, dict]:
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[SearchPlan, dict]:
     plan = _plan(tmp_path_factory.mktemp("study") / "out")
     return plan, _run(plan)
 
 
-def test_everything_is_written(done: tuple[Plan, dict]) -> None:
+def test_everything_is_written(done: tuple[SearchPlan, dict]) -> None:
     plan, summary = done
     folder = plan.settings.output
     rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
@@ -71,7 +71,7 @@ def test_everything_is_written(done: tuple[Plan, dict]) -> None:
         assert value["low"] <= value["mean"] <= value["high"] and value["p"] <= value["p_holm"] <= 1.0
 
 
-def test_what_is_done_is_not_done_again(done: tuple[Plan, dict], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_done_is_not_done_again(done: tuple[SearchPlan, dict], monkeypatch: pytest.MonkeyPatch) -> None:
     plan, summary = done
     before = (plan.settings.output / "results.jsonl").read_bytes()
     victim = plan.settings.jobs[3]
@@ -125,7 +125,7 @@ def _parent(stat: Path) -> int | None:
 
 
 @pytest.mark.thorough
-def test_one_process_and_two_say_the_same(done: tuple[Plan, dict], tmp_path: Path) -> None:
+def test_one_process_and_two_say_the_same(done: tuple[SearchPlan, dict], tmp_path: Path) -> None:
     _, summary = done
     alone = _run(_plan(tmp_path, "study.workers=1", "figures=false"))
     for name, line in summary["strategies"].items():
@@ -201,8 +201,8 @@ def test_variants_and_settings() -> None:
     assert {job.of for job in jobs.values()} == {"markov"} and jobs["tree"].hyperparameters["backtracking"] is False
     assert jobs["markov"].hyperparameters["walkers"] == 5 and jobs["one_walker"].hyperparameters["walkers"] == 1
     assert all(job.hyperparameters["space"] == "compact" for job in jobs.values())
-    assert set(plan.hypotheses) == set(jobs) - {"markov"}
-    assert all(said["direction"] in study_scores.DIRECTIONS for said in plan.hypotheses.values())
+    assert set(plan.said["hypotheses"]) == set(jobs) - {"markov"}
+    assert all(said["direction"] in study_scores.DIRECTIONS for said in plan.said["hypotheses"].values())
     small = settings_of(compose(["experiment=recorded_small"], name="study"))
     assert small.jobs[0].budget.trials == 64
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from rich.console import Console
 
 from experiments.common.journal import locked
 from experiments.sheets.sheet import Sheet
-from experiments.studies.study import LINES, PLAN, Study
+from experiments.studies.study import LINES, PLAN, Plan, Study
 
 SHEET = Sheet.of("t", ("name",), [("a",)])
 
@@ -36,28 +35,27 @@ def square(number: Number) -> dict[str, Any]:
     return {"key": number.key, "square": number.value**2}
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Numbers to square."""
-
-    output: Path
-    numbers: tuple[int, ...]
-    figures: bool = True
-    config: dict[str, Any] = field(default_factory=lambda: {"of": "squares"})
+def plan_of(folder: Path, *numbers: int, figures: bool = True) -> Plan:
+    return Plan({"output": str(folder), "numbers": numbers, "figures": figures, "processes": 1})
 
 
 class Squares(Study[Plan, list[dict[str, Any]]]):
     """A study that takes no time."""
 
-    report = SimpleNamespace(  # type: ignore[assignment]
-        markdown=lambda summary, figures: f"{summary['sum']} {figures}", sheet=lambda summary: SHEET
-    )
+    @staticmethod
+    def markdown(summary: dict[str, Any], figures: list[str]) -> str:
+        return f"{summary['sum']} {figures}"
+
+    @staticmethod
+    def sheet(summary: dict[str, Any]) -> Sheet:
+        return SHEET
 
     def run(self, console: Console) -> list[dict[str, Any]]:
-        assert json.loads((self.plan.output / PLAN).read_text()) == self.plan.config, "the plan is there before anything is run"
+        written = json.loads((self.plan.output / PLAN).read_text())
+        assert written["output"] == str(self.plan.output), "the plan is there before anything is run"
         with pytest.raises(ValueError, match="another process is writing to"):
             locked(self.plan.output)
-        return self.lines([Number(value) for value in self.plan.numbers], 1, console, square)
+        return self.lines([Number(value) for value in self.plan.config["numbers"]], console, square)
 
     def summarise(self, found: list[dict[str, Any]]) -> dict[str, Any]:
         return {"sum": sum(row["square"] for row in found)}
@@ -68,20 +66,20 @@ class Squares(Study[Plan, list[dict[str, Any]]]):
 
 def test_a_study_goes_on_where_it_broke_off_and_lets_its_folder_go(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="broken off"):
-        Squares(Plan(tmp_path, (2, -1)))(Console(quiet=True))
+        Squares(plan_of(tmp_path, 2, -1))(Console(quiet=True))
     assert [json.loads(line)["square"] for line in (tmp_path / LINES).read_text().splitlines()] == [4]
     said = io.StringIO()
-    found, summary = Squares(Plan(tmp_path, (3, 2)))(Console(file=said))
+    found, summary = Squares(plan_of(tmp_path, 3, 2))(Console(file=said))
     assert [row["square"] for row in found] == [9, 4] and summary == {"sum": 13}
     assert "1 of 2 searches were done before" in said.getvalue()
-    assert json.loads((tmp_path / "summary.json").read_text()) == {"sum": 13, "config": {"of": "squares"}}
+    assert json.loads((tmp_path / "summary.json").read_text()) == {"sum": 13, "config": json.loads((tmp_path / PLAN).read_text())}
     assert (tmp_path / "summary.md").read_text() == "13 ['squares.png']"
-    Squares(Plan(tmp_path, (2,), figures=False))(Console(quiet=True))
+    Squares(plan_of(tmp_path, 2, figures=False))(Console(quiet=True))
     assert (tmp_path / "summary.md").read_text() == "4 []"
     locked(tmp_path).close()
 
 
 def test_a_second_writer_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with locked(tmp_path), pytest.raises(ValueError, match="another process is writing to"):
-        Squares(Plan(tmp_path, (2,)))(Console(quiet=True))
+        Squares(plan_of(tmp_path, 2))(Console(quiet=True))
     assert not (tmp_path / PLAN).exists()

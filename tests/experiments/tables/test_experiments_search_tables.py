@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from agents.ansor.sketches import derive_sketches
 from experiments.commands.arguments import CONF, compose
-from experiments.studies.search import figures as study_figures
+from experiments.studies import figures as study_figures
 from experiments.studies.search.study import plan_of
 from experiments.studies.search.truth import BestKnown
 from experiments.tables.ansor import classes_of, normalised
