@@ -22,7 +22,7 @@ from experiments.studies.figures import BROAD, THIN, by_costs, seconds_and_evalu
 from experiments.studies.generalise.policies import Trained, train_missing
 from experiments.studies.page import after, difference, interval_sheet, intervals
 from experiments.studies.scores import EVALUATIONS, SECONDS, best_at, interval, iqm, over
-from experiments.studies.study import Plan, Study, all_lines, study_command
+from experiments.studies.study import Plan, Study, all_lines, evenly, study_command
 from gensor_gym import hardware as machines
 from gensor_gym import suites
 from gensor_gym.construction import ConstructionGraph
@@ -72,10 +72,8 @@ def plan_of(config: DictConfig) -> MachinesPlan:
     if plain["reference"] not in strategies:
         raise ValueError(f"reference {plain['reference']!r}: expected one of {[*strategies]}")
     tested = list(dict.fromkeys(task.operator for task in suites.get("v1").tracks[TRACK].tasks))
-    count = len(tested) if plain["operators"] is None else plain["operators"]
-    chosen = np.unique(np.linspace(0, len(tested) - 1, count).round().astype(int))
     held_out = tuple(machines.get(name).name for name in plain["machines"])
-    plan = MachinesPlan(plain, tuple(tested[i] for i in chosen), held_out, strategies)
+    plan = MachinesPlan(plain, evenly(tested, plain["operators"]), held_out, strategies)
     for name in plain["policies"]:
         if both := sorted({machines.get(one).name for one in plan.near(name)} & set(held_out)):
             raise ValueError(f"policies.{name} is trained near {both}, which are held out")

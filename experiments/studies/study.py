@@ -153,6 +153,12 @@ def study_command(name: str, make: Callable[[DictConfig], Study[Any, Any]]) -> C
     return main
 
 
+def evenly(given: Sequence[Any], count: int | None) -> tuple[Any, ...]:
+    """At most `count` of a list, evenly; None is all."""
+    places = np.linspace(0, len(given) - 1, len(given) if count is None else count).round().astype(int)
+    return tuple(given[i] for i in np.unique(places))
+
+
 def all_lines(lines: Mapping[str, np.ndarray]) -> list[Row]:
     """All lines of a grid."""
     return [line for of in lines.values() for line in of.flat]

@@ -16,8 +16,18 @@ from agents.recorded.other_devices import order
 from agents.recorded.tune import get_strategy_of_spaces
 from experiments.commands.arguments import CONF, compose
 from experiments.studies.transfer_recorded import study
-from experiments.studies.transfer_recorded.plan import BEST_OF, FROM_BEST, MEMORISED, OTHERS, POLICY_OF, Task, plan_of
-from experiments.studies.transfer_recorded.searches import RecordedSearch, improvements, regrets
+from experiments.studies.transfer_recorded.plan import (
+    BEST_OF,
+    FROM_BEST,
+    MEMORISED,
+    OTHERS,
+    POLICY_OF,
+    RecordedSearch,
+    Task,
+    improvements,
+    plan_of,
+    regrets,
+)
 from experiments.studies.transfer_recorded.study import RecordedTransfer, Scores, roles
 from experiments.training.recorded.spaces import RecordedTraining, RecordedVecEnv, known_card, learn
 from experiments.training.recorded.train_recorded import training_of

@@ -1,4 +1,4 @@
-"""The page of the study: the answer first, then tables, all from raw rows. `figures` draws what it shows."""
+"""The page of the study, from raw rows: the answer first, then tables. `figures` draws its figures."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.common.texts import table
 from experiments.statistics.statistics import bootstrap, geometric_mean, holm, sign_flip
 from experiments.studies.headline.chosen import read_near_variants
 from experiments.studies.headline.scores import FIRST, LEARNED, RANKS, REFERENCE, Timed, read
-from experiments.studies.search.report import table
 from gensor_gym import operators
 from gensor_gym.measure.stats.intervals import LEVEL
 
@@ -37,7 +37,7 @@ class Line:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """Of a table."""
+        """A row of a table."""
         holm_cell = "" if math.isnan(self.p_holm) else _p(self.p_holm)
         return (self.name, str(self.operators), f"{self.ratio:.3f}", f"{self.low:.3f} to {self.high:.3f}", _p(self.p), holm_cell)
 
@@ -178,5 +178,5 @@ def _statuses(timed: Timed, ops: Sequence[str]) -> list[str]:
 
 
 def _p(value: float) -> str:
-    """A p value as people write it."""
+    """A p value with three decimals."""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"

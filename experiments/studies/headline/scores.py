@@ -23,7 +23,7 @@ REFERENCE, LEARNED = "markov_ext", "columns"
 FIRST = 4
 """Programs of every arm on every operator."""
 RANKS = (1, FIRST, 10)
-"""Programs that are looked at: of ten those operators that have them."""
+"""Numbers of programs that are compared: ten only on operators that have them."""
 Row = Mapping[str, Any]
 Program = tuple[str, str]
 """Operator and digest."""
@@ -31,7 +31,7 @@ Program = tuple[str, str]
 
 @dataclass(frozen=True)
 class Timed:
-    """Everything a study was told: who proposed what, and what a device said of it."""
+    """All rows of a study: proposals, and their trials on a device."""
 
     proposals: Sequence[Row]
     trials: Mapping[Program, Row]
@@ -67,7 +67,7 @@ class Timed:
 
     @cached_property
     def whole(self) -> list[str]:
-        """Operators that count: those that were tried and on which some program ran well."""
+        """Tried operators on which at least one program ran well: these count."""
         return [op for op in self.tried if self.slowest(op) < math.inf]
 
     def deep(self, k: int) -> list[str]:

@@ -8,24 +8,67 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from experiments.commands.checks import check_list, check_positive, check_some, check_whole
+from experiments.common import style
 from experiments.common.texts import interval_text, page, table
 from experiments.sheets.sheet import Sheet
+from experiments.studies.figures import DASHES, with_legend
 from experiments.studies.page import interval_sheet
 from experiments.studies.scores import interval, iqm
-from experiments.studies.stock import grounds
 from experiments.studies.stock.learning import CLASSES
-from experiments.studies.stock.trials import Trial, run_trial
+from experiments.studies.stock.trials import GROUNDS, Trial, run_trial
 from experiments.studies.study import Plan, Row, Study, study_command
 from gensor_gym import hardware as machines
 from gensor_gym.fingerprint import common
 from gensor_gym.measure.stats.intervals import LEVEL
+
+AIM, LEAST = 10.0, 0.5
+"""Per cent of regret: the aim, and the least that bars show."""
+
+
+def draw_curves(lines: dict[str, list[dict[str, Any]]], summary: dict[str, Any], folder: Path) -> str:
+    """Mean regret of training episodes over processor seconds; returns the file's name."""
+    learned = [name for name, one in summary["agents"].items() if one["seconds"]]
+    figure, axes = plt.subplots(figsize=(7.4, 4.4))
+    for name, (colour, marker) in style.look(learned).items():
+        for line in lines[name]:
+            points = np.array([[p[0], 100 * p[3]] for p in line["curve"] if p[3] is not None]).reshape(-1, 2)
+            axes.plot(*points.T, color=colour, marker=marker, markevery=8, markersize=4, linewidth=1.4, label=name)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("processor seconds of learning, one thread")
+    axes.set_ylabel("mean regret of training episodes, %")
+    return with_legend(figure, axes, folder / "curves.png")
+
+
+def draw_regrets(summary: dict[str, Any], folder: Path) -> str:
+    """Regret on the test part, of the most probable and of the best episode; returns the file's name."""
+    names = list(summary["agents"])
+    figure, axes = plt.subplots(figsize=(7.4, 0.34 * len(names) + 1.2))
+    for offset, key, colour, label in (
+        (-0.19, "first", style.PALETTE[5], "most probable episode"),
+        (0.19, "best", style.PALETTE[0], f"best of {summary['programs']}"),
+    ):  # fmt: skip
+        found = [summary["agents"][name][key] for name in names]
+        mean, low, high = (np.maximum(LEAST, [100 * one[part] for one in found]) for part in ("mean", "low", "high"))
+        places = np.arange(len(names)) + offset
+        axes.barh(places, mean, height=0.36, color=colour, label=label)
+        axes.errorbar(mean, places, xerr=[mean - low, high - mean], fmt="none", ecolor=style.INK, elinewidth=0.8)
+    axes.axvline(AIM, color=style.INK, linestyle=DASHES, linewidth=0.9)
+    axes.set_xscale("log")
+    axes.set_yticks(np.arange(len(names)), names)
+    axes.invert_yaxis()
+    axes.set_xlabel("IQM regret on operators not learned on, %")
+    return with_legend(figure, axes, folder / "regrets.png")
+
 
 BASELINES = ("random", "greedy")
 """Agents that learn nothing."""
@@ -41,7 +84,7 @@ class StockPlan(Plan):
 
     @property
     def lists(self) -> tuple[tuple[str, ...], ...]:
-        """See `grounds.operators_of`."""
+        """See `trials.operators_of`."""
         return next(iter(self.trials.values()))[0].lists
 
 
@@ -60,8 +103,8 @@ def plan_of(config: DictConfig) -> StockPlan:
 def _trial(name: str, agent: dict[str, Any], seed: int, plain: dict[str, Any]) -> Trial:
     """An agent of the configuration with a seed."""
     learner, ground, seconds = agent["learner"], agent["environment"], float(agent.get("seconds", 0.0))
-    if learner not in (*BASELINES, *CLASSES) or ground not in grounds.GROUNDS:
-        known = f"{[*BASELINES, *CLASSES]} and {[*grounds.GROUNDS]}"
+    if learner not in (*BASELINES, *CLASSES) or ground not in GROUNDS:
+        known = f"{[*BASELINES, *CLASSES]} and {[*GROUNDS]}"
         raise ValueError(f"agents.{name}: learner {learner!r}, environment {ground!r}; there are {known}")
     if (learner in CLASSES) != (seconds > 0):
         raise ValueError(f"agents.{name}: seconds {seconds!r}; of what learns expected more than 0, of the others none")
@@ -123,9 +166,7 @@ class Stock(Study[StockPlan, Found]):
 
     def draw(self, found: Found, summary: dict[str, Any]) -> list[str]:
         """Learning curves, and regrets on operators on which no agent learned."""
-        from experiments.studies.stock import figures
-
-        return [figures.curves(found.lines, summary, self.plan.output), figures.regrets(summary, self.plan.output)]
+        return [draw_curves(found.lines, summary, self.plan.output), draw_regrets(summary, self.plan.output)]
 
     @staticmethod
     def markdown(summary: dict[str, Any], figures: list[str]) -> str:

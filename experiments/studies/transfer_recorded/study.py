@@ -28,8 +28,9 @@ from experiments.studies.transfer_recorded.plan import (
     RecordedPlan,
     Task,
     plan_of,
+    regrets,
+    search_recorded,
 )
-from experiments.studies.transfer_recorded.searches import regrets, search_recorded
 from experiments.training.recorded.spaces import known_card, learn_at
 from gensor_gym.spaces import load_space
 
