@@ -23,15 +23,13 @@ from gensor_gym.operators.types import Operator
 from gensor_gym.registry import near
 
 BUDGET = "@"
-"""Before the evaluations or seconds that a variant's values were chosen for, in the name of a search."""
+"""Precedes, in the name of a search, the evaluations or seconds for which its values were chosen."""
 EVALUATIONS, SECONDS = "evaluations", "seconds"
-"""Units of what a search may spend."""
+"""Units of a budget."""
 TUNED = {EVALUATIONS: "values", SECONDS: "values_within"}
-"""Where a file of tuned values (`gensor tune_budgets`) has those for amounts of a unit."""
+"""Entries of a file of tuned values (`gensor tune_budgets`), by unit."""
 Variants = dict[str, dict[float, tuple[str, dict[str, Any]]]]
-"""Unit -> amount of it that values are for (0: any) -> registered name, values."""
-SAMPLED = " best of "
-"""Before the number of episodes, in the name of a policy's search that has one round of so many."""
+"""Unit -> amount for which values were chosen (0: any) -> registered name, values."""
 
 
 @dataclass(frozen=True)
@@ -42,18 +40,18 @@ class Contender:
     of: str
     parameters: dict[str, Any]
     best_of: int | None
-    """Episodes of its second search; None of a strategy without episodes, of which the first round is looked at."""
+    """Episodes of its second search; None for a strategy without episodes, whose first round is stated."""
     folder: str
     train: dict[str, Any]
     annealed: bool
-    """Whether annealing by the model goes on from what the episodes found."""
+    """Whether annealing by the model continues from the episodes' programs."""
     reference: str
-    """The search that it is compared with by groups and costs: its own, or the study's."""
+    """The search with which groups compare it: its own, or the study's."""
 
     @property
     def sampled(self) -> str:
         """Name of the search that has one round of `best_of` episodes; without episodes, of the only one."""
-        return self.name if self.best_of is None else f"{self.name}{SAMPLED}{self.best_of}"
+        return self.name if self.best_of is None else f"{self.name} best of {self.best_of}"
 
 
 @dataclass(frozen=True)
@@ -150,7 +148,7 @@ def _numbers(name: str, values: Any, most: int | None) -> tuple[Any, ...]:
 
 
 def _begun(name: str, given: dict[str, Any], seeds: list[int]) -> int:
-    """A strategy's number of seeds, taken from its values; ValueError for one that is none."""
+    """Pop a strategy's number of seeds from its values; ValueError for an invalid one."""
     check_whole(given, 1, "seeds", of=f"strategies.{name}.")
     return min(given.pop("seeds"), len(dict.fromkeys(seeds)))
 
@@ -174,7 +172,7 @@ def _learned(name: str, given: dict[str, Any], reference: str) -> Contender:
 
 
 def _variants(name: str, given: dict[str, Any]) -> Variants:
-    """Registered name and values of a strategy by what they are for."""
+    """Registered name and values of a strategy, by unit and amount."""
     parameters = dict(given)
     of, tuned = parameters.pop("of", name), parameters.pop("tuned", None)
     if of not in (known := strategies_for(CONSTRUCTIONS)):

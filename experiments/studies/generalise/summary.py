@@ -26,7 +26,7 @@ POINTS, SOONEST = 96, 1e-4
 
 
 def summarise(study: Regrets) -> dict[str, Any]:
-    """All values; `report` beside this words them."""
+    """All values; `report` words them."""
     plan = study.plan
     return {
         "fingerprint": common(fingerprints(plan.operators, plan.hardware, plan.space).values()),

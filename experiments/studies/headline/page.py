@@ -45,7 +45,7 @@ class Line:
 def compared(
     name: str, timed: Timed, ops: Sequence[str], k: int, other: str = REFERENCE, filled: bool = True, ours: str = LEARNED
 ) -> Line:
-    """One arm beside another on some operators: seeds of the first crossed with operators, those of the other averaged."""
+    """One arm against another on some operators: seeds of the first crossed with operators, those of the other averaged."""
     mine, theirs = (timed.logs(arm, ops, k, filled) for arm in (ours, other))
     theirs = np.repeat(theirs.mean(axis=1, keepdims=True), mine.shape[1], axis=1)
     kept = np.isfinite(mine).all(axis=1) & np.isfinite(theirs).all(axis=1)
@@ -116,7 +116,7 @@ def lines_of(folder: Path, figures: str) -> list[str]:
 
 
 def _arms(timed: Timed, ops: Sequence[str]) -> list[str]:
-    """Every arm beside the best time known and torch, and what its construction cost."""
+    """Every arm against the best time known and torch, and the cost of its construction."""
     best, cells = best_known(timed, ops), []
     torch = np.array([timed.torch(op) for op in ops])
     for arm in timed.arms:

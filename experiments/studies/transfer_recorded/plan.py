@@ -31,7 +31,7 @@ class RecordedSearch:
     kernel: str
     device: str
     name: str
-    """What it is called in the study."""
+    """Its name in the study."""
     space: str
     """The file."""
     of: str
@@ -80,7 +80,7 @@ def improvements(seconds: list[float]) -> list[list[float]]:
 
 
 def regrets(curves: list[list[list[float]]], checkpoints: list[int], best: float, cap: float) -> np.ndarray:
-    """Mean over repeats of log(T / T*) after so many trials, float64 [K]; the slowest time recorded where nothing ran yet."""
+    """Mean over repeats of log(T / T*) after numbers of trials, float64 [K]; the slowest recorded time where nothing ran yet."""
     found = []
     for trials, seconds in curves:
         at = np.searchsorted(trials, checkpoints, side="right")
