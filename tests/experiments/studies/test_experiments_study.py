@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import subprocess
@@ -225,4 +224,3 @@ def test_regret_at_seconds() -> None:
     regret, elapsed = np.array([[[0.5, 0.2, 0.1]]]), np.array([[[1.0, 2.0, 4.0]]])
     curves = study_scores.Curves(regret, regret, elapsed, ())
     assert at_seconds(curves, np.array([0.5, 1.0, 3.0, 9.0])).tolist() == [[[0.5, 0.5, 0.2, 0.1]]]
-    assert dataclasses.is_dataclass(curves)

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from experiments.common.journal import locked
 from experiments.sheets.sheet import Sheet
-from experiments.studies.study import LINES, PLAN, Plan, Study
+from experiments.studies.page import difference
+from experiments.studies.scores import EVALUATIONS, SECONDS, best_at
+from experiments.studies.study import LINES, PLAN, Plan, Study, evenly
 
 SHEET = Sheet.of("t", ("name",), [("a",)])
 
@@ -83,3 +86,32 @@ def test_a_second_writer_is_refused_before_anything_is_written(tmp_path: Path) -
     with locked(tmp_path), pytest.raises(ValueError, match="another process is writing to"):
         Squares(plan_of(tmp_path, 2))(Console(quiet=True))
     assert not (tmp_path / PLAN).exists()
+
+
+def test_lines_of_a_grid_lie_by_name_task_and_seed(tmp_path: Path) -> None:
+    study = Squares(Plan({"output": str(tmp_path), "seeds": [3, 1, 3], "processes": 1}))
+
+    def make(name: str, task: int, seed: int) -> Number:
+        return Number(int(name) * 100 + task * 10 + seed)
+
+    found = study.grid(make, ["1", "2"], [0, 5], Console(quiet=True), square)
+    assert {name: [[line["square"] for line in row] for row in of] for name, of in found.items()} == {
+        "1": [[103**2, 101**2], [153**2, 151**2]], "2": [[203**2, 201**2], [253**2, 251**2]]
+    }  # fmt: skip
+
+
+def test_the_best_so_far_is_read_off_a_curve_by_either_cost() -> None:
+    """At first the unscheduled program, which a slower first program does not replace."""
+    lines = np.empty((1, 1), dtype=object)
+    lines[0, 0] = {"curve": [[1, 4, 9], [8.0, 3.0, 2.0], [0.1, 0.2, 0.9]]}
+    assert best_at(lines, [5.0], [0, 1, 4, 8, 9], EVALUATIONS).tolist() == [[[5.0, 5.0, 3.0, 3.0, 2.0]]]
+    assert best_at(lines, [5.0], np.array([[[0.2, 1.0]]]), SECONDS).tolist() == [[[3.0, 2.0]]]
+
+
+def test_tasks_are_chosen_evenly() -> None:
+    assert evenly("abcde", 3) == ("a", "c", "e") and evenly("abc", None) == ("a", "b", "c") and evenly("ab", 9) == ("a", "b")
+
+
+def test_a_difference_turns_with_its_interval() -> None:
+    value = {"mean": 0.02, "low": -0.01, "high": 0.05, "p_holm": 0.5}
+    assert difference(value) == "+2.0 % [-1.0, 5.0], p 0.50" and difference(value, turned=True) == "-2.0 % [-5.0, 1.0], p 0.50"
