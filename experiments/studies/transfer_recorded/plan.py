@@ -145,7 +145,11 @@ class RecordedPlan(Plan):
         """Folder of a policy."""
         return Path(self.config["policies"]) / kernel / f"{name}_{seed}"
 
-    def searches(self, task: Task) -> Iterator[RecordedSearch]:
+    def searches(self) -> list[RecordedSearch]:
+        """All searches of all tasks."""
+        return [search for task in self.tasks for search in self._of(task)]
+
+    def _of(self, task: Task) -> Iterator[RecordedSearch]:
         """Searches of a task. Deterministic ones run once."""
         config = self.config
         spent = config["repeats"], config["trials"], config["timing"]

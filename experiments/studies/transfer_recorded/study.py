@@ -96,7 +96,7 @@ class RecordedTransfer(Study[RecordedPlan, tuple[list[Row], list[Row]]]):
         missing = [training for training in trainings if known_card(*training) is None]
         list(with_bar(console, "policies", side_by_side(learn_at, missing, plan.processes), len(missing)))
         cards = [card for training in trainings if (card := known_card(*training)) is not None]
-        return self.lines([search for task in plan.tasks for search in plan.searches(task)], console, search_recorded), cards
+        return self.lines(plan.searches(), console, search_recorded), cards
 
     def summarise(self, found: tuple[list[Row], list[Row]]) -> dict[str, Any]:
         """Mean regrets by role over all tasks and by kernel, paired differences, and a matrix for each kernel."""
