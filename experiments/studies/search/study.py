@@ -45,12 +45,14 @@ class SearchPlan(Plan):
 
     @property
     def said(self) -> dict[str, Any]:
-        """The part `study` of the configuration: workers, reference, resamples, hypotheses.
-
-        A hypothesis was written before the run: `direction` and `because`, compared with the reference or `beside`.
-        """
+        """The part `study` of the configuration: workers, reference, resamples, hypotheses."""
         found: dict[str, Any] = self.config["study"]
-        return {**found, "hypotheses": found["hypotheses"] or {}}
+        return found
+
+    @property
+    def hypotheses(self) -> dict[str, dict[str, str]]:
+        """Expectations written before the run, by strategy: `direction` and `because`, to the reference or `beside`."""
+        return self.said["hypotheses"] or {}
 
 
 def plan_of(config: DictConfig) -> SearchPlan:
@@ -105,8 +107,7 @@ class SearchStudy(Study[SearchPlan, Scores]):
         plan = self.plan
         values = [json.dumps(value) for value in found.values(plan.checkpoints, plan.said["reference"])]
         write_text(plan.output / "study_values.jsonl", "\n".join(values) + "\n")
-        said = (plan.said[name] for name in ("reference", "resamples", "hypotheses"))
-        return summarise(found, plan.checkpoints, *said)
+        return summarise(found, plan.checkpoints, plan.said["reference"], plan.said["resamples"], plan.hypotheses)
 
     def draw(self, found: Scores, summary: dict[str, Any]) -> list[str]:
         """All figures; none where no strategy has all its searches."""

@@ -200,8 +200,8 @@ def test_variants_and_settings() -> None:
     assert {job.of for job in jobs.values()} == {"markov"} and jobs["tree"].hyperparameters["backtracking"] is False
     assert jobs["markov"].hyperparameters["walkers"] == 5 and jobs["one_walker"].hyperparameters["walkers"] == 1
     assert all(job.hyperparameters["space"] == "compact" for job in jobs.values())
-    assert set(plan.said["hypotheses"]) == set(jobs) - {"markov"}
-    assert all(said["direction"] in study_scores.DIRECTIONS for said in plan.said["hypotheses"].values())
+    assert set(plan.hypotheses) == set(jobs) - {"markov"}
+    assert all(said["direction"] in study_scores.DIRECTIONS for said in plan.hypotheses.values())
     small = settings_of(compose(["experiment=recorded_small"], name="study"))
     assert small.jobs[0].budget.trials == 64
 
