@@ -63,7 +63,7 @@ def test_every_study_has_its_hypotheses(name: str, tmp_path: Path) -> None:
     plan = plan_of(compose([f"experiment={name}", f"output={tmp_path}"], name="study"))
     names = {job.strategy for job in plan.settings.jobs}
     for variant, said in plan.hypotheses.items():
-        assert variant in names and said.get("beside", plan.reference) in names and said["because"]
+        assert variant in names and said.get("beside", plan.said["reference"]) in names and said["because"]
 
 
 def test_studies_begin_within_a_command() -> None:
