@@ -95,7 +95,7 @@ COMMANDS = {
         goes_on=False,
     ),
     "generalise": Command(
-        "experiments.studies.generalise.generalise:main",
+        "experiments.studies.generalise.study:main",
         "trained policies on operators that nothing was trained on, beside search by the model",
         ("evaluations=4096 output=outputs/generalise", "evaluations=512 env.hardware=a100 output=outputs/generalise_a100"),
     ),
@@ -110,17 +110,17 @@ COMMANDS = {
         ("output=outputs/stock", "'tested=gemm(m=512, n=32, k=512)' output=outputs/one"),
     ),
     "machines": Command(
-        "experiments.studies.machines.study:main",
+        "experiments.studies.machines:main",
         "policies that see the machine, trained on drawn machines, on held-out real ones",
         ("output=outputs/machines", "'machines=[t4]' operators=4 output=outputs/t4"),
     ),
     "transfer": Command(
-        "experiments.studies.transfer.transfer:main",
+        "experiments.studies.transfer:main",
         "policies trained on the model of one GPU, tested on those of others",
         ("'env.hardware=[h200,a100,t4]'", "'env.hardware=[h200,a100]' output=outputs/two"),
     ),
     "transfer_recorded": Command(
-        "experiments.studies.transfer_recorded.transfer_recorded:main",
+        "experiments.studies.transfer_recorded.study:main",
         "policies trained on recordings of one real GPU, tested on others",
         ("output=outputs/transfer_recorded", "output=outputs/transfer_recorded steps=20000"),
     ),

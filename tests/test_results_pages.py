@@ -17,18 +17,18 @@ from docs.pictures import result, walk
 from experiments.commands.arguments import compose
 from experiments.common.journal import read_rows
 from experiments.statistics.statistics import geometric_mean
-from experiments.studies.generalise import report as generalise_report
 from experiments.studies.generalise.plan import plan_of, searches
 from experiments.studies.generalise.policies import train_missing
 from experiments.studies.generalise.scores import Regrets, task_of
+from experiments.studies.generalise.study import Generalisation
 from experiments.studies.generalise.summary import summarise
 from experiments.studies.headline import page as headline_page
 from experiments.studies.headline import scores
-from experiments.studies.intervals import iqm
-from experiments.studies.machines import report as machines_report
-from experiments.studies.stock import report as stock_report
+from experiments.studies.machines import Machines
+from experiments.studies.scores import iqm
+from experiments.studies.stock.study import Stock
 from experiments.studies.study import SHIPPED
-from experiments.studies.transfer_recorded import report as transfer_recorded_report
+from experiments.studies.transfer_recorded.study import RecordedTransfer
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact.shipped import certificate_of
 
@@ -48,10 +48,10 @@ def _summary(folder: str) -> tuple[dict, str, list[str]]:
 
 def test_page_of_generalisation_is_made_from_its_values() -> None:
     values, page, figures = _summary("generalise")
-    assert generalise_report.markdown(values, figures) == page
+    assert Generalisation.markdown(values, figures) == page
 
 
-LEARNED = [("machines", machines_report, "generalisation", "search"), ("stock", stock_report, "results/hard", "agent")]
+LEARNED = [("machines", Machines, "generalisation", "search"), ("stock", Stock, "results/hard", "agent")]
 """Folder of results, its report, the page that says it, and the head of the table there."""
 
 
@@ -119,7 +119,7 @@ def test_the_standing_in_suite_v1_is_that_of_its_page() -> None:
 
 def test_page_of_recorded_transfer_is_made_from_its_values() -> None:
     values, page, figures = _summary("transfer_recorded")
-    assert transfer_recorded_report.markdown(values, figures) == page
+    assert RecordedTransfer.markdown(values, figures) == page
 
 
 def of_figure() -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""How numbers that stand beside published ones came about."""
+"""Origins of numbers that are compared with published ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Stamp(StrEnum):
-    """How our numbers in a table came about."""
+    """Origin of our numbers in a table."""
 
     REPRODUCED = "reproduced"
     REPLICATED = "replicated"

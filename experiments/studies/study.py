@@ -1,18 +1,20 @@
-"""What all studies have in common: a plan written first, what is missing of it made, scores, and a page with figures.
+"""The engine of all studies: a plan that is written first, searches that are kept, scores, a page with figures.
 
-A study of its own says what is run, how it is scored and shown; see the folders beside this file. Everything lies in one folder,
-in which one process works at a time. A command that was stopped, however hard, goes on where it was when it is given again.
+A study states what it runs, how it scores and what its page says. All its files lie in one folder, in which one process works
+at a time. The same command resumes a study that was stopped.
 """
 
 from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
+import numpy as np
 from omegaconf import DictConfig
 from rich.console import Console
 
@@ -24,34 +26,40 @@ from experiments.common.results import write_summary, write_text
 from experiments.sheets.sheet import Sheet
 
 PLAN, LINES, SHIPPED = "plan.json", "lines.jsonl", "lines.jsonl.gz"
-"""What is to be done, written before anything is run; a line for each search, written as soon as it is there; and lines that
-ship, packed, which are not made again."""
+"""The plan; a line for each search, written when it ends; lines that ship, which are not made again."""
+Row = dict[str, Any]
 
 
-class Plan(Protocol):
-    """What a study is asked to do, checked and resolved."""
+@dataclass(frozen=True)
+class Plan:
+    """A checked configuration. A study adds what it resolves from it."""
+
+    config: dict[str, Any]
 
     @property
     def output(self) -> Path:
-        """Folder of everything that is written."""
+        """Folder of all files."""
+        return Path(self.config["output"])
 
     @property
     def figures(self) -> bool:
         """Whether figures are drawn."""
+        return bool(self.config["figures"])
 
     @property
-    def config(self) -> dict[str, Any]:
-        """The configuration as it was given."""
+    def seeds(self) -> tuple[int, ...]:
+        """Different seeds, in order."""
+        return tuple(dict.fromkeys(self.config["seeds"]))
 
+    @property
+    def processes(self) -> int:
+        """Searches that run at once."""
+        return int(self.config["processes"])
 
-class Report(Protocol):
-    """The module that says what was found."""
-
-    def markdown(self, summary: dict[str, Any], figures: list[str]) -> str:
-        """A page."""
-
-    def sheet(self, summary: dict[str, Any]) -> Sheet:
-        """The most important table: shown at the end of a command, and written as summary.csv."""
+    @property
+    def resamples(self) -> int:
+        """Resamples of a bootstrap."""
+        return int(self.config["resamples"])
 
 
 Asked = TypeVar("Asked", bound=Plan)
@@ -59,63 +67,98 @@ Found = TypeVar("Found")
 
 
 class Study(ABC, Generic[Asked, Found]):
-    """Called, it does what its plan says. ValueError where another process writes to its folder."""
-
-    report: Report
+    """A study; calling it executes its plan. ValueError where another process writes to its folder."""
 
     def __init__(self, plan: Asked) -> None:
-        """Nothing is looked at yet."""
         self.plan = plan
 
     @abstractmethod
     def run(self, console: Console) -> Found:
-        """Make what is missing; everything there is then."""
+        """Make missing searches; returns the results of all."""
 
     @abstractmethod
     def summarise(self, found: Found) -> dict[str, Any]:
-        """Plain values, as summary.json has them beside the configuration."""
+        """Plain values for summary.json, without the configuration."""
 
     @abstractmethod
     def draw(self, found: Found, summary: dict[str, Any]) -> list[str]:
-        """Write the figures into the folder; names of the files."""
+        """Write the figures; returns their file names."""
+
+    @staticmethod
+    @abstractmethod
+    def markdown(summary: dict[str, Any], figures: list[str]) -> str:
+        """The page of a summary."""
+
+    @staticmethod
+    @abstractmethod
+    def sheet(summary: dict[str, Any]) -> Sheet:
+        """The main table: printed at the end of a command and written as summary.csv."""
 
     def claim(self) -> closing[Any]:
-        """The folder, for this process alone."""
+        """Lock the folder for this process."""
         return closing(locked(self.plan.output))
 
-    def lines(
-        self, wanted: Sequence[Keyed], processes: int, console: Console, work: Callable[[Any], dict[str, Any]] = run_search
-    ) -> list[dict[str, Any]]:
-        """The lines of searches in their order; those that neither ship nor are there are made by `work`, side by side."""
+    def lines(self, wanted: Sequence[Keyed], console: Console, work: Callable[[Any], Row] = run_search) -> list[Row]:
+        """The lines of searches in order. `work` makes those that neither ship nor are in the journal, side by side."""
         kept = {row["key"]: row for row in read_rows(self.plan.output / SHIPPED)}
         left = [search for search in wanted if search.key not in kept]
         if left:
             with Journal(self.plan.output / LINES) as journal:
-                made = run_missing(left, journal, processes, console, work)
+                made = run_missing(left, journal, self.plan.processes, console, work)
             kept |= {row["key"]: row for row in made}
         return [kept[search.key] for search in wanted]
 
+    def grid(
+        self, make: Callable[[str, Any, int], Keyed], names: Sequence[str], tasks: Sequence[Any], console: Console,
+        work: Callable[[Any], Row] = run_search,
+    ) -> dict[str, np.ndarray]:  # fmt: skip
+        """Lines of the searches `make(name, task, seed)`, object [tasks, seeds] by name."""
+        wanted = [make(name, task, seed) for name in names for task in tasks for seed in self.plan.seeds]
+        rows = np.empty(len(wanted), dtype=object)
+        rows[:] = self.lines(wanted, console, work)
+        return dict(zip(names, rows.reshape(len(names), len(tasks), len(self.plan.seeds)), strict=True))
+
     def __call__(self, console: Console) -> tuple[Found, dict[str, Any]]:
-        """Write the plan, run, score, write the page; what was found, and its summary."""
+        """Write the plan, run, score, write the page; returns results and summary."""
         with self.claim():
             write_text(self.plan.output / PLAN, json.dumps(self.plan.config, indent=1, default=str) + "\n")
             found = self.run(console)
             with console.status("summary and figures"):
                 summary = self.summarise(found)
-                names = self.draw(found, summary) if self.plan.figures else []
-                write_summary(self.plan.output, {**summary, "config": self.plan.config}, self.report.markdown(summary, names))
-                self.report.sheet(summary).write_csv(self.plan.output / "summary.csv")
+                names = self._drawn(found, summary) if self.plan.figures else []
+                write_summary(self.plan.output, {**summary, "config": self.plan.config}, self.markdown(summary, names))
+                self.sheet(summary).write_csv(self.plan.output / "summary.csv")
         return found, summary
+
+    def _drawn(self, found: Found, summary: dict[str, Any]) -> list[str]:
+        """Draw in the common style. Matplotlib is imported only here and in modules of figures."""
+        from matplotlib import rc_context
+
+        from experiments.common.style import RC
+
+        with rc_context(RC):
+            return self.draw(found, summary)
 
 
 def study_command(name: str, make: Callable[[DictConfig], Study[Any, Any]]) -> Callable[[], None]:
-    """The command of a study that `make` makes of conf/`name`.yaml."""
+    """The command of a study that `make` makes from conf/`name`.yaml."""
 
     @command(name, RuntimeError)
     def main(config: DictConfig, console: Console) -> Path:
         study = make(config)
         _, summary = study(console)
-        study.report.sheet(summary).show(console)
-        return Path(study.plan.output)
+        study.sheet(summary).show(console)
+        return study.plan.output
 
     return main
+
+
+def evenly(given: Sequence[Any], count: int | None) -> tuple[Any, ...]:
+    """At most `count` of a list, evenly; None is all."""
+    places = np.linspace(0, len(given) - 1, len(given) if count is None else count).round().astype(int)
+    return tuple(given[i] for i in np.unique(places))
+
+
+def all_lines(lines: Mapping[str, np.ndarray]) -> list[Row]:
+    """All lines of a grid."""
+    return [line for of in lines.values() for line in of.flat]

@@ -15,11 +15,20 @@ from agents import tune
 from agents.recorded.other_devices import order
 from agents.recorded.tune import get_strategy_of_spaces
 from experiments.commands.arguments import CONF, compose
-from experiments.studies.transfer_recorded import transfer_recorded
-from experiments.studies.transfer_recorded.plan import BEST_OF, FROM_BEST, MEMORISED, OTHERS, POLICY_OF, Task, plan_of
-from experiments.studies.transfer_recorded.scores import Scores, roles
-from experiments.studies.transfer_recorded.searches import RecordedSearch, improvements, regrets
-from experiments.studies.transfer_recorded.transfer_recorded import RecordedTransfer
+from experiments.studies.transfer_recorded import study
+from experiments.studies.transfer_recorded.plan import (
+    BEST_OF,
+    FROM_BEST,
+    MEMORISED,
+    OTHERS,
+    POLICY_OF,
+    RecordedSearch,
+    Task,
+    improvements,
+    plan_of,
+    regrets,
+)
+from experiments.studies.transfer_recorded.study import RecordedTransfer, Scores, roles
 from experiments.training.recorded.spaces import RecordedTraining, RecordedVecEnv, known_card, learn
 from experiments.training.recorded.train_recorded import training_of
 from gensor_gym import load_space, save_space
@@ -218,7 +227,7 @@ def test_compacted_spaces_move_alike(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_the_study_is_whole_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     search_here(monkeypatch)
-    monkeypatch.setattr(transfer_recorded, "side_by_side", one_after_the_other)
+    monkeypatch.setattr(study, "side_by_side", one_after_the_other)
     folder = tmp_path / "bowl"
     folder.mkdir()
     for device in BEST:

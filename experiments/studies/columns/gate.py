@@ -1,8 +1,8 @@
 """Whether a policy of columns may go to a GPU: `python -m experiments.studies.columns.gate FOLDER ..` judges it by the model.
 
-Its first ten programs stand beside the first ten of `markov_ext` on validation operators of every data type: the best of ten over
-the best of ten, and how many of the ten are on tensor cores where these take the operator. A row for each policy is kept in
-`results/columns/gate.jsonl`, of which the page is made.
+On validation operators of every data type, the best of a policy's first ten programs is compared with the best of the first ten
+of `markov_ext`, and tensor-core programs are counted where tensor cores take the operator. Each policy has a row in
+`results/columns/gate.jsonl`, from which the page is made.
 """
 
 from __future__ import annotations
@@ -10,26 +10,67 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from agents.columns.choices import is_joint
+from agents.columns.policy import Columns
+from agents.strategy import get_strategy
 from experiments.common.settings import ROOT
 from experiments.common.texts import page, table
 from experiments.statistics.statistics import geometric_mean
-from experiments.studies.columns.tasks import DRAWN, DTYPES, FIRST, HALVES, of_policy, of_traverser, validation
+from experiments.training.operators.halves import halves
+from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.files import whole
-from gensor_gym.graph.tables.layout import TENSOR_CORE
+from gensor_gym.graph.coordinates import usable_values
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.graph.tables.layout import KNOB, TENSOR_CORE
 
+HARDWARE, SPACE, OPERATORS = "h100", "extended", "split/v1/validation"
+HALVES = ("float16", "bfloat16")
+DTYPES = ("float32", *HALVES, "int8")
+FIRST = 10
+"""Programs of a search that count, as many as a comparison measures."""
+DRAWN = 64
+"""Programs that a policy writes for them, ranked by the model, as many as in a round of its search."""
 ROWS, PAGE = ROOT / "results" / "columns" / "gate.jsonl", ROOT / "results" / "columns" / "gate.md"
 MOST, LEAST = 1.1, 0.5
 """The largest ratio over all operators, and the least share of tensor-core programs on those of 16 bits, with which it may go."""
 
 
+@lru_cache(maxsize=len(DTYPES))
+def validation(dtype: str) -> list[ConstructionGraph]:
+    """The tasks of a data type: in float32 all that have a choice, in the others those that tensor cores take."""
+    given = list(operators.resolve(OPERATORS))
+    graphs = [ConstructionGraph(op, HARDWARE, SPACE) for op in (given if dtype == "float32" else halves(given, dtype))]
+    return [graph for graph in graphs if (takes_tensor_cores(graph) if dtype != "float32" else is_joint(graph))]
+
+
+def takes_tensor_cores(graph: ConstructionGraph) -> bool:
+    """Whether a task has programs on tensor cores."""
+    return len(usable_values(graph.tables.ints, TENSOR_CORE - KNOB)) > 1
+
+
+def of_policy(folder: str, graph: ConstructionGraph, drawn: int = DRAWN) -> tuple[list[Schedule], float]:
+    """(the first of the programs that a policy writes, fastest by the model first; seconds of the fastest)."""
+    found = Columns(space=SPACE, checkpoint=folder, episodes=drawn).construct(graph, np.random.default_rng(0))
+    return list(found.schedules[:FIRST]), found.latencies[0] if found.latencies else graph.latency(graph.initial())
+
+
+@lru_cache(maxsize=1024)
+def of_traverser(graph: ConstructionGraph) -> tuple[list[Schedule], float]:
+    """The same of `markov_ext`."""
+    strategy = get_strategy("markov_ext", space=SPACE)
+    found = strategy.construct(graph, np.random.default_rng(0))  # type: ignore[attr-defined]
+    return list(found.schedules[:FIRST]), found.latencies[0]
+
+
 def ratios(folder: str, graphs: Sequence[ConstructionGraph], drawn: int = DRAWN) -> list[float]:
-    """Of every task: the policy's best, of so many, over the traverser's, by the model."""
+    """The policy's best over the traverser's, by the model, of every task."""
     return [of_policy(folder, graph, drawn)[1] / of_traverser(graph)[1] for graph in graphs]
 
 
@@ -43,12 +84,11 @@ def judge(folder: str, name: str) -> dict[str, Any]:
     """The row of a policy."""
     known = {dtype: ratios(folder, validation(dtype)) for dtype in DTYPES}
     written = [ratio for dtype in DTYPES for ratio in ratios(folder, validation(dtype), FIRST)]
-    tensor = [graph for dtype in HALVES for graph in validation(dtype)]
     return {
         "policy": name, "tasks": {dtype: len(values) for dtype, values in known.items()},
         "ratios": {dtype: geometric_mean(values) for dtype, values in known.items()},
         "ratio": geometric_mean([value for values in known.values() for value in values]),
-        "written": geometric_mean(written), "share": share(folder, tensor),
+        "written": geometric_mean(written), "share": share(folder, [graph for dtype in HALVES for graph in validation(dtype)]),
     }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode
 
 from experiments.common.settings import ROOT
 from experiments.common.texts import page, table
-from experiments.studies.columns.tasks import DTYPES, HARDWARE, SPACE, of_policy, of_traverser, validation
+from experiments.studies.columns.gate import DTYPES, HARDWARE, SPACE, of_policy, of_traverser, validation
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.env.writing.env import WriteVectorEnv
 from gensor_gym.graph.schedule import Schedule

@@ -1,1 +1,1 @@
-"""Searches of fused operators by the model: a learned policy beside others, on shapes and a class that it has not seen."""
+"""Searches of fused operators by the model: a learned policy and others, on unseen shapes and an unseen class."""

@@ -1,9 +1,11 @@
-"""One search of a fused operator by the model: the best so far by evaluations and processor time, neither of them cut."""
+"""One search of a fused operator by the model: a curve over evaluations and processor time."""
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -32,13 +34,13 @@ class Search:
     seed: int
     seconds: float
     evaluations: int = 0
-    """It goes on until both are spent, processor seconds and evaluations of the model."""
+    """It ends when both are spent, processor seconds and evaluations of the model."""
     policy: str = ""
     """Digest of the weights of the policy in `parameters["checkpoint"]`."""
 
     @property
     def config(self) -> dict[str, Any]:
-        """All that the outcome depends on."""
+        """All inputs of the outcome."""
         (found,) = fused_fingerprints(fused_operators(self.operator), self.hardware, self.space).values()
         apart = {name: value for name, value in self.parameters.items() if name != "checkpoint"}
         return {**asdict(self), "parameters": apart, "fingerprint": found}
@@ -50,12 +52,11 @@ class Search:
 
 
 class ModelSession:
-    """For strategies that search by trials: each is answered by the model; what was asked before is for nothing."""
+    """A session for strategies that search by trials: the model answers each, and repeated questions are free."""
 
     def __init__(self, graph: GirGraph) -> None:
-        """Nothing asked."""
         self.graph = graph
-        self._known: dict[GirSchedule, float] = {}
+        self._known: dict[GirSchedule, Any] = {}
         self.best: tuple[GirSchedule, Any] | None = None
 
     @property
@@ -65,29 +66,25 @@ class ModelSession:
 
     def measure(self, schedules: Sequence[GirSchedule]) -> list[Any]:
         """Answers in order."""
-        found = []
         for schedule in schedules:
             if schedule not in self._known:
-                self._known[schedule] = self.graph.latency(schedule)
-            found.append(SimpleNamespace(seconds=self._known[schedule]))
-            if self.best is None or found[-1].seconds < self.best[1].seconds:
-                self.best = schedule, found[-1]
-        return found
+                found = self._known[schedule] = SimpleNamespace(seconds=self.graph.latency(schedule))
+                if self.best is None or found.seconds < self.best[1].seconds:
+                    self.best = schedule, found
+        return [self._known[schedule] for schedule in schedules]
 
 
 def run_search(search: Search) -> dict[str, Any]:
     """The line of a search. Policies are loaded before the clock starts."""
-    strategy = build(search.strategy, FUSED, {**search.parameters, "space": search.space})
+    strategy: Any = build(search.strategy, FUSED, {**search.parameters, "space": search.space})
     (operator,) = fused_operators(search.operator)
     graph = WatchedGir(operator, machines.get(search.hardware), search.space, search.evaluations, search.seconds)
     if hasattr(strategy, "policy"):
         strategy.policy(graph)
     begun = time.perf_counter()
     graph.start()
-    try:
+    with suppress(BudgetSpent):
         _spend(strategy, graph, np.random.default_rng(search.seed))
-    except BudgetSpent:
-        pass
     curve = graph.curve
     return {
         "key": search.key, **search.config, "code": code_digest(), "evaluated": graph.evaluations,
@@ -97,13 +94,12 @@ def run_search(search: Search) -> dict[str, Any]:
 
 
 def _spend(strategy: Any, graph: WatchedGir, rng: np.random.Generator) -> None:
-    """Search until BudgetSpent; what ends by itself begins again, as long as it still asks about something."""
+    """Search until BudgetSpent; a construction that ends sooner restarts while it still asks about something."""
     if isinstance(strategy, Constructs):
         before = -1
         while graph.evaluations > before:
             before = graph.evaluations
-            for _ in strategy.constructions(graph, rng):  # type: ignore[arg-type]
-                pass
+            deque(strategy.constructions(graph, rng), maxlen=0)  # type: ignore[arg-type]
     elif hasattr(strategy, "walk"):
         while True:
             strategy.walk(graph, rng)

@@ -1,14 +1,14 @@
 """Searches of fused operators by the model: `python -m experiments fused_study` (conf/fused_study.yaml).
 
-A policy that ships beside strategies, on shapes of operators it has seen and on a class that it has not. A search goes on until
-its processor time and the most evaluations asked about are both spent, so that neither cuts the other. The optimum of each
-task is certain: its space is a table.
+A policy that ships is compared with strategies, on new shapes of operators that it knows and on a new class. A search continues
+until its processor time and the largest number of evaluations are both spent. Each space is a table, so each optimum is certain.
 """
 
 from __future__ import annotations
 
 import datetime
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +20,38 @@ from agents.policies.card import read_card
 from agents.policies.fused_parts import fused_operators
 from agents.strategy import FUSED, build
 from experiments.commands.checks import check_list, check_positive, check_some, check_whole
+from experiments.common import style
 from experiments.common.anytime import digest_of_policy
-from experiments.studies.fused import report
-from experiments.studies.fused.scores import Found, Plan
+from experiments.common.texts import page, seconds_text
+from experiments.sheets.sheet import Sheet
+from experiments.studies.figures import by_costs, seconds_and_evaluations
 from experiments.studies.fused.searches import Search, run_search
-from experiments.studies.intervals import interval, mean
-from experiments.studies.study import Study, study_command
+from experiments.studies.page import after, interval_sheet, intervals
+from experiments.studies.scores import EVALUATIONS, SECONDS, best_at, interval, mean
+from experiments.studies.study import Plan, Study, study_command
 from gensor_gym import hardware as machines
 from gensor_gym.fingerprint import common
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.locate import located
+from gensor_gym.measure.stats.intervals import LEVEL
+
+LEAST = 0.05
+"""Per cent below which the figure does not distinguish regrets."""
 
 
-def plan_of(config: DictConfig) -> Plan:
+@dataclass(frozen=True)
+class FusedPlan(Plan):
+    """The resolved plan."""
+
+    hardware: str
+    strategies: dict[str, dict[str, Any]]
+
+    def graph(self, operator: Any) -> GirGraph:
+        """The graph of an operator on the machine."""
+        return GirGraph(operator, machines.get(self.hardware), self.config["env"]["space"])
+
+
+def plan_of(config: DictConfig) -> FusedPlan:
     """Resolve conf/fused_study.yaml; ValueError names what is wrong."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     check_whole(plain, 1, "processes", "resamples")
@@ -46,85 +65,140 @@ def plan_of(config: DictConfig) -> Plan:
         fused_operators(part)
     if plain["budget_s"] < max(plain["seconds"]):
         raise ValueError(f"budget_s {plain['budget_s']!r}, seconds {plain['seconds']!r}: expected times up to the budget")
-    return Plan(
-        tuple(plain["parts"]), machines.get(plain["env"]["hardware"]).name, plain["env"]["space"],
-        {name: dict(parameters or {}) for name, parameters in plain["strategies"].items()}, tuple(plain["seeds"]),
-        float(plain["budget_s"]), tuple(plain["evaluations"]), tuple(plain["seconds"]), plain["processes"], plain["resamples"],
-        Path(plain["output"]), plain["figures"], plain,
-    )  # fmt: skip
+    strategies = {name: dict(parameters or {}) for name, parameters in plain["strategies"].items()}
+    return FusedPlan(plain, machines.get(plain["env"]["hardware"]).name, strategies)
 
 
-class FusedStudy(Study[Plan, Found]):
-    """Strategies on tasks of fused operators."""
+@dataclass(frozen=True)
+class Part:
+    """Tasks of one part with their lines [tasks, seeds] by strategy; seconds of optima, of unscheduled programs, of tables."""
 
-    report = report
+    tasks: list[str]
+    lines: dict[str, np.ndarray]
+    optima: np.ndarray
+    start: np.ndarray
+    certain_s: list[float]
 
-    def run(self, console: Console) -> Found:
+    def regrets(self, strategy: str, at: np.ndarray | list[int], column: int) -> np.ndarray:
+        """log(T / T*) [tasks, seeds, K] where a column of the curves has reached `at`."""
+        found: np.ndarray = np.log(best_at(self.lines[strategy], self.start, at, column) / self.optima[:, None, None])
+        return found
+
+
+class FusedStudy(Study[FusedPlan, dict[str, Part]]):
+    """Strategies on tasks of fused operators; results are by part."""
+
+    def run(self, console: Console) -> dict[str, Part]:
         """Certify and search what is missing."""
-        plan = self.plan
-        tasks: dict[str, dict[str, tuple[float, float]]] = {}
-        certain: dict[str, float] = {}
-        for part in plan.parts:
-            tasks[part] = {}
-            for op in fused_operators(part):
-                begin = time.process_time()
-                graph = GirGraph(op, machines.get(plan.hardware), plan.space)
-                optimum = graph.optimum()[1]
-                certain[str(op)] = time.process_time() - begin
-                tasks[part][str(op)] = optimum, graph.latency(graph.initial())
-        wanted = [
-            Search(
-                name, parameters, text, plan.hardware, plan.space, seed, plan.budget_s, max(plan.evaluations), self._digest(name)
-            )
-            for name, parameters in plan.strategies.items() for part in plan.parts for text in tasks[part] for seed in plan.seeds
-        ]  # fmt: skip
-        lines = self.lines(wanted, plan.processes, console, run_search)
-        return Found({(s.strategy, s.operator, s.seed): line for s, line in zip(wanted, lines, strict=True)}, tasks, certain)
+        return {part: self._part(part, console) for part in self.plan.config["parts"]}
 
-    def _folder(self, name: str) -> Path | None:
-        """Where the policy of a strategy lies; None of those that have none."""
-        strategy = build(name, FUSED, self.plan.strategies[name])
-        machine = machines.get(self.plan.hardware)
-        if not hasattr(strategy, "folder"):
-            return None
-        found: Path = strategy.folder(GirGraph(fused_operators(self.plan.parts[0])[0], machine, self.plan.space))
-        return located(str(found))
+    def _part(self, part: str, console: Console) -> Part:
+        plan, config = self.plan, self.plan.config
+        texts, optima, start, certain = list[str](), list[float](), list[float](), list[float]()
+        for op in fused_operators(part):
+            begin = time.process_time()
+            graph = plan.graph(op)
+            optima.append(graph.optimum()[1])
+            certain.append(time.process_time() - begin)
+            start.append(graph.latency(graph.initial()))
+            texts.append(str(op))
+        digests = {name: digest_of_policy(folder) for name, folder in self._folders().items()}
+        spent = float(config["budget_s"]), max(config["evaluations"])
 
-    def _digest(self, name: str) -> str:
-        folder = self._folder(name)
-        return "" if folder is None else digest_of_policy(folder)
+        def make(name: str, task: str, seed: int) -> Search:
+            where = task, plan.hardware, config["env"]["space"], seed
+            return Search(name, plan.strategies[name], *where, *spent, digests.get(name, ""))
 
-    def summarise(self, found: Found) -> dict[str, Any]:
+        lines = self.grid(make, list(plan.strategies), texts, console, run_search)
+        return Part(texts, lines, np.array(optima), np.array(start), certain)
+
+    def _folders(self) -> dict[str, Path]:
+        """Folders of the policies, by strategy."""
+        graph = self.plan.graph(fused_operators(self.plan.config["parts"][0])[0])
+        built = {name: build(name, FUSED, parameters) for name, parameters in self.plan.strategies.items()}
+        return {name: located(str(one.folder(graph))) for name, one in built.items() if hasattr(one, "folder")}
+
+    def summarise(self, found: dict[str, Part]) -> dict[str, Any]:
         """Mean regrets with intervals, by part and strategy."""
-        plan = self.plan
-        parts = {}
-        for part in plan.parts:
-            parts[part] = {
-                name: {
-                    "evaluations": interval(mean, found.regrets(plan, name, part, np.array(plan.evaluations), 0), plan.resamples),
-                    "seconds": interval(mean, found.regrets(plan, name, part, np.array(plan.seconds), 2), plan.resamples),
-                }
-                for name in plan.strategies
-            }
-        folders = {name: folder for name in plan.strategies if (folder := self._folder(name)) is not None}
-        cards = {name: read_card(folder) for name, folder in folders.items()}
-        training = {name: {"seconds": card["training_seconds"], "steps": card["training_steps"]} for name, card in cards.items()}
+        plan, config = self.plan, self.plan.config
+        lines = {name: [line for part in found.values() for line in part.lines[name].flat] for name in plan.strategies}
+        counts = {name: [line["evaluated"] for line in of] for name, of in lines.items()}
+        certain = [seconds for part in found.values() for seconds in part.certain_s]
+        rows = [line for of in lines.values() for line in of]
+        cards = {name: read_card(folder) for name, folder in self._folders().items()}
+
+        def scores(part: Part, name: str, unit: str, column: int) -> list[dict[str, float]]:
+            return interval(mean, part.regrets(name, config[unit], column), plan.resamples)
+
         return {
-            "parts": parts, "tasks": {part: list(tasks) for part, tasks in found.tasks.items()},
-            "asked": {name: found.asked(name) for name in plan.strategies},
-            "wall_over_processor": found.wall_over_processor,
-            "evaluations": plan.evaluations, "seconds": plan.seconds, "seeds": plan.seeds, "hardware": plan.hardware,
-            "space": plan.space, "training": training,
-            "certain_s": [min(found.certain_s.values()), max(found.certain_s.values())],
-            "fingerprint": common(line["fingerprint"] for line in found.lines.values()),
-            "processor": plan.config["processor"], "date": datetime.date.today().isoformat(),
+            "parts": {
+                label: {
+                    name: {
+                        "evaluations": scores(part, name, "evaluations", EVALUATIONS),
+                        "seconds": scores(part, name, "seconds", SECONDS),
+                    }
+                    for name in plan.strategies
+                }
+                for label, part in found.items()
+            },
+            "tasks": {label: part.tasks for label, part in found.items()},
+            "asked": {name: (min(of), int(np.median(of))) for name, of in counts.items()},
+            "wall_over_processor": float(np.median([line["wall_s"] / line["elapsed_s"] for line in rows])),
+            "evaluations": config["evaluations"], "seconds": config["seconds"], "seeds": plan.seeds, "hardware": plan.hardware,
+            "space": config["env"]["space"],
+            "training": {
+                name: {"seconds": card["training_seconds"], "steps": card["training_steps"]} for name, card in cards.items()
+            },
+            "certain_s": [min(certain), max(certain)], "fingerprint": common(line["fingerprint"] for line in rows),
+            "processor": config["processor"], "date": datetime.date.today().isoformat(),
         }  # fmt: skip
 
-    def draw(self, found: Found, summary: dict[str, Any]) -> list[str]:
-        """Regret by evaluations and by seconds, a picture for each part."""
-        from experiments.studies.fused import figures
+    def draw(self, found: dict[str, Part], summary: dict[str, Any]) -> list[str]:
+        """Regret over evaluations and over seconds, a figure for each part."""
+        at = seconds_and_evaluations(self.plan.config["budget_s"], 4 * max(summary["evaluations"]), 60)
+        labels = {EVALUATIONS: "evaluations of the model", SECONDS: "processor time in seconds"}
+        names = []
+        for label, part in found.items():
+            figure, panels = by_costs(
+                dict.fromkeys(self.plan.strategies, 1.6), {column: (at[column], text) for column, text in labels.items()},
+                lambda name, at, column, part=part: np.maximum(LEAST, 100 * mean(part.regrets(name, at, column))),  # type: ignore[misc]
+            )  # fmt: skip
+            panels[0].set_yscale("log")
+            panels[0].set_ylabel("mean regret to the optimum, %")
+            panels[0].set_title(f"{label}: {len(part.tasks)} operators, {len(self.plan.seeds)} seeds")
+            panels[1].legend(loc="upper right")
+            names.append(style.save(figure, self.plan.output / f"regret_{label.rpartition('/')[2]}.png"))
+        return names
 
-        return [figures.draw(found, self.plan, part) for part in self.plan.parts]
+    @staticmethod
+    def markdown(summary: dict[str, Any], figures: list[str]) -> str:
+        """The summary as a page."""
+        least, most = (seconds_text(value) for value in summary["certain_s"])
+        lines = [
+            "# Searches of fused operators by the model", "",
+            f"Space `{summary['space']}` on the model of {summary['hardware']}: no kernel was timed. Mean of log(T / T*) over "
+            f"tasks and {len(summary['seeds'])} seeds, in brackets {LEVEL} intervals of a bootstrap over tasks and seeds. T* is "
+            f"certain: each space was gone through as a whole, which takes {least} to {most} of processor time here. Seconds are "
+            f"processor time of one thread of {summary['processor']}, the environment's table among them; by the clock a search "
+            f"took {summary['wall_over_processor']:.2f} times as long, in the median. Neither seconds nor evaluations cut the "
+            f"other. Fingerprint {summary['fingerprint']}. {summary['date']}.", "",
+        ]  # fmt: skip
+        for name, cost in summary["training"].items():
+            lines += [f"`{name}` was trained for {cost['steps']:,} steps in {cost['seconds']:.0f} s of wall time.", ""]
+        asked = ", ".join(f"{name} {least:,} and {median:,}" for name, (least, median) in summary["asked"].items())
+        lines += [f"Evaluations of a search, the least and the median: {asked}.", ""]
+        head = ("search", *after(evaluations=summary["evaluations"]), *after(summary["seconds"]))
+        for part, found in summary["parts"].items():
+            values = {name: (*of["evaluations"], *of["seconds"]) for name, of in found.items()}
+            lines += [f"## {part}", "", f"{len(summary['tasks'][part])} operators.", "", *intervals(head, values), ""]
+        return page(lines, figures)
+
+    @staticmethod
+    def sheet(summary: dict[str, Any]) -> Sheet:
+        """Mean regrets after evaluations, by part."""
+        head = ("part", "search", *after(evaluations=summary["evaluations"]))
+        values = {(part, name): of["evaluations"] for part, found in summary["parts"].items() for name, of in found.items()}
+        return interval_sheet("mean regret by the model", head, values)
 
 
 main = study_command("fused_study", lambda config: FusedStudy(plan_of(config)))

@@ -1,11 +1,10 @@
-"""What a study of generalisation is asked to do: its tasks, policies and searches, checked and resolved."""
+"""The plan of a study of generalisation: tasks, policies and searches, checked and resolved."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -15,6 +14,7 @@ from experiments.commands.checks import check_list, check_whole
 from experiments.common.anytime import Search, digest_of_policy
 from experiments.common.optima import split_of
 from experiments.studies.generalise.policies import Trained
+from experiments.studies.study import Plan
 from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.foreign import meant, read_json
@@ -23,15 +23,13 @@ from gensor_gym.operators.types import Operator
 from gensor_gym.registry import near
 
 BUDGET = "@"
-"""Before the evaluations or seconds that a variant's values were chosen for, in the name of a search."""
+"""Precedes, in the name of a search, the evaluations or seconds for which its values were chosen."""
 EVALUATIONS, SECONDS = "evaluations", "seconds"
-"""Units of what a search may spend."""
+"""Units of a budget."""
 TUNED = {EVALUATIONS: "values", SECONDS: "values_within"}
-"""Where a file of tuned values (`gensor tune_budgets`) has those for amounts of a unit."""
+"""Entries of a file of tuned values (`gensor tune_budgets`), by unit."""
 Variants = dict[str, dict[float, tuple[str, dict[str, Any]]]]
-"""Unit -> amount of it that values are for (0: any) -> registered name, values."""
-SAMPLED = " best of "
-"""Before the number of episodes, in the name of a policy's search that has one round of so many."""
+"""Unit -> amount for which values were chosen (0: any) -> registered name, values."""
 
 
 @dataclass(frozen=True)
@@ -42,57 +40,49 @@ class Contender:
     of: str
     parameters: dict[str, Any]
     best_of: int | None
-    """Episodes of its second search; None of a strategy without episodes, of which the first round is looked at."""
+    """Episodes of its second search; None for a strategy without episodes, whose first round is stated."""
     folder: str
     train: dict[str, Any]
     annealed: bool
-    """Whether annealing by the model goes on from what the episodes found."""
+    """Whether annealing by the model continues from the episodes' programs."""
     reference: str
-    """The search that it is compared with by groups and costs: its own, or the study's."""
+    """The search with which groups compare it: its own, or the study's."""
 
     @property
     def sampled(self) -> str:
         """Name of the search that has one round of `best_of` episodes; without episodes, of the only one."""
-        return self.name if self.best_of is None else f"{self.name}{SAMPLED}{self.best_of}"
+        return self.name if self.best_of is None else f"{self.name} best of {self.best_of}"
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A study, resolved."""
+class GeneralisePlan(Plan):
+    """The resolved plan."""
 
     part: str
     split: str
     """Its version."""
     operators: tuple[Operator, ...]
     left_out: tuple[str, ...]
-    """Operators without an optimum that could be asked for."""
+    """Operators whose optimum is not asked for."""
     hardware: str
     space: str
     evaluations: int
     checkpoints: tuple[int, ...]
     seconds: tuple[float, ...]
-    seeds: tuple[int, ...]
-    processes: int
-    nodes: int
-    resamples: int
-    figures: bool
-    output: Path
     policies: tuple[Contender, ...]
     strategies: dict[str, Variants]
     begun: dict[str, int]
-    """Strategy -> number of seeds that it is begun with, where they are fewer than the policies'."""
-    reference: str
-    config: dict[str, Any]
+    """Strategy -> its number of seeds, where it has fewer than the policies."""
 
     @property
     def longest(self) -> float:
-        """Processor seconds that a search goes on for at least."""
+        """Least processor seconds of a search."""
         return max(self.seconds)
 
     def labels(self, name: str, unit: str = EVALUATIONS) -> dict[float, str]:
-        """Names of a strategy's searches by the amount of a unit that their values are for; equal values are one search.
+        """Names of a strategy's searches by the amount of a unit that their values are for.
 
-        Of evaluations it is named by the fewest, of seconds by the most, for which it goes on.
+        Equal values are one search, named by the fewest evaluations or by the most seconds.
         """
         found: dict[float, str] = {}
         variants = self.strategies[name][unit] if name in self.strategies else {0: (name, {})}
@@ -103,39 +93,36 @@ class Plan:
         return found
 
     def seeds_of(self, strategy: str) -> tuple[int, ...]:
-        """For every policy's seed the search's that is paired with it: itself, or one of the fewer, in turn."""
+        """The seed of a search that is paired with each policy's seed: the same one, or one of the fewer, in turn."""
         count = self.begun.get(strategy, len(self.seeds))
         return tuple(self.seeds[i % count] for i in range(len(self.seeds)))
 
 
-def plan_of(config: DictConfig) -> Plan:
+def plan_of(config: DictConfig) -> GeneralisePlan:
     """Resolve a configuration (conf/generalise.yaml); ValueError names what is wrong with it."""
-    plain: dict[str, Any] = OmegaConf.to_container(config, resolve=True)  # type: ignore[assignment]
+    plain: Any = OmegaConf.to_container(config, resolve=True)
     check_whole(plain, 1, "evaluations", "processes", "nodes", "resamples")
     check_list(plain, 0, "seeds")
-    seeds = plain["seeds"]
     policies = tuple(_learned(name, given, plain["reference"]) for name, given in (plain["policies"] or {}).items())
     given_strategies = {name: dict(given or {}) for name, given in (plain["strategies"] or {}).items()}
-    begun = {name: _begun(name, given, seeds) for name, given in given_strategies.items() if "seeds" in given}
+    begun = {name: _begun(name, given, plain["seeds"]) for name, given in given_strategies.items() if "seeds" in given}
     strategies = {name: _variants(name, given) for name, given in given_strategies.items()}
     for name in (plain["reference"], *(policy.reference for policy in policies)):
         if name not in strategies:
             raise ValueError(f"reference {name!r}: expected one of the strategies, {sorted(strategies)}")
     if twice := set(strategies) & {policy.name for policy in policies}:
         raise ValueError(f"names {sorted(twice)} are those of a strategy and of a policy")
-    part, chosen = plain["part"], plain["operators"]
-    split, seconds = plain["split"], _numbers("seconds", plain["seconds"], None)
+    part, chosen, split, most = plain["part"], plain["operators"], plain["split"], plain["evaluations"]
+    seconds = _numbers("seconds", plain["seconds"], None)
     ops = tuple(dict.fromkeys(operators.resolve(chosen if chosen is not None else f"split/{split}/{part}")))
     asked, out = split_of([str(op) for op in ops])
     for name, variants in strategies.items():
-        if (most := max(variants[SECONDS])) and most < max(seconds):
-            raise ValueError(f"seconds {max(seconds)!r}: strategies.{name}.tuned has values for {most} and fewer")
-    return Plan(
-        part if chosen is None else "chosen", split, tuple(op for op in ops if str(op) in asked), tuple(out),
-        modelled(plain["env"]["hardware"]), plain["env"]["space"], plain["evaluations"],
-        _numbers("checkpoints", plain["checkpoints"], plain["evaluations"]), seconds,
-        tuple(dict.fromkeys(seeds)), plain["processes"], plain["nodes"], plain["resamples"],
-        bool(plain["figures"]), Path(plain["output"]), policies, strategies, begun, plain["reference"], plain,
+        if (longest := max(variants[SECONDS])) and longest < max(seconds):
+            raise ValueError(f"seconds {max(seconds)!r}: strategies.{name}.tuned has values for {longest} and fewer")
+    return GeneralisePlan(
+        plain, part if chosen is None else "chosen", split, tuple(op for op in ops if str(op) in asked), tuple(out),
+        modelled(plain["env"]["hardware"]), plain["env"]["space"], most, _numbers("checkpoints", plain["checkpoints"], most),
+        seconds, policies, strategies, begun,
     )  # fmt: skip
 
 
@@ -161,7 +148,7 @@ def _numbers(name: str, values: Any, most: int | None) -> tuple[Any, ...]:
 
 
 def _begun(name: str, given: dict[str, Any], seeds: list[int]) -> int:
-    """A strategy's number of seeds, taken from its values; ValueError for one that is none."""
+    """Pop a strategy's number of seeds from its values; ValueError for an invalid one."""
     check_whole(given, 1, "seeds", of=f"strategies.{name}.")
     return min(given.pop("seeds"), len(dict.fromkeys(seeds)))
 
@@ -185,7 +172,7 @@ def _learned(name: str, given: dict[str, Any], reference: str) -> Contender:
 
 
 def _variants(name: str, given: dict[str, Any]) -> Variants:
-    """Registered name and values of a strategy by what they are for."""
+    """Registered name and values of a strategy, by unit and amount."""
     parameters = dict(given)
     of, tuned = parameters.pop("of", name), parameters.pop("tuned", None)
     if of not in (known := strategies_for(CONSTRUCTIONS)):
@@ -205,15 +192,14 @@ def _variants(name: str, given: dict[str, Any]) -> Variants:
         }
 
 
-def searches(plan: Plan, tasks: Sequence[str], policies: dict[str, Sequence[Trained]]) -> list[Search]:
-    """All searches: strategies, then policies; tasks are those with a certified optimum."""
-    found = []
+def searches(plan: GeneralisePlan, tasks: Sequence[str], policies: dict[str, Sequence[Trained]]) -> list[Search]:
+    """All searches on tasks with a certified optimum: strategies, then policies."""
     of = (plan.hardware, plan.space)
-    for name in plan.strategies:
-        for label, chosen, spent in _labelled(plan, name):
-            found += [
-                Search(label, *chosen, task, *of, seed, *spent) for task in tasks for seed in dict.fromkeys(plan.seeds_of(name))
-            ]
+    found = [
+        Search(label, *chosen, task, *of, seed, *spent)
+        for name in plan.strategies for label, chosen, spent in _labelled(plan, name)
+        for task in tasks for seed in dict.fromkeys(plan.seeds_of(name))
+    ]  # fmt: skip
     for learned in plan.policies:
         for trained in policies[learned.name]:
             for task in tasks:
@@ -221,11 +207,11 @@ def searches(plan: Plan, tasks: Sequence[str], policies: dict[str, Sequence[Trai
     return found
 
 
-def _labelled(plan: Plan, name: str) -> Iterator[tuple[str, tuple[str, dict[str, Any]], tuple[int, float]]]:
-    """(name, strategy with its values, evaluations and seconds that it goes on for) of a strategy's searches.
+def _labelled(plan: GeneralisePlan, name: str) -> Iterator[tuple[str, tuple[str, dict[str, Any]], tuple[int, float]]]:
+    """(name, strategy with its values, evaluations and seconds to spend) of a strategy's searches.
 
-    One whose values are for any amount goes on until both are spent; others until what their values are for is, or for
-    evaluations the most of the study, so that each can be read at any number.
+    Values for any amount: both are spent. Values for evaluations: the most of the study, so that each curve has any number.
+    Values for seconds: these.
     """
     variants = plan.strategies[name]
     if 0 in variants[EVALUATIONS]:
@@ -242,7 +228,7 @@ def searches_of(
 ) -> list[Search]:
     """The searches of one policy on one task: until evaluations and seconds are spent, and one round of `best_of` episodes.
 
-    The former with as many episodes at a time as `parameters` says, else `best_of` too.
+    The former has as many episodes at once as `parameters` says, `best_of` by default.
     """
     digest = digest_of_policy(trained.folder)
     values: dict[str, Any] = {**learned.parameters, "checkpoint": str(trained.folder)}

@@ -1,6 +1,6 @@
-"""Policies of a study: those whose folder has none are trained, a subprocess of `gensor train` each, side by side.
+"""Policies of a study: missing ones are trained side by side, each in a subprocess of `gensor train`.
 
-`gensor train` goes on from its last checkpoint, so a training that was stopped is not lost.
+`gensor train` resumes from its last checkpoint, so a stopped training is not lost.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from experiments.training.trainings import training_of
 from gensor_gym import operators
 
 NEEDED = (POLICY, CARD)
-"""What a folder that holds a policy has."""
+"""Files of a policy's folder."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Trained:
     folder: Path
     seed: int
     seconds: float
-    """Of its training, from its card: of the processor where an agent's training counts these (`columns`)."""
+    """Training time by its card: processor seconds where the agent counts these (`columns`)."""
     steps: int
-    """Steps of the environment in training."""
+    """Training steps of the environment."""
 
 
 def folder_of(pattern: str, seed: int, hardware: str) -> Path:
@@ -52,9 +52,7 @@ def folder_of(pattern: str, seed: int, hardware: str) -> Path:
 def train_missing(
     pattern: str, seeds: Sequence[int], hardware: str, space: str, overrides: Mapping[str, Any], processes: int, split: str = "v1"
 ) -> list[Trained]:
-    """The policies of all seeds, trained where the folder has none; `overrides` go to `gensor train`.
-
-    They learn on the train part of a version of the split.
+    """The policies of all seeds; missing ones train on the train part of the split, with `overrides` of `gensor train`.
 
     ValueError for one of another fingerprint, or trained otherwise than asked for; RuntimeError where training failed.
     """
@@ -81,7 +79,7 @@ def command_of(folder: Path, seed: int, hardware: str, space: str, overrides: Ma
 
 
 def _run(command: list[str], running: list[subprocess.Popen[bytes]]) -> None:
-    """Train in a process that joins those `running`; what it prints goes to train.log beside the policy."""
+    """Train in a process that joins those `running`; train.log next to the policy has its output."""
     folder = Path(next(word for word in command if word.startswith("output=")).removeprefix("output="))
     folder.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, **dict.fromkeys(ONE_THREAD, "1"), PARENT: str(os.getpid())}

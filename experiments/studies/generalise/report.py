@@ -1,14 +1,15 @@
-"""A study of generalisation in words: a Markdown page, and its first table at the end of a run."""
+"""The page of a study of generalisation, and its main table."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from experiments.common.texts import interval_text, p_text, page, seconds_text, table
-from experiments.sheets.cells import Given, percent_interval
 from experiments.sheets.sheet import Sheet
+from experiments.studies.page import interval_sheet, intervals
+from gensor_gym.measure.stats.intervals import LEVEL
 
 PARTS = {
     "test": "The test part: no operator of it, nor another of its group (class and rounded log2 of every extent), "
@@ -20,36 +21,48 @@ PARTS = {
 
 def markdown(summary: dict[str, Any], figures: list[str]) -> str:
     """The summary as a page."""
-    tasks, seeds = summary["tasks"], summary["seeds"]
+    tasks, seeds, ordered = summary["tasks"], summary["seeds"], _ordered(summary)
+    fewer = {name: count for name, count in summary["begun"].items() if count < len(seeds)}
+    told = ", ".join(f"{name} {count}" for name, count in fewer.items())
+    paired = f"; some were begun with fewer seeds ({told}), each paired with several policies in turn" if fewer else ""
+    visited, certified = (statistics.median(task[name] for task in tasks) for name in ("visited", "certified_s"))
     lines = [
         "# Policies on operators they have not seen", "",
         f"Model of {summary['hardware']}, space {summary['space']}, {len(tasks)} operators, {len(seeds)} training seeds. "
-        + f"Split {summary['split']}. " + PARTS.get(summary["part"], "Operators chosen by hand.")
-        + f" Predicted: latencies of the model; nothing was timed but the searches. Fingerprint {summary['fingerprint']}. "
-        f"{summary['date']}.", "",
+        f"Split {summary['split']}. {PARTS.get(summary['part'], 'Operators chosen by hand.')} Predicted: latencies of the model; "
+        f"nothing was timed but the searches. Fingerprint {summary['fingerprint']}. {summary['date']}.", "",
         "Regret is log(T / T*), T* being the certified optimum of the operator's space. Evaluations are those of the model: "
         "of every program that a search, or a policy's environment, looks at. Interquartile means (IQM) over operators and "
-        "seeds; in brackets 95 % intervals of a bootstrap over operators and training seeds, a seed being the same policy on "
-        "all operators. "
-        f"Seed i of a search is paired with policy i{_fewer(summary)}. Before its first program a search has the unscheduled "
-        "one.", "",
-        *_curves(summary),
+        f"seeds; in brackets {LEVEL} intervals of a bootstrap over operators and training seeds, a seed being the same policy on "
+        f"all operators. Seed i of a search is paired with policy i{paired}. Before its first program a search has the "
+        "unscheduled one.", "",
+        "## Regret after so many evaluations", "",
+        *_by_count("", summary).markdown(), "",
+        f"The optimum itself was proved after {visited:,.0f} nodes and {certified:.1f} processor seconds (medians).", "",
+        "## Regret after so many seconds", "",
+        f"Processor seconds of one thread, {summary['processes']} searches at a time: what a search takes by the clock where "
+        "nothing else runs. Loading and compiling are left out, training as well (see below). Every search goes on to "
+        "the last of these "
+        "times, begun again where it ends sooner (but for those that would construct the same again: `nearest` and `certifier`). "
+        "Tuned values are those chosen for the least number of seconds that is not below.", "",
+        *intervals(("strategy", *map(seconds_text, summary["seconds"])), {name: line["within"] for name, line in ordered}), "",
     ]  # fmt: skip
     for name, policy in summary["policies"].items():
         lines += _policy(summary, name, policy)
-    lines += _tasks(summary)
+    rows = [
+        (f"`{task['operator']}`", task["part"], f"{task['optimum_s'] * 1e6:.3f}", f"{100 * task['unscheduled']:.0f} %")
+        for task in tasks
+    ]
+    lines += ["## Operators", "", *table(("operator", "part", "optimum, us", "regret of the unscheduled program"), rows), ""]
+    if summary["left_out"]:
+        out = ", ".join(f"`{text}`" for text in summary["left_out"])
+        lines += [f"Left out: {len(summary['left_out'])} elementwise maps, whose optima are not certified: {out}.", ""]
+    lines += [f"Left out: `{text}`: {why}\n" for text, why in summary["unknown"].items()]
     return page(lines, figures)
 
 
-def _fewer(summary: dict[str, Any]) -> str:
-    """Which searches were begun with fewer seeds."""
-    fewer = {name: count for name, count in summary["begun"].items() if count < len(summary["seeds"])}
-    told = ", ".join(f"{name} {count}" for name, count in fewer.items())
-    return f"; some were begun with fewer seeds ({told}), each paired with several policies in turn" if fewer else ""
-
-
 def sheet(summary: dict[str, Any]) -> Sheet:
-    """The table of regrets by evaluations; of policies the rounds, in words."""
+    """The table of regrets by evaluations, with the rounds of policies in words."""
     said = []
     for name, policy in summary["policies"].items():
         for label, one in policy["rounds"].items():
@@ -62,10 +75,10 @@ def sheet(summary: dict[str, Any]) -> Sheet:
     return _by_count("IQM regret after so many evaluations", summary, said)
 
 
-def _by_count(title: str, summary: dict[str, Any], notes: Iterable[str] = ()) -> Sheet:
+def _by_count(title: str, summary: dict[str, Any], notes: Sequence[str] = ()) -> Sheet:
     """Regrets by evaluations."""
-    rows: list[list[Given]] = [[name, *map(percent_interval, line["regret"])] for name, line in _ordered(summary)]
-    return Sheet.of(title, ("strategy", *(f"{count:,}" for count in summary["checkpoints"])), rows, notes)
+    head = ("strategy", *(f"{count:,}" for count in summary["checkpoints"]))
+    return interval_sheet(title, head, {name: line["regret"] for name, line in _ordered(summary)}, notes)
 
 
 def _ordered(summary: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -73,28 +86,9 @@ def _ordered(summary: dict[str, Any]) -> list[tuple[str, Any]]:
     return sorted(summary["strategies"].items(), key=lambda item: item[1]["regret"][-1]["mean"])
 
 
-def _curves(summary: dict[str, Any]) -> list[str]:
-    """Regrets after evaluations and seconds."""
-    tasks = summary["tasks"]
-    visited = statistics.median(task["visited"] for task in tasks)
-    certified = statistics.median(task["certified_s"] for task in tasks)
-    by_time = [(name, *(interval_text(v, 1) for v in line["within"])) for name, line in _ordered(summary)]
-    return [
-        "## Regret after so many evaluations", "",
-        *_by_count("", summary).markdown(), "",
-        f"The optimum itself was proved after {visited:,.0f} nodes and {certified:.1f} processor seconds (medians).", "",
-        "## Regret after so many seconds", "",
-        f"Processor seconds of one thread, {summary['processes']} searches at a time: what a search takes by the clock where "
-        "nothing else runs. Loading and compiling are left out, training as well (see below). Every search goes on to "
-        "the last of these "
-        "times, begun again where it ends sooner (but for those that would construct the same again: `nearest` and `certifier`). "
-        "Tuned values are those chosen for the least number of seconds that is not below.", "",
-        *table(("strategy", *map(seconds_text, summary["seconds"])), by_time), "",
-    ]  # fmt: skip
-
-
 def _policy(summary: dict[str, Any], name: str, policy: dict[str, Any]) -> list[str]:
-    """Everything about one policy."""
+    """The section of one policy."""
+    rounds = policy["rounds"]
     lines = [
         f"## {name}", "",
         f"Training: {statistics.mean(policy['training_s']):.0f} processor seconds on one thread for each of "
@@ -105,17 +99,27 @@ def _policy(summary: dict[str, Any], name: str, policy: dict[str, Any]) -> list[
                 label, f"{one['evaluations']:,.0f}", seconds_text(one["seconds"]), interval_text(one["iqm"], 1),
                 interval_text(one["mean"], 1), f"{one['near']:.0%}", f"{one['optimal']:.0%}",
             )
-            for label, one in policy["rounds"].items()
+            for label, one in rounds.items()
         ]), "",
+        *(f"Cut at {summary['evaluations']:,} evaluations, of the round \"{label}\": {one['cut']}.\n"
+          for label, one in rounds.items() if one["cut"]),
     ]  # fmt: skip
-    lines += [
-        f"Cut at {summary['evaluations']:,} evaluations, of the round \"{label}\": {one['cut']}.\n"
-        for label, one in policy["rounds"].items() if one["cut"]
-    ]  # fmt: skip
-    for label, one in policy["rounds"].items():
+    for label, one in rounds.items():
         lines += _beside(label, one)
-    *_, last = policy["rounds"].items()
-    return lines + _groups(policy["reference"], *last) + _break_even(policy["break_even"])
+    *_, (label, last) = rounds.items()
+    rows = [
+        (
+            group["group"], str(group["tasks"]), f"{100 * group['ours']:.1f} %", f"{100 * group['theirs']:.1f} %",
+            interval_text(group["over"], 1, sign=True), f"{group['near']:.0%}",
+        )
+        for group in last["groups"]
+    ]  # fmt: skip
+    return [
+        *lines, f"### {label.capitalize()}, by operator class and size", "",
+        "Mean regrets at the same evaluations. Thirds are by points of the loops.", "",
+        *table(("group", "operators", "policy", policy["reference"], "difference", "within 5 %"), rows), "",
+        *break_even(policy["break_even"]),
+    ]  # fmt: skip
 
 
 def _beside(label: str, one: dict[str, Any]) -> list[str]:
@@ -138,24 +142,8 @@ def _beside(label: str, one: dict[str, Any]) -> list[str]:
     ]  # fmt: skip
 
 
-def _groups(reference: str, label: str, one: dict[str, Any]) -> list[str]:
-    """By class and size."""
-    rows = [
-        (
-            group["group"], str(group["tasks"]), f"{100 * group['ours']:.1f} %", f"{100 * group['theirs']:.1f} %",
-            interval_text(group["over"], 1, sign=True), f"{group['near']:.0%}",
-        )
-        for group in one["groups"]
-    ]  # fmt: skip
-    head = ("group", "operators", "policy", reference, "difference", "within 5 %")
-    return [
-        f"### {label.capitalize()}, by operator class and size", "",
-        "Mean regrets at the same evaluations. Thirds are by points of the loops.", "", *table(head, rows), "",
-    ]  # fmt: skip
-
-
-def _break_even(found: dict[str, Any]) -> list[str]:
-    """What training costs beside the best search at equal quality."""
+def break_even(found: dict[str, Any]) -> list[str]:
+    """The cost of training next to the best search at equal quality."""
     rows = []
     for unit in ("evaluations", "seconds"):
         one = found[unit]
@@ -172,19 +160,3 @@ def _break_even(found: dict[str, Any]) -> list[str]:
         "counted.", "",
         *table(("currency", "policy", "first search there", "training", "operators before it can have paid"), rows), "",
     ]  # fmt: skip
-
-
-def _tasks(summary: dict[str, Any]) -> list[str]:
-    """Operators, and those left out."""
-    rows = [
-        (f"`{task['operator']}`", task["part"], f"{task['optimum_s'] * 1e6:.3f}", f"{100 * task['unscheduled']:.0f} %")
-        for task in summary["tasks"]
-    ]
-    lines = ["## Operators", "", *table(("operator", "part", "optimum, us", "regret of the unscheduled program"), rows), ""]
-    if summary["left_out"]:
-        lines += [
-            f"Left out: {len(summary['left_out'])} elementwise maps, whose optima are not certified: "
-            + ", ".join(f"`{text}`" for text in summary["left_out"]) + ".", ""
-        ]  # fmt: skip
-    lines += [f"Left out: `{text}`: {why}\n" for text, why in summary["unknown"].items()]
-    return lines

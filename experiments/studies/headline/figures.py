@@ -1,4 +1,4 @@
-"""Figures of the study: ratios with their intervals beside every operator's, and shares of operators near the best time known."""
+"""Figures of the study: ratios with their intervals, every operator's ratio, shares of operators near the best time known."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def draw(folder: Path, path: Path) -> list[str]:
 
 
 def _ratios(timed: Timed) -> Figure:
-    """The policy over the traverser, and every other arm over it; beside them all operators."""
+    """The policy over the traverser, every other arm over it, and all operators."""
     upper, lower = [primary(timed), *_parts(timed)], _arms(timed)
     figure = plt.figure(figsize=(11.0, 4.8))
     rows = {"height_ratios": (len(upper), max(1, len(lower))), "width_ratios": (1.0, 1.3), "wspace": 0.12, "hspace": 0.45}

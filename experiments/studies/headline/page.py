@@ -1,4 +1,4 @@
-"""The page of the study: the answer first, then tables, all from raw rows. `figures` draws what it shows."""
+"""The page of the study, from raw rows: the answer first, then tables. `figures` draws its figures."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.common.texts import table
 from experiments.statistics.statistics import bootstrap, geometric_mean, holm, sign_flip
 from experiments.studies.headline.chosen import read_near_variants
 from experiments.studies.headline.scores import FIRST, LEARNED, RANKS, REFERENCE, Timed, read
-from experiments.studies.search.report import table
 from gensor_gym import operators
 from gensor_gym.measure.stats.intervals import LEVEL
 
@@ -37,7 +37,7 @@ class Line:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """Of a table."""
+        """A row of a table."""
         holm_cell = "" if math.isnan(self.p_holm) else _p(self.p_holm)
         return (self.name, str(self.operators), f"{self.ratio:.3f}", f"{self.low:.3f} to {self.high:.3f}", _p(self.p), holm_cell)
 
@@ -45,7 +45,7 @@ class Line:
 def compared(
     name: str, timed: Timed, ops: Sequence[str], k: int, other: str = REFERENCE, filled: bool = True, ours: str = LEARNED
 ) -> Line:
-    """One arm beside another on some operators: seeds of the first crossed with operators, those of the other averaged."""
+    """One arm against another on some operators: seeds of the first crossed with operators, those of the other averaged."""
     mine, theirs = (timed.logs(arm, ops, k, filled) for arm in (ours, other))
     theirs = np.repeat(theirs.mean(axis=1, keepdims=True), mine.shape[1], axis=1)
     kept = np.isfinite(mine).all(axis=1) & np.isfinite(theirs).all(axis=1)
@@ -116,7 +116,7 @@ def lines_of(folder: Path, figures: str) -> list[str]:
 
 
 def _arms(timed: Timed, ops: Sequence[str]) -> list[str]:
-    """Every arm beside the best time known and torch, and what its construction cost."""
+    """Every arm against the best time known and torch, and the cost of its construction."""
     best, cells = best_known(timed, ops), []
     torch = np.array([timed.torch(op) for op in ops])
     for arm in timed.arms:
@@ -178,5 +178,5 @@ def _statuses(timed: Timed, ops: Sequence[str]) -> list[str]:
 
 
 def _p(value: float) -> str:
-    """A p value as people write it."""
+    """A p value with three decimals."""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"

@@ -1,4 +1,4 @@
-"""Scores of the arms from raw rows: seconds of the fastest of their first programs on every operator, as the plan says.
+"""Scores of the arms from raw rows: seconds of the fastest of their first programs on every operator.
 
 The plan: results/gpu_study/README.md.
 """
@@ -9,7 +9,7 @@ import math
 import statistics as plain
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,75 +23,76 @@ REFERENCE, LEARNED = "markov_ext", "columns"
 FIRST = 4
 """Programs of every arm on every operator."""
 RANKS = (1, FIRST, 10)
-"""Programs that are looked at: of ten those operators that have them."""
+"""Numbers of programs that are compared: ten only on operators that have them."""
 Row = Mapping[str, Any]
-Program = tuple[str, str]
-"""Operator and digest."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """Everything a study was told: who proposed what, and what a device said of it."""
+    """All rows of a study: proposals, trials by operator and digest, interleaved rounds by operator."""
 
     proposals: Sequence[Row]
-    trials: Mapping[Program, Row]
+    trials: Mapping[tuple[str, str], Row]
     together: Mapping[str, Row]
     by_trials_alone: bool = False
     """Whether interleaved rounds are left out."""
-    _cells: dict[tuple[str, str, int], list[Row]] = field(default_factory=lambda: defaultdict(list))
 
-    def __post_init__(self) -> None:
-        """Sort proposals by operator, arm and seed."""
+    @cached_property
+    def _cells(self) -> dict[tuple[str, str, int], list[Row]]:
+        """Proposals by operator, arm and seed."""
+        found: dict[tuple[str, str, int], list[Row]] = defaultdict(list)
         for row in self.proposals:
-            self._cells[row["operator"], row["arm"], row["seed"]].append(row)
+            found[row["operator"], row["arm"], row["seed"]].append(row)
+        return dict(found)
 
     @cached_property
     def arms(self) -> dict[str, list[int]]:
         """Seeds of every arm, the reference first."""
-        found: dict[str, set[int]] = defaultdict(set)
-        for row in self.proposals:
-            found[row["arm"]].add(row["seed"])
-        return {arm: sorted(found[arm]) for arm in sorted(found, key=lambda arm: (arm != REFERENCE, arm != LEARNED, arm))}
+        names = sorted({row["arm"] for row in self.proposals}, key=lambda arm: (arm != REFERENCE, arm != LEARNED, arm))
+        return {arm: sorted({seed for _, name, seed in self._cells if name == arm}) for arm in names}
+
+    @cached_property
+    def _asked(self) -> list[tuple[str, int]]:
+        """Every arm with every seed of it."""
+        return [(arm, seed) for arm, seeds in self.arms.items() for seed in seeds]
 
     @cached_property
     def operators(self) -> list[str]:
-        """In the order of the study."""
+        """Operators in the order of the study."""
         return list(dict.fromkeys(row["operator"] for row in self.proposals))
 
     @cached_property
     def tried(self) -> list[str]:
         """Operators for which every arm and seed proposed, and whose proposals to rank FIRST were all tried."""
-        open_ones = {row["operator"] for row in self.proposals if row["rank"] <= FIRST and not self._answered(row)}
-        asked = [(arm, seed) for arm, seeds in self.arms.items() for seed in seeds]
-        return [op for op in self.operators if op not in open_ones and all(self._cells.get((op, *one)) for one in asked)]
+        left = {row["operator"] for row in self.proposals if row["rank"] <= FIRST and not self._answered(row)}
+        return [op for op in self.operators if op not in left and all((op, *one) in self._cells for one in self._asked)]
 
     @cached_property
     def whole(self) -> list[str]:
-        """Operators that count: those that were tried and on which some program ran well."""
+        """Tried operators on which at least one program ran well: these count."""
         return [op for op in self.tried if self.slowest(op) < math.inf]
 
     def deep(self, k: int) -> list[str]:
-        """Whole operators for which every arm but such as end early was asked for k programs, all of them tried."""
+        """Whole operators for which an arm proposed k programs, and whose proposals to rank k were all tried."""
         most: dict[str, int] = defaultdict(int)
-        tried: dict[str, bool] = defaultdict(lambda: True)
         for row in self.proposals:
             most[row["operator"]] = max(most[row["operator"]], row["rank"])
-            tried[row["operator"]] &= row["rank"] > k or self._answered(row)
-        return [op for op in self.whole if most[op] >= k and tried[op]]
+        left = {row["operator"] for row in self.proposals if row["rank"] <= k and not self._answered(row)}
+        return [op for op in self.whole if most[op] >= k and op not in left]
 
     def seconds(self, op: str, arm: str, seed: int, k: int) -> float:
-        """Of the fastest of an arm's first k programs; infinite where none ran well."""
+        """Seconds of the fastest of an arm's first k programs; infinite where none ran well."""
         best = self._fastest(op, arm, seed, k)
         again = self._rounds.get(op, {}) if k == FIRST and not self.by_trials_alone else {}
         return plain.median(again[best]) if best in again else self._trial(op, best)
 
     def torch(self, op: str) -> float:
-        """Of torch's faster layout, infinite where it was not timed."""
+        """Seconds of torch's faster layout, infinite where it was not timed."""
         samples = self.together.get(op, {}).get("samples", {})
         return min((plain.median(values) for name, values in samples.items() if name.startswith("torch")), default=math.inf)
 
     def slowest(self, op: str) -> float:
-        """Of the slowest program that ran well; infinite where none did."""
+        """Seconds of the slowest program that ran well; infinite where none did."""
         return self._slowest.get(op, math.inf)
 
     @cached_property
@@ -106,13 +107,12 @@ class Timed:
     def logs(self, arm: str, ops: Sequence[str], k: int, filled: bool = True) -> np.ndarray:
         """Logarithms of seconds, float64 [operators, seeds]. Where an arm has none: `slowest` if `filled`, else NaN."""
         found = np.array([[self.seconds(op, arm, seed, k) for seed in self.arms[arm]] for op in ops]).reshape(len(ops), -1)
-        for place, op in enumerate(ops):
-            found[place, np.isinf(found[place])] = self.slowest(op) if filled else math.nan
-        logs: np.ndarray = np.log(found)
+        other = np.array([self.slowest(op) if filled else math.nan for op in ops]).reshape(-1, 1)
+        logs: np.ndarray = np.log(np.where(np.isinf(found), other, found))
         return logs
 
     def statuses(self) -> dict[str, Counter[str]]:
-        """By arm, how its proposals ended."""
+        """Ends of proposals, by arm."""
         found: dict[str, Counter[str]] = {arm: Counter() for arm in self.arms}
         for row in self.proposals:
             trial = self.trials.get((row["operator"], row["digest"]), {})
@@ -121,7 +121,7 @@ class Timed:
 
     def cost(self, arm: str) -> tuple[float, float]:
         """Median over operators of an arm's seconds of construction and evaluations of the model."""
-        ones = [rows[0] for (_, name, _), rows in self._cells.items() if name == arm and rows]
+        ones = [rows[0] for (_, name, _), rows in self._cells.items() if name == arm]
         return plain.median(row["construct_s"] for row in ones), plain.median(row["evaluations"] for row in ones)
 
     def without(self, arm: str, ops: Sequence[str]) -> int:
@@ -130,17 +130,16 @@ class Timed:
 
     @cached_property
     def _rounds(self) -> dict[str, Mapping[str, Sequence[float]]]:
-        """Interleaved samples of operators, of those whose winners are all in them: times of one operator are of one kind."""
-        asked = [(arm, seed) for arm, seeds in self.arms.items() for seed in seeds]
+        """Interleaved samples of operators whose winners all have some, so that times of one operator are of one kind."""
         found = {op: row.get("samples") or {} for op, row in self.together.items()}
         return {
             op: samples for op, samples in found.items()
-            if all(samples.get(best) for one in asked if (best := self._fastest(op, *one, FIRST)))
+            if all(samples.get(best) for one in self._asked if (best := self._fastest(op, *one, FIRST)))
         }  # fmt: skip
 
     def _fastest(self, op: str, arm: str, seed: int, k: int) -> str:
         """Digest of the fastest of an arm's first k programs by their trials, as on the device; empty where none ran well."""
-        digests = [row["digest"] for row in self._cells.get((op, arm, seed), []) if row["rank"] <= k]
+        digests = [row["digest"] for row in self._cells.get((op, arm, seed), ()) if row["rank"] <= k]
         seconds, best = min(((self._trial(op, digest), digest) for digest in digests), default=(math.inf, ""))
         return best if seconds < math.inf else ""
 
@@ -161,15 +160,15 @@ def has_study(folder: Path) -> bool:
 
 
 def read(folder: Path, by_trials_alone: bool = False) -> Timed:
-    """The rows of a folder, gzipped or not. ValueError where there are none."""
-    named = {name: _rows(folder, name) for name in ("proposals", "trials", "together")}
-    proposals = [row for row in named["proposals"] if row["group"] == "study"]
-    if not proposals or not named["trials"]:
+    """The rows of a folder, gzipped or not. ValueError where it has none."""
+    proposals, trials, together = (_rows(folder, name) for name in ("proposals", "trials", "together"))
+    proposals = [row for row in proposals if row["group"] == "study"]
+    if not proposals or not trials:
         raise ValueError(f"{folder}: expected proposals.jsonl[.gz] and trials.jsonl[.gz] of a study")
-    trials = {(row["operator"], row["digest"]): row for row in named["trials"]}
-    return Timed(proposals, trials, {row["operator"]: row for row in named["together"]}, by_trials_alone)
+    known = {(row["operator"], row["digest"]): row for row in trials}
+    return Timed(proposals, known, {row["operator"]: row for row in together}, by_trials_alone)
 
 
 def _rows(folder: Path, name: str) -> list[dict[str, Any]]:
-    """Of a file, gzipped or not."""
+    """Rows of a file, gzipped or not."""
     return read_rows(folder / f"{name}.jsonl.gz") or read_rows(folder / f"{name}.jsonl")

@@ -1,8 +1,7 @@
-"""What a study found, as arrays over tasks, seeds and trials, and as plain values with their intervals."""
+"""Scores of a study of searches: arrays over tasks, seeds and trials, and plain values with their intervals."""
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from experiments.common.jobs import DONE, Outcome
 from experiments.common.settings import Job, Settings
 from experiments.common.trials import Results
 from experiments.statistics import paired, statistics
-from experiments.studies.intervals import interval, iqm
+from experiments.studies.scores import interval, iqm, now
 from experiments.studies.search.truth import BestKnown, Truth
 from experiments.studies.stamps import Stamp
 from gensor_gym import operators
@@ -26,7 +25,7 @@ from gensor_gym.registry import check_known
 
 SIGNIFICANT = 0.05
 Truths = list[Truth] | list[BestKnown]
-"""What every task's kernels are compared with."""
+"""Regrets of kernels, by task."""
 DIRECTIONS = ("worse", "better", "same")
 
 
@@ -45,13 +44,13 @@ class Curves:
 
 @dataclass(frozen=True)
 class Scores:
-    """A study. `broken` says of a strategy left out why."""
+    """Scores of a study. `broken` says why a strategy is left out."""
 
     facts: dict[str, str]
     tasks: tuple[str, ...]
     seeds: tuple[int, ...]
     regrets: tuple[np.ndarray, ...]
-    """Of every kernel of a task; where its space is not recorded whole, of every kernel that a search tried."""
+    """Regrets of all kernels of a task; without a whole recording, of all that a search tried."""
     curves: dict[str, Curves]
     chance: np.ndarray
     """Expected regret of drawing kernels uniformly without replacement, float64 [tasks, trials]; nan where not known."""
@@ -59,24 +58,23 @@ class Scores:
 
     @property
     def strategies(self) -> tuple[str, ...]:
-        """Those of which every search was done."""
+        """Strategies whose searches are all done."""
         return tuple(self.curves)
 
     def values(self, checkpoints: tuple[int, ...], reference: str) -> Iterator[dict[str, Any]]:
         """A line for each search: regrets at the checkpoints, and log(T / T of the reference) with the same seed."""
         at = [k - 1 for k in checkpoints]
+        other = self.curves.get(reference)
         for name, curves in self.curves.items():
-            other = self.curves.get(reference)
-            for i, task in enumerate(self.tasks):
-                for j, seed in enumerate(self.seeds):
-                    with np.errstate(invalid="ignore"):
-                        ratio = np.log(curves.seconds[i, j, at] / other.seconds[i, j, at]) if other else np.full(len(at), np.nan)
-                    yield {
-                        "strategy": name, "operator": task, "seed": seed, "trials": list(checkpoints),
-                        "regret": curves.regret[i, j, at].tolist(),
-                        "log_ratio": [float(r) if math.isfinite(r) else None for r in ratio],
-                        "chance": [float(c) if math.isfinite(c) else None for c in self.chance[i, at]],
-                    }  # fmt: skip
+            for i, j in np.ndindex(len(self.tasks), len(self.seeds)):
+                with np.errstate(invalid="ignore"):
+                    ratio = np.log(curves.seconds[i, j, at] / other.seconds[i, j, at]) if other else np.full(len(at), np.nan)
+                yield {
+                    "strategy": name, "operator": self.tasks[i], "seed": self.seeds[j], "trials": list(checkpoints),
+                    "regret": curves.regret[i, j, at].tolist(),
+                    "log_ratio": [float(r) if math.isfinite(r) else None for r in ratio],
+                    "chance": [float(c) if math.isfinite(c) else None for c in self.chance[i, at]],
+                }  # fmt: skip
 
 
 def scores_of(settings: Settings, outcomes: dict[str, Outcome], results: Results) -> Scores:
@@ -89,14 +87,11 @@ def scores_of(settings: Settings, outcomes: dict[str, Outcome], results: Results
     spaces = list(dict.fromkeys(outcomes[job.key].space for job in done))
     truths = _truths(settings, tasks, spaces, done, results)
     jobs: dict[str, list[Job]] = {}
-    for job in sorted(settings.jobs, key=lambda job: (tasks.index(job.operator), seeds.index(job.seed))):
+    for job in settings.jobs:  # by operator, then by seed
         jobs.setdefault(job.strategy, []).append(job)
-    names = list(dict.fromkeys(job.strategy for job in settings.jobs))
-    broken = {
-        name: next(outcomes[job.key].error for job in jobs[name] if outcomes[job.key].status != DONE)
-        for name in names if any(outcomes[job.key].status != DONE for job in jobs[name])
-    }  # fmt: skip
-    curves = {name: _curves(jobs[name], truths, len(seeds), length, outcomes, results) for name in names if name not in broken}
+    errors = {name: [outcomes[job.key].error for job in of if outcomes[job.key].status != DONE] for name, of in jobs.items()}
+    broken = {name: of[0] for name, of in errors.items() if of}
+    curves = {name: _curves(of, truths, len(seeds), length, outcomes, results) for name, of in jobs.items() if name not in broken}
     facts = {"hardware": first.hardware.name, "device": first.device, "space": ", ".join(spaces), "trials": str(length)}
     facts |= {"stamp": stamp_of(settings.backend), "fingerprint": common(job.fingerprint for job in settings.jobs)}
     chance = np.stack([truth.chance(length) for truth in truths]) if truths else np.empty((0, length))
@@ -104,14 +99,12 @@ def scores_of(settings: Settings, outcomes: dict[str, Outcome], results: Results
 
 
 def stamp_of(backend: Backend) -> Stamp:
-    """Of what a backend answers, beside a paper's device."""
+    """The stamp of a backend's answers."""
     return Stamp.REPLICATED if isinstance(backend, RecordedBackend) else Stamp.PREDICTED
 
 
-def _truths(
-    settings: Settings, tasks: Sequence[Operator], spaces: list[str], done: list[Job], results: Results
-) -> Truths:
-    """Of every task; nothing where no search was done."""
+def _truths(settings: Settings, tasks: Sequence[Operator], spaces: list[str], done: list[Job], results: Results) -> Truths:
+    """Truths of all tasks; none where no search is done."""
     if not done:
         return []
     if not isinstance(settings.backend, RecordedBackend):
@@ -121,9 +114,7 @@ def _truths(
     return [Truth(op, settings.jobs[0].hardware, spaces[0], settings.backend) for op in tasks]
 
 
-def _curves(
-    jobs: list[Job], truths: Truths, seeds: int, length: int, outcomes: dict[str, Outcome], results: Results
-) -> Curves:
+def _curves(jobs: list[Job], truths: Truths, seeds: int, length: int, outcomes: dict[str, Outcome], results: Results) -> Curves:
     """Curves of one strategy, whose jobs come by task, then by seed."""
     regret, seconds, elapsed = [], [], []
     for i, job in enumerate(jobs):
@@ -141,7 +132,7 @@ def _curves(
 def summarise(
     scores: Scores, checkpoints: tuple[int, ...], reference: str, resamples: int, hypotheses: dict[str, dict[str, str]]
 ) -> dict[str, Any]:
-    """Plain values; see `experiments.studies.search.report` for how they are to be read."""
+    """Plain values; `report` words them."""
     at = [k - 1 for k in checkpoints]
     regrets = {name: curves.regret[..., at] for name, curves in scores.curves.items()}
     chance = np.repeat(scores.chance[:, None, at], len(scores.seeds), axis=1)
@@ -157,18 +148,13 @@ def summarise(
         for label, differences in found.items():
             lines[label].setdefault("over", {})[name] = differences
     return {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        **scores.facts,
-        "reference": reference,
-        "checkpoints": list(checkpoints),
-        "seeds": list(scores.seeds),
+        "date": now(), **scores.facts, "reference": reference, "checkpoints": list(checkpoints), "seeds": list(scores.seeds),
         "tasks": [
             {"operator": task, "kernels": len(regrets), "part": operators.part_of(operators.parse(task))}
             for task, regrets in zip(scores.tasks, scores.regrets, strict=True)
         ],
         "chance": [statistics.interquartile_best(scores.regrets, k) for k in checkpoints] if known else None,
-        "strategies": lines,
-        "broken": scores.broken,
+        "strategies": lines, "broken": scores.broken,
         "hypotheses": {
             name: {**said, "found": _verdicts(lines[name], said.get("beside", reference), said["direction"])}
             for name, said in hypotheses.items() if name in lines and said.get("beside", reference) in lines[name].get("over", {})
@@ -177,18 +163,14 @@ def summarise(
 
 
 def _costs(curves: Curves) -> dict[str, Any]:
-    """Means over the searches of what they spent."""
+    """Mean costs of the searches."""
     ends = curves.outcomes
-    trials = float(np.mean([end.trials for end in ends]))
-    overhead = float(np.mean([end.construction_s for end in ends]))
+    names = ("trials", "evaluations", "construction_s", "elapsed_s")
+    trials, evaluations, overhead, elapsed = (float(np.mean([getattr(end, name) for end in ends])) for name in names)
     return {
-        "trials": trials,
-        "evaluations": float(np.mean([end.evaluations for end in ends])),
-        "overhead_s": overhead,
-        "overhead_a_trial_s": overhead / max(1.0, trials),
-        "elapsed_s": float(np.mean([end.elapsed_s for end in ends])),
-        "training_s": next((end.training_s for end in ends if end.training_s is not None), None),
-    }
+        "trials": trials, "evaluations": evaluations, "overhead_s": overhead, "overhead_a_trial_s": overhead / max(1.0, trials),
+        "elapsed_s": elapsed, "training_s": next((end.training_s for end in ends if end.training_s is not None), None),
+    }  # fmt: skip
 
 
 def _verdicts(line: dict[str, Any], reference: str, direction: str) -> list[str]:
@@ -197,14 +179,13 @@ def _verdicts(line: dict[str, Any], reference: str, direction: str) -> list[str]
     Where `same` was expected, `worse` or `better` if it was told apart. ValueError for an unknown direction.
     """
     check_known("hypothesis", direction, DIRECTIONS)
-    found = []
-    for value in line["over"][reference]:
-        apart = value["p_holm"] <= SIGNIFICANT
-        seen = "same" if not apart else "worse" if value["mean"] > 0 else "better"
+
+    def verdict(value: dict[str, float]) -> str:
+        seen = "worse" if value["mean"] > 0 else "better"
         if value["p_least"] > SIGNIFICANT:
-            found.append("too few tasks")
-        elif seen == "same":
-            found.append("not told apart")
-        else:
-            found.append("as expected" if seen == direction else "the opposite" if direction != "same" else seen)
-    return found
+            return "too few tasks"
+        if value["p_holm"] > SIGNIFICANT:
+            return "not told apart"
+        return "as expected" if seen == direction else seen if direction == "same" else "the opposite"
+
+    return [verdict(value) for value in line["over"][reference]]

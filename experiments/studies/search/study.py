@@ -1,9 +1,7 @@
 """Many strategies, recorded tasks and seeds in one run: `python -m experiments study experiment=recorded`.
 
-The budget is the session's, model evaluations are counted by the graph, every strategy starts from the same task and knows
-nothing else, and each search has one thread. Everything is answered from tables whose best kernel is known, or by the model
-(then against the best that any search found), so that what is compared is regret. A run that was stopped continues where it
-was when the same command is given again.
+All strategies have the same budget, start from the same task and know nothing else; each search has one thread. Tables whose
+best kernel is known answer trials, or the model (then regrets are to the best that any search found).
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from rich.console import Console
 from rich.markup import escape
 
@@ -26,32 +24,38 @@ from experiments.common.results import write_text
 from experiments.common.settings import Settings, settings_of
 from experiments.studies.search import report
 from experiments.studies.search.scores import Scores, scores_of, summarise
-from experiments.studies.study import Study, study_command
+from experiments.studies.study import Plan, Study, study_command
 from gensor_gym.measure.analytic import AnalyticBackend
 from gensor_gym.measure.records.backend import RecordedBackend
 from gensor_gym.registry import near
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A study: the searches, how many run at once, and what is said of them."""
+class SearchPlan(Plan):
+    """The resolved plan."""
 
     settings: Settings
-    workers: int
     checkpoints: tuple[int, ...]
     """Trials after which regrets are stated."""
-    reference: str
-    """Strategy that all others are compared with."""
-    resamples: int
-    hypotheses: dict[str, dict[str, str]]
-    """What was expected of a strategy, `direction` and `because`, written before the run, beside the reference or `beside`."""
 
-    output: Path
-    figures: bool
-    config: dict[str, Any]
+    @property
+    def output(self) -> Path:
+        """Folder of all files, by default one named after the jobs."""
+        return self.settings.output
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """The part `study` of the configuration: workers, reference, resamples, hypotheses."""
+        found: dict[str, Any] = self.config["study"]
+        return found
+
+    @property
+    def hypotheses(self) -> dict[str, dict[str, str]]:
+        """Expectations written before the run, by strategy: `direction` and `because`, to the reference or `beside`."""
+        return self.said["hypotheses"] or {}
 
 
-def plan_of(config: DictConfig) -> Plan:
+def plan_of(config: DictConfig) -> SearchPlan:
     """Resolve a configuration (conf/study.yaml); ValueError names what is wrong with it."""
     settings = settings_of(config, "study")
     if not isinstance(settings.backend, (RecordedBackend, AnalyticBackend)):
@@ -59,7 +63,7 @@ def plan_of(config: DictConfig) -> Plan:
             f"backend {settings.backend.name!r}: a study reads recorded tables or asks the model; kernels run in "
             "experiments.compare"
         )
-    plain: dict[str, Any] = OmegaConf.to_container(config.study, resolve=True)  # type: ignore[assignment]
+    plain: Any = settings.config["study"]
     trials, names = settings.jobs[0].budget.trials, {job.strategy for job in settings.jobs}
     checkpoints = tuple(sorted(set(plain["checkpoints"])))
     if trials is None:
@@ -70,20 +74,14 @@ def plan_of(config: DictConfig) -> Plan:
         hint = near(plain["reference"], names)
         raise ValueError(f"study.reference {plain['reference']!r}: expected one of the strategies, {sorted(names)}{hint}")
     check_whole(plain, 1, "workers", "resamples", of="study.")
-    kept = tuple(k for k in checkpoints if k <= trials) or (trials,)
-    return Plan(
-        settings, plain["workers"], kept, plain["reference"], plain["resamples"], plain["hypotheses"] or {},
-        settings.output, settings.figures, settings.config,
-    )  # fmt: skip
+    return SearchPlan(settings.config, settings, tuple(k for k in checkpoints if k <= trials) or (trials,))
 
 
-class SearchStudy(Study[Plan, Scores]):
+class SearchStudy(Study[SearchPlan, Scores]):
     """Strategies on tasks, every search a job."""
 
-    report = report
-
     jobs: Jobs
-    """While the folder is this process's."""
+    """Open while this process holds the folder."""
 
     def claim(self) -> closing[Any]:
         """The folder with its jobs."""
@@ -91,13 +89,13 @@ class SearchStudy(Study[Plan, Scores]):
         return closing(self.jobs)
 
     def run(self, console: Console) -> Scores:
-        """Search what is not done yet; the scores of all."""
+        """Search what is missing; the scores of all."""
         wanted = self.plan.settings.jobs
         outcomes = {job.key: found for job in wanted if (found := self.jobs.finished(job)) is not None}
         if outcomes:
             console.print(f"{len(outcomes)} of {len(wanted)} searches were done before.")
         missing = [job for job in wanted if job.key not in outcomes]
-        for job, outcome in with_bar(console, "searches", made(self.jobs, missing, self.plan.workers), len(missing)):
+        for job, outcome in with_bar(console, "searches", made(self.jobs, missing, self.plan.said["workers"]), len(missing)):
             outcomes[job.key] = outcome
             if outcome.status != DONE:
                 name = f"{job.strategy} seed {job.seed} on {job.operator}"
@@ -107,15 +105,17 @@ class SearchStudy(Study[Plan, Scores]):
     def summarise(self, found: Scores) -> dict[str, Any]:
         """The summary; study_values.jsonl has a line for each search."""
         plan = self.plan
-        values = [json.dumps(value) for value in found.values(plan.checkpoints, plan.reference)]
+        values = [json.dumps(value) for value in found.values(plan.checkpoints, plan.said["reference"])]
         write_text(plan.output / "study_values.jsonl", "\n".join(values) + "\n")
-        return summarise(found, plan.checkpoints, plan.reference, plan.resamples, plan.hypotheses)
+        return summarise(found, plan.checkpoints, plan.said["reference"], plan.said["resamples"], plan.hypotheses)
 
     def draw(self, found: Scores, summary: dict[str, Any]) -> list[str]:
-        """Nothing where no strategy has all its searches."""
+        """All figures; none where no strategy has all its searches."""
         from experiments.studies.search import figures
 
-        return figures.draw(found, summary, self.plan.reference, self.plan.output) if found.strategies else []
+        return figures.draw(found, summary, summary["reference"], self.plan.output) if found.strategies else []
+
+    markdown, sheet = staticmethod(report.markdown), staticmethod(report.sheet)
 
 
 main = study_command("study", lambda config: SearchStudy(plan_of(config)))

@@ -1,4 +1,4 @@
-"""What is known of a task: of a recorded one the regret of every kernel, of another one the best that any search found."""
+"""Regrets of a task's kernels: to the best of a recorded space, or to the best that any search found."""
 
 from __future__ import annotations
 
@@ -19,10 +19,7 @@ from gensor_gym.operators.types import Operator
 
 
 class Truth:
-    """Regrets of one operator in one space. A kernel is a digest: several schedules may have the same.
-
-    A search without any kernel that ran well has the regret of the slowest one.
-    """
+    """Regrets of all kernels of one operator in one recorded space. Several schedules may have the same kernel, a digest."""
 
     def __init__(self, operator: Operator, hardware: Hardware, space: str, backend: RecordedBackend) -> None:
         """Read the table. ValueError where a schedule of the space is not in it."""
@@ -54,11 +51,11 @@ class Truth:
         return expected_best(self.regrets)
 
     def chance(self, length: int) -> np.ndarray:
-        """`random` for k = 1 .. length; all kernels drawn, nothing changes any more."""
+        """`random` for k = 1 .. length, constant once all kernels are drawn."""
         return best_so_far(self.random, length)
 
     def curve(self, schedules: list[str], length: int) -> np.ndarray:
-        """Regret of the best after k trials, for k = 1 .. length, of a search that tried these schedules (their texts)."""
+        """Regret of the best after k = 1 .. length trials of these schedules (texts); the slowest kernel's where none ran."""
         regrets = [min(self._of[self._key(text)], self.worst) for text in schedules]
         return best_so_far(regrets or [self.worst], length)
 
@@ -74,13 +71,10 @@ class Truth:
 
 
 class BestKnown:
-    """A task whose space nobody has measured whole: regrets are against the fastest kernel of all searches of the study.
-
-    It stands where `Truth` does. What uniform draws expect is not known: that is nan.
-    """
+    """A substitute for `Truth` without a whole recording: regrets to the fastest kernel of all searches of the study."""
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """From the trials of all searches, rows of results. ValueError where none of them ran well."""
+        """Read the trials of all searches, rows of results. ValueError where none of them ran well."""
         known = {row["schedule"]: row["seconds"] for row in rows if row["seconds"] is not None}
         if not known:
             raise ValueError("no trial of any search ran well: there is no best to compare with")
@@ -90,9 +84,9 @@ class BestKnown:
         self.regrets = np.array(list(self._of.values()))
 
     def chance(self, length: int) -> np.ndarray:
-        """Nothing is known of uniform draws."""
+        """NaN: the expectation of uniform draws is unknown."""
         return np.full(length, math.nan)
 
     def curve(self, schedules: list[str], length: int) -> np.ndarray:
-        """See `Truth.curve`; what failed has the regret of the slowest kernel that ran."""
+        """See `Truth.curve`; failed trials have the regret of the slowest kernel that ran."""
         return best_so_far([self._of.get(text, self.worst) for text in schedules] or [self.worst], length)

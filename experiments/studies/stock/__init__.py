@@ -1,1 +1,1 @@
-"""What stock learners come to in the environments: tasks, learning under a limit of processor time, episodes that are tried."""
+"""Stock learners in the environments: tasks, training under a limit of processor time, test episodes."""

@@ -1,4 +1,4 @@
-"""Learning by a class of stable-baselines3 until its processor time is spent, with a curve. One that was stopped begins anew."""
+"""Training of a class of stable-baselines3 until its processor time is spent, with a curve. A stopped one restarts."""
 
 from __future__ import annotations
 
@@ -17,17 +17,15 @@ from gensor_gym.env.seeds import seed_of_run
 
 CLASSES: dict[str, Any] = {"PPO": PPO, "MaskablePPO": MaskablePPO, "DQN": DQN}
 POINTS = 60
-"""Of a learning curve."""
+"""Points of a learning curve: processor seconds, steps and episodes so far; since the last point the mean regret and length of
+episodes and the share of illegal steps."""
 FOREVER = 1 << 40
-CURVE = ("seconds", "steps", "episodes", "regret", "length", "illegal")
-"""Of a point: processor seconds, steps and episodes so far; means of the episodes, and of the steps, since the last."""
 
 
 class Counted(VecEnvWrapper):
-    """Counts the actions that were not legal, where masks are not heeded."""
+    """Counts illegal actions, unless masks are `heeded`."""
 
     def __init__(self, venv: Any, heeded: bool) -> None:
-        """`heeded`: nothing is counted, none is illegal."""
         super().__init__(venv)
         self.heeded, self.illegal = heeded, 0
 
@@ -48,10 +46,9 @@ class Counted(VecEnvWrapper):
 
 
 class Limit(BaseCallback):
-    """Ends the learning when its processor time is spent, and keeps the curve."""
+    """Ends training when its processor seconds from now on are spent, and keeps the curve."""
 
     def __init__(self, seconds: float) -> None:
-        """Processor seconds from now on."""
         super().__init__()
         self.seconds, self.episodes, self.curve = seconds, 0, list[list[float]]()
         self._since: list[tuple[float, float]] = []
@@ -74,7 +71,7 @@ class Limit(BaseCallback):
         return not over
 
     def _mark(self) -> None:
-        """A point of the curve, of which what is not known is None."""
+        """Add a point to the curve; unknown values are None."""
         steps, illegal = self.num_timesteps - self._marked, self.training_env.illegal - self._illegal  # type: ignore[attr-defined]
         regrets = [regret for regret, _ in self._since if np.isfinite(regret)]
         means = [float(np.mean(values)) if values else None for values in (regrets, [length for _, length in self._since])]
@@ -90,7 +87,7 @@ def learned(learner: str, settings: Mapping[str, Any], envs: Any, seed: int, lim
     model = CLASSES[learner]("MlpPolicy", counted, seed=seed_of_run(seed), device="cpu", **settings)
 
     def progress(*_: int) -> None:
-        """What is left of the time, after which schedules go, such as of DQN's exploration: steps are not limited."""
+        """Set the share of time left, which schedules follow, such as DQN's exploration: steps are not limited."""
         model._current_progress_remaining = max(0.0, 1.0 - limit.spent / limit.seconds)
 
     model._update_current_progress_remaining = progress

@@ -1,7 +1,7 @@
 """Stock learners in the environments under one protocol: `python -m experiments stock` (conf/stock.yaml).
 
-Every agent learns on the same operators for so many processor seconds of one thread, and is then tried on the same others, whose
-optima are certified. Learning under a limit of time is not repeated number for number: a quicker processor takes more steps.
+Every agent learns on the same operators for the same processor seconds of one thread, and is tested on the same others with
+certified optima. A limit of time makes learning irreproducible: a faster processor takes more steps.
 """
 
 from __future__ import annotations
@@ -11,49 +11,84 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from experiments.commands.checks import check_list, check_positive, check_some, check_whole
-from experiments.studies.intervals import interval, iqm
-from experiments.studies.stock import grounds, report
+from experiments.common import style
+from experiments.common.texts import interval_text, page, table
+from experiments.sheets.sheet import Sheet
+from experiments.studies.figures import DASHES, with_legend
+from experiments.studies.page import interval_sheet
+from experiments.studies.scores import interval, iqm
 from experiments.studies.stock.learning import CLASSES
-from experiments.studies.stock.trials import Trial, run_trial
-from experiments.studies.study import Study, study_command
+from experiments.studies.stock.trials import GROUNDS, Trial, run_trial
+from experiments.studies.study import Plan, Row, Study, study_command
 from gensor_gym import hardware as machines
 from gensor_gym.fingerprint import common
+from gensor_gym.measure.stats.intervals import LEVEL
 
-BESIDE = ("random", "greedy")
-"""Learners that learn nothing."""
+AIM, LEAST = 10.0, 0.5
+"""Per cent of regret: the aim, and the least that bars show."""
+
+
+def draw_curves(lines: dict[str, list[dict[str, Any]]], summary: dict[str, Any], folder: Path) -> str:
+    """Mean regret of training episodes over processor seconds; returns the file's name."""
+    learned = [name for name, one in summary["agents"].items() if one["seconds"]]
+    figure, axes = plt.subplots(figsize=(7.4, 4.4))
+    for name, (colour, marker) in style.look(learned).items():
+        for line in lines[name]:
+            points = np.array([[p[0], 100 * p[3]] for p in line["curve"] if p[3] is not None]).reshape(-1, 2)
+            axes.plot(*points.T, color=colour, marker=marker, markevery=8, markersize=4, linewidth=1.4, label=name)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("processor seconds of learning, one thread")
+    axes.set_ylabel("mean regret of training episodes, %")
+    return with_legend(figure, axes, folder / "curves.png")
+
+
+def draw_regrets(summary: dict[str, Any], folder: Path) -> str:
+    """Regret on the test part, of the most probable and of the best episode; returns the file's name."""
+    names = list(summary["agents"])
+    figure, axes = plt.subplots(figsize=(7.4, 0.34 * len(names) + 1.2))
+    for offset, key, colour, label in (
+        (-0.19, "first", style.PALETTE[5], "most probable episode"),
+        (0.19, "best", style.PALETTE[0], f"best of {summary['programs']}"),
+    ):  # fmt: skip
+        found = [summary["agents"][name][key] for name in names]
+        mean, low, high = (np.maximum(LEAST, [100 * one[part] for one in found]) for part in ("mean", "low", "high"))
+        places = np.arange(len(names)) + offset
+        axes.barh(places, mean, height=0.36, color=colour, label=label)
+        axes.errorbar(mean, places, xerr=[mean - low, high - mean], fmt="none", ecolor=style.INK, elinewidth=0.8)
+    axes.axvline(AIM, color=style.INK, linestyle=DASHES, linewidth=0.9)
+    axes.set_xscale("log")
+    axes.set_yticks(np.arange(len(names)), names)
+    axes.invert_yaxis()
+    axes.set_xlabel("IQM regret on operators not learned on, %")
+    return with_legend(figure, axes, folder / "regrets.png")
+
+
+BASELINES = ("random", "greedy")
+"""Agents that learn nothing."""
+HEAD = ("agent", "environment", "learned", "steps", "episodes", "steps of an episode", "illegal", "most probable")
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What is run."""
+class StockPlan(Plan):
+    """The resolved plan."""
 
     trials: dict[str, list[Trial]]
-    processes: int
-    resamples: int
-    output: Path
-    figures: bool
-    config: dict[str, Any]
+    """A trial for each seed, by agent."""
+
+    @property
+    def lists(self) -> tuple[tuple[str, ...], ...]:
+        """See `trials.operators_of`."""
+        return next(iter(self.trials.values()))[0].lists
 
 
-@dataclass(frozen=True)
-class Found:
-    """Lines by agent, a line for each seed."""
-
-    lines: dict[str, list[dict[str, Any]]]
-    tested: tuple[str, ...]
-
-    def regrets(self, agent: str) -> tuple[np.ndarray, np.ndarray]:
-        """log(T / T*) [operators, seeds]: of the most probable episode, and of the best of those drawn."""
-        rows = [[line["regrets"][text] for line in self.lines[agent]] for text in self.tested]
-        return np.array([[one[0] for one in row] for row in rows]), np.array([[min(one[1:]) for one in row] for row in rows])
-
-
-def plan_of(config: DictConfig) -> Plan:
+def plan_of(config: DictConfig) -> StockPlan:
     """Resolve conf/stock.yaml; ValueError names what is wrong."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     check_whole(plain, 1, "processes", "resamples", "num_envs", "programs", "most_values")
@@ -61,19 +96,16 @@ def plan_of(config: DictConfig) -> Plan:
     check_list(plain, 0, "seeds")
     check_positive(plain, "minute", "ten_minutes")
     check_some(plain, "agents")
-    trials = {name: [_trial(name, agent, seed, plain) for seed in plain["seeds"]] for name, agent in plain["agents"].items()}
-    output = Path(plain["output"])
-    return Plan(trials, plain["processes"], plain["resamples"], output, plain["figures"], plain)
+    agents = plain["agents"].items()
+    return StockPlan(plain, {name: [_trial(name, agent, seed, plain) for seed in plain["seeds"]] for name, agent in agents})
 
 
 def _trial(name: str, agent: dict[str, Any], seed: int, plain: dict[str, Any]) -> Trial:
     """An agent of the configuration with a seed."""
     learner, ground, seconds = agent["learner"], agent["environment"], float(agent.get("seconds", 0.0))
-    if learner not in (*BESIDE, *CLASSES) or ground not in grounds.GROUNDS:
-        raise ValueError(
-            f"agents.{name}: learner {learner!r}, environment {ground!r}; there are {[*BESIDE, *CLASSES]} and "
-            f"{[*grounds.GROUNDS]}"
-        )
+    if learner not in (*BASELINES, *CLASSES) or ground not in GROUNDS:
+        known = f"{[*BASELINES, *CLASSES]} and {[*GROUNDS]}"
+        raise ValueError(f"agents.{name}: learner {learner!r}, environment {ground!r}; there are {known}")
     if (learner in CLASSES) != (seconds > 0):
         raise ValueError(f"agents.{name}: seconds {seconds!r}; of what learns expected more than 0, of the others none")
     asked = plain["operators"], plain["tested"], plain["most_values"], plain["most_tested"]
@@ -82,48 +114,102 @@ def _trial(name: str, agent: dict[str, Any], seed: int, plain: dict[str, Any]) -
     return Trial(name, learner, ground, seconds, settings, *asked, *where, plain["num_envs"], plain["programs"], seed)
 
 
-class Stock(Study[Plan, Found]):
-    """Agents on operators that they did not learn on."""
+@dataclass(frozen=True)
+class Found:
+    """Lines by agent, a line for each seed."""
 
-    report = report
+    lines: dict[str, list[Row]]
+    tested: tuple[str, ...]
+
+    def regrets(self, agent: str) -> tuple[np.ndarray, np.ndarray]:
+        """log(T / T*) [operators, seeds] of the most probable episode, and of the best of those drawn."""
+        found = np.array([[line["regrets"][text] for line in self.lines[agent]] for text in self.tested])
+        return found[..., 0], found[..., 1:].min(axis=-1)
+
+
+class Stock(Study[StockPlan, Found]):
+    """Agents on operators on which they did not learn."""
 
     def run(self, console: Console) -> Found:
-        """Learn and try what is missing."""
+        """Train and test what is missing."""
         wanted = [trial for trials in self.plan.trials.values() for trial in trials]
-        rows = iter(self.lines(wanted, self.plan.processes, console, run_trial))
-        lines = {name: [next(rows) for _ in trials] for name, trials in self.plan.trials.items()}
-        return Found(lines, wanted[0].lists[1])
+        rows = iter(self.lines(wanted, console, run_trial))
+        return Found({name: [next(rows) for _ in trials] for name, trials in self.plan.trials.items()}, self.plan.lists[1])
 
     def summarise(self, found: Found) -> dict[str, Any]:
-        """Interquartile means with intervals, and what learning came to."""
-        plan, agents = self.plan, {}
-        for name, lines in found.lines.items():
-            first, best = (interval(iqm, values[..., None], self.plan.resamples)[0] for values in found.regrets(name))
-            trial, curve = plan.trials[name][0], lines[0]["curve"]
-            agents[name] = {
-                "learner": trial.learner, "environment": trial.environment, "seconds": trial.seconds, "settings": trial.settings,
-                "first": first, "best": best, "near": float((found.regrets(name)[1] <= 0.05).mean()),
-                "steps": float(np.mean([line["steps"] for line in lines])),
-                "episodes": float(np.mean([line["episodes"] for line in lines])),
-                "length": None if lines[0]["lengths"] is None else float(np.mean([line["lengths"] for line in lines])),
-                "illegal": [curve[0][5], curve[-1][5]] if curve and trial.learner != "MaskablePPO" else None,
-                "began": curve[0][4] if curve else None,
-            }  # fmt: skip
-        trained, tested, left = plan.trials[next(iter(plan.trials))][0].lists
-        lines_of_all = [line for lines in found.lines.values() for line in lines]
+        """Interquartile means with intervals, and facts about learning."""
+        plan, config = self.plan, self.plan.config
+        trained, tested, left = plan.lists
+        rows = [line for lines in found.lines.values() for line in lines]
         return {
-            "agents": agents, "trained": list(trained), "tested": list(tested), "left_out": list(left),
-            "seeds": plan.config["seeds"], "hardware": lines_of_all[0]["hardware"], "space": lines_of_all[0]["space"],
-            "programs": plan.config["programs"], "num_envs": plan.config["num_envs"], "most_values": plan.config["most_values"],
-            "fingerprint": common(line["fingerprint"] for line in lines_of_all), "processor": plan.config["processor"],
-            "date": max(line["date"] for line in lines_of_all), "written": datetime.date.today().isoformat(),
+            "agents": {name: self._agent(name, found) for name in found.lines},
+            "trained": list(trained), "tested": list(tested), "left_out": list(left),
+            "seeds": config["seeds"], "hardware": rows[0]["hardware"], "space": rows[0]["space"],
+            **{name: config[name] for name in ("programs", "num_envs", "most_values")},
+            "fingerprint": common(line["fingerprint"] for line in rows), "processor": config["processor"],
+            "date": max(line["date"] for line in rows), "written": datetime.date.today().isoformat(),
+        }  # fmt: skip
+
+    def _agent(self, name: str, found: Found) -> dict[str, Any]:
+        """Values of one agent."""
+        trial, lines, regrets = self.plan.trials[name][0], found.lines[name], found.regrets(name)
+        first, best = (interval(iqm, values[..., None], self.plan.resamples)[0] for values in regrets)
+        curve = lines[0]["curve"]
+        steps, episodes = (float(np.mean([line[key] for line in lines])) for key in ("steps", "episodes"))
+        return {
+            "learner": trial.learner, "environment": trial.environment, "seconds": trial.seconds, "settings": trial.settings,
+            "first": first, "best": best, "near": float((regrets[1] <= 0.05).mean()), "steps": steps, "episodes": episodes,
+            "length": None if lines[0]["lengths"] is None else float(np.mean([line["lengths"] for line in lines])),
+            "illegal": [curve[0][5], curve[-1][5]] if curve and trial.learner != "MaskablePPO" else None,
+            "began": curve[0][4] if curve else None,
         }  # fmt: skip
 
     def draw(self, found: Found, summary: dict[str, Any]) -> list[str]:
-        """Learning curves, and regrets on what was not learned on."""
-        from experiments.studies.stock import figures
+        """Learning curves, and regrets on operators on which no agent learned."""
+        return [draw_curves(found.lines, summary, self.plan.output), draw_regrets(summary, self.plan.output)]
 
-        return [figures.curves(found.lines, summary, self.plan.output), figures.regrets(summary, self.plan.output)]
+    @staticmethod
+    def markdown(summary: dict[str, Any], figures: list[str]) -> str:
+        """The summary as a page."""
+        agents, left = summary["agents"], summary["left_out"]
+        lines = [
+            "# Stock learners in the environments", "",
+            f"Model of {summary['hardware']}, space {summary['space']}: nothing was timed. Learned on {len(summary['trained'])} "
+            f"operators of the train part of split v1 (with at most {summary['most_values']:,} values of a column), tried on "
+            f"{len(summary['tested'])} of the test part, {len(summary['seeds'])} seed. Regret is log(T / T*), T* the certified "
+            f"optimum; interquartile means over operators, in brackets {LEVEL} intervals of a bootstrap over operators (and "
+            f"seeds). Processor seconds of one thread of {summary['processor']}, beside other work. Learning under a limit of "
+            f"time takes other steps on another processor. Fingerprint {summary['fingerprint']}. {summary['date']}.", "",
+            f"Classes of stable-baselines3 and sb3-contrib over {summary['num_envs']} environments, `MlpPolicy`, their defaults "
+            "but for the settings below. Steps of an episode: of those drawn on the test part. Illegal: actions at the beginning "
+            "and at the end of learning; they cost a step and change nothing.", "",
+            *table((*HEAD, f"best of {summary['programs']}", "within 5 %"), [_cells(name, one) for name, one in agents.items()]),
+            "", "## Settings", "",
+        ]  # fmt: skip
+        for name, agent in agents.items():
+            if agent["seconds"]:
+                settings = ", ".join(f"{key} {value}" for key, value in agent["settings"].items())
+                lines += [f"- `{name}`: {agent['learner']}, {settings}"]
+        lines += ["", *(["Left out of the test part: " + ", ".join(f"`{text}`" for text in left) + ".", ""] if left else [])]
+        return page(lines, figures)
+
+    @staticmethod
+    def sheet(summary: dict[str, Any]) -> Sheet:
+        """Regrets by agent."""
+        head = ("agent", "most probable", f"best of {summary['programs']}")
+        values = {name: (one["first"], one["best"]) for name, one in summary["agents"].items()}
+        return interval_sheet("IQM regret on the test part", head, values)
+
+
+def _cells(name: str, agent: dict[str, Any]) -> tuple[str, ...]:
+    """A row of the page's table."""
+    length, illegal = agent["length"], agent["illegal"]
+    return (
+        name, agent["environment"], f"{agent['seconds']:.0f} s" if agent["seconds"] else "nothing", f"{agent['steps']:,.0f}",
+        f"{agent['episodes']:,.0f}", "" if length is None else f"{length:.1f}",
+        "" if illegal is None else f"{illegal[0]:.0%}, {illegal[1]:.0%}", interval_text(agent["first"], 1),
+        interval_text(agent["best"], 1), f"{agent['near']:.0%}",
+    )  # fmt: skip
 
 
 main = study_command("stock", lambda config: Stock(plan_of(config)))

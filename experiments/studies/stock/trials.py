@@ -1,17 +1,19 @@
-"""One agent: it learns, and is tried on operators that it did not learn on."""
+"""One agent: it trains, and is tested on operators on which it did not train."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from agents import get_strategy
 from experiments.common.settings import code_digest, short_hash
-from experiments.studies.stock import grounds, learning
+from experiments.studies.stock import learning
+from experiments.studies.study import evenly
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact.shipped import certificates_of
@@ -22,6 +24,50 @@ if TYPE_CHECKING:
 
 Act = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(observations [B, O], masks bool [B, N]) -> actions [B]."""
+GROUNDS = {"primitives": "make_sb3", "writing": "make_writing_sb3"}
+"""Name -> the maker in `gensor_gym.env.sb3`."""
+
+
+@cache
+def operators_of(
+    trained: str, tested: str, most_values: int, most_tested: int | None, hardware: str, space: str
+) -> tuple[tuple[str, ...], ...]:
+    """(operators for training, operators for tests, those of `tested` that are left out), as text; for all kinds of actions.
+
+    An operator is left out if a column has more than `most_values` values. A test operator is also left out if a column has more
+    values than in training, or if it has no certified optimum.
+    """
+    known = {certificate.operator for certificate in certificates_of(hardware, space)}
+    graphs = [ConstructionGraph(op, hardware, space) for op in operators.resolve(trained)]
+    graphs = [graph for graph in graphs if max(len(c.values) for c in graph.coordinates.movable()) <= most_values]
+    if not graphs:
+        raise ValueError(f"operators {trained!r}: none has columns of at most {most_values} values")
+    most, tried, left = _most_values(*graphs), list[str](), list[str]()
+    for op in operators.resolve(tested):
+        own = _most_values(ConstructionGraph(op, hardware, space))
+        fits = all(count <= most.get(column, 0) for column, count in own.items())
+        (tried if str(op) in known and fits else left).append(str(op))
+    if not tried:
+        raise ValueError(f"tested {tested!r}: none has a certified optimum on {hardware} in {space!r}, and columns that fit")
+    return tuple(str(graph.operator) for graph in graphs), evenly(tried, most_tested), tuple(left)
+
+
+def _most_values(*graphs: ConstructionGraph) -> dict[int, int]:
+    """First place of a column in a row -> its most values in any of the graphs."""
+    most: dict[int, int] = {}
+    for graph in graphs:
+        for column in graph.coordinates.movable():
+            most[column.first] = max(most.get(column.first, 0), len(column.values))
+    return most
+
+
+def make(ground: str, count: int, ops: Sequence[str], hardware: str, space: str) -> ConstructVecEnv:
+    """`count` environments on one thread; an episode is about any of the operators."""
+    from gensor_gym.env import sb3
+
+    maker = getattr(sb3, GROUNDS[ground])
+    made: ConstructVecEnv = maker(count, operator=list(ops), hardware=hardware, space=space, threads=1)
+    return made
 
 
 @dataclass(frozen=True)
@@ -45,8 +91,8 @@ class Trial:
 
     @property
     def lists(self) -> tuple[tuple[str, ...], ...]:
-        """As of `grounds.operators_of`."""
-        return grounds.operators_of(self.trained, self.tested, self.most_values, self.most_tested, self.hardware, self.space)
+        """See `operators_of`."""
+        return operators_of(self.trained, self.tested, self.most_values, self.most_tested, self.hardware, self.space)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -62,7 +108,7 @@ class Trial:
 
 
 def run_trial(trial: Trial) -> dict[str, Any]:
-    """Its line: the learning curve, and regrets by operator: of the most probable episode, and of `programs` drawn ones."""
+    """Its line: the learning curve, and regrets by operator, of the most probable episode and of `programs` drawn ones."""
     found: dict[str, Any] = {"key": trial.key, **trial.config, "agent": trial.agent, "code": code_digest(), "curve": []}
     found |= {"date": datetime.date.today().isoformat(), "steps": 0, "episodes": 0}
     if trial.learner == "greedy":
@@ -75,8 +121,8 @@ def run_trial(trial: Trial) -> dict[str, Any]:
     if trial.learner == "random":
         regrets, lengths = _tried(trial, random, None)
         return {**found, "regrets": regrets, "lengths": lengths}
-    envs = grounds.make(trial.environment, trial.num_envs, trial.lists[0], trial.hardware, trial.space)
-    _play(envs, None, random, 8)  # what compiles compiles before the clock runs
+    envs = make(trial.environment, trial.num_envs, trial.lists[0], trial.hardware, trial.space)
+    _play(envs, None, random, 8)  # compiles before the clock starts
     limit = learning.Limit(trial.seconds)
     model = learning.learned(trial.learner, trial.settings, envs, trial.seed, limit)
     regrets, lengths = _tried(trial, *(_of(model, trial.learner, deterministic) for deterministic in (False, True)))
@@ -85,7 +131,7 @@ def run_trial(trial: Trial) -> dict[str, Any]:
 
 
 def _of(model: Any, learner: str, deterministic: bool) -> Act:
-    """How a model acts; of a value function what is drawn is its own exploration at the end of its learning."""
+    """Actions of a model; a value function draws by its own exploration at the end of its training."""
     masked = learner == "MaskablePPO"
 
     def act(observations: np.ndarray, masks: np.ndarray) -> np.ndarray:
@@ -97,10 +143,10 @@ def _of(model: Any, learner: str, deterministic: bool) -> Act:
 
 
 def _tried(trial: Trial, drawn: Act, probable: Act | None) -> tuple[dict[str, list[float]], float]:
-    """Regrets of every operator, the most probable episode's first (of random play any), and mean steps of those drawn."""
+    """Regrets of every operator, the most probable episode's first (random play: any), and mean steps of the drawn ones."""
     trained, tested, _ = trial.lists
     both = (trained + tested, trial.hardware, trial.space)
-    one, many = (grounds.make(trial.environment, count, *both) for count in (1, trial.programs))
+    one, many = (make(trial.environment, count, *both) for count in (1, trial.programs))
     found, lengths = {}, []
     for text in tested:
         first, _ = _play(one, text, probable or drawn)
@@ -113,7 +159,7 @@ def _tried(trial: Trial, drawn: Act, probable: Act | None) -> tuple[dict[str, li
 
 
 def _play(envs: ConstructVecEnv, text: str | None, act: Act, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Regrets and steps float64 [B] of the first episode of every environment; after `most` steps what there is, else nan."""
+    """Regrets and steps float64 [B] of the first episode of every environment; NaN where it lasts longer than `most` steps."""
     if text is not None:
         envs.set_options({"operator": text})
     observations = envs.reset()
@@ -129,7 +175,7 @@ def _play(envs: ConstructVecEnv, text: str | None, act: Act, most: int | None = 
 
 
 def _greedy(text: str, trial: Trial) -> list[float]:
-    """Regrets of one-step greedy by the model, from the unscheduled program; then of this one and those from random ones."""
+    """Regrets of greedy descents by the model: from the unscheduled program, then of this one and those from random ones."""
     best = {c.operator: c.optimum for c in certificates_of(trial.hardware, trial.space)}[text]
     graph = ConstructionGraph(text, trial.hardware, trial.space)
     found: list[float] = []

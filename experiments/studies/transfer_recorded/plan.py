@@ -1,26 +1,97 @@
-"""What a study of transfer between recorded GPUs is asked to do: its tasks, trainings and searches, checked and resolved."""
+"""The plan of a study of transfer between recorded GPUs: tasks, trainings and searches, checked and resolved."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
+from agents.learners.stored import POLICY
+from agents.optimize import run
+from agents.policies.card import CARD
 from agents.recorded.tune import get_strategy_of_spaces
 from agents.strategy import RECORDED, strategies_for
 from experiments.commands.checks import check_list, check_whole
-from experiments.studies.transfer_recorded.searches import RecordedSearch
+from experiments.common.settings import code_digest, digest_of_file, short_hash
+from experiments.studies.study import Plan
 from experiments.training.recorded.spaces import RecordedTraining, check_alike
-from gensor_gym.spaces import load_space
+from gensor_gym.measure.session import Budget
+from gensor_gym.spaces import TuningSession, load_space
+
+
+@dataclass(frozen=True)
+class RecordedSearch:
+    """One strategy of `agents.tune` on one file with one seed."""
+
+    kernel: str
+    device: str
+    name: str
+    """Its name in the study."""
+    space: str
+    """The file."""
+    of: str
+    """Its name among the strategies of recorded spaces."""
+    parameters: Mapping[str, Any]
+    seed: int
+    repeats: int
+    trials: int
+    timing: str = "reported"
+
+    @property
+    def key(self) -> str:
+        """Sixteen digits of all that its outcome depends on: files and policies by what they hold, the text of the program."""
+        strategy: Any = dataclasses.asdict(get_strategy_of_spaces(self.of, **self.parameters))  # type: ignore[call-overload]
+        if folder := strategy.pop("checkpoint", None):
+            strategy["policy"] = [digest_of_file(Path(folder) / name) for name in (POLICY, CARD)]
+        strategy["spaces"] = [digest_of_file(path) for path in strategy.get("spaces", ())]
+        rest = (self.kernel, self.device, self.name, self.of, self.seed, self.repeats, self.trials, self.timing)
+        return short_hash([digest_of_file(self.space), strategy, *rest, code_digest(), self.stream(0)])
+
+    def stream(self, repeat: int) -> int:
+        """Seed of a repeat's random numbers: others on every task, the same for all strategies of a task."""
+        return int(short_hash([self.kernel, self.device, self.seed, repeat]), 16)
+
+
+def search_recorded(search: RecordedSearch) -> dict[str, Any]:
+    """The line of a search: `curves` has for each repeat the trials that were faster than all before, and their seconds."""
+    space = load_space(search.space)
+    strategy = get_strategy_of_spaces(search.of, **search.parameters)
+    curves = []
+    for repeat in range(search.repeats):
+        session = TuningSession(space, Budget(trials=min(search.trials, len(space))), search.timing)
+        run(strategy, session, search.stream(repeat))
+        curves.append(improvements([row.seconds for row in session.trace]))
+    return {
+        "key": search.key, "kernel": search.kernel, "device": search.device, "name": search.name, "seed": search.seed,
+        "curves": curves,
+    }  # fmt: skip
+
+
+def improvements(seconds: list[float]) -> list[list[float]]:
+    """(numbers of the trials that were faster than all before, from 1 on; their seconds)."""
+    best = np.minimum.accumulate(seconds) if seconds else np.empty(0)
+    new = np.flatnonzero(best < np.concatenate([[np.inf], best[:-1]])) if seconds else np.empty(0, dtype=int)
+    return [(new + 1).tolist(), best[new].tolist()]
+
+
+def regrets(curves: list[list[list[float]]], checkpoints: list[int], best: float, cap: float) -> np.ndarray:
+    """Mean over repeats of log(T / T*) after numbers of trials, float64 [K]; the slowest recorded time where nothing ran yet."""
+    found = []
+    for trials, seconds in curves:
+        at = np.searchsorted(trials, checkpoints, side="right")
+        found.append(np.log(np.array([cap, *seconds])[at] / best))
+    return np.mean(found, axis=0)
+
 
 OTHERS = "all others"
-"""In place of a device: all of the kernel but the one that is tested."""
+"""Stands for all devices of a kernel but the tested one."""
 MEMORISED, ANOTHER = "memorisation reference", "policy trained on another"
-"""The former is a policy that learned on the very recording it is tested on: train on test, no result on something unseen."""
+"""The former trained on the recording on which it is tested: no result on anything unseen."""
 POLICY_OF, BEST_OF = "policy trained on ", "best first of "
 FROM_BEST = "policy trained on all others, from their best"
 
@@ -34,30 +105,13 @@ class Task:
 
 
 @dataclass(frozen=True)
-class RecordedPlan:
-    """A study, resolved."""
+class RecordedPlan(Plan):
+    """The resolved plan."""
 
-    pattern: str
     kernels: dict[str, tuple[str, ...]]
     """Devices by kernel."""
-    timing: str
-    trials: int
     checkpoints: tuple[int, ...]
-    shown: int
-    seeds: tuple[int, ...]
-    repeats: int
-    agent: dict[str, Any]
-    env: dict[str, Any]
-    steps: int
-    num_envs: int
     strategies: dict[str, dict[str, Any]]
-    reference: str
-    processes: int
-    resamples: int
-    figures: bool
-    output: Path
-    policies: Path
-    config: dict[str, Any]
 
     @property
     def tasks(self) -> list[Task]:
@@ -65,41 +119,41 @@ class RecordedPlan:
         return [Task(kernel, device) for kernel, devices in self.kernels.items() for device in devices]
 
     def file(self, kernel: str, device: str) -> str:
-        """Where a recording lies."""
-        return self.pattern.format(kernel=kernel, device=device)
+        """Path of a recording."""
+        return str(self.config["spaces"]).format(kernel=kernel, device=device)
 
     def elsewhere(self, task: Task) -> list[str]:
         """All other devices of the kernel."""
         return [device for device in self.kernels[task.kernel] if device != task.device]
 
     def others(self, task: Task) -> list[str]:
-        """Files of the kernel on these."""
+        """Their recordings."""
         return [self.file(task.kernel, device) for device in self.elsewhere(task)]
 
     def trainings(self) -> list[tuple[RecordedTraining, Path]]:
-        """What policies learn, each with its folder: for every device from it alone, and from all others."""
-        found = []
+        """Trainings with their folders: for every device on it alone, and on all others."""
+        found, config = [], self.config
+        given = config["agent"], config["env"] or {}, config["timing"], config["steps"], config["num_envs"]
         for task in self.tasks:
             own = self.file(task.kernel, task.device)
             for name, files in ((task.device, [own]), (f"not_{task.device}", self.others(task))):
                 for seed in self.seeds:
-                    training = RecordedTraining(tuple(files), self.agent, self.env, self.timing, self.steps, self.num_envs, seed)
-                    found.append((training, self.folder(task.kernel, name, seed)))
+                    found.append((RecordedTraining(tuple(files), *given, seed), self.folder(task.kernel, name, seed)))
         return found
 
     def folder(self, kernel: str, name: str, seed: int) -> Path:
-        """Where a policy lies."""
-        return self.policies / kernel / f"{name}_{seed}"
+        """Folder of a policy."""
+        return Path(self.config["policies"]) / kernel / f"{name}_{seed}"
 
     def searches(self) -> list[RecordedSearch]:
-        """Every search of every task."""
+        """All searches of all tasks."""
         return [search for task in self.tasks for search in self._of(task)]
 
     def _of(self, task: Task) -> Iterator[RecordedSearch]:
-        """Searches of a task. What does not depend on chance is begun once."""
-        plain = RecordedSearch(
-            task.kernel, task.device, "", self.file(task.kernel, task.device), "", {}, 0, self.repeats, self.trials, self.timing
-        )
+        """Searches of a task. Deterministic ones run once."""
+        config = self.config
+        spent = config["repeats"], config["trials"], config["timing"]
+        plain = RecordedSearch(task.kernel, task.device, "", self.file(task.kernel, task.device), "", {}, 0, *spent)
         devices = self.kernels[task.kernel]
         for seed in self.seeds:
             one = dataclasses.replace(plain, seed=seed)
@@ -125,27 +179,23 @@ def plan_of(config: DictConfig) -> RecordedPlan:
     if plain["shown"] not in plain["checkpoints"] or max(plain["checkpoints"]) > plain["trials"]:
         found = f"shown {plain['shown']!r}, checkpoints {plain['checkpoints']}, trials {plain['trials']}"
         raise ValueError(f"{found}: expected one of the checkpoints, none of which is above the trials")
-    plan = RecordedPlan(
-        _pattern(plain["spaces"]), _kernels(plain["kernels"]), plain["timing"], plain["trials"],
-        tuple(sorted(set(plain["checkpoints"]))), plain["shown"], tuple(dict.fromkeys(plain["seeds"])), plain["repeats"],
-        plain["agent"], plain["env"] or {}, plain["steps"], plain["num_envs"], _strategies(plain), plain["reference"],
-        plain["processes"], plain["resamples"], bool(plain["figures"]), Path(plain["output"]), Path(plain["policies"]), plain,
-    )  # fmt: skip
-    plan.trainings()  # names settings that nothing could be learned with
+    checkpoints = tuple(sorted(set(plain["checkpoints"])))
+    _check_pattern(plain["spaces"])
+    plan = RecordedPlan(plain, _kernels(plain["kernels"]), checkpoints, _strategies(plain))
+    plan.trainings()  # raises for settings without which nothing is learned
     for kernel, devices in plan.kernels.items():
         check_alike([load_space(plan.file(kernel, device)) for device in devices])
     return plan
 
 
-def _pattern(value: Any) -> str:
-    """Where files lie, with a place for kernel and device."""
+def _check_pattern(value: Any) -> None:
+    """ValueError for a path that has no place for kernel and device."""
     if not isinstance(value, str) or "{kernel}" not in value or "{device}" not in value:
         raise ValueError(f"spaces {value!r}: expected a path with {{kernel}} and {{device}} in it")
     try:
         value.format(kernel="", device="")
     except (KeyError, IndexError, ValueError) as error:
         raise ValueError(f"spaces {value!r}: expected nothing in braces but {{kernel}} and {{device}}") from error
-    return value
 
 
 def _kernels(value: Any) -> dict[str, tuple[str, ...]]:

@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 from agents.policies.learned import POLICIES  # noqa: E402
 from experiments.statistics.statistics import geometric_mean  # noqa: E402
 from experiments.studies.columns import gate, shares  # noqa: E402
-from experiments.studies.columns.tasks import DTYPES, HALVES, HARDWARE, SPACE, takes_tensor_cores, validation  # noqa: E402
+from experiments.studies.columns.gate import DTYPES, HALVES, HARDWARE, SPACE, takes_tensor_cores, validation  # noqa: E402
 from gensor_gym.construction import ConstructionGraph  # noqa: E402
 from gensor_gym.graph.tables.layout import TENSOR_CORE  # noqa: E402
 

@@ -6,6 +6,7 @@ import dataclasses
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,10 +16,11 @@ from experiments.commands.arguments import compose
 from experiments.common.journal import read_rows
 from experiments.common.optima import optima
 from experiments.studies.generalise import policies
-from experiments.studies.generalise.generalise import Generalisation
-from experiments.studies.generalise.plan import Contender, Plan, modelled, plan_of, searches, searches_of
+from experiments.studies.generalise.plan import Contender, GeneralisePlan, modelled, plan_of, searches, searches_of
 from experiments.studies.generalise.policies import Trained
 from experiments.studies.generalise.scores import Regrets, task_of
+from experiments.studies.generalise.study import Generalisation
+from experiments.studies.scores import EVALUATIONS, SECONDS
 from gensor_gym import operators
 from tests.support.coarse_figures import COARSE_FIGURES
 from tests.support.in_process import search_here, warm_little
@@ -28,7 +30,7 @@ pytestmark = COARSE_FIGURES
 
 
 @pytest.fixture(scope="module")
-def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+def plan(tmp_path_factory: pytest.TempPathFactory) -> GeneralisePlan:
     folder = tmp_path_factory.mktemp("generalise")
     for seed in (0, 1):
         make_policy(folder / f"p{seed}", seed)
@@ -61,7 +63,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
 
 
 @pytest.fixture(scope="module")
-def summary(plan: Plan) -> dict:
+def summary(plan: GeneralisePlan) -> dict:
     with pytest.MonkeyPatch.context() as patch:
         search_here(patch)
         warm_little(patch)
@@ -69,7 +71,7 @@ def summary(plan: Plan) -> dict:
 
 
 @pytest.mark.thorough
-def test_the_study_is_whole(plan: Plan, summary: dict) -> None:
+def test_the_study_is_whole(plan: GeneralisePlan, summary: dict) -> None:
     lines = (plan.output / "lines.jsonl").read_text().splitlines()
     # operators, seeds; plain strategies, tuned ones, searches of policies; those begun once, annealing for either unit among them
     assert len(lines) == 3 * 2 * (3 + 4 + 6) + 3 * (2 + 2)
@@ -98,7 +100,7 @@ def test_the_study_is_whole(plan: Plan, summary: dict) -> None:
         assert other["iqm_over"]["mean"] == pytest.approx(one["best of 4"]["iqm"]["mean"] - other["iqm"]["mean"]), name
 
 
-def test_a_search_has_the_episodes_asked_for_and_one_round_those_compared(plan: Plan, tmp_path: Path) -> None:
+def test_a_search_has_the_episodes_asked_for_and_one_round_those_compared(plan: GeneralisePlan, tmp_path: Path) -> None:
     make_columns(tmp_path / "p", 0)
     trained = Trained(tmp_path / "p", 0, 1.0, 1)
     for given, there in (({"episodes": 256}, 256), ({}, 32)):
@@ -115,37 +117,41 @@ def test_the_host_is_no_model() -> None:
 
 
 @pytest.mark.thorough
-def test_what_is_done_is_not_done_again(plan: Plan, summary: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_done_is_not_done_again(plan: GeneralisePlan, summary: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     path = plan.output / "lines.jsonl"
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"torn')  # a write that a kill interrupted
     made: list = []
     monkeypatch.setattr("experiments.common.lines.side_by_side", lambda work, left, processes: made.extend(left) or [])
-    _, again = Generalisation(dataclasses.replace(plan, figures=False))(Console(quiet=True))
+    _, again = Generalisation(_changed(plan, figures=False))(Console(quiet=True))
     assert made == [] and path.read_bytes() == whole
     assert again["policies"] == summary["policies"] and again["strategies"] == summary["strategies"]
 
 
 @pytest.mark.thorough
-def test_tuned_values_are_those_of_the_nearest_number(plan: Plan, summary: dict) -> None:
+def test_tuned_values_are_those_of_the_nearest_number(plan: GeneralisePlan, summary: dict) -> None:
     found = _study(plan)
     for count, variant in ((100, "markov_tuned@64"), (400, "markov_tuned@512")):
         at = np.full((3, 2, 1), float(count))
-        assert found.regret("markov_tuned", [count]).tolist() == found._best(variant, at, 0).tolist()
+        assert found.regret("markov_tuned", [count]).tolist() == found.best(variant, at, EVALUATIONS).tolist()
     several = found.regret("greedy", [1, 10, 600])
     assert (np.diff(several, axis=2) <= 0).all() and (several >= 0).all()
     assert plan.labels("model_annealing_tuned") == dict.fromkeys((64, 512), "model_annealing_tuned@64"), "equal values"
     assert plan.labels("model_annealing_tuned", "seconds") == dict.fromkeys((0.005, 0.02), "model_annealing_tuned@0.02 s")
     within = found.regret_within("markov_tuned", [0.001, 0.01])  # by the least number of seconds that is not below
     for number, (variant, at) in enumerate((("markov_tuned@0.005 s", 0.001), ("markov_tuned@0.02 s", 0.01))):
-        assert within[..., [number]].tolist() == found._best(variant, np.full((3, 2, 1), at), 2).tolist()
+        assert within[..., [number]].tolist() == found.best(variant, [at], SECONDS).tolist()
     few = found.regret("model_annealing_tuned", [600])  # begun with one seed, which is paired with both policies
     assert few[:, 0].tolist() == few[:, 1].tolist() and several[:, 0].tolist() != several[:, 1].tolist()
     per_task = np.broadcast_to(np.array([[[5.0]], [[10.0]], [[600.0]]]), (3, 2, 1))
     assert found.regret("greedy", per_task)[1, 0, 0] == several[1, 0, 1]
 
 
-def _study(plan: Plan) -> Regrets:
+def _changed(plan: GeneralisePlan, **entries: Any) -> GeneralisePlan:
+    return dataclasses.replace(plan, config={**plan.config, **entries})
+
+
+def _study(plan: GeneralisePlan) -> Regrets:
     texts = [str(op) for op in plan.operators]
     known, _ = optima(texts, "h200", "gensor", plan.output, 1)
     trained = {p.name: policies.train_missing(p.folder, plan.seeds, "h200", "gensor", {}, 1) for p in plan.policies}
@@ -155,7 +161,7 @@ def _study(plan: Plan) -> Regrets:
 
 
 @pytest.mark.thorough
-def test_a_program_below_the_optimum_is_an_error(plan: Plan, summary: dict) -> None:
+def test_a_program_below_the_optimum_is_an_error(plan: GeneralisePlan, summary: dict) -> None:
     found = _study(plan)
     found.grid("greedy")[0][0]["curve"][1][-1] *= 0.5
     with pytest.raises(ValueError, match="faster than its certified optimum"):
@@ -163,11 +169,13 @@ def test_a_program_below_the_optimum_is_an_error(plan: Plan, summary: dict) -> N
 
 
 @pytest.mark.thorough
-def test_lines_that_ship_are_not_made_again(plan: Plan, summary: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_that_ship_are_not_made_again(
+    plan: GeneralisePlan, summary: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with gzip.open(tmp_path / "lines.jsonl.gz", "wb") as packed:
         packed.write((plan.output / "lines.jsonl").read_bytes())
     monkeypatch.setattr("experiments.studies.study.run_missing", lambda *_: pytest.fail("a search was made"))
-    _, again = Generalisation(dataclasses.replace(plan, output=tmp_path, figures=False))(Console(quiet=True))
+    _, again = Generalisation(_changed(plan, output=str(tmp_path), figures=False))(Console(quiet=True))
     assert again["strategies"] == summary["strategies"] and again["date"] == summary["date"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import subprocess
@@ -19,7 +18,7 @@ from experiments.common.pool import attempts
 from experiments.common.settings import settings_of
 from experiments.studies.search import scores as study_scores
 from experiments.studies.search.figures import at_seconds
-from experiments.studies.search.study import Plan, SearchStudy, plan_of
+from experiments.studies.search.study import SearchPlan, SearchStudy, plan_of
 from experiments.studies.search.truth import Truth
 from gensor_gym import hardware, operators
 from gensor_gym.hardware.described import RECORDINGS
@@ -36,21 +35,21 @@ SMALL = [
 ]  # fmt: skip
 
 
-def _plan(folder: Path, *more: str) -> Plan:
+def _plan(folder: Path, *more: str) -> SearchPlan:
     return plan_of(compose([*SMALL, f"output={folder}", *more], name="study"))
 
 
-def _run(plan: Plan) -> dict:
+def _run(plan: SearchPlan) -> dict:
     return SearchStudy(plan)(Console(quiet=True))[1]
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, dict]:
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[SearchPlan, dict]:
     plan = _plan(tmp_path_factory.mktemp("study") / "out")
     return plan, _run(plan)
 
 
-def test_everything_is_written(done: tuple[Plan, dict]) -> None:
+def test_everything_is_written(done: tuple[SearchPlan, dict]) -> None:
     plan, summary = done
     folder = plan.settings.output
     rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
@@ -71,7 +70,7 @@ def test_everything_is_written(done: tuple[Plan, dict]) -> None:
         assert value["low"] <= value["mean"] <= value["high"] and value["p"] <= value["p_holm"] <= 1.0
 
 
-def test_what_is_done_is_not_done_again(done: tuple[Plan, dict], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_done_is_not_done_again(done: tuple[SearchPlan, dict], monkeypatch: pytest.MonkeyPatch) -> None:
     plan, summary = done
     before = (plan.settings.output / "results.jsonl").read_bytes()
     victim = plan.settings.jobs[3]
@@ -125,7 +124,7 @@ def _parent(stat: Path) -> int | None:
 
 
 @pytest.mark.thorough
-def test_one_process_and_two_say_the_same(done: tuple[Plan, dict], tmp_path: Path) -> None:
+def test_one_process_and_two_say_the_same(done: tuple[SearchPlan, dict], tmp_path: Path) -> None:
     _, summary = done
     alone = _run(_plan(tmp_path, "study.workers=1", "figures=false"))
     for name, line in summary["strategies"].items():
@@ -225,4 +224,3 @@ def test_regret_at_seconds() -> None:
     regret, elapsed = np.array([[[0.5, 0.2, 0.1]]]), np.array([[[1.0, 2.0, 4.0]]])
     curves = study_scores.Curves(regret, regret, elapsed, ())
     assert at_seconds(curves, np.array([0.5, 1.0, 3.0, 9.0])).tolist() == [[[0.5, 0.5, 0.2, 0.1]]]
-    assert dataclasses.is_dataclass(curves)

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from agents.policies.training_tasks import bound
 from experiments.commands.arguments import compose
-from experiments.studies.transfer.transfer import Transfer, column, plans_of
+from experiments.studies.transfer import Transfer, column, plans_of
 from tests.support.coarse_figures import COARSE_FIGURES
 from tests.support.in_process import search_here
 from tests.support.policies_made import GEMM, GEMV, make_policy

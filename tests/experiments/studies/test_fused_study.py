@@ -31,10 +31,12 @@ def plan(folder: Path, *more: str):  # noqa: ANN201
 def test_it_runs_once_and_says_what_it_found(tmp_path: Path) -> None:
     asked = plan(tmp_path)
     found, summary = FusedStudy(asked)(Console(quiet=True))
-    assert len(found.lines) == 4 * 4 and list(summary["parts"]["fused/unseen"]) == list(asked.strategies)
+    part = found["fused/unseen"]
+    assert [of.shape for of in part.lines.values()] == [(4, 1)] * 4
+    assert list(summary["parts"]["fused/unseen"]) == list(asked.strategies)
     at = np.array([1.0, 8.0, 1e9])
     for name in asked.strategies:
-        regrets = found.regrets(asked, name, "fused/unseen", at, 0)
+        regrets = part.regrets(name, at, 0)
         assert regrets.shape == (4, 1, 3) and (np.diff(regrets, axis=2) <= 0).all() and (regrets >= 0).all()
     before = (tmp_path / "lines.jsonl").read_bytes()
     FusedStudy(asked)(Console(quiet=True))

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from experiments.statistics import paired, statistics
-from experiments.studies import intervals
-from experiments.studies.generalise import costs as generalise_costs
+from experiments.studies import scores
 from experiments.studies.generalise import report as generalise_report
+from experiments.studies.generalise import summary as generalise_summary
 from experiments.studies.generalise.scores import task_of
-from experiments.studies.generalise.summary import groups_of
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact import certify
@@ -22,24 +21,24 @@ from tests.support.policies_made import DEPTHWISE, GEMM
 def test_the_difference_of_interquartile_means_is_paired() -> None:
     """What all scores have in common does not widen the interval, however far they lie apart."""
     theirs = np.random.default_rng(0).exponential(1.0, size=(12, 5, 1))
-    assert intervals.iqm_difference(theirs - 0.5, theirs, 200) == pytest.approx({"mean": -0.5, "low": -0.5, "high": -0.5})
+    assert scores.iqm_difference(theirs - 0.5, theirs, 200) == pytest.approx({"mean": -0.5, "low": -0.5, "high": -0.5})
     shuffled = theirs[::-1] - 0.5
-    assert intervals.iqm_difference(shuffled, theirs, 200)["high"] > -0.4
+    assert scores.iqm_difference(shuffled, theirs, 200)["high"] > -0.4
 
 
 def test_break_even_counts_operators_against_the_first_that_is_as_good() -> None:
     places, never = np.array([10.0, 100.0, 1000.0]), np.array([False, False, False])
     two = {"late": np.array([False, False, True]), "soon": np.array([False, True, True]), "never": never}
-    sooner = generalise_costs._even(40.0, places, two, 6000.0)
+    sooner = generalise_summary._even(40.0, places, two, 6000.0)
     assert sooner == {"ours": 40.0, "theirs": 100.0, "who": "soon", "training": 6000.0, "operators": 100.0}
-    beyond = generalise_costs._even(4000.0, places, {"never": never}, 6000.0)
-    dearer = generalise_costs._even(400.0, places, two, 6000.0)
+    beyond = generalise_summary._even(4000.0, places, {"never": never}, 6000.0)
+    dearer = generalise_summary._even(400.0, places, two, 6000.0)
     assert beyond["operators"] is None and beyond["who"] is None and dearer["operators"] is None
     found = {"regret": 0.1, "evaluations": beyond, "seconds": dearer}
-    rows = {line.split(" | ")[0]: line for line in generalise_report._break_even(found)}
+    rows = {line.split(" | ")[0]: line for line in generalise_report.break_even(found)}
     assert rows["| evaluations"].endswith("| not known |")  # nobody was as good within the study
     assert rows["| seconds"].endswith("| never |") and "(`soon`)" in rows["| seconds"]
-    paid = generalise_report._break_even({**found, "seconds": sooner})
+    paid = generalise_report.break_even({**found, "seconds": sooner})
     assert any("| at least 100 |" in line for line in paid)  # training counted too low: a lower bound
 
 
@@ -49,7 +48,7 @@ def test_groups_are_classes_and_thirds() -> None:
         dataclasses.replace(task_of(operators.parse(GEMM), optimum), operator=operators.parse(text))
         for text in (GEMM, "gemm(m=64, n=64, k=64)", DEPTHWISE)
     ]
-    found = groups_of(tasks)
+    found = generalise_summary.groups_of(tasks)
     assert found["gemm"].tolist() == [True, True, False]
     assert found["depthwise_conv2d (class held out)"].tolist() == [False, False, True]
     assert found["classes seen in training"].tolist() == [True, True, False]

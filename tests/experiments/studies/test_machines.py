@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from experiments.commands.arguments import compose
-from experiments.studies.machines.study import Machines, plan_of
+from experiments.studies.machines import Machines, plan_of
 from tests.support.coarse_figures import COARSE_FIGURES
 from tests.support.in_process import search_here
 
@@ -27,9 +27,9 @@ def test_it_runs_once_and_says_what_it_found(tmp_path: Path, monkeypatch: pytest
     search_here(monkeypatch)
     asked = plan(tmp_path, "~policies.columns_machines", "~strategies.markov")
     found, summary = Machines(asked)(Console(quiet=True))
-    assert len(found.lines) == 3 * 2 and len(found.tasks) == 2 and list(summary["scores"]) == ["all", "t4"]
+    assert [of.shape for of in found.lines.values()] == [(2, 1)] * 3 and list(summary["scores"]) == ["all", "t4"]
     at = np.array([1.0, 8.0, 1e9])
-    curves = {name: found.regrets(name, at, 0) for name in found.names}
+    curves = {name: found.regrets(name, at, 0) for name in found.lines}
     assert all((np.diff(of, axis=2) <= 0).all() and (of >= 0).all() for of in curves.values())
     assert np.min([of[..., -1] for of in curves.values()], axis=0).max() == 0.0
     before = (tmp_path / "lines.jsonl").read_bytes()

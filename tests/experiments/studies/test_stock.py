@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from experiments.commands.arguments import compose
-from experiments.studies.stock import grounds
+from experiments.studies.stock import trials
 from experiments.studies.stock.learning import Limit, learned
 from experiments.studies.stock.study import Stock, plan_of
 from gensor_gym.construction import ConstructionGraph
@@ -48,7 +48,7 @@ def test_it_runs_once_and_says_what_it_found(tmp_path: Path, monkeypatch: pytest
 
 
 def test_processor_time_ends_a_learning() -> None:
-    limit, envs = Limit(0.6), grounds.make("writing", 4, [TRAINED], "h200", "gensor")
+    limit, envs = Limit(0.6), trials.make("writing", 4, [TRAINED], "h200", "gensor")
     model = learned("MaskablePPO", {"n_steps": 16, "batch_size": 64, "n_epochs": 1}, envs, 0, limit)
     times = [point[0] for point in limit.curve]
     assert times == sorted(times) and 0.6 <= times[-1] < 6.0 and model.num_timesteps == limit.curve[-1][1] > 64
@@ -56,7 +56,7 @@ def test_processor_time_ends_a_learning() -> None:
 
 @pytest.mark.thorough
 def test_operators_are_the_same_for_all_kinds_of_actions() -> None:
-    trained, tested, _ = grounds.operators_of(f"{TRAINED}", "split/v1/test", 2500, 5, "h200", "gensor")
+    trained, tested, _ = trials.operators_of(f"{TRAINED}", "split/v1/test", 2500, 5, "h200", "gensor")
     widths = {c.first: len(c.values) for c in ConstructionGraph(TRAINED, "h200", "gensor").coordinates.movable()}
     assert trained == (TRAINED,) and 1 <= len(tested) <= 5
     for text in tested:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from experiments.common.journal import locked
 from experiments.sheets.sheet import Sheet
-from experiments.studies.study import LINES, PLAN, Study
+from experiments.studies.page import difference
+from experiments.studies.scores import EVALUATIONS, SECONDS, best_at
+from experiments.studies.study import LINES, PLAN, Plan, Study, evenly
 
 SHEET = Sheet.of("t", ("name",), [("a",)])
 
@@ -36,28 +38,27 @@ def square(number: Number) -> dict[str, Any]:
     return {"key": number.key, "square": number.value**2}
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Numbers to square."""
-
-    output: Path
-    numbers: tuple[int, ...]
-    figures: bool = True
-    config: dict[str, Any] = field(default_factory=lambda: {"of": "squares"})
+def plan_of(folder: Path, *numbers: int, figures: bool = True) -> Plan:
+    return Plan({"output": str(folder), "numbers": numbers, "figures": figures, "processes": 1})
 
 
 class Squares(Study[Plan, list[dict[str, Any]]]):
     """A study that takes no time."""
 
-    report = SimpleNamespace(  # type: ignore[assignment]
-        markdown=lambda summary, figures: f"{summary['sum']} {figures}", sheet=lambda summary: SHEET
-    )
+    @staticmethod
+    def markdown(summary: dict[str, Any], figures: list[str]) -> str:
+        return f"{summary['sum']} {figures}"
+
+    @staticmethod
+    def sheet(summary: dict[str, Any]) -> Sheet:
+        return SHEET
 
     def run(self, console: Console) -> list[dict[str, Any]]:
-        assert json.loads((self.plan.output / PLAN).read_text()) == self.plan.config, "the plan is there before anything is run"
+        written = json.loads((self.plan.output / PLAN).read_text())
+        assert written["output"] == str(self.plan.output), "the plan is there before anything is run"
         with pytest.raises(ValueError, match="another process is writing to"):
             locked(self.plan.output)
-        return self.lines([Number(value) for value in self.plan.numbers], 1, console, square)
+        return self.lines([Number(value) for value in self.plan.config["numbers"]], console, square)
 
     def summarise(self, found: list[dict[str, Any]]) -> dict[str, Any]:
         return {"sum": sum(row["square"] for row in found)}
@@ -68,20 +69,49 @@ class Squares(Study[Plan, list[dict[str, Any]]]):
 
 def test_a_study_goes_on_where_it_broke_off_and_lets_its_folder_go(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="broken off"):
-        Squares(Plan(tmp_path, (2, -1)))(Console(quiet=True))
+        Squares(plan_of(tmp_path, 2, -1))(Console(quiet=True))
     assert [json.loads(line)["square"] for line in (tmp_path / LINES).read_text().splitlines()] == [4]
     said = io.StringIO()
-    found, summary = Squares(Plan(tmp_path, (3, 2)))(Console(file=said))
+    found, summary = Squares(plan_of(tmp_path, 3, 2))(Console(file=said))
     assert [row["square"] for row in found] == [9, 4] and summary == {"sum": 13}
     assert "1 of 2 searches were done before" in said.getvalue()
-    assert json.loads((tmp_path / "summary.json").read_text()) == {"sum": 13, "config": {"of": "squares"}}
+    assert json.loads((tmp_path / "summary.json").read_text()) == {"sum": 13, "config": json.loads((tmp_path / PLAN).read_text())}
     assert (tmp_path / "summary.md").read_text() == "13 ['squares.png']"
-    Squares(Plan(tmp_path, (2,), figures=False))(Console(quiet=True))
+    Squares(plan_of(tmp_path, 2, figures=False))(Console(quiet=True))
     assert (tmp_path / "summary.md").read_text() == "4 []"
     locked(tmp_path).close()
 
 
 def test_a_second_writer_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with locked(tmp_path), pytest.raises(ValueError, match="another process is writing to"):
-        Squares(Plan(tmp_path, (2,)))(Console(quiet=True))
+        Squares(plan_of(tmp_path, 2))(Console(quiet=True))
     assert not (tmp_path / PLAN).exists()
+
+
+def test_lines_of_a_grid_lie_by_name_task_and_seed(tmp_path: Path) -> None:
+    study = Squares(Plan({"output": str(tmp_path), "seeds": [3, 1, 3], "processes": 1}))
+
+    def make(name: str, task: int, seed: int) -> Number:
+        return Number(int(name) * 100 + task * 10 + seed)
+
+    found = study.grid(make, ["1", "2"], [0, 5], Console(quiet=True), square)
+    assert {name: [[line["square"] for line in row] for row in of] for name, of in found.items()} == {
+        "1": [[103**2, 101**2], [153**2, 151**2]], "2": [[203**2, 201**2], [253**2, 251**2]]
+    }  # fmt: skip
+
+
+def test_the_best_so_far_is_read_off_a_curve_by_either_cost() -> None:
+    """At first the unscheduled program, which a slower first program does not replace."""
+    lines = np.empty((1, 1), dtype=object)
+    lines[0, 0] = {"curve": [[1, 4, 9], [8.0, 3.0, 2.0], [0.1, 0.2, 0.9]]}
+    assert best_at(lines, [5.0], [0, 1, 4, 8, 9], EVALUATIONS).tolist() == [[[5.0, 5.0, 3.0, 3.0, 2.0]]]
+    assert best_at(lines, [5.0], np.array([[[0.2, 1.0]]]), SECONDS).tolist() == [[[3.0, 2.0]]]
+
+
+def test_tasks_are_chosen_evenly() -> None:
+    assert evenly("abcde", 3) == ("a", "c", "e") and evenly("abc", None) == ("a", "b", "c") and evenly("ab", 9) == ("a", "b")
+
+
+def test_a_difference_turns_with_its_interval() -> None:
+    value = {"mean": 0.02, "low": -0.01, "high": 0.05, "p_holm": 0.5}
+    assert difference(value) == "+2.0 % [-1.0, 5.0], p 0.50" and difference(value, turned=True) == "-2.0 % [-5.0, 1.0], p 0.50"

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from agents.ansor.sketches import derive_sketches
 from experiments.commands.arguments import CONF, compose
-from experiments.studies.search import figures as study_figures
+from experiments.studies import figures as study_figures
 from experiments.studies.search.study import plan_of
 from experiments.studies.search.truth import BestKnown
 from experiments.tables.ansor import classes_of, normalised
@@ -63,7 +63,7 @@ def test_every_study_has_its_hypotheses(name: str, tmp_path: Path) -> None:
     plan = plan_of(compose([f"experiment={name}", f"output={tmp_path}"], name="study"))
     names = {job.strategy for job in plan.settings.jobs}
     for variant, said in plan.hypotheses.items():
-        assert variant in names and said.get("beside", plan.reference) in names and said["because"]
+        assert variant in names and said.get("beside", plan.said["reference"]) in names and said["because"]
 
 
 def test_studies_begin_within_a_command() -> None:

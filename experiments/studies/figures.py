@@ -1,0 +1,126 @@
+"""Figures that studies share: curves of regret, profiles, heat maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+
+from experiments.common import style
+from experiments.statistics import statistics
+from experiments.studies.scores import EVALUATIONS, SECONDS, iqm
+
+RESAMPLES = 400
+LARGEST = 1.0
+"""Regret at which a profile ends: e times slower than the best."""
+LINES = ("-", "--", ":", "-.")
+DASHES = (0, (4, 3))
+BROAD, THIN = 2.4, 1.4
+"""Line widths of policies and of searches."""
+
+
+def band(axes: Axes, x: np.ndarray, values: np.ndarray, crossed: bool, alpha: float, color: str, **line: Any) -> None:
+    """Interquartile mean of regrets [tasks, seeds, points] in per cent, with its interval unless `alpha` is 0."""
+    if alpha:
+        low, high = statistics.bootstrap(iqm, values, resamples=RESAMPLES, crossed=crossed)
+        axes.fill_between(x, 100 * low, 100 * high, color=color, alpha=alpha, linewidth=0)
+    axes.plot(x, 100 * iqm(values), color=color, markersize=4.5, **line)
+
+
+def regret_figure(figure: Figure, axes: Axes, label: str, path: Path) -> str:
+    """Write a figure of regret: both axes logarithmic, regret linear below one per cent; returns the file's name."""
+    axes.set_xscale("log")
+    axes.set_xlabel(label)
+    axes.set_yscale("symlog", linthresh=1.0, linscale=0.5)
+    axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g} %")
+    axes.set_ylabel("regret, interquartile mean")
+    return with_legend(figure, axes, path)
+
+
+def with_legend(figure: Figure, axes: Axes, path: Path) -> str:
+    """Write a figure with a legend right of the axes; returns the file's name."""
+    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
+    return style.save(figure, path)
+
+
+def profiles(
+    panels: Mapping[str, Mapping[str, np.ndarray]], lines: Mapping[str, Mapping[str, Any]], columns: int, across: int, path: Path
+) -> str:
+    """Share of the searches within a regret, by title of a panel and name; `lines` styles a name; returns the file's name."""
+    thresholds = np.concatenate([[0.0], np.geomspace(0.002, LARGEST, 60)])
+    rows = -(-len(panels) // columns)
+    figure, grid = plt.subplots(rows, columns, figsize=(4.4 * columns, 3.1 * rows + 0.5), squeeze=False, layout="constrained")
+    for axes, (title, scores) in zip(grid.flat, panels.items(), strict=False):
+        for name, values in scores.items():
+            share = statistics.performance_profile(values, thresholds)
+            axes.step(100 * thresholds, share, where="post", label=name, **lines[name])
+        axes.set_xscale("symlog", linthresh=1.0, linscale=0.5)
+        axes.set_xlim(0, 100 * LARGEST)
+        axes.set_ylim(0, 1.02)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g} %")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
+        axes.set_title(title)
+        axes.set_xlabel("regret of at most")
+    for axes in grid[:, 0]:
+        axes.set_ylabel("of the searches")
+    for axes in grid.flat[len(panels) :]:
+        axes.set_visible(False)
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=min(across, len(lines)))
+    return style.save(figure, path)
+
+
+def by_costs(
+    widths: Mapping[str, float], parts: Mapping[int, tuple[np.ndarray, str]], regret: Callable[[str, np.ndarray, int], np.ndarray]
+) -> tuple[Figure, Sequence[Axes]]:
+    """A panel for each column of a curve with (places, label): `regret(name, places, column)` [K] of every name."""
+    figure, panels = plt.subplots(1, len(parts), figsize=(9.6, 4.0), sharey=True)
+    for axes, (column, (at, label)) in zip(panels, parts.items(), strict=True):
+        for name, (colour, marker) in style.look(list(widths)).items():
+            line: dict[str, Any] = {"color": colour, "marker": marker, "linewidth": widths[name], "label": name}
+            axes.plot(at, regret(name, at, column), markevery=8, markersize=4.5, **line)
+        axes.set_xscale("log")
+        axes.set_xlabel(label)
+    return figure, panels
+
+
+def seconds_and_evaluations(seconds: float, evaluations: int, points: int) -> dict[int, np.ndarray]:
+    """Places at which curves are read, by column: from a millisecond and one evaluation on, evenly over the logarithm."""
+    counts = np.unique(np.geomspace(1, evaluations, points).astype(int)).astype(float)
+    return {SECONDS: np.geomspace(1e-3, seconds, points), EVALUATIONS: counts}
+
+
+def heat_map(
+    values: np.ndarray, rows: Sequence[str], columns: Sequence[str], path: Path, *, title: str, below: str,
+    bold: Collection[tuple[int, int]], gaps: Sequence[int], size: tuple[float, float], least: float, white_above: float,
+    unit: str = "",
+) -> str:  # fmt: skip
+    """Write a matrix in per cent [rows, columns] as a heat map with its numbers; returns the file's name.
+
+    A NaN leaves a field empty. `below` labels the columns' axis, `gaps` are rows below a gap. Colours are logarithmic and do
+    not get paler below `least`; numbers above `white_above` are white.
+    """
+    figure, axes = plt.subplots(figsize=size)
+    axes.grid(visible=False)
+    colours = LogNorm(least, max(100.0, float(np.nanmax(values))))
+    image = axes.imshow(np.maximum(values, least), cmap="viridis_r", norm=colours, aspect="auto")
+    for i, j in zip(*np.nonzero(~np.isnan(values)), strict=True):
+        weight, colour = "bold" if (i, j) in bold else "normal", "white" if values[i, j] > white_above else style.INK
+        axes.text(j, i, f"{values[i, j]:.1f}{unit}", ha="center", va="center", color=colour, fontweight=weight)
+    for row in gaps:
+        axes.axhline(row - 0.5, color="white", linewidth=4)
+    axes.set_xticks(range(len(columns)), columns)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    axes.set_xlabel(below)
+    axes.set_title(title)
+    figure.colorbar(image, ax=axes, format=f"%g{unit.replace('%', '%%')}", fraction=0.04)
+    return style.save(figure, path)

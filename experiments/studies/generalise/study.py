@@ -1,0 +1,135 @@
+"""Trained policies and search by the model on operators that nothing trained on, with known optima.
+
+`python -m experiments generalise` (conf/generalise.yaml, docs/generalisation.md). Only the searches themselves are timed. A line
+of lines.jsonl stays valid while fingerprint, hyperparameters and policy stay the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from rich.console import Console
+
+from experiments.common import style
+from experiments.common.anytime import Search
+from experiments.common.optima import optima
+from experiments.statistics import statistics
+from experiments.studies.figures import BROAD, LINES, THIN, band, profiles, regret_figure
+from experiments.studies.generalise import report
+from experiments.studies.generalise.plan import Contender, GeneralisePlan, plan_of, searches
+from experiments.studies.generalise.policies import Trained, train_missing
+from experiments.studies.generalise.scores import Regrets, task_of
+from experiments.studies.generalise.summary import summarise
+from experiments.studies.study import Study, study_command
+
+POINTS = 40
+FIRST, SHORTEST = 8, 1e-3
+"""Evaluations and seconds at which the figures begin."""
+PAPER = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.8}
+"""Box behind a label."""
+
+
+def draw(study: Regrets, folder: Path) -> list[str]:
+    """Write all figures; returns the names of the files."""
+    return [
+        _evaluations(study, folder / "regret_by_evaluations.png"),
+        _seconds(study, folder / "regret_by_seconds.png"),
+        *(_profiles(study, policy, folder / f"profiles_{policy.name}.png") for policy in study.plan.policies),
+    ]
+
+
+def _bands(study: Regrets, x: np.ndarray, curves: dict[str, np.ndarray]) -> tuple[plt.Figure, plt.Axes]:
+    """Bands of all searches; policies have broader lines."""
+    figure, axes = plt.subplots(figsize=(7.4, 4.6))
+    learned = {policy.name for policy in study.plan.policies}
+    for name, (colour, marker) in style.look(study.names).items():
+        width, order = (BROAD, 3) if name in learned else (THIN, 2)
+        line = {"linewidth": width, "marker": marker, "markevery": 5, "label": name, "zorder": order}
+        band(axes, x, curves[name], True, 0.13, colour, **line)
+    return figure, axes
+
+
+def _evaluations(study: Regrets, path: Path) -> str:
+    """Regret over evaluations, with the rounds of policies marked."""
+    x = np.unique(np.geomspace(min(FIRST, study.plan.evaluations), study.plan.evaluations, POINTS).astype(int))
+    figure, axes = _bands(study, x, {name: study.regret(name, x) for name in study.names})
+    looks = style.look(study.names)
+    for policy in study.plan.policies:
+        colour, _ = looks[policy.name]
+        for label, search in study.rounds(policy).items():
+            evaluations, regret, _ = study.first(search)
+            at = float(np.exp(np.log(evaluations).mean())), 100 * float(statistics.interquartile_mean(regret))
+            axes.plot(*at, "*", color=colour, markersize=13, markeredgecolor="white", zorder=4)
+            axes.annotate(label, at, xytext=(6, 7), textcoords="offset points", fontsize=8, color=colour, bbox=PAPER)
+    return regret_figure(figure, axes, "evaluations of the model", path)
+
+
+def _seconds(study: Regrets, path: Path) -> str:
+    """Regret over processor seconds of construction."""
+    x = np.geomspace(SHORTEST, study.plan.longest, POINTS)
+    figure, axes = _bands(study, x, {name: study.regret_within(name, x) for name in study.names})
+    return regret_figure(figure, axes, "processor seconds of construction, one thread (training left out)", path)
+
+
+def _profiles(study: Regrets, learned: Contender, path: Path) -> str:
+    """Profiles after each round of a policy, with all searches stopped at its evaluations."""
+    names = [learned.name, *study.plan.strategies]
+    lines = {
+        name: {"color": colour, "linewidth": THIN if number else BROAD, "linestyle": LINES[number % len(LINES)]}
+        for number, (name, (colour, _)) in enumerate(style.look(names).items())
+    }
+    panels = {}
+    for label, search in study.rounds(learned).items():
+        evaluations, regret, _ = study.first(search)
+        scores = {name: study.regret(name, evaluations[..., None])[..., 0] for name in study.plan.strategies}
+        panels[f"{label} ({evaluations.mean():,.0f} evaluations)"] = {learned.name: regret, **scores}
+    return profiles(panels, lines, len(panels), 4, path)
+
+
+Wanted = Callable[[GeneralisePlan, Sequence[str], Any], list[Search]]
+
+
+def regrets_of(
+    study: Study[GeneralisePlan, Any], plan: GeneralisePlan, policies: Mapping[str, Sequence[Trained]], wanted: Wanted,
+    console: Console,
+) -> Regrets:  # fmt: skip
+    """Certify optima that do not ship into the study's folder, search what is missing. ValueError without any optimum."""
+    texts = [str(op) for op in plan.operators]
+    with console.status(f"certified optima on {plan.hardware}"):
+        known, unknown = optima(texts, plan.hardware, plan.space, study.plan.output, plan.processes, plan.config["nodes"])
+    if not known:
+        raise ValueError(f"no optimum is certified on {plan.hardware}: {unknown}; the study needs one task with an optimum")
+    rows = study.lines(wanted(plan, list(known), policies), console)
+    return Regrets(plan, [task_of(op, known[str(op)]) for op in plan.operators if str(op) in known], rows, policies, unknown)
+
+
+class Generalisation(Study[GeneralisePlan, Regrets]):
+    """Policies and searches on unseen operators."""
+
+    def run(self, console: Console) -> Regrets:
+        """Train, certify, search what is missing."""
+        plan = self.plan
+        policies: dict[str, Sequence[Trained]] = {}
+        for learned in plan.policies:
+            with console.status(f"policies {learned.name}: training what is missing"):
+                policies[learned.name] = train_missing(
+                    learned.folder, plan.seeds, plan.hardware, plan.space, learned.train, plan.processes, plan.split
+                )
+        return regrets_of(self, plan, policies, searches, console)
+
+    def summarise(self, found: Regrets) -> dict[str, Any]:
+        """See `summary`."""
+        return summarise(found)
+
+    def draw(self, found: Regrets, summary: dict[str, Any]) -> list[str]:
+        """Curves and profiles."""
+        return draw(found, self.plan.output)
+
+    markdown, sheet = staticmethod(report.markdown), staticmethod(report.sheet)
+
+
+main = study_command("generalise", lambda config: Generalisation(plan_of(config)))

@@ -1,0 +1,210 @@
+"""Policies that observe the machine, tested on machines held out: `python -m experiments machines` (conf/machines.yaml).
+
+They train on machines drawn near known ones (`gensor_gym.hardware.drawn`), each operator on a machine of its own. The test
+machines are real ones near which nothing trained; searches get equal processor time. The model answers; nothing is timed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+
+from agents.strategy import get_strategy
+from experiments.commands.checks import check_list, check_positive, check_some, check_whole
+from experiments.common.anytime import Search, digest_of_policy
+from experiments.common.texts import page, table
+from experiments.sheets.sheet import Sheet
+from experiments.studies.figures import BROAD, THIN, by_costs, seconds_and_evaluations, with_legend
+from experiments.studies.generalise.policies import Trained, train_missing
+from experiments.studies.page import after, difference, interval_sheet, intervals
+from experiments.studies.scores import EVALUATIONS, SECONDS, best_at, interval, iqm, over
+from experiments.studies.study import Plan, Study, all_lines, evenly, study_command
+from gensor_gym import hardware as machines
+from gensor_gym import suites
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.fingerprint import common
+from gensor_gym.measure.stats.intervals import LEVEL
+
+TRACK = "unseen_operators"
+"""Track of suite v1 whose operators are tested."""
+UNITS = {"seconds": SECONDS, "evaluations": EVALUATIONS}
+Task = tuple[str, str]
+"""Operator and machine."""
+
+
+@dataclass(frozen=True)
+class MachinesPlan(Plan):
+    """The resolved plan."""
+
+    operators: tuple[str, ...]
+    machines: tuple[str, ...]
+    strategies: dict[str, dict[str, Any]]
+
+    @property
+    def tasks(self) -> list[Task]:
+        """All tasks, machine by machine."""
+        return [(text, machine) for machine in self.machines for text in self.operators]
+
+    def near(self, name: str) -> list[str]:
+        """Machines near which a policy trains, or the one on which it trains."""
+        policy = self.config["policies"][name]
+        return list(policy["train"].get("+agent.machines", [policy["hardware"]]))
+
+
+def plan_of(config: DictConfig) -> MachinesPlan:
+    """Resolve conf/machines.yaml; ValueError names what is wrong."""
+    plain: Any = OmegaConf.to_container(config, resolve=True)
+    check_whole(plain, 1, "processes", "resamples", "operators", null=("operators",))
+    check_list(plain, 0, "seeds")
+    check_list(plain, 1, "evaluations")
+    check_positive(plain, "seconds")
+    check_some(plain, "machines", "strategies")
+    strategies = {
+        name: {key: tuple(value) if isinstance(value, list) else value for key, value in (parameters or {}).items()}
+        for name, parameters in plain["strategies"].items()
+    }
+    for name, parameters in strategies.items():
+        get_strategy(name, **parameters)
+    if plain["reference"] not in strategies:
+        raise ValueError(f"reference {plain['reference']!r}: expected one of {[*strategies]}")
+    tested = list(dict.fromkeys(task.operator for task in suites.get("v1").tracks[TRACK].tasks))
+    held_out = tuple(machines.get(name).name for name in plain["machines"])
+    plan = MachinesPlan(plain, evenly(tested, plain["operators"]), held_out, strategies)
+    for name in plain["policies"]:
+        if both := sorted({machines.get(one).name for one in plan.near(name)} & set(held_out)):
+            raise ValueError(f"policies.{name} is trained near {both}, which are held out")
+    return plan
+
+
+@dataclass(frozen=True)
+class Found:
+    """Lines [tasks, seeds] by search; seconds [tasks] of the best known and of the unscheduled programs."""
+
+    lines: dict[str, np.ndarray]
+    policies: dict[str, list[Trained]]
+    best: np.ndarray
+    start: np.ndarray
+
+    def regrets(self, name: str, at: np.ndarray, column: int) -> np.ndarray:
+        """log(T / T*) [tasks, seeds, K] where a column of the curves has reached `at`."""
+        found: np.ndarray = np.log(best_at(self.lines[name], self.start, at, column) / self.best[:, None, None])
+        return found
+
+
+class Machines(Study[MachinesPlan, Found]):
+    """Policies and searches on machines held out."""
+
+    def run(self, console: Console) -> Found:
+        """Train and search what is missing."""
+        plan, config = self.plan, self.plan.config
+        policies = {
+            name: train_missing(
+                one["folder"], plan.seeds, one["hardware"], config["space"], one["train"], plan.processes, config["split"]
+            )
+            for name, one in config["policies"].items()
+        }
+
+        def make(name: str, task: Task, seed: int) -> Search:
+            """One search, until the last number of seconds and of evaluations are both spent."""
+            spent = max(config["evaluations"]), max(config["seconds"])
+            where = *task, config["space"], seed, *spent
+            if name in plan.strategies:
+                return Search(name, name, plan.strategies[name], *where)
+            (folder,) = (trained.folder for trained in policies[name] if trained.seed == seed)
+            parameters = {"checkpoint": str(folder), "episodes": 256}
+            return Search(name, "columns", parameters, *where, policy=digest_of_policy(folder))
+
+        lines = self.grid(make, [*policies, *plan.strategies], plan.tasks, console)
+        best = [min(min(line["curve"][1]) for of in lines.values() for line in of[i]) for i in range(len(plan.tasks))]
+        graphs = [ConstructionGraph(*task, config["space"]) for task in plan.tasks]
+        return Found(lines, policies, np.array(best), np.array([graph.latency(graph.initial()) for graph in graphs]))
+
+    def summarise(self, found: Found) -> dict[str, Any]:
+        """Interquartile means with intervals, over all tasks and machine by machine, and differences to each policy."""
+        plan, config = self.plan, self.plan.config
+        values = {unit: {name: found.regrets(name, config[unit], UNITS[unit]) for name in found.lines} for unit in UNITS}
+        groups = {machine: np.array([task[1] == machine for task in plan.tasks]) for machine in plan.machines}
+        parts = {"all": np.ones(len(plan.tasks), dtype=bool), **groups}
+        rows = all_lines(found.lines)
+        return {
+            "scores": {
+                part: {
+                    unit: {name: interval(iqm, of[chosen], plan.resamples) for name, of in by.items()}
+                    for unit, by in values.items()
+                }
+                for part, chosen in parts.items()
+            },
+            "over": {
+                policy: {unit: over(by, policy, plan.resamples) for unit, by in values.items()} for policy in found.policies
+            },
+            **{name: config[name] for name in ("seconds", "evaluations")},
+            "operators": list(plan.operators), "machines": list(plan.machines), "seeds": list(plan.seeds),
+            **{name: config[name] for name in ("space", "split", "processor")},
+            "training": {
+                name: {"seconds": [one.seconds for one in of], "steps": of[0].steps, "near": plan.near(name)}
+                for name, of in found.policies.items()
+            },
+            "fingerprint": common(line["fingerprint"] for line in rows), "date": max(line["date"] for line in rows),
+        }  # fmt: skip
+
+    def draw(self, found: Found, summary: dict[str, Any]) -> list[str]:
+        """Regret over seconds and over evaluations."""
+        at = seconds_and_evaluations(max(summary["seconds"]), max(summary["evaluations"]), 40)
+        labels = {SECONDS: "processor seconds of a search", EVALUATIONS: "evaluations of the model"}
+        widths = {name: BROAD if name in found.policies else THIN for name in found.lines}
+        figure, panels = by_costs(
+            widths, {column: (at[column], label) for column, label in labels.items()},
+            lambda name, at, column: 100 * iqm(found.regrets(name, at, column)),
+        )  # fmt: skip
+        for axes in panels:
+            axes.set_yscale("symlog", linthresh=1.0, linscale=0.5)
+            axes.set_ylim(bottom=0)
+        panels[0].set_ylabel("IQM regret to the best known, %")
+        return [with_legend(figure, panels[1], self.plan.output / "regret.png")]
+
+    @staticmethod
+    def markdown(summary: dict[str, Any], figures: list[str]) -> str:
+        """The summary as a page."""
+        head = ("search", *after(summary["seconds"], summary["evaluations"]))
+        lines = [
+            "# Policies on machines they have not seen", "",
+            f"Models of {', '.join(summary['machines'])}, space {summary['space']}, {len(summary['operators'])} operators each, "
+            f"of the test part of split {summary['split']}; {len(summary['seeds'])} seed. Nothing was timed but the searches. "
+            "Regret is log(T / T*), T* being the best that any search of this study finds: optima are not certified there, so "
+            f"that what is said is a lower bound. Interquartile means over tasks (and seeds), in brackets {LEVEL} intervals of a "
+            f"bootstrap. Seconds are processor time of one thread of {summary['processor']}, loading and compiling left out, "
+            f"training as well. Fingerprint {summary['fingerprint']}. {summary['date']}.", "",
+        ]  # fmt: skip
+        for name, cost in summary["training"].items():
+            seconds = ", ".join(f"{value:.0f} s" for value in cost["seconds"])
+            lines += [f"`{name}`: {cost['steps']:,} programs in {seconds} of processor time, near {', '.join(cost['near'])}.", ""]
+        for part, scores in summary["scores"].items():
+            title = "All machines" if part == "all" else part
+            lines += [f"## {title}", "", *intervals(head, _both(scores)), ""]
+        for policy, apart in summary["over"].items():  # `over` has the others less the policy
+            rows = [(name, *(difference(value, turned=True) for value in of)) for name, of in _both(apart).items()]
+            lines += [
+                f"## `{policy}` less each search", "",
+                "Mean difference over the same tasks and seeds (negative: the policy is better), and p of a sign-flip test on "
+                "the tasks' means, adjusted by Holm.", "", *table(head, rows), "",
+            ]  # fmt: skip
+        lines += ["## Operators", "", *(f"- `{text}`" for text in summary["operators"]), ""]
+        return page(lines, figures)
+
+    @staticmethod
+    def sheet(summary: dict[str, Any]) -> Sheet:
+        """Regrets by seconds over all machines."""
+        head = ("search", *after(summary["seconds"]))
+        return interval_sheet("IQM regret on machines held out", head, summary["scores"]["all"]["seconds"])
+
+
+def _both(values: dict[str, Any]) -> dict[str, Any]:
+    """Values by seconds, then by evaluations, of every name."""
+    return {name: (*of, *values["evaluations"][name]) for name, of in values["seconds"].items()}
+
+
+main = study_command("machines", lambda config: Machines(plan_of(config)))

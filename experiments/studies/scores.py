@@ -1,0 +1,67 @@
+"""Scores of studies over tasks and seeds: regrets of curves, statistics with their intervals."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from experiments.statistics import paired, statistics
+from experiments.statistics.statistics import interquartile_mean as iqm
+
+EVALUATIONS, SECONDS = 0, 2
+"""Columns of a curve, by which a search is cut; column 1 has the latencies."""
+
+
+def now() -> str:
+    """Date and time in UTC."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def mean(values: np.ndarray) -> np.ndarray:
+    """Mean over tasks and seeds."""
+    found: np.ndarray = values.mean(axis=(0, 1))
+    return found
+
+
+def interval(
+    statistic: Callable[[np.ndarray], np.ndarray], values: np.ndarray, resamples: int, crossed: bool = True
+) -> list[dict[str, float]]:
+    """A statistic of values [tasks, seeds, K] with its interval over tasks and seeds.
+
+    `crossed`: a seed is the same thing on all tasks (see `statistics.bootstrap`).
+    """
+    low, high = statistics.bootstrap(statistic, values, resamples=resamples, crossed=crossed)
+    rows = zip(statistic(values).tolist(), low.tolist(), high.tolist(), strict=True)
+    return [dict(zip(("mean", "low", "high"), row, strict=True)) for row in rows]
+
+
+def iqm_difference(ours: np.ndarray, other: np.ndarray, resamples: int) -> dict[str, float]:
+    """IQM of our scores less that of others [tasks, seeds, 1], with its paired interval."""
+
+    def difference(ours: np.ndarray, other: np.ndarray) -> np.ndarray:
+        return iqm(ours) - iqm(other)
+
+    low, high = statistics.bootstrap(difference, ours, other, resamples=resamples, crossed=True)
+    return {"mean": float(difference(ours, other)[0]), "low": float(low[0]), "high": float(high[0])}
+
+
+def over(scores: Mapping[str, np.ndarray], other: str, resamples: int) -> dict[str, list[paired.Line]]:
+    """Every score [tasks, seeds, K] less that of `other`, paired; seeds are crossed."""
+    return paired.against({name: of for name, of in scores.items() if name != other}, scores[other], resamples, crossed=True)
+
+
+def best_at(lines: np.ndarray, start: Sequence[float] | np.ndarray, at: np.ndarray | Sequence[float], column: int) -> np.ndarray:
+    """Latency of the best so far where a column of the curve has reached `at`, float64 [tasks, seeds, K].
+
+    `lines` object [tasks, seeds]; `start` [tasks], the unscheduled programs' latencies; `at` [K] or [tasks, seeds, K].
+    """
+    places = np.broadcast_to(np.asarray(at, dtype=float), (*lines.shape, np.shape(at)[-1]))
+    found = np.empty(places.shape)
+    for t, s in np.ndindex(lines.shape):
+        curve: Any = lines[t, s]["curve"]
+        ended = np.searchsorted(np.array(curve[column], dtype=float), places[t, s], side="right")
+        found[t, s] = np.minimum.accumulate([start[t], *curve[1]])[ended]
+    return found
