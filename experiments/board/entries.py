@@ -3,7 +3,8 @@
 `AGENT/TRACK.jsonl`: a header, a line for each task and seed, and the digest of all that stands above. Verification plays the
 actions in the environment again, computes every line anew from what it finds and compares the whole file byte for byte. What an
 entry only states (what the search spent, the regret after each trial before the last, how it learned, who it was) the digest
-holds together: a changed byte is seen, a lie told with care is not. An entry may hold the first few seeds alone.
+holds together: a changed byte is seen, a lie told with care is not. An entry may hold the first few seeds alone, and lie packed
+(`experiments.evidence.ship`), as those that ship do.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 from agents.strategy import CONSTRUCTIONS, LEARNING, build, strategies_for
 from experiments.board.differences import Difference, compare_texts
 from experiments.board.submitted import check_name, load_function
-from experiments.common.journal import Journal
+from experiments.common.journal import Journal, lying
 from experiments.common.results import write_text
 from experiments.common.settings import ROOT, short_hash
 from gensor_gym.construction import ConstructionGraph
@@ -113,7 +114,7 @@ def play(entrant: Entrant, track: Track, folder: Path, seeds: int | None = None)
 
 def _there(path: Path, header: Mapping[str, Any]) -> dict[Any, dict[str, Any]]:
     """Lines of an entry that is there, by task and seed; none where it is another's, or of other settings."""
-    if not path.exists():
+    if not (path := lying(path)).exists():
         return {}
     first, *lines = map(parse_json, read_text(path, MOST_BYTES).splitlines())
     return {(line["task"], line["seed"]): line for line in lines[:-1]} if first == header else {}
@@ -152,8 +153,11 @@ def text_of(header: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str
 
 
 def verify(path: Path) -> list[dict[str, Any]]:
-    """The lines of an entry that is true. Difference names the first byte that differs, ValueError what does not read."""
-    text = read_text(path, MOST_BYTES)
+    """The lines of an entry that is true, packed or not.
+
+    Difference names the first byte that differs, ValueError what does not read.
+    """
+    text = read_text(lying(path), MOST_BYTES)
     rows = [parse_json(line) for line in text.splitlines()]
     if len(rows) < 3 or not isinstance(rows[0], dict) or tuple(rows[0]) != HEADER:
         raise ValueError(f"{path}: expected a header of {', '.join(HEADER)}, lines of results, and a digest")
@@ -243,7 +247,8 @@ def verified(version: str, folder: Path, tracks: Collection[str] | None = None) 
     ValueError for the first that is not true, and for a folder without any.
     """
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    for path in sorted((folder / version).glob("*/*.jsonl")):
+    there = [path for ending in ("jsonl", "jsonl.gz") for path in (folder / version).glob(f"*/*.{ending}")]
+    for path in sorted({path.with_name(path.name.removesuffix(".gz")) for path in there}):
         if tracks is None or path.stem in tracks:
             found.setdefault(path.stem, {})[path.parent.name] = verify(path)
             print(f"verified {path}", file=sys.stderr, flush=True)

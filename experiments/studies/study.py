@@ -23,9 +23,9 @@ from experiments.common.lines import Keyed, run_missing
 from experiments.common.results import write_summary, write_text
 from experiments.sheets.sheet import Sheet
 
-PLAN, LINES, SHIPPED = "plan.json", "lines.jsonl", "lines.jsonl.gz"
-"""What is to be done, written before anything is run; a line for each search, written as soon as it is there; and lines that
-ship, packed, which are not made again."""
+PLAN, LINES = "plan.json", "lines.jsonl"
+"""What is to be done, written before anything is run; and a line for each search, written as soon as it is there. Those that
+ship, packed, are not made again."""
 
 
 class Plan(Protocol):
@@ -86,8 +86,8 @@ class Study(ABC, Generic[Asked, Found]):
     def lines(
         self, wanted: Sequence[Keyed], processes: int, console: Console, work: Callable[[Any], dict[str, Any]] = run_search
     ) -> list[dict[str, Any]]:
-        """The lines of searches in their order; those that neither ship nor are there are made by `work`, side by side."""
-        kept = {row["key"]: row for row in read_rows(self.plan.output / SHIPPED)}
+        """The lines of searches in their order; those that are not there are made by `work`, side by side."""
+        kept = {row["key"]: row for row in read_rows(self.plan.output / LINES)}
         left = [search for search in wanted if search.key not in kept]
         if left:
             with Journal(self.plan.output / LINES) as journal:

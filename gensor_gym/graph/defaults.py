@@ -5,7 +5,7 @@ GPU: the widest aligned load, shared rows padded, the reduction step unrolled by
 vectors and unrolls; it never splits the reduction). CPU: an operand of a product is packed when other output tiles read
 it again (some spatial axis longer than 1 is missing from it) and it is larger than 16 KiB or strides along the vector
 axis; a conv2d is a shifted matrix product whose image is copied where it must be, and its weights are not (in every
-train operator of `results/host/model_timings.jsonl` the fastest program is of that kind); the reduction is unrolled by 4.
+train operator of `results/host/model_timings.jsonl.gz` the fastest program is of that kind); the reduction is unrolled by 4.
 Constant weights are packed whatever they are, which costs a call nothing, and vectors of a convolution then hold channels.
 """
 
