@@ -14,6 +14,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
+from PIL import Image
 
 from agents import get_strategy
 from docs.pictures import beside, concepts, growing, networks, result
@@ -91,10 +92,10 @@ def draw_walks(path: Path) -> None:
 def main(folder: Path) -> None:
     """Draw all pictures."""
     folder.mkdir(parents=True, exist_ok=True)
-    plt.imsave(folder / "conv2d_h200.png", as_image(*constructed(PROGRAM)))
+    style.small(Image.fromarray(as_image(*constructed(PROGRAM))), folder / "conv2d_h200.png")
     graph = GirGraph(make(*FUSED), hardware.get("cascade_lake"))
     (folder / "fused").mkdir(exist_ok=True)
-    plt.imsave(folder / "fused" / "layernorm.png", pictures.as_image(graph, GirSchedule.parse(FUSED_SCHEDULE)))
+    style.small(Image.fromarray(pictures.as_image(graph, GirSchedule.parse(FUSED_SCHEDULE))), folder / "fused" / "layernorm.png")
     draw_walks(folder / "walk_h200.png")
     concepts.draw(folder / "concepts")
     result.draw(folder / "result.png")

@@ -27,7 +27,7 @@ from experiments.studies.headline import scores
 from experiments.studies.machines import Machines
 from experiments.studies.scores import iqm
 from experiments.studies.stock.study import Stock
-from experiments.studies.study import SHIPPED
+from experiments.studies.study import LINES
 from experiments.studies.transfer_recorded.study import RecordedTransfer
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.exact.shipped import certificate_of
@@ -70,7 +70,7 @@ def test_pages_of_learning_are_made_from_their_values(folder: str, report: Any, 
 def regrets() -> Regrets:
     """The study from the lines that ship; none is made."""
     plan = plan_of(compose(["output=results/generalise"], "generalise"))
-    rows = {row["key"]: row for row in read_rows(plan.output / SHIPPED)}
+    rows = {row["key"]: row for row in read_rows(plan.output / LINES)}
     where = plan.hardware, plan.space
     policies = {p.name: train_missing(p.folder, plan.seeds, *where, p.train, 1, plan.split) for p in plan.policies}
     known = {str(op): certificate_of(ConstructionGraph(op, plan.hardware, plan.space)) for op in plan.operators}

@@ -3,7 +3,7 @@
 `AGENT/TRACK.jsonl`: a header, a line for each task and seed, and the digest of the lines above. Verification plays the actions in
 the environment, recomputes every line and compares the whole file byte for byte. Facts that an entry only states (the spent
 budget, the regret after each trial before the last, the learning curve, the agent) are covered by the digest, which detects
-corruption, not deliberate falsification. An entry may hold the first few seeds only.
+corruption, not deliberate falsification. An entry may hold the first few seeds only, and be packed (`experiments.evidence.ship`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from agents.strategy import CONSTRUCTIONS, LEARNING, build, strategies_for
 from experiments.board.differences import Difference, compare_texts
 from experiments.board.submitted import check_name, load_function
-from experiments.common.journal import Journal
+from experiments.common.journal import Journal, lying
 from experiments.common.results import write_text
 from experiments.common.settings import ROOT, short_hash
 from gensor_gym.construction import ConstructionGraph
@@ -115,7 +115,7 @@ def play(entrant: Entrant, track: Track, folder: Path, seeds: int | None = None)
 
 def _there(path: Path, header: Mapping[str, Any]) -> dict[Any, dict[str, Any]]:
     """Lines of an entry that is there, by task and seed; none where it is another's, or of other settings."""
-    if not path.exists():
+    if not (path := lying(path)).exists():
         return {}
     first, *lines = map(parse_json, read_text(path, MOST_BYTES).splitlines())
     return {(line["task"], line["seed"]): line for line in lines[:-1]} if first == header else {}
@@ -155,7 +155,7 @@ def text_of(header: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str
 
 def verify(path: Path) -> list[dict[str, Any]]:
     """The lines of a valid entry. Difference names the first byte that differs, ValueError an unreadable part."""
-    text = read_text(path, MOST_BYTES)
+    text = read_text(lying(path), MOST_BYTES)
     rows = [parse_json(line) for line in text.splitlines()]
     if len(rows) < 3 or not isinstance(rows[0], dict) or tuple(rows[0]) != HEADER:
         raise ValueError(f"{path}: expected a header of {', '.join(HEADER)}, lines of results, and a digest")
@@ -245,7 +245,8 @@ def verified(version: str, folder: Path, tracks: Collection[str] | None = None) 
     ValueError for the first that is not true, and for a folder without any.
     """
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    for path in sorted((folder / version).glob("*/*.jsonl")):
+    there = [path for ending in ("jsonl", "jsonl.gz") for path in (folder / version).glob(f"*/*.{ending}")]
+    for path in sorted({path.with_name(path.name.removesuffix(".gz")) for path in there}):
         if tracks is None or path.stem in tracks:
             found.setdefault(path.stem, {})[path.parent.name] = verify(path)
             print(f"verified {path}", file=sys.stderr, flush=True)

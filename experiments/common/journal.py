@@ -3,6 +3,9 @@
 A row is one write, which the operating system holds when `Journal.add` returns. So a killed process leaves whole lines and at
 most one torn at the end, which the next process to open the journal cuts off. One process writes to a file at a time. (Power
 failures are left to the file system: waiting for the disk at every row would take longer than many trials.)
+
+Long journals ship packed, NAME.jsonl.gz (`experiments.evidence.ship`). They are read by the name NAME.jsonl, and unpacked where
+rows are added.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from typing import Any
 
 from experiments.common.folders import make_folder
 from gensor_gym.files import named, whole
-from gensor_gym.foreign import meant, parse_json, read_text
+from gensor_gym.foreign import meant, parse_json, read_bytes, read_text, unfolded
 
 Row = dict[str, Any]
 MOST_BYTES = 256 << 20
@@ -38,6 +41,7 @@ class Journal:
         self.path, self._fields, self._finite = path, tuple(fields), finite
         self._writing = threading.Lock()
         self._file = hold(path)
+        _unpack(self._file, path)
         _mend(self._file)
         self.rows: dict[Hashable, Row] = {}
         with meant(path, "journal"):
@@ -102,6 +106,7 @@ class Journal:
 def append_row(path: Path, row: Mapping[str, Any]) -> None:
     """Append a row to a journal that nobody keeps open, safely as there; ValueError if another process writes to it."""
     with hold(path) as file, named(path):
+        _unpack(file, path)
         _mend(file)
         _write(file, _text([row]))
 
@@ -128,12 +133,19 @@ def locked(folder: Path) -> FileIO:
     return hold(make_folder(folder) / ".lock")
 
 
+def lying(path: Path) -> Path:
+    """Where the text of a file lies: there, or packed beside it; there where it is in neither place."""
+    packed = path.with_name(f"{path.name}.gz")
+    return packed if packed.exists() and not (path.exists() and path.stat().st_size) else path
+
+
 def read_rows(path: Path) -> list[Row]:
-    """Rows of a file of JSON lines, gzipped if its name says so; none where there is no file.
+    """Rows of a file of JSON lines, which may be gzipped or lie packed beside that name (`lying`); none where there is no file.
 
     A line that does not read was cut off by the end of its process and is left out. ValueError for a file that is no whole
     gzip file, or no text.
     """
+    path = lying(path)
     try:
         text = read_text(path, MOST_BYTES) if path.exists() else ""
     except (OSError, ValueError) as error:
@@ -155,6 +167,12 @@ def _write(file: FileIO, text: bytes) -> None:
     except BaseException:
         file.truncate(end)
         raise
+
+
+def _unpack(file: FileIO, path: Path) -> None:
+    """Fill an empty journal with what lies packed beside it."""
+    if (packed := lying(path)) != path:
+        _write(file, unfolded(read_bytes(packed, MOST_BYTES), MOST_BYTES))
 
 
 def _mend(file: FileIO) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
+from PIL import Image
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
@@ -34,7 +36,9 @@ COLOURED: dict[type, tuple[str, ...]] = {
     Collection: ("facecolor", "edgecolor"),
 }  # fmt: skip
 """Parts of figures -> their colours."""
-_WRITTEN: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.15, "metadata": {"Software": None}}
+_WRITTEN: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.15, "format": "png"}
+COLOURS = 256
+"""Colours of a figure file at most: a third of the bytes of a file with a colour for each pixel, without a visible difference."""
 INK, GREY, FAINT, PALE = "#222222", "#757575", "#DDDDDD", "#F0F0F0"
 """Colours of words, secondary parts, grid lines, boxes."""
 
@@ -129,12 +133,39 @@ def save(figure: Figure, path: Path, grounds: str | None = None) -> str:
     if asked not in ("light", "both"):
         raise ValueError(f"${GROUNDS} is {asked!r}: expected light or both")
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, **_WRITTEN)
+    _write(figure, path)
     if asked == "both":
         darken(figure)
-        figure.savefig(dark_of(path), **_WRITTEN)
+        _write(figure, dark_of(path))
     plt.close(figure)
     return path.name
+
+
+def _write(figure: Figure, path: Path) -> None:
+    """Write a figure as a small PNG."""
+    drawn = io.BytesIO()
+    figure.savefig(drawn, **_WRITTEN)
+    small(Image.open(drawn), path)
+
+
+def small(picture: Image.Image, path: Path) -> None:
+    """Write an opaque picture as a PNG of at most 256 colours; a picture with no more keeps them all.
+
+    The next colour is the one that is farthest from those chosen, weighted by its pixels.
+    """
+    pixels = np.asarray(picture.convert("RGB"), np.int64)
+    seen, which, count = np.unique(pixels @ (1 << 16, 1 << 8, 1), return_inverse=True, return_counts=True)
+    colours = seen[:, None] >> (16, 8, 0) & 255
+    far, near = np.full(len(seen), np.iinfo(np.int32).max), np.zeros(len(seen), np.uint8)
+    taken: list[int] = []
+    while len(taken) < min(COLOURS, len(seen)):
+        taken.append(int(np.argmax(far * np.sqrt(count))))
+        away = np.square(colours - colours[taken[-1]]).sum(axis=1)
+        near[away < far] = len(taken) - 1
+        far = np.minimum(far, away)
+    paletted = Image.fromarray(near[which.reshape(pixels.shape[:2])], "P")
+    paletted.putpalette(colours[taken].astype(np.uint8).tobytes())
+    paletted.save(path, "PNG", optimize=True, dpi=picture.info.get("dpi"))
 
 
 def dark_of(path: Path) -> Path:

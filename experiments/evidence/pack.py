@@ -50,12 +50,17 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
     if not path.name.endswith(".jsonl.gz"):
         raise ValueError(f"{path}: expected a name that ends in .jsonl.gz")
     lines = [json.dumps(row) + "\n" for row in rows]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(folded("".join(lines).encode()))
+    return len(lines)
+
+
+def folded(data: bytes) -> bytes:
+    """Gzip data that depend on what they hold alone."""
     packed = io.BytesIO()
     with gzip.GzipFile(filename="", mode="wb", fileobj=packed, compresslevel=9, mtime=0) as file:
-        file.write("".join(lines).encode())
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(packed.getvalue())
-    return len(lines)
+        file.write(data)
+    return packed.getvalue()
 
 
 if __name__ == "__main__":

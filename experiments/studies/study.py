@@ -25,8 +25,8 @@ from experiments.common.lines import Keyed, run_missing
 from experiments.common.results import write_summary, write_text
 from experiments.sheets.sheet import Sheet
 
-PLAN, LINES, SHIPPED = "plan.json", "lines.jsonl", "lines.jsonl.gz"
-"""The plan; a line for each search, written when it ends; lines that ship, which are not made again."""
+PLAN, LINES = "plan.json", "lines.jsonl"
+"""The plan; a line for each search, written when it ends. Lines that ship packed are not made again."""
 Row = dict[str, Any]
 
 
@@ -99,8 +99,8 @@ class Study(ABC, Generic[Asked, Found]):
         return closing(locked(self.plan.output))
 
     def lines(self, wanted: Sequence[Keyed], console: Console, work: Callable[[Any], Row] = run_search) -> list[Row]:
-        """The lines of searches in order. `work` makes those that neither ship nor are in the journal, side by side."""
-        kept = {row["key"]: row for row in read_rows(self.plan.output / SHIPPED)}
+        """The lines of searches in order. `work` makes those that are not there, side by side."""
+        kept = {row["key"]: row for row in read_rows(self.plan.output / LINES)}
         left = [search for search in wanted if search.key not in kept]
         if left:
             with Journal(self.plan.output / LINES) as journal:

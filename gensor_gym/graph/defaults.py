@@ -5,7 +5,7 @@ rows padded, the reduction step unrolled by 4 (Roller's generated code copies in
 reduction). CPU: an operand of a product is packed when other output tiles read it again (some spatial axis longer than 1 is
 missing from it) and it is larger than 16 KiB or strides along the vector axis; a conv2d is a shifted matrix product whose image
 is copied where it must be, and its weights are not (the fastest program of every train operator in
-`results/host/model_timings.jsonl` does this); the reduction is unrolled by 4. Constant weights are always packed, because that
+`results/host/model_timings.jsonl.gz` does this); the reduction is unrolled by 4. Constant weights are always packed, because that
 costs a call nothing; vectors of a convolution then hold channels.
 """
 

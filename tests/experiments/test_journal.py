@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import os
 import signal
@@ -14,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from experiments.common.journal import Journal, locked, read_rows
+from experiments.common.journal import Journal, append_row, locked, read_rows
+from experiments.evidence import ship
 
 ROOT = Path(__file__).resolve().parents[2]
 KILLED = """
@@ -50,6 +52,31 @@ sys.stdin.read()
 
 def _python(text: str, path: Path, **pipes: Any) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-c", text, str(path)], cwd=ROOT, text=True, **pipes)
+
+
+def test_a_journal_that_ships_packed_is_read_by_its_name_and_goes_on(tmp_path: Path) -> None:
+    path, other = tmp_path / "rows.jsonl", tmp_path / "others.jsonl"
+    for each in (path, other):
+        each.write_text('{"key": "a"}\n{"key": "b"}\n')
+    text = path.read_bytes()
+    assert ship.main([str(path), str(other)]) == 0
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["others.jsonl.gz", "rows.jsonl.gz"]
+    assert gzip.decompress((tmp_path / "rows.jsonl.gz").read_bytes()) == text
+    assert (tmp_path / "rows.jsonl.gz").read_bytes() == (tmp_path / "others.jsonl.gz").read_bytes()
+    assert read_rows(path) == [{"key": "a"}, {"key": "b"}]
+    path.touch()  # by a process that was ended before it unpacked
+    with Journal(path) as journal:
+        assert list(journal.rows) == ["a", "b"]
+        journal.add({"key": "c"})
+    append_row(other, {"key": "c"})
+    assert path.read_bytes() == other.read_bytes() == text + b'{"key": "c"}\n'
+    assert [row["key"] for row in read_rows(path)] == ["a", "b", "c"]
+    assert ship.main([str(tmp_path / "none.jsonl")]) == ship.main([str(tmp_path / "rows.jsonl.gz")]) == 2
+
+
+def test_long_journals_ship_packed() -> None:
+    plain = {path.relative_to(ROOT): path.stat().st_size for path in (ROOT / "results").rglob("*.jsonl")}
+    assert len(plain) > 10 and [path for path, size in plain.items() if size > ship.MOST_PLAIN] == []
 
 
 def test_kill_9_in_the_middle_of_a_line_costs_that_line_alone(tmp_path: Path) -> None:

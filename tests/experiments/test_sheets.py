@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from experiments.benches.bench import TIMES
+from experiments.common.journal import read_rows
 from experiments.common.settings import ROOT
 from experiments.sheets.cells import NOTHING, Cell, Given, factor, percent_interval, seconds, spread
 from experiments.sheets.records import of_records
@@ -48,8 +48,7 @@ def real() -> Iterator[Sheet]:
         for head, rows in tables((RESULTS / name).read_text(encoding="utf-8")):
             yield Sheet.of(name, head, rows, ["a note of eight words that is rather long " * 3])
     for name in LINES:
-        lines = (RESULTS / "host" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
-        yield from of_records(name, list(map(json.loads, lines)), TIMES).values()
+        yield from of_records(name, read_rows(RESULTS / "host" / f"{name}.jsonl"), TIMES).values()
 
 
 REAL = list(real())

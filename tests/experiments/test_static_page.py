@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from experiments.benches.static.page import COLUMNS, page
+from experiments.common.journal import read_rows
 
 STATIC = Path(__file__).resolve().parents[2] / "results/static"
 
@@ -27,6 +27,6 @@ def test_a_row_for_each_kernel() -> None:
 
 
 def test_the_page_is_what_the_shipped_lines_say() -> None:
-    lines = [json.loads(line) for line in (STATIC / "static.jsonl").read_text().splitlines()]
+    lines = read_rows(STATIC / "static.jsonl")
     assert (STATIC / "static.md").read_text() == page(lines)
     assert not any(line["loss"] or line["serialised"] for line in lines if line["kind"] == "kernel")

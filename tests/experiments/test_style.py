@@ -9,8 +9,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
+from PIL import Image
 
+from docs.pictures.small import main
 from experiments.common import style
+
+ROOT = Path(__file__).resolve().parents[2]
 
 # Viénot, Brettel and Mollon 1999 (protanopia, deuteranopia): linear RGB as seen without long or middle cones.
 SEEN = {
@@ -85,3 +89,33 @@ def test_what_lies_on_an_image_keeps_its_colours() -> None:
     style.darken(figure)
     assert words.get_color() == "white" and max(axes.title.get_color()[:3]) > 0.8
     plt.close(figure)
+
+
+def test_pictures_are_written_with_few_colours_and_look_the_same(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    ground = np.full((60, 80, 3), 255, np.uint8)
+    ground[20:40, 20:60] = (0, 114, 178)
+    style.small(Image.fromarray(ground), tmp_path / "few.png")
+    assert (np.asarray(Image.open(tmp_path / "few.png").convert("RGB")) == ground).all()
+    many = ground.copy()
+    many[:10] = rng.integers(0, 255, (10, 80, 3))
+    style.small(Image.fromarray(many), tmp_path / "many.png")
+    with Image.open(tmp_path / "many.png") as written:
+        found = np.asarray(written.convert("RGB"))
+        assert written.mode == "P" and (found[10:] == many[10:]).all()
+    assert np.abs(found.astype(int) - many).mean() < 10
+
+
+def test_figures_that_ship_have_a_palette() -> None:
+    """Those of another mode are made so by `python -m docs.pictures.small`."""
+    shipped = [path for folder in ("docs/images", "results") for path in sorted((ROOT / folder).rglob("*.png"))]
+    modes = {str(path.relative_to(ROOT)): Image.open(path).mode for path in shipped}
+    assert len(modes) > 100 and {name for name, mode in modes.items() if mode != "P"} == set()
+
+
+def test_a_picture_that_would_not_become_smaller_stays(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    style.save(drawn(), path)
+    before = path.read_bytes()
+    main([path])
+    assert path.read_bytes() == before

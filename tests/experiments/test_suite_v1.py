@@ -14,6 +14,7 @@ from experiments.board import entries, submit
 from experiments.board.suite_figures import draw
 from experiments.board.suite_page import lines
 from experiments.board.suite_scores import CAP, scores_after, standings, tiers
+from experiments.evidence.ship import ship
 from gensor_gym import operators, suites
 from gensor_gym.env import WRITE
 from gensor_gym.measure.session import BudgetSpent, Session
@@ -201,6 +202,9 @@ def test_a_killed_run_goes_on_to_the_same_entry(tmp_path: Path, monkeypatch: pyt
     assert len(made) == 7  # one to warm up and two, one that was stopped, one to warm up and two
     assert entries.play(WALK, small, tmp_path) == path and len(made) == 7, "an entry that is there is not made again"
     assert [one.name for one in path.parent.iterdir()] == [path.name]
+    packed = ship(path)
+    assert entries.play(WALK, small, tmp_path) == path and len(made) == 7 and len(entries.verify(path)) == 4
+    assert list(path.parent.iterdir()) == [packed], "nor one that ships packed"
 
 
 AGENT = """
@@ -307,6 +311,7 @@ def test_a_page_and_figures_follow_from_entries(tmp_path: Path, monkeypatch: pyt
     entries.play(WALK, small, tmp_path)
     entries.play(entries.Entrant("mine", f"{file}:search"), lesson, tmp_path)
     entries.play(entries.Entrant("few", "random_walk"), small, tmp_path, 1)
+    ship(tmp_path / "v1" / "random_walk" / f"{small.name}.jsonl")
     found = standings(suite, entries.verified("v1", tmp_path))
     text = "\n".join(lines(found, "pictures"))
     assert "fewer where the table says so" in text and "| few | 1 |" in text and "| random_walk | 2 |" in text

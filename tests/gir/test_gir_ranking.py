@@ -1,8 +1,7 @@
-"""How well the model of the host ranks programs that were timed on an Intel Xeon (results/host/fused_programs.jsonl)."""
+"""How well the model of the host ranks programs that were timed on an Intel Xeon (results/host/fused_programs.jsonl.gz)."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from agents.baselines.exhaustive import tried_first
 from experiments.benches.fitting.ranks import spearman, top_k_regret
+from experiments.common.journal import read_rows
 from gensor_gym.dataflow.table import fused_operator
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.hardware.cpuinfo import CpuInfo
@@ -19,7 +19,7 @@ from gensor_gym.hardware.host import build
 from gensor_gym.hardware.types import Hardware
 
 FILE = Path(__file__).parents[2] / "results/host/fused_programs.jsonl"
-TIMED = [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines()]
+TIMED = read_rows(FILE)
 LEAST, LARGEST, LARGEST_TRIED = 0.8, 0.08, 0.05
 """Of the rank correlation of random programs; of the regret of the model's first three (target 0.05: one of twelve misses
 it), and of the first three that `exhaustive` tries, which are of several families."""
