@@ -101,12 +101,10 @@ class Study(ABC, Generic[Asked, Found]):
     def lines(self, wanted: Sequence[Keyed], console: Console, work: Callable[[Any], Row] = run_search) -> list[Row]:
         """The lines of searches in order. `work` makes those that are not there, side by side."""
         kept = {row["key"]: row for row in read_rows(self.plan.output / LINES)}
-        left = [search for search in wanted if search.key not in kept]
-        if left:
-            with Journal(self.plan.output / LINES) as journal:
-                made = run_missing(left, journal, self.plan.processes, console, work)
-            kept |= {row["key"]: row for row in made}
-        return [kept[search.key] for search in wanted]
+        if all(search.key in kept for search in wanted):  # then packed lines stay packed
+            return [kept[search.key] for search in wanted]
+        with Journal(self.plan.output / LINES) as journal:
+            return run_missing(wanted, journal, self.plan.processes, console, work)
 
     def grid(
         self, make: Callable[[str, Any, int], Keyed], names: Sequence[str], tasks: Sequence[Any], console: Console,
