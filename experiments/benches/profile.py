@@ -1,4 +1,4 @@
-"""Where networks' time goes: `python -m experiments.bench suite=profile profile.names=[resnet50]` (conf/bench/profile.yaml).
+"""Where networks' time goes: `python -m experiments.bench suite=profile profile.names=[resnet50]` (conf/bench.yaml).
 
 Each network is compiled, verified and timed in a process of its own. A line for each kernel, one for the whole, a table in which
 equal kernels stand together, and a figure.

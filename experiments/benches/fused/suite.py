@@ -1,4 +1,4 @@
-"""Fused operators beside their peers: `python -m experiments.bench suite=fused` (conf/bench/fused.yaml).
+"""Fused operators beside their peers: `python -m experiments.bench suite=fused` (conf/bench.yaml).
 
 For every operator our kernel, found with a few measured trials, against torch eager, torch.compile and ONNX Runtime on the same
 inputs; these, and outputs that are there, begin at cache lines. Each library has a process of its own; all wait while one works,

@@ -1,4 +1,4 @@
-"""How long networks take to tune: `python -m experiments.bench suite=tuning tuning.names=[bert]` (conf/bench/tuning.yaml).
+"""How long networks take to tune: `python -m experiments.bench suite=tuning tuning.names=[bert]` (conf/bench.yaml).
 
 A network is searched from nothing within a budget of seconds. For moments of the search, from the first on at which each piece
 had a kernel, the fastest that were known make a network; these are called in turns at the end. A line for each of them, one that
