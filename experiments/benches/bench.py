@@ -22,7 +22,7 @@ SUITES = (
     "env", "construct", "kernels", "call", "fused", "fused_model", "networks", "profile", "tuning", "measure", "repeatability",
     "replay", "static", "model", "start", "uniform",
 )  # fmt: skip
-"""Each is a module of `experiments.benches` and a file of conf/bench."""
+"""Each is a module of `experiments.benches` and an entry of conf/bench.yaml; long ones are files of conf/bench."""
 _CALLS = ("called", "into_out", "bound", "bound_at_lines", "called_with_tensors")
 _FUSED = ("into", "called_inner", "into_inner")
 TIMES = frozenset(("kernel", "torch", "measured", *_CALLS, *_FUSED, *(f"{name}_adds" for name in _CALLS)))

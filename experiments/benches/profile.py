@@ -1,4 +1,4 @@
-"""Profiles of networks: `python -m experiments.bench suite=profile profile.names=[resnet50]` (conf/bench/profile.yaml).
+"""Profiles of networks: `python -m experiments.bench suite=profile profile.names=[resnet50]` (conf/bench.yaml).
 
 Each network is compiled, verified and timed in its own process. The result is a line for each kernel, one for the whole, a table
 that groups equal kernels, and a figure.

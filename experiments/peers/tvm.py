@@ -1,4 +1,4 @@
-"""Our search compared with TVM's MetaSchedule on this processor: `python -m experiments.peers.tvm` (conf/peers/tvm.yaml).
+"""Our search compared with TVM's MetaSchedule on this processor: `python -m experiments.peers.tvm` (conf/peers.yaml).
 
 A comparison of systems, not of searches: spaces, code generators, compilers and thread pools differ as well. Every search runs in
 a fresh process, TVM's in its own environment, with as many threads as our kernels have (GENSOR_GYM_THREADS). A finished search is

@@ -1,4 +1,4 @@
-"""Fused operators compared with their peers: `python -m experiments.bench suite=fused` (conf/bench/fused.yaml).
+"""Fused operators compared with their peers: `python -m experiments.bench suite=fused` (conf/bench.yaml).
 
 For every operator our kernel, found with a few measured trials, against torch eager, torch.compile and ONNX Runtime on the same
 inputs; these, and existing outputs, begin at cache lines. Each library has its own process; one works at a time, in rounds. Every

@@ -37,7 +37,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Settings:
-    """How all cases are timed, and how ours is compiled; see conf/bench/networks.yaml."""
+    """How all cases are timed, and how ours is compiled; see conf/bench.yaml."""
 
     trials: int
     rounds: int

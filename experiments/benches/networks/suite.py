@@ -1,4 +1,4 @@
-"""Whole networks compared with their peers: `python -m experiments.bench suite=networks` (conf/bench/networks.yaml).
+"""Whole networks compared with their peers: `python -m experiments.bench suite=networks` (conf/bench.yaml).
 
 Ours by `agents.networks.compile_module`, called as its users call it, against torch eager, torch.compile with frozen weights and
 ONNX Runtime. Each library has its own process; one works at a time, in rounds. Every output is compared with the module in

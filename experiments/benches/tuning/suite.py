@@ -1,4 +1,4 @@
-"""Tuning time of networks: `python -m experiments.bench suite=tuning tuning.names=[bert]` (conf/bench/tuning.yaml).
+"""Tuning time of networks: `python -m experiments.bench suite=tuning tuning.names=[bert]` (conf/bench.yaml).
 
 A network is searched from scratch within a budget of seconds. For moments of the search, starting when each piece has a kernel,
 the fastest known kernels make a network; these are called alternately at the end. The result is a line for each of them, and one
