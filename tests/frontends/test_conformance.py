@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from experiments.common.journal import read_rows
 from experiments.conformance import __main__ as conformance
+from experiments.conformance import kernelbench
 from experiments.conformance.cases import Case, Outcome, cases, tried
 from tests.support.thorough import thorough_but
 
@@ -64,4 +66,12 @@ def test_the_page_counts_and_lists() -> None:
 
 def test_the_page_that_ships_is_that_of_its_lines() -> None:
     folder = Path(conformance.OUTPUT)
-    assert (folder / conformance.PAGE).exists() and {path.stem for path in folder.glob("*.jsonl")} == set(conformance.KINDS)
+    rows = {kind: read_rows(folder / f"{kind}.jsonl") for kind in conformance.KINDS}
+    found = {kind: [Outcome(row["name"], row["status"], row["said"]) for row in own] for kind, own in rows.items()}
+    assert all(found.values()) and conformance.page(found) == (folder / conformance.PAGE).read_text()
+
+
+def test_the_page_of_kernelbench_is_that_of_its_lines() -> None:
+    rows = read_rows(kernelbench.ROWS)
+    found = [Outcome(row["name"], row["status"], row["said"]) for row in rows]
+    assert len(found) == 250 and kernelbench.page(found) == kernelbench.ROWS.with_suffix(".md").read_text()
