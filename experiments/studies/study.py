@@ -18,7 +18,7 @@ from rich.console import Console
 
 from experiments.commands.command import command
 from experiments.common.anytime import run_search
-from experiments.common.journal import Journal, locked, read_rows
+from experiments.common.journal import Journal, locked, lying, read_rows
 from experiments.common.lines import Keyed, run_missing
 from experiments.common.results import write_summary, write_text
 from experiments.sheets.sheet import Sheet
@@ -87,13 +87,12 @@ class Study(ABC, Generic[Asked, Found]):
         self, wanted: Sequence[Keyed], processes: int, console: Console, work: Callable[[Any], dict[str, Any]] = run_search
     ) -> list[dict[str, Any]]:
         """The lines of searches in their order; those that are not there are made by `work`, side by side."""
-        kept = {row["key"]: row for row in read_rows(self.plan.output / LINES)}
-        left = [search for search in wanted if search.key not in kept]
-        if left:
-            with Journal(self.plan.output / LINES) as journal:
-                made = run_missing(left, journal, processes, console, work)
-            kept |= {row["key"]: row for row in made}
-        return [kept[search.key] for search in wanted]
+        path = self.plan.output / LINES
+        shipped = {row["key"]: row for row in (read_rows(path) if lying(path) != path else [])}
+        if all(search.key in shipped for search in wanted):
+            return [shipped[search.key] for search in wanted]
+        with Journal(path) as journal:
+            return run_missing(wanted, journal, processes, console, work)
 
     def __call__(self, console: Console) -> tuple[Found, dict[str, Any]]:
         """Write the plan, run, score, write the page; what was found, and its summary."""
