@@ -20,7 +20,7 @@ from rich.console import Console
 
 from experiments.commands.command import command
 from experiments.common.anytime import run_search
-from experiments.common.journal import Journal, locked, read_rows
+from experiments.common.journal import Journal, locked, lying, read_rows
 from experiments.common.lines import Keyed, run_missing
 from experiments.common.results import write_summary, write_text
 from experiments.sheets.sheet import Sheet
@@ -100,10 +100,11 @@ class Study(ABC, Generic[Asked, Found]):
 
     def lines(self, wanted: Sequence[Keyed], console: Console, work: Callable[[Any], Row] = run_search) -> list[Row]:
         """The lines of searches in order. `work` makes those that are not there, side by side."""
-        kept = {row["key"]: row for row in read_rows(self.plan.output / LINES)}
-        if all(search.key in kept for search in wanted):  # then packed lines stay packed
-            return [kept[search.key] for search in wanted]
-        with Journal(self.plan.output / LINES) as journal:
+        path = self.plan.output / LINES
+        shipped = {row["key"]: row for row in (read_rows(path) if lying(path) != path else ())}
+        if all(search.key in shipped for search in wanted):  # then they stay packed
+            return [shipped[search.key] for search in wanted]
+        with Journal(path) as journal:
             return run_missing(wanted, journal, self.plan.processes, console, work)
 
     def grid(
