@@ -104,7 +104,7 @@ class Journal:
 
 
 def append_row(path: Path, row: Mapping[str, Any]) -> None:
-    """Append a row to a journal that nobody keeps open, safely as there; ValueError if another process writes to it."""
+    """Append a row to a journal that no process has open, as `Journal.add` does; ValueError if another process writes to it."""
     with hold(path) as file, named(path):
         _unpack(file, path)
         _mend(file)
@@ -134,13 +134,13 @@ def locked(folder: Path) -> FileIO:
 
 
 def lying(path: Path) -> Path:
-    """Where the text of a file lies: there, or packed beside it; there where it is in neither place."""
+    """Path of a journal: its packed file if the path is missing or empty, else the path itself."""
     packed = path.with_name(f"{path.name}.gz")
     return packed if packed.exists() and not (path.exists() and path.stat().st_size) else path
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Rows of a file of JSON lines, which may be gzipped or lie packed beside that name (`lying`); none where there is no file.
+    """Rows of a file of JSON lines, plain or packed (`lying`); none if there is no file.
 
     A line that does not read was cut off by the end of its process and is left out. ValueError for a file that is no whole
     gzip file, or no text.
