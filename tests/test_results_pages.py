@@ -80,6 +80,7 @@ def regrets() -> Regrets:
     return Regrets(plan, tasks, lines, policies)
 
 
+@pytest.mark.thorough
 def test_values_of_generalisation_follow_from_lines_that_ship(regrets: Regrets) -> None:
     values, plan = _summary("generalise")[0], regrets.plan
     for name, found in values["strategies"].items():

@@ -82,6 +82,7 @@ def test_descents_go_on_from_programs_of_a_policy() -> None:
 NAMES = ["nearest", "nearest_descents", "descents", "columns_descents"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", thorough_but(NAMES, "nearest_descents"))
 def test_a_search_goes_on_to_the_next_neighbour_and_the_next_descent(name: str) -> None:
     """Each measures the best of one construction after another, in their order, not the first construction again."""

@@ -67,6 +67,7 @@ def test_random_panels_between_guard_pages(seeds: range) -> None:
     in_a_process_of_its_own(__name__, f"check({seeds!r})")
 
 
+@pytest.mark.thorough
 @sanitizers
 @pytest.mark.parametrize("seeds", thorough_but([range(300, 302), range(302, 322)], range(300, 302)), ids=str)
 def test_sanitizers_find_nothing(tmp_path: Path, seeds: range) -> None:

@@ -214,7 +214,7 @@ def test_render_modes() -> None:
 
 
 @pytest.mark.parametrize("operator", thorough_but(OPERATORS[::2], *OPERATORS[::12]))
-@pytest.mark.parametrize("machine", ["t4", "cascade_lake"])
+@pytest.mark.parametrize("machine", thorough_but(["t4", "cascade_lake"], "t4"))
 def test_every_operator_can_be_drawn(operator: str, machine: str) -> None:
     pytest.importorskip("matplotlib")
     from gensor_gym.env.pictures.render import as_image

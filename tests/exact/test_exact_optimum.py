@@ -80,7 +80,7 @@ def test_the_optimum_is_that_of_brute_force_by_the_oracle(operator: str, machine
         assert found.optima == seconds.count(min(seconds))
 
 
-@pytest.mark.parametrize(("operator", "machine", "space"), thorough_but(SMALL, *SMALL[:3], *SMALL[12:]))
+@pytest.mark.parametrize(("operator", "machine", "space"), thorough_but(SMALL, *SMALL[:2], *SMALL[12:]))
 def test_branch_and_bound_finds_what_enumeration_finds(operator: str, machine: str, space: str) -> None:
     """The same seconds to the last bit, and as many optimal schedules, whatever way it goes."""
     graph = graph_of(operator, machine, space)

@@ -389,6 +389,7 @@ def test_int8_kernels_stand_beside_their_float32_twins(tmp_path: Path) -> None:
     assert 'dtype="int8"' in shape["operator"] and shape["float32"]["median"] > 0
 
 
+@pytest.mark.thorough
 def test_prepacked_kernels_have_lines_of_their_own(tmp_path: Path) -> None:
     (line,) = _run("kernels", tmp_path, "kernels.prepacked=true")
     assert line["kind"] == "prepacked" and line["prepacked"] and "over_torch" not in line

@@ -14,6 +14,7 @@ import pytest
 from experiments import entry
 from experiments.commands.arguments import compose
 from experiments.common.settings import ROOT
+from tests.support.thorough import thorough_but
 
 
 @pytest.mark.parametrize("name", sorted(entry.COMMANDS))
@@ -37,6 +38,7 @@ def test_modules_beside_the_rooms_are_ways_in_that_were_promised() -> None:
 CONFIGURED = ["compare", *sorted({path.stem for path in (ROOT / "conf").glob("*.yaml")} & set(entry.COMMANDS))]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", CONFIGURED)
 def test_examples_compose(name: str) -> None:
     """Those of commands that take a configuration: every word is one that it knows."""
@@ -66,7 +68,7 @@ WAYS_IN = (
 )
 
 
-@pytest.mark.parametrize("words", WAYS_IN)
+@pytest.mark.parametrize("words", thorough_but(WAYS_IN, WAYS_IN[2]))
 def test_all_ways_lead_to_the_command(words: list[str]) -> None:
     done = subprocess.run([sys.executable, *words, "--help"], capture_output=True, text=True, cwd=ROOT, check=True)
     assert "gensor compare: strategies under equal budgets" in done.stdout and "budget" in done.stdout

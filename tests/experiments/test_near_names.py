@@ -73,7 +73,7 @@ def test_groups_and_what_is_in_them(group: str) -> None:
     assert answered(said_by(lambda: compose([f"{wrong(group)}={option}"])), group)
 
 
-@pytest.mark.parametrize("name", thorough_but(PRIMARY, *PRIMARY[::3]))
+@pytest.mark.parametrize("name", thorough_but(PRIMARY, *PRIMARY[::8]))
 def test_keys_of_every_configuration(name: str) -> None:
     config: Any = OmegaConf.to_container(compose([], name))
     key = max(config, key=len)

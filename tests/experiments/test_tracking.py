@@ -180,6 +180,7 @@ def server(nobody: pytest.MonkeyPatch) -> Iterator[type[_Server]]:
     made.shutdown()
 
 
+@pytest.mark.thorough
 def test_a_key_that_the_server_refuses_is_said(server: type[_Server]) -> None:
     server.known = False
     with pytest.raises(ValueError, match="wandb.mode=online: .*; `wandb login`"):

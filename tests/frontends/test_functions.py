@@ -14,6 +14,7 @@ import gensor_gym
 from gensor_gym.dataflow.scalars import SCALARS
 from tests.frontends.test_numbers import INF, NAN, X
 from tests.frontends.test_torch_export import Of
+from tests.support.thorough import thorough_but
 
 LINE = torch.cat([torch.linspace(-9.7, 9.7, 195) + 0.003, torch.linspace(-1, 1, 81), torch.logspace(-4, 3, 40)])
 NUMBERS = torch.cat([X, LINE])
@@ -35,7 +36,7 @@ def _compare(function: Callable[..., Any], given: tuple[Tensor, ...], **room: fl
         torch.testing.assert_close(made, wanted, equal_nan=True, msg=lambda said, place=place: f"{place}: {said}", **room)
 
 
-@pytest.mark.parametrize("kind", FUNCTIONS)
+@pytest.mark.parametrize("kind", thorough_but(FUNCTIONS, "errors"))
 def test_functions_are_torchs(kind: str) -> None:
     _compare(_together(FUNCTIONS[kind]), (NUMBERS,), rtol=1e-5, atol=2e-6)
 
@@ -71,6 +72,7 @@ def test_whole_quotients_remainders_and_bits() -> None:
 RANKED = torch.tensor([[3.0, NAN, 1.0, INF, 2.0, 2.0], [0.0, -1, 5, 4, 4, -INF], [NAN] * 6])
 
 
+@pytest.mark.thorough
 def test_medians_modes_and_running_sums() -> None:
     both = RANKED[:2, :4], RANKED[1:, :4]
     _compare(
@@ -82,6 +84,7 @@ def test_medians_modes_and_running_sums() -> None:
         _compare(lambda x, y, order=order: (torch.cdist(x, y, order), torch.pdist(y, order)), both, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_what_is_written_with_steps_on_diagonals_and_multiplied() -> None:
     x, ids = torch.linspace(1, 2, 24).reshape(4, 6), torch.tensor([[0, 2, 2, 1, 0, 0]])
     _compare(

@@ -50,6 +50,7 @@ def check(kernels: list[Kernel]) -> None:
         assert not faults, "\n".join(faults)
 
 
+@pytest.mark.thorough
 @pytest.mark.as_shipped
 def test_programs_of_the_suite_between_guard_pages() -> None:
     in_a_process_of_its_own(__name__, "check([kernel for name in SUITE for kernel in suite_kernels(name, range(2))])")

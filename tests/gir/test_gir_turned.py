@@ -55,6 +55,7 @@ def test_blocks_of_all_sizes_and_tails(columns: int) -> None:
         assert expected in words and words <= {expected, f"gather_{vector}"}, f"{columns} x {rows}: {words}"
 
 
+@pytest.mark.thorough
 def test_turned_loads_feed_reductions_and_several_tiles() -> None:
     kernels = [
         kernel_at(parse(ACROSS.format(n=n, m=m)), f"vector={vector} tile={tile} rows={rows} place={place}")

@@ -156,10 +156,12 @@ worker.join()
 """
 
 
+@pytest.mark.thorough
 def test_a_worker_compiles_for_itself(environment: dict[str, str]) -> None:
     assert said(WORKER, environment) == ["14.0 1 None"]
 
 
+@pytest.mark.thorough
 def test_where_nothing_can_be_kept_it_is_compiled_here(environment: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     nowhere = environment | {"NUMBA_CACHE_DIR": str(tmp_path / "file")}

@@ -17,6 +17,7 @@ from gensor_gym.graph.tables.layout import LEVEL, ROW
 from gensor_gym.graph.tables.tables import KNOB_BITS
 from tests.support.graph_walks import TENSOR, climbed, graph_of, moved, tensor_start, walk
 from tests.support.oracle import Oracle
+from tests.support.thorough import thorough_but
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_an_instruction_that_is_not_there_is_refused() -> None:
             instruction_k(op, hardware.get(machine), value)
 
 
-@pytest.mark.parametrize("operator", TENSOR)
+@pytest.mark.parametrize("operator", thorough_but(TENSOR, *TENSOR[::3]))
 @pytest.mark.parametrize("machine", ["h200", "t4"])
 def test_masks_and_resources_are_the_oracles(operator: str, machine: str) -> None:
     graph = graph_of(operator, machine, "extended")

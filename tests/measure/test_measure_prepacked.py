@@ -23,6 +23,7 @@ from gensor_gym.measure.workers.requests import Built
 from gensor_gym.measure.workers.trial import check
 from gensor_gym.operators.types import Operator
 from tests.support.c_cases import inputs_of, machine, program
+from tests.support.thorough import thorough_but
 
 GEMM = operators.gemm(m=40, n=112, k=43)
 CONV = operators.conv2d(n=2, c=6, h=9, w=11, k=20, r=3, s=3, padding=1)
@@ -40,7 +41,7 @@ def _kernels() -> list[Kernel]:
     return [generate_c(case) for case in cases]
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", thorough_but([1, 2], 2))
 def test_values_are_right_with_what_the_first_entry_packed(threads: int) -> None:
     device = CpuDevice()
     for kernel in _kernels():
@@ -108,7 +109,7 @@ def test_the_first_trials_of_a_frozen_convolution_are_of_both_kinds() -> None:
     assert {"convolution=1" in row.schedule for row in found.trace} == {True, False}
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", thorough_but(range(6), 0, 3))
 def test_random_programs_of_frozen_operators_are_right(seed: int) -> None:
     op, hw, device, rng = (GEMM, CONV)[seed % 2].freeze(), machine(16), CpuDevice(), np.random.default_rng(seed)
     draw = make_draws(op, 0)[0]

@@ -86,7 +86,7 @@ def test_wrong_answers(worker: WorkerProcess, folder: Path, name: str) -> None:
         pytest.param("writes far behind", Status.CRASHED, "SIGSEGV", marks=pytest.mark.thorough),
         pytest.param("aborts", Status.CRASHED, "SIGABRT", marks=pytest.mark.thorough),
         ("exits", Status.CRASHED, "exit code 7"),
-        ("infinite loop", Status.TIMEOUT, "stage verify"),
+        pytest.param("infinite loop", Status.TIMEOUT, "stage verify", marks=pytest.mark.thorough),
     ],
 )
 def test_lost_workers(worker: WorkerProcess, folder: Path, name: str, status: Status, text: str) -> None:

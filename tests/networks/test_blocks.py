@@ -35,7 +35,7 @@ def check(name: str, batch: int, seed: int = 0, walk: int = 0, mode: str = "hot"
     return plan
 
 
-DEFAULT = ("repeated_join", "detection_head", "llama")
+DEFAULT = ("repeated_join", "detection_head")
 
 
 @pytest.mark.parametrize("name", thorough_but(BLOCKS, *DEFAULT))

@@ -169,6 +169,7 @@ def with_tasks(network: Network, seed: int, sizes: tuple[int, ...]) -> list[tupl
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", thorough_but(range(8), 0))
 def test_a_task_makes_its_rows_and_no_others(seed: int) -> None:
     """Those of one block alone, by a runtime that runs no others: what they leave is what all of them make of these rows."""
@@ -364,6 +365,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 CHECKED = thorough_but([("example.c", MEMORY), ("threads.c", THREADS)], ("threads.c", THREADS))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("main", "sanitizer"), CHECKED)
 def test_loops_are_clean_under_sanitizers(main: str, sanitizer: str, exported: Path) -> None:
     assert "1}," in (exported / "network.c").read_text()

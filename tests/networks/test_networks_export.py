@@ -108,6 +108,7 @@ def test_build_sh_and_the_manifest(rows: Taken, copied: Path) -> None:
     assert manifest["files"]["weights.bin"] == digest and manifest["kernels"][0]["function"] == "sequential"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("main", "sanitizer"), CHECKED)
 def test_exported_sources_are_clean(main: str, sanitizer: str, rows: Taken) -> None:
     assert sanitized(rows.made.folder, main, sanitizer) == ""

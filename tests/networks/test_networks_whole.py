@@ -17,6 +17,7 @@ from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.plan import Plan, cut_all
 from tests.networks.test_networks_run import kernels_of
 from tests.support.network_steps import outputs_step_by_step
+from tests.support.thorough import thorough_but
 
 BERT = Ids((9,), 40), Ids((9,), 2), Ids((9,), 2)
 SMALL = {"bert": (language.bert, BERT), "gpt2": (language.gpt2, (Ids((9,), 40),))}
@@ -48,7 +49,7 @@ def small(name: str) -> tuple[nn.Module, Tensors, Plan]:
     return module, inputs, cut_all(folded(from_torch(module, inputs)))
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", thorough_but(SMALL, "gpt2"))
 def test_small_ones_from_ids(name: str) -> None:
     module, inputs, plan = small(name)
     function = check(module, inputs, plan, kernels_of(plan, 0, 0), 1e-5)

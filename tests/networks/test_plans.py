@@ -121,6 +121,7 @@ class Masked(nn.Module):
         return x
 
 
+@pytest.mark.thorough
 def test_attention_of_several_layers_with_one_mask_is_one_piece_each() -> None:
     """What makes the mask is read by both, so neither takes it in."""
     torch.manual_seed(0)
@@ -130,7 +131,7 @@ def test_attention_of_several_layers_with_one_mask_is_one_piece_each() -> None:
     check(plan, module, inputs, kernels_of(plan, 0, 0))
 
 
-@pytest.mark.parametrize("seed", thorough_but(range(200), *range(0, 200, 42)))
+@pytest.mark.parametrize("seed", thorough_but(range(200), 42))
 def test_random_legal_plans_are_right(seed: int) -> None:
     rng = np.random.default_rng(seed)
     if seed % 2:

@@ -13,6 +13,7 @@ from gensor_gym.networks.fusion.fine import fine
 from gensor_gym.networks.load import NetworkFunction
 from tests.frontends.test_torch_export import Of
 from tests.networks.test_networks_run import kernels_of
+from tests.support.thorough import thorough_but
 
 
 def attended(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
@@ -67,7 +68,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", thorough_but(CASES, "mask", "residual"))
 def test_against_torch(name: str) -> None:
     torch.manual_seed(0)
     build, draw = CASES[name]

@@ -14,6 +14,7 @@ from gensor_gym.graph.structure import convolution_choices
 from gensor_gym.operators.build import access, axes
 from gensor_gym.operators.traits import has_window, is_convolution, is_product, weights
 from gensor_gym.operators.types import Operator
+from tests.support.thorough import thorough_but
 
 TEXTS = (
     "gemm(m=64, n=48, k=32)", "gemm(m=1, n=1, k=1)", "gemm(m=128, n=128, k=64, dtype='float16')+bias+relu",
@@ -63,7 +64,7 @@ def test_another_layout_of_image_filters_or_output_is_left_to_the_general_kernel
 
 
 @pytest.mark.parametrize("machine", ["h200", "cascade_lake"])
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("text", thorough_but(TEXTS, *TEXTS[::4]))
 def test_a_renamed_operator_has_the_same_space_and_kernels(text: str, machine: str) -> None:
     op, hw = operators.parse(text), hardware.get(machine)
     if hw.kind == "cpu" and op.dtype == "float16":

@@ -21,6 +21,7 @@ from gensor_gym.hardware.cpuinfo import cpu_info
 from gensor_gym.operators.types import Operator
 from tests.codegen.c.test_codegen_c_memory import run_kernel_between_guard_pages, sanitized
 from tests.support.c_cases import inputs_of, machine, program
+from tests.support.thorough import thorough_but
 
 ARCHES = {"x86-64": "sse2", "haswell": "avx2", "skylake-avx512": "avx512bw", "native": ""}
 """What the code is compiled for -> the flag that this machine must have to run it."""
@@ -92,7 +93,7 @@ def test_sanitizers_find_nothing_in_groups(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="guard pages are made with Linux's mmap")
-@pytest.mark.parametrize("pack_b", [0, 1])
+@pytest.mark.parametrize("pack_b", thorough_but([0, 1], 1))
 def test_int8_between_guard_pages(pack_b: int) -> None:
     script = f"from tests.codegen.c.test_codegen_c_dot import run_between_guard_pages as f; f({pack_b})"
     root = Path(__file__).parents[3]

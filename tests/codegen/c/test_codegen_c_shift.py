@@ -10,6 +10,7 @@ from gensor_gym.codegen.program import Program
 from gensor_gym.codegen.runtime.c import load
 from tests.codegen.c.test_codegen_c_memory import run_kernel_between_guard_pages
 from tests.support.c_cases import inputs_of, machine, program, worst_error
+from tests.support.thorough import thorough_but
 
 CONVOLUTIONS = [
     "conv2d(n=2, c=5, h=9, w=11, k=20, r=3, s=3, padding=1)",
@@ -34,7 +35,7 @@ def shifted(text: str, channels: int, lanes: int, *stages: str) -> Program:
 
 
 @pytest.mark.parametrize("text", CONVOLUTIONS)
-@pytest.mark.parametrize("channels", [4, 20])
+@pytest.mark.parametrize("channels", thorough_but([4, 20], 20))
 def test_shifted_products_are_right(text: str, channels: int) -> None:
     """With copies of their own (all channels in a task) and with a shared one, with vectors of two widths."""
     for lanes, stages in ((16, ("residual", "bias", "relu")), (8, ())):

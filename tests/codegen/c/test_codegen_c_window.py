@@ -148,7 +148,7 @@ def run_between_guard_pages(seeds: range) -> None:
 
 
 @pytest.mark.skipif(cpu_info().lanes < 8 or platform.machine() != "x86_64", reason="kernels are compiled for AVX2")
-@pytest.mark.parametrize(("arch", "lanes"), [("haswell", 8), ("nehalem", 4), ("nehalem", 8)])
+@pytest.mark.parametrize(("arch", "lanes"), thorough_but([("haswell", 8), ("nehalem", 4), ("nehalem", 8)], ("nehalem", 8)))
 def test_windows_without_mask_registers(arch: str, lanes: int) -> None:
     """Mask vectors, and plain loops where there are none."""
     programs = [windowed_program(seed, machine(lanes, arch)) for seed in range(7400, 7420)]

@@ -236,7 +236,7 @@ needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("arch", thorough_but(ARCHES, "sm_75", "sm_90"))
+@pytest.mark.parametrize("arch", thorough_but(ARCHES, "sm_90"))
 def test_nvrtc_takes_random_schedules(arch: str) -> None:
     """28 kernels an architecture: a cubin, no warning, a report of registers."""
     rng = np.random.default_rng([4, ARCHES.index(arch)])

@@ -77,6 +77,7 @@ def test_a_direct_convolution_stays_direct() -> None:
         make_kernel(depthwise, make_schedule(depthwise, [1] * 6, [1, 1, 4, 4, 3, 3], convolution=3))
 
 
+@pytest.mark.thorough
 @needs_nvrtc
 @pytest.mark.parametrize("arch", thorough_but(ARCHES, "sm_90"))
 def test_legal_schedules_compile_and_take_no_more_than_counted(arch: str) -> None:

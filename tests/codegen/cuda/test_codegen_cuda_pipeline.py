@@ -178,6 +178,7 @@ TARGETS = {
 GPUS = {"sm_75": "t4", "sm_80": "a100", "sm_86": "rtx3090", "sm_90": "h200"}
 
 
+@pytest.mark.thorough
 @needs_nvrtc
 @pytest.mark.skipif(not is_available(), reason="no disassembler: pip install nvidia-cuda-nvdisasm")
 @pytest.mark.parametrize("arch", thorough_but(GPUS, "sm_90"))

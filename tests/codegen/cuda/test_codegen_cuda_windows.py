@@ -73,6 +73,7 @@ def test_narrow_where_copies_would_be_cut() -> None:
         assert ("2 elements a copy" if op is even and columns == 6 else "one element a copy") in source
 
 
+@pytest.mark.thorough
 @needs_disassembler
 @pytest.mark.parametrize(("stride", "rows"), [(1, 4), (2, 1)])
 def test_machine_code_loads_16_bytes(stride: int, rows: int) -> None:

@@ -199,6 +199,7 @@ def test_windows_do_not_spill(name: str) -> None:
     assert compiled.spill_bytes == 0 and compiled.loss == ""
 
 
+@pytest.mark.thorough
 @needs_nvrtc
 @pytest.mark.skipif(not sass.is_available(), reason=f"no disassembler: pip install {sass.PACKAGE}")
 @pytest.mark.parametrize(("hw", "operation"), [("rtx4090", "QMMA"), ("h100", "HMMA")])
@@ -212,6 +213,7 @@ def test_ada_multiplies_bytes_and_hopper_halves(hw: str, operation: str) -> None
     assert (counts["F2FP"] > 0) == (operation == "HMMA")
 
 
+@pytest.mark.thorough
 @needs_nvrtc
 @pytest.mark.skipif(not sass.is_available(), reason=f"no disassembler: pip install {sass.PACKAGE}")
 def test_the_main_loop_of_wgmma_multiplies() -> None:

@@ -43,6 +43,7 @@ def test_padding_of_a_maximum_never_wins(dtype: str) -> None:
         np.testing.assert_array_equal(decode(program.run(0, [x]), dtype), op.reference(x))
 
 
+@pytest.mark.thorough
 @needs_nvrtc
 @pytest.mark.parametrize("arch", thorough_but(ARCHES, "sm_75", "sm_90"))
 def test_nvrtc_takes_them(arch: str) -> None:

@@ -110,6 +110,7 @@ def test_convolutions(dtype: str) -> None:
     ], seeds=1)  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_convolutions_on_turing() -> None:
     check([
         tensor_kernel(
@@ -220,6 +221,7 @@ def types_of(arch: str) -> dict[str, int]:
     return TURING_DEPTH if arch == "sm_75" else DEPTH
 
 
+@pytest.mark.thorough
 @needs_nvrtc
 @pytest.mark.parametrize("arch", thorough_but(ARCHES, "sm_75", "sm_90"))
 def test_large_warp_tiles_do_not_spill(arch: str) -> None:
@@ -240,7 +242,7 @@ def test_large_warp_tiles_do_not_spill(arch: str) -> None:
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("arch", thorough_but(ARCHES, "sm_75", "sm_90"))
+@pytest.mark.parametrize("arch", thorough_but(ARCHES, "sm_90"))
 def test_nvrtc_takes_every_type(arch: str) -> None:
     for dtype, d in types_of(arch).items():
         hw = ARCHES[arch]
@@ -268,6 +270,7 @@ def test_one_instruction_multiplies_unit_matrices() -> None:
         np.testing.assert_array_equal(program.run(0, [rows, columns]), columns)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(
     not (nvrtc.is_available() and sass.is_available()), reason=f"pip install {nvrtc.PACKAGES} {sass.PACKAGE}"
 )

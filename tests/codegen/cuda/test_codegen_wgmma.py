@@ -243,7 +243,7 @@ MENU = {
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("name", MENU)
+@pytest.mark.parametrize("name", thorough_but(MENU, "128x256"))
 def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
     """Tiles as in the libraries' menus; a block gets the registers that its warpgroups hand on to each other."""
     kernel = MENU[name]
@@ -271,6 +271,7 @@ def test_machine_code_has_wgmma_and_bulk_copies(name: str) -> None:
     assert sass.main_loop(cubin).counts["HGMMA"] % 4 == 0
 
 
+@pytest.mark.thorough
 @needs_nvrtc
 @pytest.mark.parametrize(
     ("old", "new", "code", "words"),
@@ -326,6 +327,7 @@ PARTS = {
 }
 
 
+@pytest.mark.thorough
 @needs_nvrtc
 @pytest.mark.parametrize("name", PARTS)
 def test_no_split_of_a_reduction_is_serialised(name: str) -> None:

@@ -62,6 +62,7 @@ def test_products_are_right(kernels: list[Kernel]) -> None:
     assert faults(kernels, seeds=2) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", thorough_but(CASES, "even"))
 def test_addresses_that_are_not_cut_to_their_field_fail(name: str) -> None:
     """The text before its mask gave wrong answers on an H100: the rank ran into the leading offset of B's panels."""
@@ -193,6 +194,7 @@ MENU = {
 needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not installed: {nvrtc.PACKAGES}")
 
 
+@pytest.mark.thorough
 @needs_nvrtc
 @pytest.mark.parametrize("name", MENU)
 def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
@@ -200,6 +202,7 @@ def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
     assert_compiles_well(MENU[name])
 
 
+@pytest.mark.thorough
 @needs_nvrtc
 def test_nvrtc_takes_legal_schedules() -> None:
     """A cubin without spills or warnings."""

@@ -232,6 +232,7 @@ MENU = {
 needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not installed: {nvrtc.PACKAGES}")
 
 
+@pytest.mark.thorough
 @needs_nvrtc
 @pytest.mark.parametrize("name", thorough_but(MENU, "128x224", "7x7"))
 def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
@@ -239,6 +240,7 @@ def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
     assert_compiles_well(MENU[name])
 
 
+@pytest.mark.thorough
 @needs_nvrtc
 @pytest.mark.skipif(not sass.is_available(), reason=f"no disassembler: pip install {sass.PACKAGE}")
 def test_machine_code_has_wgmma_and_bulk_copies() -> None:

@@ -205,6 +205,7 @@ MENU = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not nvrtc.is_available(), reason=f"NVRTC is not installed: {nvrtc.PACKAGES}")
 @pytest.mark.parametrize("name", MENU)
 def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:

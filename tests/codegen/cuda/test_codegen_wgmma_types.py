@@ -194,12 +194,14 @@ MENU: dict[str, Kernel] = {
 }
 
 
+@pytest.mark.thorough
 @needs_nvrtc
 @pytest.mark.parametrize("name", thorough_but(MENU, "tf32 128x256", "int8 pair"))
 def test_nvrtc_neither_spills_nor_serialises(name: str) -> None:
     assert_compiles_well(MENU[name])
 
 
+@pytest.mark.thorough
 @needs_nvrtc
 def test_nvrtc_takes_legal_schedules() -> None:
     """Of either type: the registers that the rules count are enough."""
@@ -209,6 +211,7 @@ def test_nvrtc_takes_legal_schedules() -> None:
         assert compiled.spill_bytes == 0 and "arning" not in compiled.log, f"{compiled.log}\n{kernel.source}"
 
 
+@pytest.mark.thorough
 @needs_nvrtc
 @pytest.mark.skipif(not sass.is_available(), reason=f"no disassembler: pip install {sass.PACKAGE}")
 @pytest.mark.parametrize(

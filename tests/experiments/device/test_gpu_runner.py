@@ -190,6 +190,7 @@ def test_what_is_timed_is_sound() -> None:
     assert {op.name for op in found.values()} == {op.name for op in operators.resolve("smoke")}
 
 
+@pytest.mark.thorough
 def test_families_use_every_value_of_every_knob() -> None:
     """Between matrix products on both kinds of cores and a long reduction, whatever can be generated is."""
     seen: set[str] = set()

@@ -80,6 +80,7 @@ def check(answer: np.ndarray) -> None:
     assert tie.sum() > 8 and (got != kept(given)).sum() > 500
 
 
+@pytest.mark.thorough
 def test_the_emulator_rounds_to_the_nearest() -> None:
     check(emulate(copy_kernel(), [asked().view(np.float32)]))
 

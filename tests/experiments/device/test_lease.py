@@ -76,6 +76,7 @@ def test_a_kernel_comes_back_without_its_source(text: str) -> None:
             assert getattr(again, name) == getattr(kernel, name)
 
 
+@pytest.mark.thorough
 def test_one_program_of_several_arms_is_one_kernel(carried: Path, tmp_path: Path) -> None:
     archive = Archive(carried, tmp_path)
     wanted = {row["digest"] for row in archive.proposals if not row["status"]}

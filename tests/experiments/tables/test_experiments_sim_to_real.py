@@ -45,6 +45,7 @@ def _report(out: Path, folders: list[Path]) -> list:
     return reproduce(OmegaConf.create(config))
 
 
+@pytest.mark.thorough
 def test_a_model_that_is_right_up_to_a_factor(tmp_path: Path) -> None:
     assert (operators.part_of(operators.parse(TRAIN)), operators.part_of(operators.parse(TEST))) == ("train", "test")
     folder = tmp_path / "made_up"

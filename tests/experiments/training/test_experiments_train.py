@@ -201,6 +201,7 @@ def test_a_checkpoint_of_another_configuration_is_refused(tmp_path: Path) -> Non
     learn(config | {"resume": False}, tmp_path)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("agent", thorough_but(["a2c", "dqn"], "a2c"))
 def test_a_run_leaves_policy_card_curves_and_tensorboard(agent: str, tmp_path: Path) -> None:
     config = configuration(*SMALL[agent], "tensorboard=true", "agent.groups=[tiles,knobs,level,terms,operator]")
