@@ -22,6 +22,7 @@ from gensor_gym.frontends import aten  # noqa: F401  (which fills the table)
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.casts import CAST, casts_of, name_of
 from gensor_gym.frontends.covered import TABLE
+from gensor_gym.frontends.decomposed import DECOMPOSITIONS
 from gensor_gym.frontends.forms import FIXED, arguments_of, ends_of, fixed_or, form_of, names_of
 from gensor_gym.frontends.objects import maker_of, with_opened_results
 from gensor_gym.frontends.quick import quick
@@ -34,10 +35,7 @@ MOST_NODES, MOST_BYTES = 1 << 16, 8 << 30
 """Limits: operations of a program, bytes of its weights."""
 _ASSERTIONS = {"aten._assert_tensor_metadata.default", "aten._assert_async.msg"}
 """Operations without a result: their assertions on shapes and types hold, those on numbers are not checked."""
-_MORE = [
-    torch.ops.aten.addmv.default, torch.ops.aten.dist.default,
-    torch.ops.aten.grid_sampler_2d.default, torch.ops.aten.ldexp.Tensor,
-]  # fmt: skip
+_MORE = [torch.ops.aten.addmv.default, torch.ops.aten.dist.default, torch.ops.aten.ldexp.Tensor]
 """Operations that torch can decompose, and does not unless it is asked to."""
 _EMPTY = ("aten.empty", "aten.new_empty")
 """Prefixes of operations whose numbers are uninitialised memory."""
@@ -109,7 +107,7 @@ def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProg
             if _is_covered(program):
                 return program  # decomposing takes longer than all before it
             table = torch.export.default_decompositions()
-            table.update(get_decompositions(_MORE))  # type: ignore[attr-defined]
+            table.update(get_decompositions(_MORE) | DECOMPOSITIONS)  # type: ignore[attr-defined]
             for target in [target for target in table if str(target) in TABLE]:
                 del table[target]
             return program.run_decompositions(table)

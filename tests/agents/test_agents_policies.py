@@ -40,6 +40,7 @@ from gensor_gym.exact.paths import actions_to
 from gensor_gym.graph.actions import ACTIONS, CACHE, STOP, UNCACHE
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task
+from tests.support.thorough import thorough_but
 
 SMALL = ["gemm(m=4, n=16, k=8)", "conv2d(n=1, c=4, h=8, w=8, k=8, r=3, s=3, padding=1)"]
 AGENTS = ["ppo", "ppo_axes", "ppo_successors"]
@@ -193,7 +194,7 @@ SEARCHES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "settings"), SEARCHES)
+@pytest.mark.parametrize(("name", "settings"), thorough_but(SEARCHES, SEARCHES[0], SEARCHES[1]))
 def test_searches_give_what_they_charge_for(trained: Path, name: str, settings: dict[str, int]) -> None:
     graph = ConstructionGraph(SMALL[1], "h200")
     plain: Learned = get_strategy(name, space="gensor", checkpoint=str(trained), **settings)  # type: ignore[assignment]

@@ -27,6 +27,7 @@ def test_random_chains_between_guard_pages(seeds: range) -> None:
     in_a_process_of_its_own(__name__, f"check({seeds!r})")
 
 
+@pytest.mark.thorough
 @sanitizers
 @pytest.mark.parametrize("seeds", thorough_but([range(200, 204), range(204, 234)], range(200, 204)), ids=str)
 def test_sanitizers_find_nothing(tmp_path: Path, seeds: range) -> None:

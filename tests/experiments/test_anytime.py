@@ -17,6 +17,7 @@ from gensor_gym.exact import certify
 from gensor_gym.measure.session import BudgetSpent
 from tests.support.in_process import warm_little
 from tests.support.policies_made import GEMM, SMALL_WALKS
+from tests.support.thorough import thorough_but
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -75,7 +76,10 @@ def test_curves_keep_improvements_alone() -> None:
     assert curve.evaluations == [1, 4] and curve.latencies == [3.0, 2.0] and curve.elapsed == [0.1, 0.4]
 
 
-@pytest.mark.parametrize("name", ["greedy", "beam", "random_walk", "markov", "model_annealing", "model_evolution"])
+SEARCHES = ("greedy", "beam", "random_walk", "markov", "model_annealing", "model_evolution")
+
+
+@pytest.mark.parametrize("name", thorough_but(SEARCHES, "greedy", "markov"))
 def test_searches_spend_their_evaluations_and_come_near(name: str) -> None:
     values = SMALL_WALKS if name == "markov" else {}
     search = Search(name, name, values, GEMM, "h200", "gensor", 0, 3000)

@@ -187,6 +187,7 @@ def test_a_key_that_the_server_refuses_is_said(server: type[_Server]) -> None:
         check_login(Tracking("online"))
 
 
+@pytest.mark.thorough
 def test_a_server_that_fails_later_is_a_warning(
     server: type[_Server], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -56,6 +56,7 @@ def test_remainders_are_exact_whatever_the_quotient() -> None:
     _compare(_together(rules), (LEFT, RIGHT), rtol=0.0, atol=0.0)
 
 
+@pytest.mark.thorough
 def test_whole_quotients_remainders_and_bits() -> None:
     rng = np.random.default_rng(0)
     one, other = (torch.from_numpy(rng.integers(-(1 << 21), 1 << 21, 4000)) for _ in range(2))

@@ -140,12 +140,9 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "split of what repeats": (lambda x: x.expand(4, 6).reshape(2, 2, 6).split(3, -1), (X[:6],)),
 }  # fmt: skip
 DEFAULT = (
-    "log1p", "expm1", "asinh", "eq", "le", "x ** 0", "x ** 17", "x ** -101", "pow", "bool", "logsumexp", "cumsum", "cummax",
-    "sort", "argmax", "smallest", "nearest by (2.05, 3.15)", "bilinear by (1.3, 1.5)", "means of nan", "windows apart 2 True 1",
-    "places of the largest 3 2 1 1 True", "places of the largest to (4, 5)", "patches merged", "every third", "joined 2, 4",
-    "matrix joined to its transpose", "whole means", "powers of -0", "parts of parts", "rows added", "rows written",
-    "scatter_reduce mean False", "scatter", "loss",
-    "no axes: topk", "twice", "not",
+    "expm1", "le", "x ** 0", "x ** -101", "pow", "bool", "logsumexp", "cumsum", "cummax", "sort", "argmax",
+    "nearest by (2.05, 3.15)", "means of nan", "windows apart 2 True 1", "places of the largest 3 2 1 1 True", "patches merged",
+    "joined 2, 4", "whole means", "powers of -0", "rows written", "no axes: topk", "not",
 )  # fmt: skip
 """One of each kind that was wrong."""
 ROOM = {"x ** 101": 1e-4, "x ** -101": 1e-4, "pow": 1e-4}

@@ -48,6 +48,7 @@ def both(function: object, *arguments: object) -> None:
             assert one.dtype == other.dtype and one.tobytes() == other.tobytes(), function
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("machine", thorough_but(MACHINES, *SOME))
 @pytest.mark.parametrize("operator", thorough_but((PRODUCT, WINDOWS, *OTHERS), WINDOWS))
 def test_episodes_are_the_same(operator: str, machine: str) -> None:

@@ -107,7 +107,7 @@ def exactly_met(row: np.ndarray, ints: np.ndarray) -> np.ndarray:
     return ints
 
 
-@pytest.mark.parametrize("operator", thorough_but([*OPERATORS, *WIDE_WINDOWS], *OPERATORS[::5], WIDE_WINDOWS[0]))
+@pytest.mark.parametrize("operator", thorough_but([*OPERATORS, *WIDE_WINDOWS], OPERATORS[0], WIDE_WINDOWS[0]))
 @pytest.mark.parametrize("machine", ["t4", "h200", "cascade_lake"])
 def test_masks_are_the_definition_where_a_program_takes_all_there_is(operator: str, machine: str) -> None:
     """Whatever a move takes more is refused here: so a limit that a move may break, and the mask does not look at, shows."""

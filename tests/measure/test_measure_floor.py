@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gensor_gym import hardware, operators
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure import native
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.native import cpu_backend
 from gensor_gym.measure.stats.floor import warm_floor
+from gensor_gym.measure.stats.timing import TimingRules
 from gensor_gym.operators.types import Operator
 
 HALVES = ("float16", "bfloat16")
@@ -62,3 +68,22 @@ def test_times_of_tensor_cores_on_an_h100_are_believable() -> None:
         (operators.conv2d(16, 64, 56, 56, 64, 3, 3, padding=1, dtype="float16"), 16.5),
     ):
         assert warm_floor(op, hw) < microseconds * 1e-6, op
+
+
+def test_figures_that_were_measured_again_excuse_bytes_and_no_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
+    hw = hardware.get("zen5_1c")
+    host = replace(hw, name="host")
+    monkeypatch.setattr(native, "doubted", lambda: host)
+    backend = cpu_backend(TimingRules())
+    product, copy = operators.gemm(1024, 1024, 1024), operators.elementwise("relu", 1 << 14, 1 << 14)
+    assert 2 * warm_floor(product, hw, 0.0) > warm_floor(product, hw) and warm_floor(copy, hw, 0.0) < 0.1 * warm_floor(copy, hw)
+    try:
+        for op, share, status in (
+            (product, 0.95, Status.OK), (product, 0.85, Status.IMPLAUSIBLE),
+            (copy, 0.55, Status.OK), (copy, 0.45, Status.IMPLAUSIBLE),
+        ):  # fmt: skip
+            found = Measurement(Status.IMPLAUSIBLE, (share * warm_floor(op, host),) * 3, error="below the floor")
+            assert backend._judged(found, op, host).status is status, (op, share)
+            assert backend._judged(found, op, hw) is found, "figures of other machines stand"
+    finally:
+        backend.close()

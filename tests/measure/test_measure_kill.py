@@ -160,6 +160,7 @@ def run(folder: Path, repeats: int) -> None:
     assert len(whole) >= len(records) - repeats  # a worker that is killed takes one trial with it
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(900)
 def test_a_few_kills(tmp_path: Path) -> None:
     run(tmp_path, 2)

@@ -56,7 +56,10 @@ def test_many_random_schedules(block: int) -> None:
 
 
 @pytest.mark.as_shipped
-@pytest.mark.parametrize(("op", "tiles"), [(GEMM, GEMM_TILES), (CONV, CONV_TILES)], ids=["gemm", "conv2d"])
+@pytest.mark.parametrize(
+    ("op", "tiles"),
+    [pytest.param(GEMM, GEMM_TILES, id="gemm"), pytest.param(CONV, CONV_TILES, id="conv2d", marks=pytest.mark.thorough)],
+)
 def test_every_value_of_every_knob(op: Operator, tiles: tuple[tuple[int, ...], ...]) -> None:
     op = op.with_epilogue("bias", "gelu")
     programs = [program(op, *tiles, **{name: value}) for name, values in CPU_KNOBS.items() for value in values]

@@ -39,6 +39,7 @@ def test_random_legal_schedules_are_right(batch: int) -> None:
     check([legal_kernel(op, "h200", rng) for op in ops], rng)
 
 
+@pytest.mark.thorough
 @needs_nvrtc
 @pytest.mark.parametrize("arch", thorough_but(ARCHES, "sm_75"))
 def test_nvrtc_takes_random_legal_schedules(arch: str) -> None:

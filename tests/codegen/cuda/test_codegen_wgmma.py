@@ -75,7 +75,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("kernels", first_of_each(CASES, "two consumers", "persistent", "split"))
+@pytest.mark.parametrize("kernels", first_of_each(CASES, "two consumers", "split"))
 def test_products_are_right(kernels: list[Kernel]) -> None:
     """Extents that no tile divides, within the bound that verification uses; two orders of events."""
     assert faults(kernels, seeds=2) == []

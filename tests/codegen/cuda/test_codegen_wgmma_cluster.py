@@ -151,6 +151,7 @@ def damaged(planted: list[str]) -> Iterator[EmulatedKernels]:
         yield program
 
 
+@pytest.mark.thorough
 def test_the_kernel_that_is_damaged_is_right(damaged: EmulatedKernels) -> None:
     """For every seed that the faults are tried with."""
     assert faults_of(damaged, 0, seeds=3) == []

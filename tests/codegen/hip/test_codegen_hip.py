@@ -101,7 +101,7 @@ def test_a_wave_in_the_emulator_has_64_lanes() -> None:
             check([kernel], np.random.default_rng(3))
 
 
-@pytest.mark.parametrize("dtype", thorough_but(["float16", "bfloat16", "int8", "float32"], "bfloat16", "int8"))
+@pytest.mark.parametrize("dtype", thorough_but(["float16", "bfloat16", "int8", "float32"], "bfloat16"))
 def test_every_data_type_is_right(dtype: str) -> None:
     op = operators.gemm(24, 20, 36, dtype=dtype).with_epilogue("bias", "relu")
     graph, rng = ConstructionGraph(op, HW, "extended"), np.random.default_rng(5)
@@ -158,6 +158,7 @@ def test_what_clang_refuses_is_an_error_with_its_words() -> None:
         compile_hip(replace(reduction(2), language="cuda"))
 
 
+@pytest.mark.thorough
 def test_nothing_times_or_calls_it_and_errors_say_what_works() -> None:
     op = operators.gemm(48, 40, 24)
     schedule = ConstructionGraph(op, HW).random_schedule(np.random.default_rng(0))

@@ -16,12 +16,13 @@ from gensor_gym.env.fused.env import GirEnv, GirVectorEnv  # noqa: E402
 from gensor_gym.env.fused.observation import GROUPS  # noqa: E402
 from gensor_gym.env.sb3 import make_fused_sb3  # noqa: E402
 from gensor_gym.gir.actions import STOP  # noqa: E402
+from tests.support.thorough import thorough_but  # noqa: E402
 
 TEN = [*part("fused/test")[:8], *part("fused/unseen")[:2]]
 COMMON = {"operator": ["softmax(m=64, n=96)", "rmsnorm(m=8, n=32)"], "hardware": "cascade_lake"}
 
 
-@pytest.mark.parametrize("operator", TEN, ids=lambda operator: operator.name)
+@pytest.mark.parametrize("operator", thorough_but(TEN, *TEN[::3]), ids=lambda operator: operator.name)
 def test_checkers_accept_operators_drawn_at_random(operator: object) -> None:
     """Gymnasium's and stable-baselines3's; a random episode keeps to what masks, spaces and the model say."""
     check_env(GirEnv(operator, "cascade_lake"), skip_render_check=True)  # type: ignore[arg-type]

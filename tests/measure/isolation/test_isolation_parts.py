@@ -193,6 +193,7 @@ def test_a_system_without_landlock_is_named_and_kernels_run(
     assert result.status is Status.OK and result.conditions["isolation"] == bound
 
 
+@pytest.mark.thorough
 def test_a_worker_may_read_more_than_an_argument_has_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a process has it that loaded thousands of kernels of its own, or of torch.compile."""
     many = [str(tmp_path / f"{number:0100}.so") for number in range(3000)]

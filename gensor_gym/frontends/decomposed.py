@@ -1,0 +1,123 @@
+"""Decompositions of our own, where torch has none or where its own differs from its kernels for numbers that are not finite."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from functools import reduce
+from operator import and_, mul
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_CUBIC = -0.75
+"""Parameter of the cubic convolution (Keys 1981, its a), as in torch."""
+_MEAN, _SUM = 1, 2
+"""Reductions of a loss, as ATen numbers them."""
+
+
+def grid_sampler(image: Tensor, grid: Tensor, mode: int, padding: int, corners: bool) -> Tensor:
+    """Numbers [n, c, ..] of an image [n, c, ..] at the places of a grid [n, .., axes], from -1 to 1, its last axis first.
+
+    `mode`: 0 linear, 1 nearest, 2 cubic; `padding`: 0 zeros, 1 the border, 2 reflection; with `corners` -1 and 1 are the centres
+    of the outer elements. Places that are not finite follow torch's kernels, of which that of volumes has rules of its own.
+    """
+    n, c, *sizes = image.shape
+    volume = len(sizes) == 3
+    places = [grid[..., -1 - axis].reshape(n, 1, -1) for axis in range(len(sizes))]
+    axes = [
+        _taps(at, mode, lambda at, size=size: _bounded(at, size, padding, corners, size - 1.0 if volume else 0.0), size, corners)
+        for at, size in zip(places, sizes, strict=True)
+    ]
+    flat = image.reshape(n, c, -1)
+    row, channel = (torch.arange(size).reshape(shape) for size, shape in ((n, (n, 1, 1)), (c, (1, c, 1))))
+    strides = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+    made = torch.zeros(())
+    for taps in itertools.product(*axes):
+        inside = reduce(and_, ((0 <= at) & (at < size) for (at, _), size in zip(taps, sizes, strict=True)))
+        place = sum(at * stride for (at, _), stride in zip(taps, strides, strict=True))
+        read = flat[row, channel, torch.where(inside, place, 0.0).to(torch.int64)]
+        weight = reduce(mul, (weight for _, weight in taps))
+        # Outside an image there is a product with 0, which is NaN for weights that are; outside a volume there is nothing.
+        made = made + (torch.where(inside, read * weight, 0.0) if volume else torch.where(inside, read, 0.0) * weight)
+    return made.reshape(n, c, *grid.shape[1:-1])
+
+
+def _taps(places: Tensor, mode: int, bounded: Callable[[Tensor], Tensor], size: int, corners: bool) -> list[tuple[Tensor, Any]]:
+    """Elements of one axis that each place reads, whole numbers of float32, with their weights."""
+    at = (places + 1) * (0.5 * (size - 1)) if corners else (places + 1) * (0.5 * size) - 0.5
+    if mode == 2:
+        first = at.floor()
+        return [(bounded(first + (tap - 1)), weight) for tap, weight in enumerate(_cubic(at - first))]
+    at = bounded(at)
+    if mode == 1:
+        return [(at.round(), 1.0)]
+    first = at.floor()
+    return [(first, first + 1 - at), (first + 1, at - first)]
+
+
+def _bounded(at: Tensor, size: int, padding: int, corners: bool, lost: float) -> Tensor:
+    """Places where the padding has them; NaN becomes `lost` there."""
+    if padding == 0:
+        return at
+    if padding == 2:
+        least, span = (0.0, size - 1.0) if corners else (-0.5, float(size))
+        away = (at - least).abs()
+        away = away - (away / (2 * span)).floor() * (2 * span) if span else away * 0
+        at = torch.minimum(away, 2 * span - away) + least
+    return torch.where(at.isnan(), lost, at).clamp(0, size - 1)
+
+
+def _cubic(t: Tensor) -> list[Tensor]:
+    """Weights of four neighbours at the distance t in [0, 1) from the second."""
+
+    def near(x: Tensor) -> Tensor:
+        return ((_CUBIC + 2) * x - (_CUBIC + 3)) * x * x + 1
+
+    def far(x: Tensor) -> Tensor:
+        return ((_CUBIC * x - 5 * _CUBIC) * x + 8 * _CUBIC) * x - 4 * _CUBIC
+
+    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
+
+
+def multi_margin_loss(
+    given: Tensor, target: Tensor, p: float = 1, margin: float = 1, weight: Tensor | None = None, reduction: int = _MEAN
+) -> Tensor:
+    """Hinge loss of classes; a margin that is NaN does not count, as in torch's kernels."""
+    rows, wanted = torch.atleast_2d(given), torch.atleast_1d(target).unsqueeze(1)
+    apart = _above(margin - rows.gather(1, wanted) + rows)
+    loss = apart if p == 1 else apart * apart
+    if weight is not None:
+        loss = loss * weight[wanted]
+    loss = torch.where(torch.arange(rows.shape[1]) == wanted, 0.0, loss)
+    means = loss.mean(dim=1)
+    return means if reduction not in (_MEAN, _SUM) else means.mean() if reduction == _MEAN else means.sum()
+
+
+def multilabel_margin_loss_forward(given: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
+    """Hinge loss of several classes a row, up to the first -1, and which these are, float32 of the target's shape."""
+    rows, labels = torch.atleast_2d(given), torch.atleast_2d(target)
+    classes = rows.shape[1]
+    counts = torch.cumsum((labels < 0).to(torch.int64), dim=1) == 0
+    chosen = torch.where(counts, labels, 0)
+    named = (torch.arange(classes) == torch.where(counts, labels, -1).unsqueeze(2)).any(dim=1)
+    apart = _above(1 - rows.gather(1, chosen).unsqueeze(2) + rows.unsqueeze(1))
+    loss = torch.where(counts.unsqueeze(2) & ~named.unsqueeze(1), apart, 0.0).sum(dim=(1, 2)) / classes
+    loss = loss.mean() if reduction == _MEAN else loss.sum() if reduction == _SUM else loss
+    return loss, named.to(given.dtype).reshape(target.shape)
+
+
+def _above(x: Tensor) -> Tensor:
+    """Numbers above 0; 0 for others and for NaN."""
+    return torch.where(x > 0, x, 0.0)
+
+
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten.grid_sampler_2d.default: grid_sampler,
+    torch.ops.aten.grid_sampler_3d.default: grid_sampler,
+    torch.ops.aten.multi_margin_loss.default: multi_margin_loss,
+    torch.ops.aten.multilabel_margin_loss_forward.default: multilabel_margin_loss_forward,
+}
+"""By operation of ATen: functions of its arguments that torch decomposes further."""

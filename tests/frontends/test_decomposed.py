@@ -1,0 +1,74 @@
+"""Decompositions of our own have the numbers of torch's kernels, those of infinities and NaN included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+import gensor_gym
+from gensor_gym.frontends.decomposed import grid_sampler, multi_margin_loss, multilabel_margin_loss_forward
+from tests.frontends.test_torch_export import Of
+
+SPECIAL = (0.0, 1e-40, 1e-8, float("inf"), float("-inf"), float("nan"), 16777217.0)
+MODES, PADDINGS, REDUCTIONS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection"), ("none", "mean", "sum")
+LABELS = torch.tensor([[1, 3, -1, 2, 0], [0, 1, 2, 3, 4], [-1, 0, 0, 0, 0], [2, -1, -1, 1, 1]])
+
+
+def with_special(x: Tensor, step: int) -> Tensor:
+    places = x.view(-1)[::step]
+    places[:] = torch.tensor(SPECIAL).repeat(len(places))[: len(places)]
+    return x
+
+
+def image_and_grid(rank: int, special: bool) -> tuple[Tensor, Tensor]:
+    made = torch.Generator().manual_seed(rank)
+    image = torch.randn(2, 3, *(5, 7, 4)[:rank], generator=made)
+    grid = torch.rand(2, *(6, 4, 3)[:rank], rank, generator=made) * 3 - 1.5
+    return (with_special(image, 7), with_special(grid, 3)) if special else (image, grid)
+
+
+@pytest.mark.parametrize("special", [False, True])
+@pytest.mark.parametrize("corners", [False, True])
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("rank, mode", [(2, "bilinear"), (2, "nearest"), (2, "bicubic"), (3, "bilinear"), (3, "nearest")])
+def test_samples_of_grids_are_the_kernels(rank: int, mode: str, padding: str, corners: bool, special: bool) -> None:
+    image, grid = image_and_grid(rank, special)
+    expected = functional.grid_sample(image, grid, mode, padding, corners)
+    found = grid_sampler(image, grid, MODES.index(mode), PADDINGS.index(padding), corners)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("special", [False, True])
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_margins_are_the_kernels(reduction: str, special: bool) -> None:
+    made = torch.Generator().manual_seed(0)
+    x, weight = torch.randn(4, 5, generator=made), torch.rand(5, generator=made)
+    classes = torch.randint(0, 5, (4,), generator=made)
+    x = with_special(x, 3) if special else x
+    number = REDUCTIONS.index(reduction)
+    for p in (1, 2):
+        for weights in (None, weight):
+            expected = functional.multi_margin_loss(x, classes, p=p, margin=0.7, weight=weights, reduction=reduction)
+            torch.testing.assert_close(multi_margin_loss(x, classes, p, 0.7, weights, number), expected, equal_nan=True)
+    expected, named = torch.ops.aten.multilabel_margin_loss_forward(x, LABELS, number)
+    found = multilabel_margin_loss_forward(x, LABELS, number)
+    torch.testing.assert_close(found, (expected, named), equal_nan=True)
+
+
+def test_compiled_ones_are_torchs() -> None:
+    (image, places), (volume, points) = image_and_grid(2, True), image_and_grid(3, True)
+
+    def sampled(*given: Tensor) -> tuple[Tensor, ...]:
+        image, places, volume, points = given
+        made: list[Any] = [functional.grid_sample(image, places, "bilinear", "zeros", False)]
+        made.append(functional.grid_sample(volume, points, "bilinear", "border", True))
+        return tuple(made)
+
+    given = (image, places, volume, points)
+    found = gensor_gym.compile(Of(sampled).eval(), given, trials=1)(*given)
+    for made, expected in zip(found, sampled(*given), strict=True):
+        torch.testing.assert_close(torch.as_tensor(made), expected, rtol=1e-4, atol=1e-5, equal_nan=True)
