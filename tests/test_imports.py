@@ -22,6 +22,7 @@ LAZY = {
     "gensor_gym/measure/devices/cuda.py": {"cupy"},
     "gensor_gym/measure/workers/ray_pool.py": {"ray"},
     "gensor_gym/env/sb3.py": {"stable_baselines3"},
+    "gensor_gym/frontends/decomposed.py": {"torch"},
     "gensor_gym/frontends/objects.py": {"torch"},
     "gensor_gym/frontends/torch_export.py": {"torch"},
 }
@@ -109,6 +110,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/tracking/tensorboard.py",
         "experiments/training/train.py",
         "gensor_gym/codegen/runtime/torch_operator.py",
+        "gensor_gym/frontends/decomposed.py",
         "gensor_gym/frontends/objects.py",
         "gensor_gym/frontends/torch_export.py",
         "gensor_gym/measure/baselines/torch.py",

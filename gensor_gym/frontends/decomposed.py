@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from operator import and_, mul
 from typing import Any
 
@@ -26,11 +26,10 @@ def grid_sampler(image: Tensor, grid: Tensor, mode: int, padding: int, corners: 
     """
     n, c, *sizes = image.shape
     volume = len(sizes) == 3
-    places = [grid[..., -1 - axis].reshape(n, 1, -1) for axis in range(len(sizes))]
-    axes = [
-        _taps(at, mode, lambda at, size=size: _bounded(at, size, padding, corners, size - 1.0 if volume else 0.0), size, corners)
-        for at, size in zip(places, sizes, strict=True)
-    ]
+    axes = []
+    for axis, size in enumerate(sizes):
+        bounded = partial(_bounded, size=size, padding=padding, corners=corners, lost=size - 1.0 if volume else 0.0)
+        axes.append(_taps(grid[..., -1 - axis].reshape(n, 1, -1), mode, bounded, size, corners))
     flat = image.reshape(n, c, -1)
     row, channel = (torch.arange(size).reshape(shape) for size, shape in ((n, (n, 1, 1)), (c, (1, c, 1))))
     strides = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]

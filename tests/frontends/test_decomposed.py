@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
@@ -12,6 +10,7 @@ from torch.nn import functional
 import gensor_gym
 from gensor_gym.frontends.decomposed import grid_sampler, multi_margin_loss, multilabel_margin_loss_forward
 from tests.frontends.test_torch_export import Of
+from tests.support.thorough import thorough_but
 
 SPECIAL = (0.0, 1e-40, 1e-8, float("inf"), float("-inf"), float("nan"), 16777217.0)
 MODES, PADDINGS, REDUCTIONS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection"), ("none", "mean", "sum")
@@ -59,16 +58,9 @@ def test_margins_are_the_kernels(reduction: str, special: bool) -> None:
     torch.testing.assert_close(found, (expected, named), equal_nan=True)
 
 
-def test_compiled_ones_are_torchs() -> None:
-    (image, places), (volume, points) = image_and_grid(2, True), image_and_grid(3, True)
-
-    def sampled(*given: Tensor) -> tuple[Tensor, ...]:
-        image, places, volume, points = given
-        made: list[Any] = [functional.grid_sample(image, places, "bilinear", "zeros", False)]
-        made.append(functional.grid_sample(volume, points, "bilinear", "border", True))
-        return tuple(made)
-
-    given = (image, places, volume, points)
-    found = gensor_gym.compile(Of(sampled).eval(), given, trials=1)(*given)
-    for made, expected in zip(found, sampled(*given), strict=True):
-        torch.testing.assert_close(torch.as_tensor(made), expected, rtol=1e-4, atol=1e-5, equal_nan=True)
+@pytest.mark.parametrize("rank", thorough_but([2, 3], 2))
+def test_compiled_ones_are_torchs(rank: int) -> None:
+    given = image_and_grid(rank, True)
+    module = Of(lambda image, grid: functional.grid_sample(image, grid, "nearest" if rank == 2 else "bilinear", "border", False))
+    found = gensor_gym.compile(module.eval(), given, trials=1)(*given)
+    torch.testing.assert_close(torch.as_tensor(found), module(*given), rtol=1e-4, atol=1e-5, equal_nan=True)

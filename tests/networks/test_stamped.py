@@ -19,7 +19,7 @@ from gensor_gym.networks.load import NetworkFunction
 from gensor_gym.networks.plan import Plan, cut_all
 from gensor_gym.networks.stamped import StampedNetwork
 
-HOST = hardware.get("host")
+HERE = hardware.get("zen5_1c")
 
 
 class Small(nn.Module):
@@ -39,7 +39,7 @@ def made(mode: str) -> tuple[Plan, NetworkFunction, StampedNetwork, list[np.ndar
     torch.manual_seed(0)
     inputs = [torch.randn(24, 48) for _ in range(2)]
     plan = cut_all(folded(from_torch(Small().eval(), inputs)))
-    kernels: list[Any] = [generate(step.computation, graph_of(step.computation, HOST).initial(), HOST) for step in plan.steps]
+    kernels: list[Any] = [generate(step.computation, graph_of(step.computation, HERE).initial(), HERE) for step in plan.steps]
     function, given = NetworkFunction(plan, kernels, 1, mode), [one.numpy() for one in inputs]
     return plan, function, StampedNetwork(plan, kernels, function, given, 1), given
 
@@ -72,13 +72,13 @@ def test_rows_and_floors() -> None:
     plan, _, stamped, _ = made("hot")
     passes = np.array([[2e-6, 4e-6, 1e-6, 1e-6], [2e-6, 4e-6, 1e-6, 3e-6], [2e-6, 4e-6, 1e-6, 1e-6]])
     assert len(plan.steps) == 4
-    rows = rows_of(plan, HOST, passes, [1e-6] * 4)
+    rows = rows_of(plan, HERE, passes, [1e-6] * 4)
     assert [row["share"] for row in rows] == pytest.approx([0.25, 0.5, 0.125, 0.125])
     assert [row["in_context_s"]["median"] for row in rows] == pytest.approx([2e-6, 4e-6, 1e-6, 1e-6])
     step = plan.steps[0]
-    found = floors(plan.network, step, HOST)
-    assert found["flops_floor_s"] == pytest.approx(2 * 24 * 48 * 48 / HOST.peak_of("float32"), rel=0.1)
-    assert found["bytes_floor_s"] >= 48 * 48 * 4 / HOST.level("l1").bandwidth
+    found = floors(plan.network, step, HERE)
+    assert found["flops_floor_s"] == pytest.approx(2 * 24 * 48 * 48 / HERE.peak_of("float32"), rel=0.1)
+    assert found["bytes_floor_s"] >= 48 * 48 * 4 / HERE.level("l1").bandwidth
     assert name_of(plan.network, plan.pieces[0].nodes).endswith("linear +1")
     together = by_kernel(rows)
     assert sum(row["times"] for row in together) == 4 and together[0]["times"] == 2
