@@ -10,6 +10,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from agents.optimize import Asked, NoKernel, Result
+from agents.optimize import Asked, NoKernel, Result, check_seed
 from agents.pieces import OnTask, in_loop, search_pieces
 from agents.progress import shown
 from gensor_gym import hardware as machines
@@ -27,7 +28,7 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.remembered import remembered
 from gensor_gym.cycles import uncollected
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.frontends.unsupported import Unsupported
+from gensor_gym.frontends.unsupported import Unsupported, refusing
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.answers.fused import check_size
 from gensor_gym.measure.records.store import Store
@@ -47,6 +48,8 @@ TRIALS, MOST_TRIALS = 3, 64
 """Programs that are measured of each piece where nobody says otherwise: without a budget in seconds, and with one."""
 LEAST_SECONDS = 1e-3
 """Seconds of a budget that was spent before the search of pieces: each is tried once then."""
+ANY = "elementwise(name='relu', shape=(64,))"
+"""An operator whose search accepts the settings that searches of networks accept."""
 Examples = Sequence[Any] | Mapping[str, Any]
 FALLBACKS = ("error", "torch")
 """Possible results for a module that is not covered."""
@@ -194,45 +197,42 @@ def compile_network(
 
     A RuntimeWarning says so if `seconds` are too few for one program of each piece.
     """
-    begin, hw = time.monotonic(), check_settings(hardware, trials, seconds, plan, arena)
+    begin, hw = time.monotonic(), check_settings(hardware, trials, seconds, plan, arena, seed, **options)
     chosen = _planned(network, plan, hw)
     counts = Counter(step.computation for step in chosen.steps)
     store = options.get("store")
     if isinstance(store, str | Path) or (reuse and store is None):
         options["store"] = Store(tuned_path() if store is None else store)  # one for all
-    asked = {computation: Asked.of(computation, hw, reuse=reuse, **options) for computation in counts}
     each = trials if trials is not None else TRIALS if math.isinf(seconds) else MOST_TRIALS
     left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
-    with shown(on_task) as told:
+    with refusing(), shown(on_task) as told:
+        asked = {computation: Asked.of(computation, hw, reuse=reuse, **options) for computation in counts}
         found = search_pieces(asked, counts, each, left, seed, told)
-    results = tuple(found[step.computation] for step in chosen.steps)
-    kernels = _kernels(chosen, results, asked, each)
-    function = NetworkFunction(chosen, kernels, hw.units, arena)
+        results = tuple(found[step.computation] for step in chosen.steps)
+        kernels = _kernels(chosen, results, asked, each)
+        function = NetworkFunction(chosen, kernels, hw.units, arena)
     held = dataclasses.replace(chosen.network, constants={**chosen.network.constants, **function.constants})
     return CompiledNetwork(Plan(held, chosen.pieces), hw, results, kernels, function)
 
 
 def _planned(network: Network, plan: Callable[[Network], Plan] | str, machine: Hardware) -> Plan:
     """A plan whose pieces have kernels."""
-    try:
+    with nullcontext() if callable(plan) else refusing():  # a rule of the caller's may be at fault
         chosen = plan_of(folded(network), plan, machine)
         if fault := chosen.fault:
             raise ValueError(f"a plan of {network.graph.name}: {fault}")
         for computation in {step.computation for step in chosen.steps}:
             if isinstance(computation, Dataflow):
                 check_size(computation)
-    except ValueError as error:
-        if callable(plan):
-            raise
-        raise Unsupported(str(error)) from error
     return chosen
 
 
 def check_settings(
     hardware: Hardware | str = "host", trials: int | None = None, seconds: float = math.inf,
-    plan: Callable[[Network], Plan] | str = "fine", arena: str = "hot", **others: Any,
+    plan: Callable[[Network], Plan] | str = "fine", arena: str = "hot", seed: int = 0,
+    on_task: OnTask | None = None, reuse: bool = True, **others: Any,
 ) -> Hardware:  # fmt: skip
-    """The machine; ValueError for arguments that no network can have. `others` are checked when it searches."""
+    """The machine; ValueError for arguments of `compile_network` that no network can have."""
     if not isinstance(seconds, Real) or not seconds > 0:
         raise ValueError(f"seconds={seconds!r}: expected a number above 0")
     if trials is not None and (not isinstance(trials, int) or trials < 1):
@@ -241,6 +241,8 @@ def check_settings(
     check_known("arena", arena, MODES)
     if (hw := machines.get(hardware)).kind != "cpu":
         raise ValueError(f"{hw.name} is a GPU: networks are compiled for CPUs")
+    check_seed(seed)
+    Asked.of(ANY, hw, reuse=reuse, **others)
     return hw
 
 

@@ -173,10 +173,15 @@ class Asked:
         return Result(*best, tuple(session.trace), task)
 
 
-def run(strategy: Search[Searched], session: Searched, seed: int) -> None:
-    """Search until the strategy or the budget is done; the session's clock starts here. ValueError for a seed that is none."""
+def check_seed(seed: object) -> None:
+    """ValueError for a seed that is none."""
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise ValueError(f"seed {seed!r}: expected a whole number, 0 or more")
+
+
+def run(strategy: Search[Searched], session: Searched, seed: int) -> None:
+    """Search until the strategy or the budget is done; the session's clock starts here. ValueError as of `check_seed`."""
+    check_seed(seed)
     session.start()
     try:
         strategy.search(session, np.random.default_rng(seed))

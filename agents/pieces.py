@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from agents.ansor.task_scheduler import GradientScheduler, Progress, total_latency
-from agents.optimize import Asked, Result, run
+from agents.optimize import Asked, NoKernel, Result, run
 from gensor_gym.codegen.build import generate
 from gensor_gym.cycles import collected
 from gensor_gym.dataflow.graph import Dataflow
@@ -77,7 +77,7 @@ def _searched(
 def in_loop(asked: Asked, found: Schedule | GirSchedule, rows: int, trials: int) -> Schedule | GirSchedule:
     """The program, if its tasks compute `rows` rows; else the fastest measured of `trials` near it that do.
 
-    ValueError if there is none, RuntimeError if none ran well.
+    ValueError if there is none, NoKernel if none ran well.
     """
     task = asked.task
     if generate(task.operator, found, task.hardware).tasks_of(rows):
@@ -88,7 +88,7 @@ def in_loop(asked: Asked, found: Schedule | GirSchedule, rows: int, trials: int)
     some: list[Any] = list(itertools.islice(by_rows(task.operator, first, rows, task.hardware), trials))
     session.measure(some)
     if session.best is None:
-        raise RuntimeError(f"no kernel of {task.operator} with tasks of {rows} rows ran well: {session.first_error}")
+        raise NoKernel(f"no kernel of {task.operator} with tasks of {rows} rows ran well: {session.first_error}")
     return session.best[0]
 
 

@@ -26,7 +26,7 @@ from gensor_gym.frontends.decomposed import DECOMPOSITIONS
 from gensor_gym.frontends.forms import FIXED, arguments_of, ends_of, fixed_or, form_of, names_of
 from gensor_gym.frontends.objects import maker_of, with_opened_results
 from gensor_gym.frontends.quick import quick
-from gensor_gym.frontends.unsupported import Unsupported
+from gensor_gym.frontends.unsupported import Unsupported, refusing
 from gensor_gym.networks.forms import Form, changed
 from gensor_gym.networks.network import Network
 from gensor_gym.registry import near
@@ -76,7 +76,8 @@ def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Exampl
         for place, given in ends_of(whole, str(top)):
             _check_example(place, given)
     places = 0 if isinstance(example_inputs, Mapping) else len(example_inputs)
-    return _Reader(_exported(module, example_inputs), module.forward, places).network(name or type(module).__name__)
+    with refusing():
+        return _Reader(_exported(module, example_inputs), module.forward, places).network(name or type(module).__name__)
 
 
 def _check_example(place: str, given: Any) -> None:
@@ -166,20 +167,15 @@ class _Reader:
             raise Unsupported("the module returns no tensor: expected one or more")
         returns = [self._output(place, result) for place, result in enumerate(there)]
         types = {place: kinds for place, result in enumerate(there) if (kinds := self._types(result)) != (DTYPES[0],)}
-        try:
-            made = self.builder.network(name, returns)
-        except ValueError as error:  # a limit of graphs
-            raise Unsupported(str(error)) from error
+        made = self.builder.network(name, returns)
         return dataclasses.replace(made, form=self._form(results), types=types, arguments=self._arguments())
 
     def _arguments(self) -> dict[str, Form]:
         """See `Network.arguments`."""
         count, given = itertools.count(), [spec.arg for spec in self._inputs()]
         ends = (fixed_or(count, getattr(one, "value", None), not isinstance(one, TensorArgument)) for one in given)
-        try:
+        with refusing("the module takes "):
             places, keywords = form_of(self.program.call_spec.in_spec, ends)
-        except ValueError as error:
-            raise Unsupported(f"the module takes {error}") from error
         names = names_of(self.forward, self.places)
         return arguments_of(self.forward, {**dict(zip(names, places, strict=True)), **keywords})
 
@@ -364,13 +360,11 @@ def _constant_output(tensor: torch.Tensor, place: int) -> np.ndarray:
     if tensor.dtype == torch.float32:
         found: np.ndarray = tensor.detach().contiguous().numpy()
         return found
-    try:
+    with refusing(f"output {place}: "):
         made = np.asarray(_as_array(tensor), np.float32)
         if not torch.equal(tensor.nan_to_num(), torch.from_numpy(made).to(tensor.dtype).nan_to_num()):
             raise ValueError(f"a constant of {tensor.dtype}: expected what float32 holds")
         return made
-    except ValueError as error:
-        raise Unsupported(f"output {place}: {error}") from error
 
 
 def _as_array(tensor: torch.Tensor) -> np.ndarray | float:

@@ -150,7 +150,7 @@ def counted(digest: cached_property[str], times: list[int]) -> cached_property[s
     return again
 
 
-@pytest.mark.parametrize("name", thorough_but(SHIPPED, "columns_gpu", "ppo_successors_gpu"))
+@pytest.mark.parametrize("name", thorough_but(SHIPPED, "columns_gpu"))
 def test_every_shipped_policy_constructs(name: str) -> None:
     """Under the present version of what its agent sees and the present layout."""
     pytest.importorskip("sb3_contrib")

@@ -78,6 +78,7 @@ def test_an_unknown_agent_is_named() -> None:
     assert set(AGENTS) <= set(LEARNERS)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("machine", ["h200", "cascade_lake"])
 def test_successors_are_the_models_and_each_counts_once(machine: str) -> None:
     envs = ConstructVectorEnv(6, SMALL, machine, space="extended")

@@ -107,6 +107,7 @@ def certified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ConstructionGr
     return graph
 
 
+@pytest.mark.thorough
 def test_regret_is_told_at_the_end_where_the_optimum_is_certified(certified: ConstructionGraph) -> None:
     best, env = float(np.concatenate([certified.latencies(r) for r in certified.enumerate()]).min()), ConstructEnv(
         TASK[0], TASK[1], space=TASK[2]

@@ -185,6 +185,7 @@ def test_uniform(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         _run("uniform", tmp_path, "uniform.operators=[gemm(m=24, n=16, k=40)]")
 
 
+@pytest.mark.thorough
 def test_construct(tmp_path: Path) -> None:
     rows = _run("construct", tmp_path)
     assert [row["kind"] for row in rows] == ["shape", "shape", "all"]

@@ -52,6 +52,7 @@ def test_modules_come_by_level_and_number(folder: Path) -> None:
     assert found == ["level1/9_Module", "level1/10_Module", "level3/1_Module"]
 
 
+@pytest.mark.thorough
 def test_a_limit_at_which_a_module_does_not_run_is_passed_over(folder: Path) -> None:
     file = folder / "level1" / "9_Module.py"
     file.write_text(MODULE.replace("return [features]", "return [100]"))

@@ -63,7 +63,7 @@ def test_many_programs_of_the_suite_between_guard_pages(name: str) -> None:
 
 
 @pytest.mark.parametrize("seeds", thorough_but([range(24), range(24, 200), range(200, 400)], range(24)), ids=str)
-@pytest.mark.parametrize("make, share", [(random_dataflow, 0.4), (random_rows_dataflow, 0.6)])
+@pytest.mark.parametrize("make, share", thorough_but([(random_dataflow, 0.4), (random_rows_dataflow, 0.6)], (random_rows_dataflow, 0.6)))
 def test_random_graphs_between_guard_pages(make: Callable[[int], Dataflow], share: float, seeds: range) -> None:
     assert len(graph_kernels(make, seeds)) >= share * len(seeds)
     in_a_process_of_its_own(__name__, f"check(graph_kernels({make.__name__}, {seeds!r}))")

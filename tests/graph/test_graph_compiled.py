@@ -87,6 +87,7 @@ def test_the_users_cache_stands_in_for_a_package_folder_that_cannot_be_written(
     assert module.compiled(lambda: 1)() == 1
 
 
+@pytest.mark.thorough
 def test_the_package_works_where_nothing_can_be_written(tmp_path: Path) -> None:
     """A copy of the package, each of whose cache folders is a file, and a home that cannot be made."""
     copy = tmp_path / "gensor_gym"

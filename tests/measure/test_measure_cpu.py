@@ -81,6 +81,7 @@ def test_refused_by_the_compiler_or_the_generator(backend: NativeBackend, hw: Ha
     assert "not written yet" in result.error
 
 
+@pytest.mark.thorough
 def test_a_bad_kernel_in_a_batch_costs_one_trial(
     backend: NativeBackend, hw: Hardware, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -78,6 +78,7 @@ def test_emulated_says_whether_a_kernel_is_right() -> None:
     assert result.digest == backend.digest(op, schedule, HW)
 
 
+@pytest.mark.thorough
 def test_emulated_refuses_at_once_what_it_cannot_do_in_time() -> None:
     op = operators.gemm(m=4096, n=4096, k=4096)
     schedule = ConstructionGraph(op, HW).initial()

@@ -25,6 +25,7 @@ LEAST = {"zen5_1c": (15, 3), "h100": (5, 1)}
 """Samples and passes of every kernel that ran."""
 
 
+@pytest.mark.thorough
 def test_there_are_enough_of_them() -> None:
     assert hardware.recorded_names() and len(FILES) >= LEAST_TABLES
     assert len({operators.parse(read_table(path).about["operator"]).name for path in FILES}) >= LEAST_TABLES

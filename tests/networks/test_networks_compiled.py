@@ -226,6 +226,7 @@ def test_plans_are_looked_up_and_checked(tmp_path: Path, monkeypatch: pytest.Mon
     assert str(plan_of(network, "fine", machine)) == str(cut_all(network)) == str(plan_of(network, "fine", machine))
 
 
+@pytest.mark.thorough
 def test_memory_goes_with_the_last_who_holds_the_network(compiled: CompiledNetwork) -> None:
     with uncollected():
         found = gensor_gym.compile(module_of(0), (X,))

@@ -125,7 +125,8 @@ def beyond(text: str) -> str:
 
 
 @pytest.mark.parametrize("fault, said, main, sanitizer", [
-    (unlocked, "ThreadSanitizer: data race", "threads.c", THREADS), (beyond, "AddressSanitizer", "example.c", MEMORY),
+    pytest.param(unlocked, "ThreadSanitizer: data race", "threads.c", THREADS, marks=pytest.mark.thorough),
+    (beyond, "AddressSanitizer", "example.c", MEMORY),
 ])  # fmt: skip
 def test_planted_faults_are_caught(fault: Callable[[str], str], said: str, main: str, sanitizer: str, copied: Path) -> None:
     source = copied / "network.c"
@@ -134,6 +135,7 @@ def test_planted_faults_are_caught(fault: Callable[[str], str], said: str, main:
     assert source.read_text() != before and said in sanitized(copied, main, sanitizer)
 
 
+@pytest.mark.thorough
 def test_other_weights_and_values_on_one_another_are_caught(rows: Taken, copied: Path) -> None:
     """The comparison of digits sees both."""
     content = (copied / "weights.bin").read_bytes()

@@ -117,6 +117,7 @@ def run_kernel_between_guard_pages(kernel: Kernel) -> None:
         assert worst_error(op, inputs, output) <= 1.0, f"{op}\n{kernel.source}"
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="guard pages are made with Linux's mmap")
 def test_tensors_between_guard_pages() -> None:
     seeds = range(500, 512)

@@ -153,6 +153,7 @@ def test_a_warp_covers_its_patch(warp_tile: int, rows: int, columns: int, lane_m
     assert seen == {(m, n) for m in range(16) for n in range(32)}
 
 
+@pytest.mark.thorough
 def test_patches_of_warps_are_right() -> None:
     """Each patch computes the product; where threads do not divide into it, the knob does nothing."""
     op = operators.gemm(40, 72, 12)

@@ -166,6 +166,7 @@ def test_too_little_shared_memory_is_caught() -> None:
     assert "outside the shared memory" in faults([short])[0]
 
 
+@pytest.mark.thorough
 @pytest.mark.as_shipped
 def test_maps_that_do_not_fit_the_tensor_are_caught() -> None:
     """A box beyond the end of the array, or rows that are not swizzled."""

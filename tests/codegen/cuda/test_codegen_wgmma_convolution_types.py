@@ -32,6 +32,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kernels", first_of_each(CASES, "int8"))
 def test_convolutions_of_other_types_are_right(kernels: list[Kernel]) -> None:
     """Channels, pixels and rows that nothing divides; two orders of events."""

@@ -67,6 +67,7 @@ class Squares(Study[Plan, list[dict[str, Any]]]):
         return ["squares.png"]
 
 
+@pytest.mark.thorough
 def test_a_study_goes_on_where_it_broke_off_and_lets_its_folder_go(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="broken off"):
         Squares(plan_of(tmp_path, 2, -1))(Console(quiet=True))

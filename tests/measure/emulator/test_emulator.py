@@ -176,6 +176,7 @@ def test_the_order_of_threads_depends_on_the_seed() -> None:
         assert program.run(0, [DATA], 5)[0] == winners[5]
 
 
+@pytest.mark.thorough
 def test_a_kernel_that_hangs_is_ended() -> None:
     """After the time that was given."""
     with pytest.raises(EmulatorError, match="not done after 1"):
