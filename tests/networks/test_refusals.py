@@ -105,7 +105,8 @@ def compiled(**options: Any) -> Any:
     "options, said",
     [
         ({"strategy": "nobody"}, "nobody"), ({"seed": -1}, "seed -1"), ({"trials": 0}, "trials=0"),
-        ({"plan": "finest"}, "finest"), ({"hardware": "h100"}, "h100 is a GPU"), ({"arena": "warm"}, "warm"), ({"episodes": 3}, "episodes"),
+        ({"plan": "finest"}, "finest"), ({"hardware": "h100"}, "h100 is a GPU"), ({"arena": "warm"}, "warm"),
+        ({"episodes": 3}, "episodes"),
     ],
     ids=str,
 )  # fmt: skip
