@@ -222,8 +222,7 @@ def _planned(network: Network, plan: Callable[[Network], Plan] | str, machine: H
         if fault := chosen.fault:
             raise ValueError(f"a plan of {network.graph.name}: {fault}")
         for computation in {step.computation for step in chosen.steps}:
-            if isinstance(computation, Dataflow):
-                check_size(computation)
+            check_size(computation)
     return chosen
 
 

@@ -18,7 +18,8 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from agents.core.ranking import Construction
-from gensor_gym.construction import ConstructionGraph, graph_of, kind_of
+from gensor_gym.codegen.families import family_of, graph_of
+from gensor_gym.construction import ConstructionGraph
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.gir.space.table import LARGEST
@@ -59,7 +60,7 @@ LEARNING = "environments to learn in"
 
 def searched_of(computation: Operator | Dataflow) -> str:
     """Kind of search of a computation: a product with rows after it has the schedules of the product."""
-    return CONSTRUCTIONS if kind_of(computation) is Schedule else FUSED
+    return CONSTRUCTIONS if family_of(computation).schedule is Schedule else FUSED
 
 
 @runtime_checkable

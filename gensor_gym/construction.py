@@ -9,18 +9,11 @@ import numpy as np
 
 from gensor_gym import hardware as machines
 from gensor_gym import operators
-from gensor_gym.chains.chain import is_chain
-from gensor_gym.chains.graph import ChainGraph
-from gensor_gym.chains.panel import is_panel, panel_of
-from gensor_gym.chains.schedule import ChainSchedule
 from gensor_gym.cost import model
 from gensor_gym.cost.calibration import coefficients_of
 from gensor_gym.cost.constants import constant_values
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.cost.terms import NUM_TERMS, TERMS
-from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.gir.graph import GirGraph
-from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph import rules
 from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS, STOP
 from gensor_gym.graph.compiled import compiled, plain
@@ -197,28 +190,6 @@ class ConstructionGraph(RowGraph[Schedule]):
         if batch < 1:
             raise ValueError(f"batch is {batch!r}: expected at least one row")
         return enumerate_rows(self.coordinates, self.tables.ints, batch)
-
-
-def graph_of(
-    computation: Operator | Dataflow, hardware: Hardware, space: str | None = None
-) -> ConstructionGraph | GirGraph | ChainGraph:
-    """The graph of an operator's schedules, or of a fused operator's; by default of the space that contains every other.
-
-    A product with rows after it is scheduled as the product is.
-    """
-    if isinstance(computation, Dataflow) and is_panel(computation):
-        computation = panel_of(computation).product
-    if isinstance(computation, Dataflow):
-        graph = ChainGraph if is_chain(computation) else GirGraph
-        return graph(computation, hardware, space or "gir")
-    return ConstructionGraph(computation, hardware, space or "extended")
-
-
-def kind_of(computation: Operator | Dataflow) -> type[Schedule | GirSchedule | ChainSchedule]:
-    """Class of a computation's schedules."""
-    if isinstance(computation, Dataflow) and not is_panel(computation):
-        return ChainSchedule if is_chain(computation) else GirSchedule
-    return Schedule
 
 
 @compiled

@@ -7,26 +7,14 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-from gensor_gym.chains.chain import chain_of
-from gensor_gym.chains.panel import panel_of
-from gensor_gym.chains.schedule import ChainSchedule
 from gensor_gym.codegen import targets
-from gensor_gym.codegen.chains.generate import ChainProgram
-from gensor_gym.codegen.chains.panel import PanelProgram
-from gensor_gym.codegen.gir.generate import GirProgram
+from gensor_gym.codegen.families import AnySchedule, family_of
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.codegen.program import lower
 from gensor_gym.codegen.runtime.arrays import Bound, LoadedKernel
-from gensor_gym.construction import graph_of, kind_of
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.resolve import resolve_computation
-from gensor_gym.gir.parts import nest_on
-from gensor_gym.gir.schedule import GirSchedule
-from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
-
-AnySchedule = Schedule | GirSchedule | ChainSchedule
 
 
 class BuiltKernel(Kernel):
@@ -86,20 +74,12 @@ def generate(op: Operator | Dataflow | str, schedule: AnySchedule, hw: str | Har
 
     machine, op = hardware.get(hw), resolve_computation(op)
     check_kind(op, schedule)
-    if isinstance(op, Dataflow) and isinstance(schedule, ChainSchedule):
-        return targets.target_of(machine).generate_chain(ChainProgram(chain_of(op), schedule, machine))
-    if isinstance(op, Dataflow) and isinstance(schedule, Schedule):
-        return targets.target_of(machine).generate_panel(PanelProgram(panel_of(op), schedule, machine))
-    if isinstance(op, Dataflow):
-        assert isinstance(schedule, GirSchedule)
-        return targets.target_of(machine).generate_fused(GirProgram(nest_on(op, machine), schedule, machine))
-    assert isinstance(schedule, Schedule)
-    return targets.target_of(machine).generate(lower(op, schedule, machine))
+    return family_of(op).generate(op, schedule, machine)
 
 
 def check_kind(op: Operator | Dataflow, schedule: object) -> None:
     """ValueError unless the schedule is of the kind that the operator's are."""
-    wanted = kind_of(op)
+    wanted = family_of(op).schedule
     if not isinstance(schedule, wanted):
         raise ValueError(f"schedule {schedule!r}: expected a {wanted.__name__} for {op}; {wanted.__name__}.parse reads its text")
 
@@ -113,7 +93,7 @@ def build(op: Operator | Dataflow | str, schedule: AnySchedule, hw: str | Hardwa
 
     op, machine = resolve_computation(op), hardware.get(hw)
     check_kind(op, schedule)
-    graph: Any = graph_of(op, machine)
+    graph: Any = family_of(op).graph(op, machine, None)
     if not graph.is_legal_once(schedule):
         raise ValueError(f"not a legal schedule of {op} on {machine.name}: row {schedule.row.tolist()}")
     kernel = generate(op, schedule, machine)

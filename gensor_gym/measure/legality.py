@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from gensor_gym import construction
+from gensor_gym.codegen import families
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
@@ -14,7 +14,7 @@ from gensor_gym.operators.types import Operator
 @lru_cache(maxsize=32)
 def graph_of(op: Operator | Dataflow, hw: Hardware) -> Any:
     """The graph of the space that contains every other."""
-    return construction.graph_of(op, hw)
+    return families.graph_of(op, hw)
 
 
 def is_legal(op: Operator | Dataflow, schedule: Any, hw: Hardware) -> bool:

@@ -166,8 +166,7 @@ def make_kernel(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: H
         digest = program_digest(op, schedule, hw)
         return Measurement(Status.ILLEGAL, error=f"outside the limits of {hw.name}: {schedule!r}", digest=digest)
     try:
-        if isinstance(op, Dataflow):
-            check_size(op)
+        check_size(op)
         return generate(op, schedule, hw)
     except ValueError as error:
         digest = program_digest(op, schedule, hw)

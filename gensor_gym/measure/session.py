@@ -14,8 +14,9 @@ from typing import Any, Generic
 import numpy as np
 
 from gensor_gym import hardware as machines
+from gensor_gym.codegen.families import family_of, graph_of
 from gensor_gym.codegen.targets import target_of
-from gensor_gym.construction import ConstructionGraph, graph_of, kind_of
+from gensor_gym.construction import ConstructionGraph
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.resolve import resolve_computation
 from gensor_gym.graph.schedule import Schedule
@@ -288,7 +289,7 @@ class Session(SearchSession[Schedule]):
         ValueError for a fused operator that is too large to be verified, where the backend would.
         """
         backend = get_backend(task.backend, task.hardware)
-        if backend.stored and isinstance(task.operator, Dataflow):
+        if backend.stored:
             check_size(task.operator)
         super().__init__(task, task.graph(), backend, budget, store, on_trial)
         self.graph.meter = _weakly(self.charge)
@@ -297,7 +298,7 @@ class Session(SearchSession[Schedule]):
 
     def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
         """As of `SearchSession`; ValueError if it is no list of schedules of such a graph."""
-        kind = kind_of(self.task.operator)
+        kind = family_of(self.task.operator).schedule
         if isinstance(schedules, kind) or not all(isinstance(one, kind) for one in schedules):
             raise ValueError(f"measure {schedules!r}: expected a list of {kind.__name__}, such as session.graph.initial() is one")
         return super().measure(schedules)

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from gensor_gym.chains.chain import shape_of
-from gensor_gym.chains.panel import is_panel, panel_of
 from gensor_gym.chains.room import placement
 from gensor_gym.codegen.build import generate
 from gensor_gym.codegen.c.text import round_up
-from gensor_gym.construction import graph_of
+from gensor_gym.codegen.families import family_of, graph_of
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.gir.nest import row_nest
 from gensor_gym.gir.schedule import FIELDS, HEADER, GirSchedule
@@ -34,9 +33,9 @@ _DOWN, _ALONG = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
 
 def rows_of_product(computation: Operator | Dataflow) -> int:
     """Rows of a product of two matrices, or of one whose rows are used further, to a multiple of STEP; else 0."""
-    if isinstance(computation, Dataflow) and not is_panel(computation):
+    op = family_of(computation).scheduled(computation)
+    if not isinstance(op, Operator):
         return 0
-    op = panel_of(computation).product if isinstance(computation, Dataflow) else computation
     try:
         return round_up(shape_of(op).rows, STEP) if len(op.spatial) == 2 else 0
     except ValueError:
@@ -51,13 +50,14 @@ def by_rows(
         yield schedule
     graph: Any = graph_of(computation, hw)
     made: list[Schedule | GirSchedule]
-    if isinstance(schedule, GirSchedule):
-        assert isinstance(computation, Dataflow)
-        made = list(_nests(computation, schedule, rows))
-    else:
-        op = panel_of(computation).product if isinstance(computation, Dataflow) else computation
+    op = family_of(computation).scheduled(computation)
+    if isinstance(op, Operator):
+        assert isinstance(schedule, Schedule)
         bases = (schedule, graph.initial())  # whose knobs may not go together with such tiles, and those that always do
         made = [one for base in bases for one in _products(graph, op, base, rows, hw)]
+    else:
+        assert isinstance(schedule, GirSchedule)
+        made = list(_nests(op, schedule, rows))
     legal = [one for one in dict.fromkeys(made) if one != schedule and graph.is_legal(one)]
     order = np.argsort(graph.latencies(np.stack([one.row for one in legal])), kind="stable") if legal else ()
     yield from (legal[place] for place in order if generate(computation, legal[place], hw).tasks_of(rows))

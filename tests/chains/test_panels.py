@@ -12,9 +12,9 @@ import pytest
 from gensor_gym.chains.panel import Panel, panel_of
 from gensor_gym.codegen.c import whole_rows
 from gensor_gym.codegen.chains.panel import PanelProgram, generate_panel
+from gensor_gym.codegen.families import graph_of
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.runtime.c import load_entry
-from gensor_gym.construction import graph_of
 from gensor_gym.frontends.builder import Builder
 from gensor_gym.hardware.compiler import find_compiler
 from gensor_gym.measure.answers.fused import fused_draws

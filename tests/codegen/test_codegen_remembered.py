@@ -11,8 +11,8 @@ import pytest
 from gensor_gym import ConstructionGraph, hardware, operators
 from gensor_gym.codegen import remembered as module
 from gensor_gym.codegen.build import build, generate
+from gensor_gym.codegen.families import graph_of
 from gensor_gym.codegen.remembered import remembered
-from gensor_gym.construction import graph_of
 from gensor_gym.dataflow.resolve import resolve_computation
 
 OP = operators.resolve_one("gemm(m=24, n=32, k=16)+bias")

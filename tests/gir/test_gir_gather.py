@@ -7,7 +7,7 @@ import pytest
 
 from gensor_gym import dataflow, hardware
 from gensor_gym.codegen.build import build, generate
-from gensor_gym.construction import graph_of
+from gensor_gym.codegen.families import graph_of
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.measure.records.verified import fault_of
 from tests.support.thorough import thorough_but

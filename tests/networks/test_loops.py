@@ -18,11 +18,11 @@ from agents.optimize import Asked
 from agents.pieces import Piece
 from gensor_gym import hardware
 from gensor_gym.codegen.build import generate
+from gensor_gym.codegen.families import graph_of
 from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.codegen.runtime.c import entry_of, load_entry
 from gensor_gym.codegen.runtime.memory import address_of, aligned, workspace_of
 from gensor_gym.codegen.runtime.threads import GgRuntime, pointers, runtime
-from gensor_gym.construction import graph_of
 from gensor_gym.dataflow.evaluate import evaluate
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.frontends.torch_export import from_torch

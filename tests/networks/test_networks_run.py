@@ -13,8 +13,8 @@ from torch import nn
 
 from gensor_gym import hardware
 from gensor_gym.codegen.build import generate
+from gensor_gym.codegen.families import graph_of
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.construction import graph_of
 from gensor_gym.dataflow.nodes import Map
 from gensor_gym.frontends.torch_export import from_torch
 from gensor_gym.networks.arena import MODES, Arena

@@ -236,7 +236,7 @@ def test_planted_faults_of_a_block_are_seen(fault: str, monkeypatch: pytest.Monk
 
     plan = fine(network)
     check(plan, module, [x], kernels_of(plan, 2, 40))
-    monkeypatch.setattr(import_module("gensor_gym.codegen.build"), "chain_of", wrong)
+    monkeypatch.setattr(import_module("gensor_gym.codegen.families"), "chain_of", wrong)
     if fault == "scores of another pitch":
         monkeypatch.setattr("gensor_gym.codegen.chains.generate.pitch_of", lambda chain: 16)
     with pytest.raises(AssertionError):

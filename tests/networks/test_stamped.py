@@ -12,7 +12,7 @@ from torch import nn
 from experiments.benches.networks.profiled import by_kernel, floors, name_of, rows_of
 from gensor_gym import hardware
 from gensor_gym.codegen.build import generate
-from gensor_gym.construction import graph_of
+from gensor_gym.codegen.families import graph_of
 from gensor_gym.frontends.torch_export import from_torch
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.load import NetworkFunction

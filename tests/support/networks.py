@@ -6,8 +6,8 @@ import numpy as np
 
 from gensor_gym import hardware
 from gensor_gym.codegen.build import generate
+from gensor_gym.codegen.families import graph_of
 from gensor_gym.codegen.kernel import Kernel
-from gensor_gym.construction import graph_of
 from gensor_gym.networks.plan import Plan
 from gensor_gym.operators.types import Operator
 

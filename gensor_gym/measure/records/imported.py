@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from gensor_gym import hardware
-from gensor_gym.construction import kind_of
+from gensor_gym.codegen.families import family_of
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.resolve import resolve_computation
 from gensor_gym.graph.schedule import Schedule
@@ -93,7 +93,7 @@ def _fault_of_program(record: Record, legality: bool, known: Operator | Dataflow
     """Fault unless operator and schedule are of this version, and the schedule is legal on its machine."""
     try:
         op = known or resolve_computation(record.operator)
-        schedule = kind_of(op).parse(record.schedule)
+        schedule = family_of(op).schedule.parse(record.schedule)
     except (OverflowError, ValueError) as error:
         return str(error)
     if str(op) != record.operator:
