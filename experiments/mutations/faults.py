@@ -170,8 +170,8 @@ FUSED = (
 
 NETWORKS = (
     Mutation("an output over its input", "networks", "a value may lie where its kernel still reads another: liveness off by one",
-             "return self.first <= other.last and other.first <= self.last",
-             "return self.first < other.last and other.first < self.last", ("test_arena", "test_networks_run")),
+             "busy = (first <= life.last) & (last >= life.first)", "busy = (first < life.last) & (last > life.first)",
+             ("test_arena", "test_networks_run")),
     Mutation("an addend before the factor", "networks", "folding leaves a bias unscaled when a factor of channels follows it",
              "chain.factor, chain.addend = chain.factor * vector, chain.addend * vector",
              "chain.factor, chain.addend = chain.factor * vector, chain.addend",

@@ -25,10 +25,6 @@ class Life:
     first: int
     last: int
 
-    def meets(self, other: Life) -> bool:
-        """Whether both are live in one step. An output overlaps no input of its own step."""
-        return self.first <= other.last and other.first <= self.last
-
 
 @dataclass(frozen=True)
 class Arena:
@@ -80,7 +76,10 @@ class _Placed:
         self.end = max(self.end, end)
 
     def gaps(self, life: Life) -> np.ndarray:
-        """Offsets, in order, that are free while it lives: 0, and the start or end of any value."""
+        """Offsets, in order, that are free while it lives: 0, and the start or end of any value.
+
+        An output overlaps no input of its own step.
+        """
         first, last, offsets, ends = self._values[:, : len(self.offsets)]
         busy = (first <= life.last) & (last >= life.first)
         starts = np.array(sorted(self._edges), dtype=np.int64)
