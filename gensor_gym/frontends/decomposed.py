@@ -81,20 +81,6 @@ def _cubic(t: Tensor) -> list[Tensor]:
     return [far(t + 1), near(t), near(1 - t), far(2 - t)]
 
 
-def multi_margin_loss(
-    given: Tensor, target: Tensor, p: float = 1, margin: float = 1, weight: Tensor | None = None, reduction: int = _MEAN
-) -> Tensor:
-    """Hinge loss of classes; a margin that is NaN does not count, as in torch's kernels."""
-    rows, wanted = torch.atleast_2d(given), torch.atleast_1d(target).unsqueeze(1)
-    apart = _above(margin - rows.gather(1, wanted) + rows)
-    loss = apart if p == 1 else apart * apart
-    if weight is not None:
-        loss = loss * weight[wanted]
-    loss = torch.where(torch.arange(rows.shape[1]) == wanted, 0.0, loss)
-    means = loss.mean(dim=1)
-    return means if reduction not in (_MEAN, _SUM) else means.mean() if reduction == _MEAN else means.sum()
-
-
 def multilabel_margin_loss_forward(given: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
     """Hinge loss of several classes a row, up to the first -1, and which these are, float32 of the target's shape."""
     rows, labels = torch.atleast_2d(given), torch.atleast_2d(target)
@@ -102,21 +88,16 @@ def multilabel_margin_loss_forward(given: Tensor, target: Tensor, reduction: int
     counts = torch.cumsum((labels < 0).to(torch.int64), dim=1) == 0
     chosen = torch.where(counts, labels, 0)
     named = (torch.arange(classes) == torch.where(counts, labels, -1).unsqueeze(2)).any(dim=1)
-    apart = _above(1 - rows.gather(1, chosen).unsqueeze(2) + rows.unsqueeze(1))
+    apart = 1 - rows.gather(1, chosen).unsqueeze(2) + rows.unsqueeze(1)
+    apart = torch.where(apart > 0, apart, 0.0)  # 0 for NaN, too
     loss = torch.where(counts.unsqueeze(2) & ~named.unsqueeze(1), apart, 0.0).sum(dim=(1, 2)) / classes
     loss = loss.mean() if reduction == _MEAN else loss.sum() if reduction == _SUM else loss
     return loss, named.to(given.dtype).reshape(target.shape)
 
 
-def _above(x: Tensor) -> Tensor:
-    """Numbers above 0; 0 for others and for NaN."""
-    return torch.where(x > 0, x, 0.0)
-
-
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.grid_sampler_2d.default: grid_sampler,
     torch.ops.aten.grid_sampler_3d.default: grid_sampler,
-    torch.ops.aten.multi_margin_loss.default: multi_margin_loss,
     torch.ops.aten.multilabel_margin_loss_forward.default: multilabel_margin_loss_forward,
 }
 """By operation of ATen: functions of its arguments that torch decomposes further."""

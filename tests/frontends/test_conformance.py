@@ -16,6 +16,7 @@ from tests.support.thorough import thorough_but
 STEP = 144
 KNOWN = (
     "nn_functional_conv_transpose2d",  # infinite weights meet the zeros around the image
+    "nn_functional_multi_margin_loss",  # torch's decomposition keeps a margin that is NaN
     "native_group_norm",  # a variance of 0 that torch finds below 0
 )
 """What special numbers are still wrong of."""
