@@ -63,7 +63,7 @@ def test_a_seed_decides_the_search(name: str) -> None:
     assert [(row.schedule, row.seconds) for row in traces[0]] == [(row.schedule, row.seconds) for row in traces[1]]
 
 
-@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize("name", thorough_but(SEARCHES, "markov", "exhaustive"))
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_budgets_hold_and_the_best_is_kept(name: str, operator: str) -> None:
     result = optimize(operator, "h200", name, trials=5, backend="analytic")

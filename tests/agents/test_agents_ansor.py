@@ -119,6 +119,7 @@ def test_a_beam_keeps_what_the_score_likes(machine: str) -> None:
     assert seconds.min() < 0.7 * np.median(graph.latencies(Evolution(graph, sketches, Settings()).sample(rng, 64).rows))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tuning", thorough_but(TUNINGS, *list(TUNINGS)[:1]))
 def test_ablations_search_with_the_same_budget(tuning: str) -> None:
     strategy = AnsorSmall(space="compact", population=64, tuning=tuning, limited=True)

@@ -80,7 +80,7 @@ def test_it_learns_and_never_asks_for_an_illegal_action(name: str) -> None:
     assert len(illegal) >= 900 and sum(illegal) == 0
 
 
-@pytest.mark.parametrize("name", sorted(LEARNERS))
+@pytest.mark.parametrize("name", thorough_but(sorted(LEARNERS), *sorted(LEARNERS)[::3]))
 def test_every_learner_has_its_settings_and_is_loaded_as_it_was(name: str, tmp_path: Path) -> None:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         cfg = compose("train", [f"agent={name}"])

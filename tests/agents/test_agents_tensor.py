@@ -92,6 +92,7 @@ def test_spaces_without_knobs_and_cpus_begin_at_the_unscheduled_program() -> Non
         assert [Schedule(row) for row in starts(graph.tables, graph.initial().row)] == [graph.initial()]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("dtype", "machine", "kernel", "core"),
     [("float32", "h200", SIMT, 0), ("bfloat16", "h200", WGMMA, 2), ("float16", "a100", MMA, 1)],

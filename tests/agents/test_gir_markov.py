@@ -15,6 +15,7 @@ from gensor_gym.gir.actions import ACTIONS, STOP, applied
 from gensor_gym.gir.graph import GirGraph
 from gensor_gym.hardware import get
 from gensor_gym.measure.session import Budget, Session, Task
+from tests.support.thorough import thorough_but
 
 OPERATOR = "layernorm(m=40, n=77)"
 FEW = {"mcts": {"simulations": 30}}
@@ -66,7 +67,7 @@ def test_one_seed_is_one_walk() -> None:
     assert texts[0] == texts[1] != texts[2]
 
 
-@pytest.mark.parametrize("name", strategies_for(FUSED))
+@pytest.mark.parametrize("name", thorough_but(strategies_for(FUSED), *list(strategies_for(FUSED))[::3]))
 def test_every_strategy_of_fused_operators_searches_them(name: str) -> None:
     """Each ends with a legal program, and measures no more than it may."""
     found = session(trials=6)

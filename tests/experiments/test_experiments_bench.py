@@ -171,6 +171,7 @@ def test_env(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert shown[-4] == "" and shown[-3].startswith("parts of a step") and shown[-1].startswith("us, one thread")
 
 
+@pytest.mark.thorough
 def test_uniform(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Episodes last to the horizon where the best so far counts, and their best is no worse than the best of one program each."""
     rows = {row["reward"]: row for row in _run("uniform", tmp_path)}
@@ -397,6 +398,7 @@ def test_prepacked_kernels_have_lines_of_their_own(tmp_path: Path) -> None:
     assert line["over_prepacked_torch"]["low"] <= line["over_prepacked_torch"]["high"] and "pack_b=1" in line["schedule"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["kernels_int8", "kernels_prepacked"])
 def test_sets_of_shapes_can_be_chosen(name: str) -> None:
     chosen, default = compose([f"+bench={name}"], "bench").kernels, compose([], "bench").kernels

@@ -173,6 +173,7 @@ def test_the_same_command_does_nothing_once_it_is_done(tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*")} == before
 
 
+@pytest.mark.thorough
 def test_other_hyperparameters_take_the_place_of_the_old_rows(tmp_path: Path) -> None:
     settings = settings_of(compose([*TINY, f"output={tmp_path}"]))
     _compare(settings)

@@ -61,6 +61,7 @@ def test_a_limit_at_which_a_module_does_not_run_is_passed_over(folder: Path) -> 
     assert kernelbench.outcome(file) == Outcome("level1/9_Module", "right")
 
 
+@pytest.mark.thorough
 def test_what_ends_a_process_is_an_error_and_a_folder_without_modules_is_refused(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -41,6 +41,7 @@ def vision(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("vision")
 def test_variants_run_at_the_smallest_size_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
     cases = [drawn_models._vision_case("timm", "nets", number) for number in range(2)]
@@ -82,6 +83,7 @@ class Words(nn.Module):
         return made
 
 
+@pytest.mark.thorough
 def test_configurations_are_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
     library = SimpleNamespace(CONFIG_MAPPING={"words": Config}, Words=Words)
     monkeypatch.setattr(drawn_models, "importlib", SimpleNamespace(import_module=lambda name: library))

@@ -80,6 +80,7 @@ def test_a_multirun_ends_in_the_table_of_one_command(
     assert "Everything was done before" in capsys.readouterr().out.split("6 tasks together:")[1]
 
 
+@pytest.mark.thorough
 def test_settings_that_differ_have_names_that_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep over values of one strategy: no row takes the place of another."""
     words = [*COMMON[:-3], *COMMON[-2:], "strategy=random_walk", "budget.trials=5,9", f"hydra.sweep.dir={tmp_path / 'sweep'}"]

@@ -198,6 +198,7 @@ def test_a_server_that_fails_later_is_a_warning(
     assert 1 <= len(warned) <= 2 and all("it is not tracked any further, results are in" in line for line in warned)
 
 
+@pytest.mark.thorough
 def test_after_a_failure_a_run_says_nothing_more(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = WandbRun(Tracking(), "key", "name", "group", {}, tmp_path, "search").begin()
     run._run.log = None  # something that cannot be called

@@ -120,6 +120,7 @@ EDGES = {
 """What broke a kernel once, or nearly."""
 
 
+@pytest.mark.thorough
 def test_edges() -> None:
     in_a_process_of_its_own(__name__, "check(texts_kernels(EDGES))")
 

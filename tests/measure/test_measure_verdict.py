@@ -62,6 +62,7 @@ def test_paired_rounds_under_a_common_drift() -> None:
     assert verdict(wild, rng.permutation(wild)) is Verdict.AMBIGUOUS
 
 
+@pytest.mark.thorough
 def test_separate_runs_whose_noise_only_adds() -> None:
     """Bursts of another load over half of one run and none of the other: medians differ by a fifth, verdicts hold."""
     rng = np.random.default_rng(1)

@@ -69,6 +69,7 @@ def test_blocks_splits_batches_and_epilogues() -> None:
     assert_exact([generate_c(case) for case in cases])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("m, shared", [(40, True), (12, False)])
 @pytest.mark.parametrize("k", [4, 20, 43])
 def test_copies_of_all_tasks_and_narrow_tiles(m: int, shared: bool, k: int) -> None:

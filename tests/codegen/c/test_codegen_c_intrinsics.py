@@ -78,6 +78,7 @@ def _values(library: Path, name: str, width: int) -> list[float]:
 ARCHES = [name for name, lanes in TARGETS.items() if lanes <= cpu_info().lanes]
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(platform.machine() != "x86_64" or find_compiler().name != "gcc", reason="gcc's names on x86")
 @pytest.mark.parametrize("arch", thorough_but(ARCHES, ARCHES[0], ARCHES[-1]))
 @pytest.mark.parametrize("width", thorough_but([16, 8, 4], 16, 4))

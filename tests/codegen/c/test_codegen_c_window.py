@@ -103,6 +103,7 @@ def test_the_last_tile_moves_back_inside() -> None:
     checked([generate_c(program(op, (rows, 16, 1), (rows, 16, 5), (rows, width, 5))) for rows, width in tiles])
 
 
+@pytest.mark.thorough
 def test_rows_outside_are_pad_values_for_every_first_row() -> None:
     kernels = []
     for padding, rows, stride in itertools.product((1, 2, 3), (1, 2, 3), (1, 2)):

@@ -228,6 +228,7 @@ def test_a_fork_between_calls(kernel: NativeKernel, arrays: tuple[np.ndarray, ..
 WAYS = ("dropped", "kept", "bound", "into out", "tensors")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("way", "calls"), thorough_but(itertools.product(WAYS, (20_000, 1_000_000)), *((way, 20_000) for way in WAYS))
 )

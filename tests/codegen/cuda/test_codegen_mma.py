@@ -19,7 +19,7 @@ from tests.support.thorough import thorough_but
 
 DEPTH = {"float16": 16, "bfloat16": 16, "tf32": 8, "tf32x3": 8, "int8": 32}
 """Elements along k of an instruction from sm_80 on."""
-SPREAD = thorough_but(DEPTH, "tf32x3", "int8")
+SPREAD = thorough_but(DEPTH, "tf32x3")
 FEW = thorough_but(DEPTH, "float16")
 TURING_DEPTH = {"float16": 8, "int8": 16}
 ARCHES = {"sm_75": "t4", "sm_80": "a100", "sm_86": "rtx3090", "sm_90": "h200"}
@@ -57,6 +57,7 @@ def test_layouts_and_stages(dtype: str) -> None:
     check(stages_by_layout(dtype, DEPTH[dtype], "a100", (1, 2, 3, 5)), seeds=1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dtype", thorough_but(TURING_DEPTH, "int8"))
 def test_layouts_and_stages_on_turing(dtype: str) -> None:
     kernels = stages_by_layout(dtype, TURING_DEPTH[dtype], "t4", (1, 2))

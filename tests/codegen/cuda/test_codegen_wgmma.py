@@ -75,7 +75,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("kernels", first_of_each(CASES, "two consumers", "split"))
+@pytest.mark.parametrize("kernels", first_of_each(CASES, "two consumers"))
 def test_products_are_right(kernels: list[Kernel]) -> None:
     """Extents that no tile divides, within the bound that verification uses; two orders of events."""
     assert faults(kernels, seeds=2) == []
@@ -213,6 +213,7 @@ def test_tiles_that_are_no_instructions_are_refused(tile: list[int], block: list
         wgmma_kernel(gemm(512, 512, 512), tile, block, **knobs)
 
 
+@pytest.mark.thorough
 @pytest.mark.as_shipped
 def test_legal_schedules_are_right() -> None:
     """What the rules let pass can be generated, takes what they count, and is right."""

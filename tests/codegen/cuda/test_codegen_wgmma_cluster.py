@@ -56,7 +56,7 @@ MASK = " & 0x3fff"
 """What leaves 14 bits of an address for the field of a matrix descriptor."""
 
 
-@pytest.mark.parametrize("kernels", first_of_each(CASES, "odd", "persistent"))
+@pytest.mark.parametrize("kernels", first_of_each(CASES, "odd"))
 def test_products_are_right(kernels: list[Kernel]) -> None:
     """Extents that no tile divides, within the bound that verification uses; two orders of events."""
     assert faults(kernels, seeds=2) == []

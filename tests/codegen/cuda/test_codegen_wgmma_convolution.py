@@ -77,7 +77,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kernels", first_of_each(CASES, "padding", "split and persistent"))
+@pytest.mark.parametrize("kernels", first_of_each(CASES, "split and persistent"))
 def test_convolutions_are_right(kernels: list[Kernel]) -> None:
     """Channels, pixels and rows that nothing divides, within the bound that verification uses; two orders of events."""
     assert faults(kernels, seeds=2) == []

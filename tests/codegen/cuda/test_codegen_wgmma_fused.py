@@ -39,7 +39,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("kernels", first_of_each(CASES, "tiles that are no rows", "split, persistent, clusters"))
+@pytest.mark.parametrize("kernels", first_of_each(CASES, "split, persistent, clusters"))
 def test_products_of_pixels_are_right(kernels: list[Kernel]) -> None:
     """Channels, images and pixels that nothing divides, within the bound that verification uses; two orders of events."""
     assert faults(kernels, seeds=2) == []

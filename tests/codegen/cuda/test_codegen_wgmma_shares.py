@@ -40,7 +40,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("kernels", first_of_each(CASES, "few tiles", "clusters"))
+@pytest.mark.parametrize("kernels", first_of_each(CASES, "clusters"))
 def test_products_are_right(kernels: list[Kernel]) -> None:
     """Extents that no tile divides; two orders of events and of blocks. All of them have tiles in parts."""
     assert all(kernel.cleared_bytes for kernel in kernels)

@@ -86,6 +86,7 @@ def test_one_program_of_several_arms_is_one_kernel(carried: Path, tmp_path: Path
     assert all(Path(archive.built(digest).path).read_bytes()[:4] == b"\x7fELF" for digest in wanted)
 
 
+@pytest.mark.thorough
 def test_building_again_compiles_nothing(carried: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "read_study", lambda: STUDY)
     monkeypatch.setattr(build, "proposed", lambda *given: pytest.fail("drawn again"))

@@ -44,6 +44,7 @@ def test_moves_are_the_graphs_own_successors() -> None:
         assert np.array_equal(row, expected[action].row) and seconds == position.graph.latency(expected[action])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("space", ["gensor", "extended"])
 def test_the_traverser_plays_its_own_compiled_walk(space: str) -> None:
     """Step by step from addresses alone, program by program what `agents.gensor.walk.walk` visits from this seed."""

@@ -71,6 +71,7 @@ def test_a_link_may_be_followed_from_anywhere_into_a_tab(served: Served) -> None
     assert served.ask(STATE, followed)[0] == 403 and served.ask("/", followed, "POST")[0] == 403
 
 
+@pytest.mark.thorough
 def test_measuring_needs_the_token(served: Served) -> None:
     own = {"Origin": f"http://127.0.0.1:{served.port}"}
     before = len(served.measured)

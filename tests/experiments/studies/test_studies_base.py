@@ -89,6 +89,7 @@ def test_a_second_writer_is_refused_before_anything_is_written(tmp_path: Path) -
     assert not (tmp_path / PLAN).exists()
 
 
+@pytest.mark.thorough
 def test_lines_of_a_grid_lie_by_name_task_and_seed(tmp_path: Path) -> None:
     study = Squares(Plan({"output": str(tmp_path), "seeds": [3, 1, 3], "processes": 1}))
 

@@ -61,6 +61,7 @@ NODES = """def nodes(x: float32[6, 8], gain: constant(float32[8])):
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("graph", [operator("softmax", 5, 33), parse(NODES)], ids=str)
 def test_every_node_by_itself_computes_the_same(graph: Dataflow) -> None:
     chain, inputs = chain_of(graph), list(inputs_of(graph))

@@ -128,6 +128,7 @@ def test_it_moves_towards_what_is_measured_to_be_fast(tmp_path: Path, monkeypatc
     assert after < 0.6 * before, (before, after)
 
 
+@pytest.mark.thorough
 def test_it_learns_from_a_fast_kernel_that_it_would_not_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One program alone is fast, and was measured before; with it among the draws its chance rises by more than without."""
     monkeypatch.setattr(MadeUpBackend, "expected", lambda backend, digest: 1.0)

@@ -136,6 +136,7 @@ def test_a_training_ends_with_a_whole_rollout() -> None:
     assert [steps_in_all(done, 33, 16) for done in (0, 32, 48, 64)] == [48, 48, 48, 64]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("agent", ["ppo", "dqn", "columns"])
 def test_the_bar_ends_where_the_training_does_and_evaluation_shows_one(
     agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -189,6 +190,7 @@ def test_the_environment_goes_on_from_its_state() -> None:
         make_sb3(2, operator=TRAIN, hardware="h200").restore(state)
 
 
+@pytest.mark.thorough
 def test_a_checkpoint_of_another_configuration_is_refused(tmp_path: Path) -> None:
     config = configuration(*SMALL["a2c"])
     learn(config, tmp_path)

@@ -96,6 +96,7 @@ def test_a_run_leaves_policy_card_and_curve(tmp_path: Path) -> None:
     assert len(found.schedules) == 5
 
 
+@pytest.mark.thorough
 def test_another_evaluation_is_made_without_training_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = configuration()
     train.run(config, tmp_path, QUIET)
@@ -181,6 +182,7 @@ def test_training_on_another_part_is_said(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "card.json").read_text())["split"] == "v1 test"
 
 
+@pytest.mark.thorough
 def test_drawn_operators_are_of_the_train_part_and_keep_apart() -> None:
     apart = "gemm(m=512, n=512, k=512)"
     config = configuration("drawn.count=120", "drawn.dtypes=[float32,float16]", f"drawn.apart.operators=['{apart}']")
@@ -194,6 +196,7 @@ def test_drawn_operators_are_of_the_train_part_and_keep_apart() -> None:
     assert any(op.extents[-1] > 100_000 for op in small), "few outputs of long sums"
 
 
+@pytest.mark.thorough
 def test_drawn_operators_are_trained_on_with_demonstrations(tmp_path: Path) -> None:
     learner, _, _ = train_columns.learn(configuration("drawn.count=3", "steps=64"), tmp_path, QUIET)
     names = [str(choices.graph.operator) for choices in learner.choices]

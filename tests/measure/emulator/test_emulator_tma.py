@@ -124,8 +124,11 @@ def test_addresses_hold_the_rank_in_the_cluster() -> None:
         "if (t == 0) barrier_init(bar & 0xffffff, 1);",
         INIT + "cluster_sync(); if (t == 0) cluster_arrive(bar & 0xffffff, 0);",
         INIT + "if (t == 0) { barrier_expect_bytes(bar, BYTES); load_box_2d(tile & 0xffffff, x_map, bar, X, Y); }" + WAIT,
-        INIT + "if (t == 0) { barrier_expect_bytes(bar, BYTES); load_box_2d(tile, x_map, bar & 0xffffff, X, Y); }" + WAIT,
-        INIT + "barrier_wait(bar & 0xffffff, 1);",
+        pytest.param(
+            INIT + "if (t == 0) { barrier_expect_bytes(bar, BYTES); load_box_2d(tile, x_map, bar & 0xffffff, X, Y); }" + WAIT,
+            marks=pytest.mark.thorough,
+        ),
+        pytest.param(INIT + "barrier_wait(bar & 0xffffff, 1);", marks=pytest.mark.thorough),
     ],
 )
 def test_addresses_of_other_blocks_are_refused(body: str) -> None:

@@ -176,6 +176,7 @@ launch.main(sys.argv[1], sys.argv[2:])
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("has_filter", "bound"), [(False, "none"), (True, "seccomp")])
 def test_a_system_without_landlock_is_named_and_kernels_run(
     has_filter: bool, bound: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
