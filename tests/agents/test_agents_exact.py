@@ -67,6 +67,7 @@ def test_descents_end_where_no_column_gains(name: str) -> None:
     assert graph.evaluations > 100
 
 
+@pytest.mark.thorough
 def test_the_proof_ends_with_the_optimum_and_once() -> None:
     graph = graph_of(UNSEEN)
     certificate = certificate_of(graph)

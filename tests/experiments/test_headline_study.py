@@ -77,6 +77,7 @@ def rows(folder: Path, faster: float, drop: str = "", fail: str = "") -> Path:
     return folder
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("faster", "verdict"), [(0.8, "Yes"), (1.25, "No"), (1.0, "Neither")])
 def test_the_answer_follows_the_rows(tmp_path: Path, faster: float, verdict: str) -> None:
     line = page.primary(read(rows(tmp_path, faster)))

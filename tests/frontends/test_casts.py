@@ -27,6 +27,7 @@ def _all(x: Tensor, ids: Tensor) -> tuple[Tensor, ...]:
     )  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_outputs_are_cast_as_torch_casts_them() -> None:
     finite = X.nan_to_num(5.0, 6.0, 7.0)
     for x in (X, finite):  # what no whole number stands for is not compared

@@ -41,6 +41,7 @@ def _kernels() -> list[Kernel]:
     return [generate_c(case) for case in cases]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("threads", thorough_but([1, 2], 2))
 def test_values_are_right_with_what_the_first_entry_packed(threads: int) -> None:
     device = CpuDevice()

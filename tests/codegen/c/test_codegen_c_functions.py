@@ -40,6 +40,7 @@ def mapped(function: str, x: np.ndarray, width: int, arch: str, folder: Path, mo
     return y
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("arch", HERE)
 @pytest.mark.parametrize("width", [4, 8, 16])
 def test_exponentials(width: int, arch: str, tmp_path: Path) -> None:

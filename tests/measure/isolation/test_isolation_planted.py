@@ -152,6 +152,7 @@ def test_variables_that_are_not_on_the_list_are_not_passed_on(site: Site, monkey
     site.worker.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", FINE)
 def test_what_kernels_need_they_may(site: Site, name: str) -> None:
     if not site.on and name == "writes to its folder":
