@@ -33,6 +33,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.answers.fused import check_size
 from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.records.tuned import tuned_path
+from gensor_gym.measure.stats.others import warned_of_others
 from gensor_gym.networks.arena import MODES
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.forms import check_whole, is_flat, put_together, taken_apart, typed
@@ -195,7 +196,8 @@ def compile_network(
         ValueError: if the caller's own plan is not legal, `hardware` is a GPU, or the budget is not positive.
         NoKernel: if no program of a piece runs well.
 
-    A RuntimeWarning says so if `seconds` are too few for one program of each piece.
+    A RuntimeWarning says so if `seconds` are too few for one program of each piece, and if other programs used the cores that
+    kernels were timed on.
     """
     begin, hw = time.monotonic(), check_settings(hardware, trials, seconds, plan, arena, seed, **options)
     chosen = _planned(network, plan, hw)
@@ -205,7 +207,7 @@ def compile_network(
         options["store"] = Store(tuned_path() if store is None else store)  # one for all
     each = trials if trials is not None else TRIALS if math.isinf(seconds) else MOST_TRIALS
     left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
-    with refusing(), shown(on_task) as told:
+    with refusing(), shown(on_task) as told, warned_of_others(hw.units):
         asked = {computation: Asked.of(computation, hw, reuse=reuse, **options) for computation in counts}
         found = search_pieces(asked, counts, each, left, seed, told)
         results = tuple(found[step.computation] for step in chosen.steps)

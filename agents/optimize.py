@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +28,7 @@ from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.records.tuned import tuned_path
 from gensor_gym.measure.records.verified import verified
 from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task, TraceRow
+from gensor_gym.measure.stats.others import warned_of_others
 from gensor_gym.operators.types import Operator
 
 
@@ -106,7 +108,8 @@ def optimize(
     this user's, see `gensor_gym.tuned`. Up to `trials` imported programs that claim to be faster are measured first. `on_trial`
     is called with every trial as it ends.
 
-    ValueError names what is unknown. RuntimeError if no trial ended OK; it lists the statuses.
+    ValueError names what is unknown. RuntimeError if no trial ended OK; it lists the statuses. RuntimeWarning if other programs
+    used the cores that kernels were timed on.
     """
     if trials is None:
         raise ValueError("trials is None: a search takes a positive number of trials")
@@ -114,8 +117,9 @@ def optimize(
     if found := asked.known(trials, trials):
         return found
     session = asked.session(Budget(trials=trials))
-    run(asked.search, session, seed)
-    return asked.decided(session)
+    with warned_of_others(asked.task.hardware.units) if session.backend.name == "cpu" else nullcontext():
+        run(asked.search, session, seed)
+        return asked.decided(session)
 
 
 class NoKernel(RuntimeError):

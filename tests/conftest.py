@@ -12,6 +12,7 @@ import pytest
 
 from gensor_gym.graph.compiling.early import waiting
 from gensor_gym.measure.emulator import emulator
+from gensor_gym.measure.stats import others
 from tests.support import kept_compiler
 from tests.support.kept import KEEPING, KEPT
 
@@ -46,6 +47,14 @@ def kept_emulations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def functions_are_waited_for() -> Iterator[None]:
     """Both cores have tests to run: a process that compiles beside them would take from these."""
     with waiting():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tests_beside_are_not_told_of() -> Iterator[None]:
+    """A search on a machine whose cores others use warns: here of the tests on the other core."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(others, "CORES", float("inf"))
         yield
 
 

@@ -1,0 +1,61 @@
+"""Cores that other programs use while kernels are timed, as Linux counts processor time."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+SECONDS = 1.0
+"""Shorter searches say nothing: processor time is counted in hundredths of a second."""
+CORES = 0.3
+"""Cores that others may use beyond those that kernels leave free."""
+PROC = Path("/proc")
+
+
+@contextmanager
+def warned_of_others(threads: int) -> Iterator[None]:
+    """A RuntimeWarning at the end if other programs used cores that kernels of so many threads were timed on.
+
+    Systems without Linux's counters are not watched.
+    """
+    begin = _counted()
+    yield
+    end = _counted()
+    if begin is None or end is None or (wall := end[0] - begin[0]) < SECONDS:
+        return
+    cores = os.cpu_count() or 1
+    others = ((end[1] - begin[1]) - (end[2] - begin[2])) / wall
+    if others > max(0, cores - threads) + CORES:
+        said = f"other programs used {others:.1f} of {cores} cores while kernels of {threads} threads were timed"
+        warnings.warn(f"{said}: times may be too long", RuntimeWarning, stacklevel=4)
+
+
+def _counted() -> tuple[float, float, float] | None:
+    """Seconds: of the clock, of all processors at work, of this process and those it started; None where they are not known."""
+    try:
+        words = (PROC / "stat").read_text().partition("\n")[0].split()
+        busy = sum(int(words[place]) for place in (1, 2, 3, 6, 7))  # user, nice, system, interrupts
+        return time.monotonic(), busy / _ticks(), _own(str(os.getpid())) / _ticks()
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _ticks() -> int:
+    return os.sysconf("SC_CLK_TCK")
+
+
+def _own(pid: str) -> int:
+    """Ticks of a process, of its children that ended, and of those that run."""
+    fields = (PROC / pid / "stat").read_text().rpartition(")")[2].split()
+    found = sum(map(int, fields[11:15]))
+    for task in (PROC / pid / "task").iterdir():
+        for child in (task / "children").read_text().split():
+            try:
+                found += _own(child)
+            except FileNotFoundError:  # it ended meanwhile
+                continue
+    return found
