@@ -53,16 +53,21 @@ def flat(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def group(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """Runs by their differing settings: the agent, then `name=value` of every other difference."""
+    """Runs by their differing settings: the agent, then `name=value` of every other difference.
+
+    Of runs with one seed and the same settings, which have the same curve, the longest counts.
+    """
     runs = list(runs)
     configs = [flat(run.card.get("config", {})) for run in runs]
     every = sorted({name for config in configs for name in config})
     differ = [name for name in every if name != "agent" and len({config.get(name) for config in configs}) > 1]
-    groups: dict[str, list[Run]] = {}
+    groups: dict[str, dict[Any, Run]] = {}
     for run, config in zip(runs, configs, strict=True):
         words = [str(run.card.get("agent", "policy")), *(f"{n.split('.')[-1]}={config.get(n, '-')}" for n in differ)]
-        groups.setdefault(", ".join(words), []).append(run)
-    return groups
+        known, seed = groups.setdefault(", ".join(words), {}), run.card.get("config", {}).get("seed", id(run))
+        if seed not in known or run.steps[-1] > known[seed].steps[-1]:
+            known[seed] = run
+    return {label: list(known.values()) for label, known in groups.items()}
 
 
 def common(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:

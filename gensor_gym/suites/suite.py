@@ -90,6 +90,12 @@ class Track:
     steps: int | None
     """Steps of environments that an agent learns in, from scratch, evaluations of the model among them; None for searches."""
 
+    def __str__(self) -> str:
+        """Its name, what it is about, and the number of its tasks."""
+        return f"{self.suite}/{self.name}: {self.about}; {len(self.tasks)} tasks"
+
+    __repr__ = __str__
+
     def session(self, task: SuiteTask, on_trial: OnTrial | None = None) -> Session:
         """A fresh session of a task; SuiteChanged as of `SuiteTask.check`. Where steps are learned in, a `LearningSession`."""
         task.check()
@@ -182,6 +188,12 @@ class Suite:
 
     version: str
     tracks: Mapping[str, Track]
+
+    def __str__(self) -> str:
+        """Its version and the names of its tracks, each with the number of its tasks."""
+        return f"suite {self.version}: {', '.join(f'{name} ({len(track.tasks)} tasks)' for name, track in self.tracks.items())}"
+
+    __repr__ = __str__
 
     def check(self) -> None:
         """SuiteChanged where any task has changed."""

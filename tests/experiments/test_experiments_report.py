@@ -45,6 +45,15 @@ def test_seeds_of_one_configuration_are_one_group(tmp_path: Path) -> None:
     assert row == ("ppo, learning_rate=0.1", "2", "100", "1.850 (1.000 to 2.700)", "11 s", "score 2.000")
 
 
+def test_a_seed_that_was_run_twice_is_one(tmp_path: Path) -> None:
+    folders = [make_run(tmp_path / str(number), seed, 0.1, 1.0 + seed) for number, seed in enumerate((0, 1, 0, 1))]
+    short = folders[0] / "curve.jsonl"
+    short.write_text("".join(short.read_text().splitlines(keepends=True)[:4]))
+    groups = curves.group(map(curves.read_run, folders))
+    assert [(label, len(runs)) for label, runs in groups.items()] == [("ppo", 2)]
+    assert [run.steps[-1] for run in groups["ppo"]] == [100, 90], "the run that went on"
+
+
 def test_page_holds_curves_pages_and_pictures(tmp_path: Path) -> None:
     make_run(tmp_path / "runs" / "a", 0, 0.1, 1.0)
     make_run(tmp_path / "runs" / "b", 1, 0.1, 2.0, "a100")
