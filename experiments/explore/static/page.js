@@ -69,20 +69,32 @@ async function go(address, history_entry, clicked = null, again = false) {
   return true;
 }
 
-// The code follows when nothing newer is asked for.
+// The code follows: of the state where it rests, of as many states as there is time for while it plays. Code of another state is faint.
 let code_timer = null;
 function follow() {
+  mark();
+  if (code_timer !== null && playing !== null) return;
   clearTimeout(code_timer);
   code_timer = setTimeout(async () => {
     const asked = query();
     const answer = await text("/code?" + asked).catch(() => null);
-    if (answer === null || asked !== query() || answer.status === 204) return;
+    code_timer = null;
+    if (answer === null || answer.status === 204) return;
+    if (asked !== query()) {
+      follow();
+      if (playing === null) return;
+    }
     const pane = at("code");
     pane.innerHTML = answer.body;
     pane.dataset.query = asked;
+    mark();
     const changed = pane.querySelector(".changed");
     if (changed) pane.scrollTop = Math.max(0, changed.offsetTop - pane.clientHeight / 3);
   }, playing === null ? 60 : 200);
+}
+
+function mark() {
+  at("code").classList.toggle("stale", at("code").dataset.query !== query());
 }
 
 function pause() {

@@ -45,6 +45,30 @@ def shown(driver: webdriver.Chrome, query: str) -> bool:
     return bool(driver.execute_script("return document.getElementById('state').dataset.query") == query)
 
 
+WATCH = """
+window.seen = [];
+setInterval(() => {
+  const pane = document.getElementById("code"), query = document.getElementById("state").dataset.query;
+  window.seen.push([pane.dataset.query, pane.dataset.query === query, pane.classList.contains("stale")]);
+}, 10);
+"""
+"""Which state's code is shown, whether it is that of the state shown, and whether it is faint: every 10 ms."""
+
+
+def test_code_keeps_up_while_a_walk_is_played_and_is_faint_where_it_does_not(driver: webdriver.Chrome, url: str) -> None:
+    driver.get(f"{url}?{Address('gemm(m=512, n=512, k=512)', 'h200').query()}")
+    ready(driver)
+    driver.execute_script(WATCH)
+    driver.execute_script("const s = document.getElementById('speed'); s.value = 3; s.dispatchEvent(new Event('input'))")
+    driver.find_element(By.ID, "run").click()
+    time.sleep(4)
+    driver.find_element(By.ID, "run").click()
+    ready(driver)
+    seen = driver.execute_script("return window.seen")
+    assert len({query for query, _, _ in seen}) >= 5
+    assert all(stale != same for _, same, stale in seen)
+
+
 def test_a_walk_is_played_undone_measured_and_found_again(driver: webdriver.Chrome, url: str) -> None:
     driver.get(url)
     ready(driver)
