@@ -170,12 +170,16 @@ class Network:
         return {**self.joins, **self.cuts}
 
     @cached_property
-    def _joined(self) -> frozenset[str]:
-        return frozenset(whole for whole, _ in self.joins.values())
+    def _joined(self) -> dict[str, list[str]]:
+        """Parts of each whole, in order."""
+        found: dict[str, list[str]] = {}
+        for part, (whole, _) in self.joins.items():
+            found.setdefault(whole, []).append(part)
+        return found
 
     @cached_property
     def _free(self) -> frozenset[str]:
-        return self._joined | self.cuts.keys() | {name for name, node in self.nodes.items() if isinstance(node, VIEWS)}
+        return frozenset(self._joined) | self.cuts.keys() | {name for name, node in self.nodes.items() if isinstance(node, VIEWS)}
 
     def is_free(self, name: str) -> bool:
         """Whether a node needs no kernel: a view, a join of parts made in place, or a part read in place."""
@@ -195,7 +199,7 @@ class Network:
             return self.made_by(self.source_of(self.cuts[name][0]))
         if name not in self._joined:
             return [name]
-        return [one for part, (whole, _) in self.joins.items() if whole == name for one in self.made_by(part)]
+        return [one for part in self._joined[name] for one in self.made_by(part)]
 
     def reference(self, *inputs: np.ndarray) -> tuple[Bounded, ...]:
         """The outputs in float64, each with the bound that is propagated node by node."""
