@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,16 +11,12 @@ import pytest
 from omegaconf import OmegaConf
 
 from experiments.benches.bench import SUITES, bench
-from experiments.benches.fitting.fit import COEFFICIENTS, LARGEST, Sample, fit, loss
-from experiments.benches.fitting.ranks import spearman, top_k_regret
 from experiments.benches.searches.best_known import BestKnown, descend, enumerated, search
 from experiments.benches.start import COLD, PHASES, start_of
 from experiments.commands.arguments import CONF, compose
 from gensor_gym import operators
 from gensor_gym.codegen.cuda import nvrtc, sass
 from gensor_gym.construction import ConstructionGraph
-from gensor_gym.cost.constants import CPU_CONSTANTS
-from gensor_gym.cost.terms import ISSUE, NUM_TERMS, TERMS
 from gensor_gym.fingerprint import fingerprint
 from tests.support.coarse_figures import COARSE_FIGURES
 from tests.support.thorough import thorough_but
@@ -64,7 +59,8 @@ TINY = {
 }
 
 
-def _run(suite: str, folder: Path, *more: str) -> list[dict]:
+def run_suite(suite: str, folder: Path, *more: str) -> list[dict]:
+    """Lines of a suite with tiny arguments, without that of the machine."""
     places = [f"output={folder}", f"construct.best_known={folder}/best.json", f"model.fits={folder}/fits.json"]
     lines = bench(compose([f"suite={suite}", *TINY[suite], *places, *more], "bench"))[suite]
     rows = [json.loads(line) for line in lines.path.read_text().splitlines()]
@@ -92,31 +88,31 @@ def test_a_cold_start_waits_for_no_function(name: str, tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_start(tmp_path: Path) -> None:
     """With the code that is there: what compiling takes is too much for a test."""
-    (start,) = [row for row in _run("start", tmp_path) if row["kind"] == "start"]
+    (start,) = [row for row in run_suite("start", tmp_path) if row["kind"] == "start"]
     phases = [start[f"{name}_s"] for name in PHASES]
     assert start["cache"] == "warm" and all(seconds > 0 for seconds in phases)
     assert sum(phases) == pytest.approx(start["processor_s"]) and start["steps"] >= 1
     with pytest.raises(ValueError, match="nothing"):
-        _run("start", tmp_path, "start.of.h200.hardware=nothing")
+        run_suite("start", tmp_path, "start.of.h200.hardware=nothing")
 
 
 @pytest.mark.thorough
 def test_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A network is compiled, verified and timed beside a peer; a second run does nothing anew."""
     monkeypatch.setenv("GENSOR_GYM_CACHE", str(tmp_path / "cache"))
-    (row,) = [row for row in _run("networks", tmp_path) if row["kind"] == "network"]
+    (row,) = [row for row in run_suite("networks", tmp_path) if row["kind"] == "network"]
     assert row["out_of_bounds"] == {} == row["missing"] and row["kernels"] == row["distinct"] == row["searched"] == 3
     assert row["least_arena_bytes"] <= row["arena_bytes"] and row["over"]["eager"]["median"] > 0
     monkeypatch.setattr("experiments.benches.networks.cases.raced", None)
-    assert [row] == [again for again in _run("networks", tmp_path) if again["kind"] == "network"]
+    assert [row] == [again for again in run_suite("networks", tmp_path) if again["kind"] == "network"]
     with pytest.raises(ValueError, match="did you mean mlp_1"):
-        _run("networks", tmp_path, "networks.names=[mlp1]")
+        run_suite("networks", tmp_path, "networks.names=[mlp1]")
 
 
 @pytest.mark.thorough
 def test_tuning(tmp_path: Path) -> None:
     """A network is searched from nothing, called as it was at moments of the search, and found again."""
-    rows = _run("tuning", tmp_path)
+    rows = run_suite("tuning", tmp_path)
     (whole,) = [row for row in rows if row["kind"] == "network"]
     points = [row for row in rows if row["kind"] == "point"]
     assert points and [row["searched_s"] for row in points] == sorted(row["searched_s"] for row in points)
@@ -125,29 +121,29 @@ def test_tuning(tmp_path: Path) -> None:
     assert whole["new_process_s"] > whole["new_process_export_s"] > 0 and whole["again_s"] > whole["again_export_s"] > 0
     assert (tmp_path / "tuning_mlp_1.png").stat().st_size > 1000
     with pytest.raises(ValueError, match="did you mean mlp_1"):
-        _run("tuning", tmp_path, "tuning.names=[mlp_11]")
+        run_suite("tuning", tmp_path, "tuning.names=[mlp_11]")
 
 
 @pytest.mark.thorough
 def test_profile(tmp_path: Path) -> None:
     """Every kernel has its time in context, which add up to the network's, and floors."""
-    whole, *steps = [row for row in _run("profile", tmp_path) if row["kind"] != "machine"]
+    whole, *steps = [row for row in run_suite("profile", tmp_path) if row["kind"] != "machine"]
     assert [row["step"] for row in steps] == [0, 1, 2] and all("relu" in row["computation"] for row in steps)
     assert sum(row["share"] for row in steps) == pytest.approx(1, abs=0.2) and 0 < whole["plain_s"]["median"]
     assert whole["sum_of_isolated_s"] == pytest.approx(sum(row["isolated_s"] for row in steps))
     assert all(row["in_context_s"]["median"] > 0 < row["bytes_floor_s"] for row in steps)
     assert (tmp_path / "profile_mlp_1_1.png").exists()
     with pytest.raises(ValueError, match="did you mean mlp_1"):
-        _run("profile", tmp_path, "profile.names=[mlp1]")
+        run_suite("profile", tmp_path, "profile.names=[mlp1]")
     with pytest.raises(ValueError, match="did you mean cut_all"):
-        _run("profile", tmp_path, "profile.plan=cut_al")
+        run_suite("profile", tmp_path, "profile.plan=cut_al")
 
 
 @pytest.mark.thorough
 def test_fused_model(tmp_path: Path) -> None:
     """Programs are measured and ranked; a second run measures nothing."""
     store = f"fused_model.store={tmp_path}/trials.sqlite"
-    first, second = (_run("fused_model", tmp_path / name, store) for name in ("first", "second"))
+    first, second = (run_suite("fused_model", tmp_path / name, store) for name in ("first", "second"))
     (row,) = [row for row in first if row["kind"] == "operator"]
     assert row["failed"] == 0 and 4 <= row["programs"] <= 6 and -1 <= row["rank_correlation"] <= 1
     assert row["best_seconds"] > 0 and 0 == row["regret"]["10"] <= row["regret"]["1"]
@@ -156,7 +152,7 @@ def test_fused_model(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_env(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = _run("env", tmp_path)
+    rows = run_suite("env", tmp_path)
     each = [("single", 1), ("vector", 8), ("writing", 8), ("parts", 8)]
     forms = [("single", 1), ("vector", 8), *each * 2, *[("learning", 8)] * 2]
     assert [(row["kind"], row["num_envs"]) for row in rows] == forms
@@ -174,7 +170,7 @@ def test_env(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.thorough
 def test_uniform(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Episodes last to the horizon where the best so far counts, and their best is no worse than the best of one program each."""
-    rows = {row["reward"]: row for row in _run("uniform", tmp_path)}
+    rows = {row["reward"]: row for row in run_suite("uniform", tmp_path)}
     assert list(rows) == ["final", "best_so_far"]
     horizon = ConstructionGraph("gemm(m=512, n=512, k=512)", "h200").horizon
     assert rows["best_so_far"]["steps_of_an_episode"] == horizon > 3 * rows["final"]["steps_of_an_episode"]
@@ -183,12 +179,12 @@ def test_uniform(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out.splitlines()
     assert shown[-2].startswith("| final |") and shown[-1].startswith("| best_so_far |")
     with pytest.raises(ValueError, match="no certified optimum"):
-        _run("uniform", tmp_path, "uniform.operators=[gemm(m=24, n=16, k=40)]")
+        run_suite("uniform", tmp_path, "uniform.operators=[gemm(m=24, n=16, k=40)]")
 
 
 @pytest.mark.thorough
 def test_construct(tmp_path: Path) -> None:
-    rows = _run("construct", tmp_path)
+    rows = run_suite("construct", tmp_path)
     assert [row["kind"] for row in rows] == ["shape", "shape", "all"]
     for row in rows[:2]:
         assert row["certified"] and row["markov"]["over_best_known"] >= 1.0
@@ -196,15 +192,15 @@ def test_construct(tmp_path: Path) -> None:
         assert 1.0 <= row["descents_48"]["over_best_known"] <= row["descents_12"]["over_best_known"]
     regrets = [math.log(row["descents_12"]["over_best_known"]) for row in rows[:2]]
     assert rows[2]["descents_12"]["iqm_regret"] == pytest.approx(sum(regrets) / 2)
-    again = _run("construct", tmp_path)
+    again = run_suite("construct", tmp_path)
     assert all(row["best_known_search_s"] == 0.0 for row in again[:2])
 
 
 @pytest.mark.thorough
 def test_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shape, whole = _run("kernels", tmp_path)
+    shape, whole = run_suite("kernels", tmp_path)
     monkeypatch.setattr("experiments.benches.kernels._shape", None)
-    assert _run("kernels", tmp_path) == [shape, whole]  # what is done is kept
+    assert run_suite("kernels", tmp_path) == [shape, whole]  # what is done is kept
     assert shape["over_torch"]["median"] == pytest.approx(whole["over_torch"])
     assert shape["kernel"]["median"] > shape["roofline_s"]
     assert (tmp_path / "kernels.png").read_bytes().startswith(b"\x89PNG")
@@ -212,7 +208,7 @@ def test_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.thorough
 def test_call(tmp_path: Path) -> None:
-    (row,) = _run("call", tmp_path)
+    (row,) = run_suite("call", tmp_path)
     assert row["operator"] == "gemv(m=32, k=24)" and row["measured"]["median"] > 0
     for way in ("called", "into_out", "bound", "bound_at_lines", "called_with_tensors"):
         added = row[f"{way}_adds"]
@@ -223,7 +219,7 @@ def test_call(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_measure(tmp_path: Path) -> None:
-    random, ranked, isolation, compiled, compiled_all = _run("measure", tmp_path)
+    random, ranked, isolation, compiled, compiled_all = run_suite("measure", tmp_path)
     assert isolation["trials"] == 4 and set(isolation["trials_per_second"]) == {"on", "off"} and isolation["ratio"]["median"] > 0
     assert (random["schedules"], ranked["schedules"]) == ("random", "ranked")
     for rate in (random, ranked):
@@ -257,16 +253,16 @@ def test_static(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_replay(tmp_path: Path) -> None:
-    search, whole = _run("replay", tmp_path)
+    search, whole = run_suite("replay", tmp_path)
     assert search["trials"] == search["recorded_trials"] == 3 and search["recorded_s"] < search["live_s"]
     assert whole["live_over_recorded"] == pytest.approx(search["live_s"] / search["recorded_s"])
     with pytest.raises(ValueError, match="nothing_1c"):
-        _run("replay", tmp_path, "replay.machine=nothing_1c")
+        run_suite("replay", tmp_path, "replay.machine=nothing_1c")
 
 
 @pytest.mark.thorough
 def test_repeatability(tmp_path: Path) -> None:
-    *pairs, whole = _run("repeatability", tmp_path)
+    *pairs, whole = run_suite("repeatability", tmp_path)
     kinds = [row["kind"] for row in pairs]
     assert kinds == ["same"] * 3 + ["longer", "longer_same_run"] * 2
     for row in pairs:
@@ -277,87 +273,6 @@ def test_repeatability(tmp_path: Path) -> None:
     assert all(row["paired"]["ratio"] == pytest.approx(row["anchored"]["ratio"]) for row in pairs if "run" in row["kind"])
     assert (whole["same"]["of"], whole["longer"]["of"], whole["longer_same_run"]["of"]) == (3, 2, 2)
     assert whole["same"]["target"] == 3 and sum(whole["same"]["all"]["quiet"].values()) == 3
-
-
-@pytest.fixture(scope="module")
-def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict]]:
-    """The folder of a fit of coefficients, and its lines."""
-    folder = tmp_path_factory.mktemp("fitted")
-    return folder, _run("model", folder)
-
-
-@pytest.mark.thorough
-def test_model_and_its_fit(fitted: tuple[Path, list[dict]]) -> None:
-    folder, rows = fitted
-    each = [(kind, model) for model in ("model", "fitted") for _ in range(2) for kind in ("operator", "all")]
-    assert [(row["kind"], row.get("model")) for row in rows] == [*each, ("fit", None)]
-    assert [row["group"] for row in rows if row["kind"] == "all"] == ["fitted on", "held out"] * 2
-    written = json.loads((folder / "fits.json").read_text())["host"]
-    assert len(written["coefficients"]) == NUM_TERMS and written["terms"] == list(TERMS)
-    assert written["loss_after"] <= written["loss_before"]
-
-
-@pytest.mark.thorough
-def test_constants_are_fitted_from_the_timings_that_a_run_left(tmp_path: Path, fitted: tuple[Path, list[dict]]) -> None:
-    shutil.copytree(fitted[0], tmp_path, dirs_exist_ok=True)
-    timings = tmp_path / "model_timings.jsonl"
-    before = timings.read_text()
-    _run("model", tmp_path, "fit=constants")
-    assert timings.read_text() == before
-    written = json.loads((tmp_path / "fits.json").read_text())
-    assert list(written["values"]) == [constant.name for constant in CPU_CONSTANTS]
-    assert all(c.low <= written["values"][c.name] <= c.high for c in CPU_CONSTANTS)
-    assert written["operators"] == ["gemm(m=72, n=56, k=40)"] and written["loss_after"] <= written["loss_before"]
-
-
-@pytest.mark.thorough
-def test_ranking_goes_on_where_it_was(tmp_path: Path) -> None:
-    few = ["ranking=true", "model.ranking.operators=gemm(m=72, n=56, k=40)", "model.ranking.random=5", "model.ranking.top=2",
-           "model.ranking.programs=10", "model.ranking.repeated=4", "model.ranking.trials=2",
-           "model.ranking.strategies=[markov]"]  # fmt: skip
-    line, whole = _run("model", tmp_path, *few)
-    timings = tmp_path / "ranking_timings.jsonl"
-    before = timings.read_text().splitlines()
-    assert line["random"] == 5 and line["top_over_best"] >= 1.0 and set(line["best_by_source_s"]) >= {"random", "markov"}
-    assert line["best_s"] == min(line["best_by_source_s"].values()) and whole["operators"] == 1
-    assert (tmp_path / "ranking.png").read_bytes().startswith(b"\x89PNG")
-    again, _ = _run("model", tmp_path, *few)
-    assert timings.read_text().splitlines() == before and again["spearman"] == line["spearman"]
-    timings.write_text("\n".join(before[:-3]) + "\n")
-    _run("model", tmp_path, *few)
-    assert timings.read_text().splitlines()[: len(before) - 3] == before[:-3]
-
-
-def test_a_fit_refuses_the_test_part(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="test part"):
-        _run("model", tmp_path, "model.operators=gemv(m=1000, k=2048)")
-
-
-def test_a_fit_finds_the_coefficient_that_made_the_times() -> None:
-    rng = np.random.default_rng(0)
-    samples = []
-    for text in ("gemm(m=512, n=384, k=1000)", "gemv(m=1024, k=1024)"):
-        graph = ConstructionGraph(text, "cascade_lake", "extended", calibrated=False)
-        rows = graph.stack([graph.random_schedule(rng) for _ in range(60)])
-        truth = np.ones(NUM_TERMS)
-        truth[ISSUE] = 3.0
-        samples.append(Sample(graph, rows, Sample(graph, rows, np.ones(60), (COEFFICIENTS, truth)).predicted()))
-    found = fit(samples)
-    assert found[ISSUE] == pytest.approx(3.0, rel=0.2)
-    assert loss([s.with_values(COEFFICIENTS, found) for s in samples]) < 0.1 * loss(samples)
-    assert np.all(np.abs(np.log(found)) <= LARGEST + 1e-9)
-
-
-def test_spearman_and_regret() -> None:
-    measured = np.array([3.0, 1.0, 2.0, 5.0])
-    assert spearman(measured**3, measured) == pytest.approx(1.0)
-    assert spearman(-measured, measured) == pytest.approx(-1.0)
-    assert spearman(np.array([1.0, 1.0, 2.0, 2.0]), np.array([1.0, 2.0, 3.0, 4.0])) == pytest.approx(2 / 5**0.5)
-    assert np.isnan(spearman(np.ones(4), measured))
-    model = np.array([1.0, 3.0, 2.0, 4.0])
-    assert top_k_regret(model, measured, 1) == pytest.approx(np.log(3.0))
-    assert top_k_regret(model, measured, 2) == pytest.approx(np.log(2.0))
-    assert top_k_regret(model, measured, 3) == 0.0
 
 
 @pytest.mark.thorough
@@ -385,7 +300,7 @@ def test_the_best_known_only_gets_better(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_int8_kernels_stand_beside_their_float32_twins(tmp_path: Path) -> None:
-    shape, whole = _run("kernels", tmp_path, 'kernels.shapes=gemm(m=32, n=24, k=16, dtype="int8")+bias', "figures=false")
+    shape, whole = run_suite("kernels", tmp_path, 'kernels.shapes=gemm(m=32, n=24, k=16, dtype="int8")+bias', "figures=false")
     assert shape["over_torch"]["median"] == pytest.approx(whole["over_torch"])
     assert shape["over_float32"]["low"] <= shape["over_float32"]["median"] == pytest.approx(whole["over_float32"])
     assert 'dtype="int8"' in shape["operator"] and shape["float32"]["median"] > 0
@@ -393,7 +308,7 @@ def test_int8_kernels_stand_beside_their_float32_twins(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_prepacked_kernels_have_lines_of_their_own(tmp_path: Path) -> None:
-    (line,) = _run("kernels", tmp_path, "kernels.prepacked=true")
+    (line,) = run_suite("kernels", tmp_path, "kernels.prepacked=true")
     assert line["kind"] == "prepacked" and line["prepacked"] and "over_torch" not in line
     assert line["over_prepacked_torch"]["low"] <= line["over_prepacked_torch"]["high"] and "pack_b=1" in line["schedule"]
 

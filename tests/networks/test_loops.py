@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import shutil
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,7 +27,6 @@ from gensor_gym.frontends.torch_export import from_torch
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.networks import layout, load
-from gensor_gym.networks.export import export_network
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.fusion import coarse
 from gensor_gym.networks.fusion.decisions import decisions
@@ -41,10 +38,7 @@ from gensor_gym.networks.plan import Plan, cut_all
 from gensor_gym.networks.steps import Step
 from gensor_gym.networks.tasks import by_rows, first_by_rows, rows_of_product
 from tests.networks.test_networks_run import kernels_of
-from tests.support.exports import sanitized, threads_program
 from tests.support.thorough import thorough_but
-
-MEMORY, THREADS = "-fsanitize=address,undefined", "-fsanitize=thread"
 
 
 def machine(units: int = 2, gflops: float = 1e-3) -> Hardware:
@@ -343,52 +337,6 @@ def test_the_last_trial_of_a_product_is_a_plain_block_of_rows() -> None:
     rows, best = rows_of_product(first.computation), min(piece.session.trace[:2], key=lambda row: row.seconds)
     near = by_rows(first.computation, Schedule.parse(best.schedule), rows, hardware.get("host"))
     assert len(texts) == 3 and rows == 64 and texts[2] == next(str(one) for one in near if str(one) not in texts[:2])
-
-
-def written(plan: Plan, kernels: list[Kernel], folder: Path) -> Path:
-    """An exported network and programs that call it from several threads."""
-    function, known = NetworkFunction(plan, kernels, 2), [{}] * len(kernels)
-    export_network(plan, kernels, function, folder, 2, known, "gensor_network")
-    called = dataclasses.replace(kernels[0], operator=plan.network.called, prepares="")
-    (folder / "threads.c").write_text(threads_program(called, "gensor_network", threads=2, calls=20))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A network with loops, in C."""
-    network = drawn(2)[2]
-    plan = fine_coarse(network)
-    return written(plan, kernels_of(plan, 1), tmp_path_factory.mktemp("loops") / "made")
-
-
-CHECKED = thorough_but([("example.c", MEMORY), ("threads.c", THREADS)], ("threads.c", THREADS))
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(("main", "sanitizer"), CHECKED)
-def test_loops_are_clean_under_sanitizers(main: str, sanitizer: str, exported: Path) -> None:
-    assert "1}," in (exported / "network.c").read_text()
-    assert sanitized(exported, main, sanitizer) == ""
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("seed", range(10))
-def test_random_loops_are_clean_under_sanitizers(seed: int, tmp_path: Path) -> None:
-    network = drawn(seed)[2]
-    plan = chain(fine_coarse(network), np.random.default_rng(100 + seed), 3)
-    folder = written(plan, kernels_of(plan, seed), tmp_path / "made")
-    assert sanitized(folder, "example.c", MEMORY) == sanitized(folder, "threads.c", THREADS) == ""
-
-
-@pytest.mark.thorough
-def test_a_piece_that_reads_all_rows_is_caught_in_a_loop(exported: Path, tmp_path: Path) -> None:
-    """Planted: every piece goes on in the loop before it."""
-    folder = Path(shutil.copytree(exported, tmp_path / "changed"))
-    source = folder / "network.c"
-    source.write_text(source.read_text().replace(", 0},\n    {piece", ", 1},\n    {piece").replace(", 1},", ", 0},", 1))
-    with pytest.raises(AssertionError):  # the data race, or the numbers that come of it, whichever is seen first
-        assert sanitized(folder, "threads.c", THREADS) == ""
 
 
 def test_values_of_a_loop_that_lie_on_one_another_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
