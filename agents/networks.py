@@ -49,8 +49,8 @@ TRIALS, MOST_TRIALS = 3, 64
 """Programs that are measured of each piece where nobody says otherwise: without a budget in seconds, and with one."""
 LEAST_SECONDS = 1e-3
 """Seconds of a budget that was spent before the search of pieces: each is tried once then."""
-ANY = "elementwise(name='relu', shape=(64,))"
-"""An operator whose search accepts the settings that searches of networks accept."""
+ANY = ("elementwise(name='relu', shape=(64,))", "softmax(m=4, n=16)")
+"""An operator and a fused one: the searches of all pieces of networks accept what those of one of them do."""
 Examples = Sequence[Any] | Mapping[str, Any]
 FALLBACKS = ("error", "torch")
 """Possible results for a module that is not covered."""
@@ -243,8 +243,20 @@ def check_settings(
     if (hw := machines.get(hardware)).kind != "cpu":
         raise ValueError(f"{hw.name} is a GPU: networks are compiled for CPUs")
     check_seed(seed)
-    Asked.of(ANY, hw, reuse=reuse, **others)
+    _check_search(hw, reuse=reuse, **others)
     return hw
+
+
+def _check_search(hw: Hardware, **options: Any) -> None:
+    """ValueError for options of `optimize` that no search has."""
+    said: list[ValueError] = []
+    for computation in ANY:
+        try:
+            Asked.of(computation, hw, **options)
+        except ValueError as error:
+            said.append(error)
+    if len(said) == len(ANY):
+        raise said[0]
 
 
 def _kernels(

@@ -19,6 +19,7 @@ from torch.nn import functional
 import gensor_gym
 from agents.networks import FallenBack
 from gensor_gym.frontends.unsupported import Unsupported
+from gensor_gym.measure.measurement import Status
 
 GYM = Path(gensor_gym.__file__).parent
 ROOMS = ("frontends", "networks", "dataflow", "gir", "chains", "operators", "codegen", "graph")
@@ -114,6 +115,11 @@ def test_bad_settings_are_no_refusals(options: dict[str, Any], said: str) -> Non
     with pytest.raises(ValueError, match=said) as raised:
         compiled(**options)
     assert not isinstance(raised.value, Unsupported)
+
+
+def test_a_strategy_of_fused_operators_alone_is_a_setting() -> None:
+    made = gensor_gym.compile(nn.Softmax(-1).eval(), (torch.randn(4, 16),), trials=1, strategy="gir_markov", reuse=False)
+    assert [result.measurement.status for result in made.results] == [Status.OK]
 
 
 @pytest.mark.thorough
