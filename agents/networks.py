@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from agents.optimize import Asked, NoKernel, Result, check_seed
+from agents.optimize import Asked, NoKernel, Result, check_seed, watched
 from agents.pieces import OnTask, in_loop, search_pieces
 from agents.progress import shown
 from gensor_gym import hardware as machines
@@ -33,7 +33,6 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.answers.fused import check_size
 from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.records.tuned import tuned_path
-from gensor_gym.measure.stats.others import warned_of_others
 from gensor_gym.networks.arena import MODES
 from gensor_gym.networks.folding import folded
 from gensor_gym.networks.forms import check_whole, is_flat, put_together, taken_apart, typed
@@ -207,9 +206,11 @@ def compile_network(
         options["store"] = Store(tuned_path() if store is None else store)  # one for all
     each = trials if trials is not None else TRIALS if math.isinf(seconds) else MOST_TRIALS
     left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
-    with refusing(), shown(on_task) as told, warned_of_others(hw.units):
+    with refusing(), shown(on_task) as told:
         asked = {computation: Asked.of(computation, hw, reuse=reuse, **options) for computation in counts}
-        found = search_pieces(asked, counts, each, left, seed, told)
+        one = next(iter(asked.values()), None)  # all have one backend; a network of views has none
+        with watched(one.task) if one else nullcontext():
+            found = search_pieces(asked, counts, each, left, seed, told)
         results = tuple(found[step.computation] for step in chosen.steps)
         kernels = _kernels(chosen, results, asked, each)
         function = NetworkFunction(chosen, kernels, hw.units, arena)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ from gensor_gym.dataflow.resolve import resolve_computation
 from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.hardware.types import Hardware
-from gensor_gym.measure.backend import Backend
+from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.records.tuned import tuned_path
@@ -108,8 +108,8 @@ def optimize(
     this user's, see `gensor_gym.tuned`. Up to `trials` imported programs that claim to be faster are measured first. `on_trial`
     is called with every trial as it ends.
 
-    ValueError names what is unknown. RuntimeError if no trial ended OK; it lists the statuses. RuntimeWarning if other programs
-    used the cores that kernels were timed on.
+    ValueError names what is unknown. RuntimeError if no trial ended OK; it lists the statuses. A RuntimeWarning says so if other
+    programs used the cores that kernels were timed on.
     """
     if trials is None:
         raise ValueError("trials is None: a search takes a positive number of trials")
@@ -117,9 +117,15 @@ def optimize(
     if found := asked.known(trials, trials):
         return found
     session = asked.session(Budget(trials=trials))
-    with warned_of_others(asked.task.hardware.units) if session.backend.name == "cpu" else nullcontext():
+    with watched(asked.task):
         run(asked.search, session, seed)
         return asked.decided(session)
+
+
+def watched(task: Task) -> AbstractContextManager[None]:
+    """Warn at the end if other programs used the cores that kernels of the task are timed on."""
+    timed = get_backend(task.backend, task.hardware).name == "cpu"
+    return warned_of_others(task.hardware.units) if timed else nullcontext()
 
 
 class NoKernel(RuntimeError):

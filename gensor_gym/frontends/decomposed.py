@@ -22,7 +22,7 @@ def grid_sampler(image: Tensor, grid: Tensor, mode: int, padding: int, corners: 
     """Numbers [n, c, ..] of an image [n, c, ..] at the places of a grid [n, .., axes], from -1 to 1, its last axis first.
 
     `mode`: 0 linear, 1 nearest, 2 cubic; `padding`: 0 zeros, 1 the border, 2 reflection; with `corners` -1 and 1 are the centres
-    of the outer elements. Places that are not finite follow torch's kernels, of which that of volumes has rules of its own.
+    of the outer elements. Infinite and NaN places give what torch's kernels give; the one for volumes has other rules.
     """
     n, c, *sizes = image.shape
     volume = len(sizes) == 3

@@ -1,4 +1,4 @@
-"""Processor time of other programs: of a machine that is made up, and of this one beside a busy process."""
+"""Warnings of cores that other programs use: on a machine that is made up, and here beside a busy process."""
 
 from __future__ import annotations
 

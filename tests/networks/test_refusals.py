@@ -24,7 +24,7 @@ from gensor_gym.measure.measurement import Status
 GYM = Path(gensor_gym.__file__).parent
 ROOMS = ("frontends", "networks", "dataflow", "gir", "chains", "operators", "codegen", "graph")
 ARGUMENTS = "frontends/torch_export.py:from_torch"
-"""Raises for what is no module, which no fallback runs either."""
+"""Raises a ValueError for arguments that are no module; torch cannot run these either."""
 PLANTED = "a planted refusal"
 Place = tuple[str, int]
 """File and first line of a function."""

@@ -69,7 +69,7 @@ async function go(address, history_entry, clicked = null, again = false) {
   return true;
 }
 
-// The code follows: of the state where it rests, of as many states as there is time for while it plays. Code of another state is faint.
+// Fetch the code of the state shown; while a walk plays, of as many states as time allows. Code of another state is faint.
 let code_timer = null;
 function follow() {
   mark();

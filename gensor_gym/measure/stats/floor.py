@@ -11,9 +11,9 @@ from gensor_gym.operators.computation import Computation
 MARGIN = 0.9
 """Figures of a machine are a few percent off; a time is IMPLAUSIBLE below this share of the floor."""
 MEASURED_AGAIN = 0.55
-"""The share of the bandwidth bound that counts once the host's figures were measured again. Other programs take bandwidth from
-the probe, which its share of the cores does not show: beside one busy core of two, the other read 27 GB/s instead of 38.
-Arithmetic is not shared, so its bound stays."""
+"""The share of the bandwidth bound that counts once the host's figures were measured again. The probe may run
+beside programs that use memory bandwidth: with one of two cores busy it read 27 GB/s instead of 38 (AMD EPYC, Zen 4). Cores do
+not share arithmetic units, so the arithmetic bound stays."""
 
 
 @lru_cache(maxsize=256)

@@ -18,9 +18,9 @@ PROC = Path("/proc")
 
 @contextmanager
 def warned_of_others(threads: int) -> Iterator[None]:
-    """A RuntimeWarning at the end if other programs used cores that kernels of so many threads were timed on.
+    """Warn at the end (RuntimeWarning) if other programs used cores that kernels with `threads` threads need.
 
-    Systems without Linux's counters are not watched.
+    It needs Linux's counters in /proc; without them it never warns.
     """
     begin = _counted()
     yield
