@@ -14,12 +14,12 @@ from gensor_gym.measure.stats import others
 from gensor_gym.measure.stats.others import warned_of_others
 
 
-def machine(folder: Path, busy: int, own: int, child: int) -> None:
+def machine(folder: Path, busy: int, own: int, child: int, ended: int = 0) -> None:
     """Files of Linux with these ticks: of all processors, of process 7, and of its child 8 with a child that has ended."""
     (folder / "stat").write_text(f"cpu  {busy} 0 0 999 0 0 0 0 0 0\ncpu0 0\n")
-    for pid, ticks, ended, children in ((7, own, 0, "8 9 "), (8, child, 2, "")):
+    for pid, ticks, waited, children in ((7, own, 0, "8 9 "), (8, child, ended, "")):
         (folder / str(pid) / "task" / str(pid)).mkdir(parents=True, exist_ok=True)
-        (folder / str(pid) / "stat").write_text(f"{pid} (a name) of) S 1 1 1 0 -1 0 0 0 0 0 {ticks} 0 {ended} 0 20 0\n")
+        (folder / str(pid) / "stat").write_text(f"{pid} (a name) of) S 1 1 1 0 -1 0 0 0 0 0 {ticks} 0 {waited} 0 20 0\n")
         (folder / str(pid) / "task" / str(pid) / "children").write_text(children)
 
 
@@ -43,19 +43,20 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    "busy, own, child, threads, told",
+    "busy, own, child, ended, threads, told",
     [
-        (3000, 600, 550, 4, "1.0 of 4 cores"), (3000, 600, 550, 3, ""), (3000, 600, 550, 2, ""), (2200, 600, 550, 4, ""),
-        (4000, 100, 50, 2, "3.0 of 4 cores"), (4000, 1100, 1050, 4, "1.0 of 4 cores"),
+        (3000, 600, 550, 0, 4, "1.0 of 4 cores"), (3000, 600, 550, 0, 3, ""), (3000, 600, 550, 0, 2, ""),
+        (2200, 600, 550, 0, 4, ""), (4000, 100, 50, 0, 2, "3.0 of 4 cores"), (4000, 1100, 1050, 0, 4, "1.0 of 4 cores"),
+        (3000, 100, 50, 1900, 4, ""), (3000, 100, 50, 900, 4, "1.1 of 4 cores"),
     ],
 )  # fmt: skip
 def test_cores_of_others_are_told_where_kernels_need_them(
-    made_up: Path, busy: int, own: int, child: int, threads: int, told: str
+    made_up: Path, busy: int, own: int, child: int, ended: int, threads: int, told: str
 ) -> None:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         with warned_of_others(threads):
-            machine(made_up, busy, own, child)
+            machine(made_up, busy, own, child, ended)
     assert [str(one.message) for one in said if told not in str(one.message)] == [] and len(said) == bool(told)
 
 
