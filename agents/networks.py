@@ -208,8 +208,7 @@ def compile_network(
     left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
     with refusing(), shown(on_task) as told:
         asked = {computation: Asked.of(computation, hw, reuse=reuse, **options) for computation in counts}
-        one = next(iter(asked.values()), None)  # all have one backend; a network of views has none
-        with watched(one.task) if one else nullcontext():
+        with watched(asks.task for asks in asked.values()):
             found = search_pieces(asked, counts, each, left, seed, told)
         results = tuple(found[step.computation] for step in chosen.steps)
         kernels = _kernels(chosen, results, asked, each)

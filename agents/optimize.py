@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -117,15 +117,16 @@ def optimize(
     if found := asked.known(trials, trials):
         return found
     session = asked.session(Budget(trials=trials))
-    with watched(asked.task):
+    with watched([asked.task]):
         run(asked.search, session, seed)
         return asked.decided(session)
 
 
-def watched(task: Task) -> AbstractContextManager[None]:
-    """Warn at the end if other programs used the cores that kernels of the task are timed on."""
-    timed = get_backend(task.backend, task.hardware).name == "cpu"
-    return warned_of_others(task.hardware.units) if timed else nullcontext()
+def watched(tasks: Iterable[Task]) -> AbstractContextManager[None]:
+    """Warn at the end if other programs used the cores that kernels of the tasks, which share a backend, are timed on."""
+    task = next(iter(tasks), None)  # a network of views alone has none
+    timed = task and get_backend(task.backend, task.hardware).name == "cpu"
+    return warned_of_others(task.hardware.units) if task and timed else nullcontext()
 
 
 class NoKernel(RuntimeError):
