@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gensor_gym.graph.compiling.early import waiting
+from gensor_gym.hardware import probe
 from gensor_gym.measure.emulator import emulator
 from gensor_gym.measure.stats import others
 from tests.support import kept_compiler
@@ -55,6 +56,14 @@ def tests_beside_are_not_told_of() -> Iterator[None]:
     """A search on a machine whose cores others use warns: here of the tests on the other core."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(others, "CORES", float("inf"))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def machine_is_measured_once() -> Iterator[None]:
+    """Tests on the other core disturb each try alike; figures of a busy machine are measured again after ten minutes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(probe, "TRIES", 1)
         yield
 
 

@@ -53,7 +53,6 @@ def legal_kernel(text: str, machine: str, rng: np.random.Generator) -> Kernel:
     return kernel
 
 
-@pytest.mark.as_shipped
 @pytest.mark.parametrize("batch", thorough_but(range(2), 0))
 def test_random_legal_schedules_are_right(batch: int) -> None:
     rng = np.random.default_rng([13, batch])
