@@ -52,6 +52,11 @@ COMMANDS = {
         "strategies under equal budgets on one machine, their winners timed again together",
         ("operator='gemm(m=512, n=384, k=1000)' strategy=[markov,random]", "experiment=smoke seed=0,1 -m"),
     ),
+    "collect": Command(
+        "experiments.measured.collect:main",
+        "record the times of programs of many operators on this machine: Measured v1",
+        ("output=outputs/measured cpu=1", "operators=20"),
+    ),
     "study": Command(
         "experiments.studies.search.study:main",
         "many strategies on recorded tasks, with regrets and their intervals",

@@ -58,7 +58,7 @@ def _drawn(
         name = _ORDER[len(found) % len(_ORDER)]
         dtype = str(rng.choice(dtypes)) if name in _WITH_TYPES else "float32"
         try:
-            op = operators.FACTORIES[name](**_DRAWS[name](rng), dtype=dtype)
+            op = random_operator(name, rng, dtype)
         except ValueError:  # more elements than an operator may have
             continue
         timed = op.compulsory_bytes <= MOST_BYTES and SECONDS[0] <= roofline_floor(op, hw) <= SECONDS[1]
@@ -67,6 +67,11 @@ def _drawn(
         if len(found) == count:
             return list(found)
     raise ValueError(f"drawn.count is {count}; expected less: {len(found)} operators in {MOST_DRAWS * count} draws")
+
+
+def random_operator(name: str, rng: np.random.Generator, dtype: str = "float32") -> Operator:
+    """An operator of a class with random sizes. ValueError where it has more elements than an operator may have."""
+    return operators.FACTORIES[name](**_DRAWS[name](rng), dtype=dtype)
 
 
 def _size(rng: np.random.Generator, low: int, high: int) -> int:
@@ -108,6 +113,11 @@ def _pooling(rng: np.random.Generator) -> dict[str, int]:
     return {**_images(rng, window), "r": window, "s": window, "padding": window // 2 * int(rng.integers(2))}
 
 
+def _depthwise(rng: np.random.Generator) -> dict[str, int]:
+    window = int(rng.choice([3, 3, 5, 7]))
+    return {**_images(rng, window), "r": window, "s": window, "padding": window // 2 * int(rng.integers(2))}
+
+
 def _images(rng: np.random.Generator, least: int) -> dict[str, int]:
     """Square images whose sides are not less."""
     side, stride = max(least, _size(rng, 5, 330)), int(rng.choice([1, 1, 2]))
@@ -116,6 +126,6 @@ def _images(rng: np.random.Generator, least: int) -> dict[str, int]:
 
 _DRAWS: dict[str, Draw] = {
     "gemm": _gemm, "batched_gemm": _batched, "conv2d": _convolution, "gemv": _gemv, "reduce_sum": _sum,
-    "max_pool2d": _pooling, "avg_pool2d": _pooling,
+    "max_pool2d": _pooling, "avg_pool2d": _pooling, "depthwise_conv2d": _depthwise,
 }  # fmt: skip
 _ORDER = ("gemm", "conv2d", "batched_gemm", "conv2d", "gemm", "reduce_sum", "conv2d", "gemv", "max_pool2d", "avg_pool2d")

@@ -16,21 +16,32 @@ CORES = 0.3
 PROC = Path("/proc")
 
 
+class OtherCores:
+    """Cores that other programs use, counted from now on. It needs Linux's counters in /proc."""
+
+    def __init__(self) -> None:
+        """Begin to count."""
+        self._begin = _counted()
+
+    def used(self) -> tuple[float, float] | None:
+        """Seconds since the beginning and cores in use by others, on average; None without counters."""
+        begin, end = self._begin, _counted()
+        if begin is None or end is None:
+            return None
+        wall = end[0] - begin[0]
+        return wall, ((end[1] - begin[1]) - (end[2] - begin[2])) / max(wall, 1e-9)
+
+
 @contextmanager
 def warned_of_others(threads: int) -> Iterator[None]:
-    """Warn at the end (RuntimeWarning) if other programs used cores that kernels with `threads` threads need.
-
-    It needs Linux's counters in /proc; without them it never warns.
-    """
-    begin = _counted()
+    """Warn at the end (RuntimeWarning) if other programs used cores that kernels with `threads` threads need."""
+    counted = OtherCores()
     yield
-    end = _counted()
-    if begin is None or end is None or (wall := end[0] - begin[0]) < SECONDS:
+    used, cores = counted.used(), os.cpu_count() or 1
+    if used is None or used[0] < SECONDS:
         return
-    cores = os.cpu_count() or 1
-    others = ((end[1] - begin[1]) - (end[2] - begin[2])) / wall
-    if others > max(0, cores - threads) + CORES:
-        said = f"other programs used {others:.1f} of {cores} cores while kernels of {threads} threads were timed"
+    if used[1] > max(0, cores - threads) + CORES:
+        said = f"other programs used {used[1]:.1f} of {cores} cores while kernels of {threads} threads were timed"
         warnings.warn(f"{said}: times may be too long", RuntimeWarning, stacklevel=4)
 
 

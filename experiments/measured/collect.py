@@ -1,0 +1,144 @@
+"""Record Measured v1 on this machine: `gensor collect [output=FOLDER] [cpu=N] [operators=N]`.
+
+Every trial is a line of the journal before the next begins; the same command goes on after any stop. Kernels are for one core
+and are timed on CPU `cpu`. The other CPUs compile the next operator's programs meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from experiments.commands.checks import check_whole
+from experiments.commands.command import command
+from experiments.common.folders import make_folder
+from experiments.common.journal import Journal, Row
+from experiments.common.results import write_text
+from experiments.measured.chosen import Chosen, chosen
+from experiments.measured.programs import Program, programs
+from gensor_gym import hardware as machines
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.foreign import read_text
+from gensor_gym.hardware.described import FILE
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.native import NativeBackend, cpu_backend, make_kernel
+from gensor_gym.measure.stats.others import OtherCores
+from gensor_gym.measure.stats.timing import TimingRules
+from gensor_gym.measure.workers.requests import Built
+
+RULES = TimingRules(budget=0.03, sample=1e-3, warmup=4e-3, least=3)
+"""A third of a search's budget: breadth counts more here than the last percent, and AGAIN says how far two times differ."""
+AGAIN = 1
+"""Number of the second timing of the first good program of an operator, after all others."""
+NAME = "trials.jsonl"
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A program that is compiled, or the reason why it is not."""
+
+    program: Program
+    built: Built | Measurement
+
+
+class Collection:
+    """The recording of one machine."""
+
+    def __init__(self, hw: Hardware, journal: Journal, backend: NativeBackend, seed: int = 0) -> None:
+        """`journal` has the fields `operator`, `digest` and `pass`."""
+        self.hardware, self.journal, self.seed = hw, journal, seed
+        self._backend = backend
+
+    def run(self, listed: Sequence[Chosen], compilers: set[int]) -> Iterator[list[Row]]:
+        """The rows of one operator after another; `compilers` are the CPUs that compile."""
+        with ThreadPoolExecutor(1, initializer=_moved, initargs=(compilers,)) as ahead:
+            upcoming: Future[list[Ready]] | None = None
+            for place, one in enumerate(listed):
+                ready = upcoming or ahead.submit(self.prepared, one)
+                upcoming = ahead.submit(self.prepared, listed[place + 1]) if place + 1 < len(listed) else None
+                yield self.timed(one, ready.result())
+
+    def prepared(self, one: Chosen) -> list[Ready]:
+        """The different kernels of an operator, compiled."""
+        op, hw = one.operator, self.hardware
+        made = [(program, make_kernel(op, program.schedule, hw)) for program in programs(op, hw, self.seed)]
+        different = {kernel.digest: (program, kernel) for program, kernel in reversed(made)}
+        pairs = list(reversed(different.values()))
+        built = iter(self._backend.compile([kernel for _, kernel in pairs if isinstance(kernel, Kernel)]))
+        return [Ready(program, next(built) if isinstance(kernel, Kernel) else kernel) for program, kernel in pairs]
+
+    def timed(self, one: Chosen, ready: Sequence[Ready]) -> list[Row]:
+        """Time the programs that the journal lacks, then the first good one again."""
+        others = OtherCores()
+        rows = [self._row(one, item, 0, others) for item in ready]
+        good = [item for item, row in zip(ready, rows, strict=True) if row["status"] == Status.OK.value]
+        return [*rows, *(self._row(one, item, AGAIN, others) for item in good[:1])]
+
+    def _row(self, one: Chosen, item: Ready, number: int, others: OtherCores) -> Row:
+        """One trial, from the journal or made now, with the cores that other programs used since the operator's first."""
+        digest = item.built.digest if isinstance(item.built, Measurement) else item.built.kernel.digest
+        name = str(one.operator), digest, number
+        if name in self.journal.rows:
+            return self.journal.rows[name]
+        begin = time.perf_counter()
+        found = self._backend.trial(item.built, self.hardware)
+        row: dict[str, Any] = {
+            "operator": name[0], "digest": digest, "pass": number, "part": one.part, "origin": item.program.origin,
+            "rank": item.program.rank, "schedule": str(item.program.schedule), "status": found.status.value,
+            "samples": [float(f"{second:.4g}") for second in found.samples], "error": found.error[:200],
+            "at": round(time.time(), 1), "compile_s": round(float(str(found.conditions.get("compile_seconds", 0.0))), 4),
+            "trial_s": round(time.perf_counter() - begin, 4), "others": round((others.used() or (0.0, 0.0))[1], 2),
+        }  # fmt: skip
+        self.journal.add(row)
+        return row
+
+
+def _moved(cpus: set[int]) -> None:
+    """Let this thread and the compilers that it starts run on these CPUs alone."""
+    os.sched_setaffinity(0, cpus)
+
+
+def machine(name: str, folder: Path) -> Hardware:
+    """This machine as the folder describes it, or as it is found; figures measured again differ a little."""
+    path = folder / FILE
+    if not path.exists():
+        write_text(path, machines.to_json(replace(machines.get("host"), name=name)))
+    return replace(machines.from_json(read_text(path)), name="host")
+
+
+@command("collect")
+def run(config: DictConfig, console: Console) -> Path:
+    """Record, or go on."""
+    check_whole(config, 1, "operators", null=("operators",))
+    check_whole(config, 0, "cpu", "seed")
+    usable = os.sched_getaffinity(0)
+    if config.cpu not in usable:
+        raise ValueError(f"cpu is {config.cpu}; expected one of {', '.join(map(str, sorted(usable)))}")
+    os.sched_setaffinity(0, {config.cpu})  # a machine of one core
+    folder = make_folder(Path(config.output))
+    listed = chosen()[: config.operators]
+    bars = TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
+    with (
+        Journal(folder / NAME, ("operator", "digest", "pass")) as journal,
+        closing(cpu_backend(RULES)) as backend,
+        Progress(*bars, console=console) as progress,
+    ):
+        collection = Collection(machine(config.machine, folder), journal, backend, config.seed)
+        bar = progress.add_task("operators", total=len(listed))
+        for _ in collection.run(listed, (usable - {config.cpu}) or usable):
+            progress.advance(bar)
+    return folder
+
+
+main = run

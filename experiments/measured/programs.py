@@ -1,0 +1,89 @@
+"""Programs of an operator that are recorded: what searches propose, programs near them, and random ones."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from agents import get_strategy
+from agents.strategy import Strategy
+from experiments.common.settings import ROOT
+from gensor_gym import ConstructionGraph
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.operators.types import Operator
+
+SPACE = "extended"
+TRAVERSER_RANKS, POLICY_RANKS = (0, 1, 2, 3, 7, 31, 127), (0, 1)
+"""Places among the programs of `markov_ext` and of the policy, best by the model first."""
+PAPER_RANKS = (0,)
+"""Places among the programs of `markov`."""
+NEAR, STEPS = 5, (1, 2, 4)
+"""Programs a few random actions from one of the traverser's first, and the numbers of actions."""
+RANKED, OF = 2, 16
+"""Random programs that are the best of OF by the model."""
+RANDOM = 2
+POLICY = ROOT / "agents" / "data" / "policies" / "columns_cpu"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program with its origin: `markov_ext`, `markov`, `columns`, `near`, `ranked` or `random`."""
+
+    origin: str
+    rank: int
+    schedule: Schedule
+
+
+def programs(op: Operator, hw: Hardware, seed: int) -> list[Program]:
+    """Different programs of an operator, in random order."""
+    rng = np.random.default_rng([seed, *hashlib.sha256(str(op).encode()).digest()])
+    found: dict[bytes, Program] = {}
+    for program in _proposed(ConstructionGraph(op, hw, SPACE), rng):
+        found.setdefault(program.schedule.key, program)
+    listed = list(found.values())
+    return [listed[place] for place in rng.permutation(len(listed))]
+
+
+def _proposed(graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Program]:
+    """Programs by origin; some may be equal."""
+    traverser = _constructed("markov_ext", graph, rng)
+    yield from _ranked("markov_ext", traverser, TRAVERSER_RANKS)
+    paper = ConstructionGraph(graph.operator, graph.hardware, "gensor")
+    yield from _ranked("markov", _constructed("markov", paper, rng), PAPER_RANKS)
+    yield from _ranked("columns", _constructed("columns", graph, rng), POLICY_RANKS)
+    for number in range(NEAR):
+        yield Program("near", number, _near(graph, traverser[number % 3], int(rng.choice(STEPS)), rng))
+    for number in range(RANKED):
+        drawn = [graph.random_schedule(rng) for _ in range(OF)]
+        yield Program("ranked", number, drawn[int(np.argmin(graph.latencies(graph.stack(drawn))))])
+    for number in range(RANDOM):
+        yield Program("random", number, graph.random_schedule(rng))
+
+
+def _ranked(origin: str, schedules: Sequence[Schedule], ranks: Sequence[int]) -> Iterator[Program]:
+    """Those of the ranks, or the last where there are fewer."""
+    yield from (Program(origin, rank, schedules[min(rank, len(schedules) - 1)]) for rank in ranks)
+
+
+def _constructed(name: str, graph: ConstructionGraph, rng: np.random.Generator) -> list[Schedule]:
+    """What a strategy constructs by the model, best first."""
+    return list(_strategy(name).construct(graph, rng).schedules)
+
+
+@cache
+def _strategy(name: str) -> Strategy:
+    return get_strategy(name, **({"checkpoint": str(POLICY)} if name == "columns" else {}))
+
+
+def _near(graph: ConstructionGraph, schedule: Schedule, steps: int, rng: np.random.Generator) -> Schedule:
+    """A program `steps` random legal actions away."""
+    for _ in range(steps):
+        legal = np.flatnonzero(graph.action_mask(schedule))[1:]  # without stop
+        if len(legal):
+            schedule = graph.transition(schedule, int(rng.choice(legal)))
+    return schedule
