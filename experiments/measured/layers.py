@@ -63,9 +63,8 @@ class Layer:
 def layers() -> tuple[Layer, ...]:
     """The layers of the file."""
     with FILE.open(encoding="utf-8", newline="") as file:
-        return tuple(
-            Layer(network, kind, _sizes(sizes), scales, int(extent)) for network, kind, sizes, scales, extent in list(csv.reader(file))[1:]
-        )
+        _, *lines = csv.reader(file)
+    return tuple(Layer(network, kind, _sizes(sizes), scales, int(extent)) for network, kind, sizes, scales, extent in lines)
 
 
 def _sizes(text: str) -> dict[str, int]:
