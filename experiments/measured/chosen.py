@@ -1,8 +1,8 @@
 """Operators of Measured v1, by rules and a seed: the same list on every machine.
 
 Half are layers of named networks (`layers`), half have random sizes. Classes in UNSEEN are only in the part `unseen`. Operators
-of `train` and `validation` are of those parts of split v2. No operator of `test` is near one of `train` (within a factor of two on
-every axis); none of any part is near split v2's own test part.
+of `train` and `validation` are of those parts of split v2. No operator of `test` is near one of `train` (within a factor of two
+on every axis); none of any part is near split v2's own test part.
 """
 
 from __future__ import annotations
