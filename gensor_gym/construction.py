@@ -154,10 +154,14 @@ class ConstructionGraph(RowGraph[Schedule]):
         values = [len(knob.values) for knob in KNOBS]
         if row[:LEVEL].min() < 1 or not 0 <= row[LEVEL] < MAX_LEVELS or ((row[KNOB:] < 0) | (row[KNOB:] >= values)).any():
             raise ValueError(f"no schedule: row {row.tolist()} has a tile below 1, or its level or a knob out of range")
-        self.charge(1)
-        found = np.zeros((1, 1 + NUM_TERMS))
-        model.fill_terms(row[None], self.tables.ints, self.tables.floats, self.room(), found)
-        return dict(zip(TERMS, found[0, 1:].tolist(), strict=True))
+        return dict(zip(TERMS, self.terms_of(row[None])[0, 1:].tolist(), strict=True))
+
+    def terms_of(self, rows: np.ndarray) -> np.ndarray:
+        """Latency of every row and its `terms`, in seconds: float64 [B, 1 + terms]. Rows must be well formed."""
+        self.charge(len(rows))
+        found = np.zeros((len(rows), 1 + NUM_TERMS))
+        model.fill_terms(plain(rows), self.tables.ints, self.tables.floats, self.room(), found)
+        return found
 
     def random_schedule(
         self, rng: np.random.Generator, steps: int | None = None, start: Schedule | None = None

@@ -37,6 +37,10 @@ def structure_of(schedule: Schedule) -> bytes:
     return schedule.row[STRUCTURE].tobytes()
 
 
+Predict = Callable[[np.ndarray], np.ndarray]
+"""Seconds float64 [B] of rows int32 [B, ROW] of the session's graph, by the model that ranks."""
+
+
 @dataclass
 class Feedback:
     """Mean log of measured / model by structure. Only ratios between structures matter: the scale of all cancels."""
@@ -70,9 +74,10 @@ def measure_with_feedback(
     per_register_tile: int,
     near: float,
     explored: float = 0.0,
+    predict: Predict | None = None,
 ) -> None:
     """Construct and measure, again and again, until the budget is spent or nothing new comes."""
-    trials = Trials(session, rng, per_register_tile, near, explored)
+    trials = Trials(session, rng, per_register_tile, near, explored, predict)
     until_nothing_new(construct, session, rng, lambda found: trials.measure(found.schedules, found.latencies))
 
 
@@ -86,13 +91,17 @@ class Trials:
     """
 
     def __init__(
-        self, session: Session, rng: np.random.Generator, per_register_tile: int, near: float, explored: float = 0.0
-    ) -> None:
-        """Nothing is measured yet. ValueError if no program could ever be chosen."""
+        self, session: Session, rng: np.random.Generator, per_register_tile: int, near: float, explored: float = 0.0,
+        predict: Predict | None = None,
+    ) -> None:  # fmt: skip
+        """Nothing is measured yet. `predict` ranks neighbours, by default the graph's model does.
+
+        ValueError if no program could ever be chosen.
+        """
         if per_register_tile < 1 or not near >= 1.0:
             raise ValueError(f"per_register_tile={per_register_tile}, near={near}: expected 1 or more for both")
         self.session, self.rng, self.per_tile, self.near, self.explored = session, rng, per_register_tile, near, explored
-        self.feedback = Feedback()
+        self.feedback, self.predict = Feedback(), predict
         self.programs = Programs(session.graph)
         self.bound = per_register_tile
         self.tiles: dict[bytes, int] = {}
@@ -136,7 +145,11 @@ class Trials:
             return None
         best = self.best[1]
         rows, seconds = self.programs.neighbours(best.row)
-        close = np.flatnonzero(seconds <= SLACK * self.session.graph.latency(best))
+        if self.predict is None:
+            limit = SLACK * self.session.graph.latency(best)
+        else:
+            seconds, limit = self.predict(rows), SLACK * float(self.predict(best.row[None])[0])
+        close = np.flatnonzero(seconds <= limit)
         for at in self.rng.permutation(close)[:TRIES]:
             schedule = Schedule(rows[at])
             if schedule not in self.measured:

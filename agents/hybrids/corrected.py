@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,8 @@ class Corrected(Constructing):
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
         """Construct, correct, measure, until the budget is spent or nothing new comes."""
-        measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near)
+        predict = partial(self.predict, session.graph) if self.correction else None
+        measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near, predict=predict)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
         """The construction of the proposer, its latencies corrected."""
@@ -44,11 +46,14 @@ class Corrected(Constructing):
         if not self.correction or not found.schedules:
             return found
         head = list(found.schedules[: self.most])
-        ratios = load_correction(self.correction).log_ratio(graph, head)
-        seconds = np.array(found.latencies[: self.most]) * np.exp(ratios)
+        seconds = self.predict(graph, graph.stack(head))
         order = np.argsort(seconds, kind="stable")
         schedules = tuple(head[i] for i in order)
         return dataclasses.replace(found, schedules=schedules, latencies=tuple(seconds[order].tolist()))
+
+    def predict(self, graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
+        """Seconds float64 [B] of rows by the corrected model, up to a factor that is one for the whole operator."""
+        return load_correction(self.correction).seconds(graph, rows)
 
     def _inner(self) -> Any:
         """The proposer."""

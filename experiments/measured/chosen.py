@@ -7,7 +7,7 @@ on every axis); none of any part is near split v2's own test part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 
@@ -48,13 +48,13 @@ def chosen(seed: int = SEED) -> list[Chosen]:
     for number, part in enumerate(("test", "unseen", "train", "validation")):
         others = [*apart, *(found["test"] if part in ("train", "validation") else [])]
         rng = np.random.default_rng([seed, number])
-        found[part] = _drawn(part, PARTS[part], rng, lambda op, others=others: not any(near(op, other) for other in others))
+        found[part] = _drawn(part, PARTS[part], rng, others)
     listed = [Chosen(part, op) for part in PARTS for op in found[part]]
     return [listed[place] for place in np.random.default_rng(seed).permutation(len(listed))]
 
 
-def _drawn(part: str, count: int, rng: np.random.Generator, is_apart: Callable[[Operator], bool]) -> list[Operator]:
-    """Different operators of a part, a class at a time, every second one a layer of a network.
+def _drawn(part: str, count: int, rng: np.random.Generator, others: Sequence[Operator]) -> list[Operator]:
+    """Different operators of a part, none near one of the others, a class at a time, every second one a layer of a network.
 
     A class that has no more of them (few networks pool by averages) takes no more than FEW draws each time.
     """
@@ -64,8 +64,8 @@ def _drawn(part: str, count: int, rng: np.random.Generator, is_apart: Callable[[
             break
         drawn = (_one(kind, turn % 2 == 0, rng) for _ in range(FEW))
         new = (op for op in drawn if op is not None and op not in found)
-        right = (op for op in new if part in ("unseen", operators.part_of(op, "v2")) and is_apart(op))
-        found.update(dict.fromkeys(islice(right, 1)))
+        right = (op for op in new if part in ("unseen", operators.part_of(op, "v2")))
+        found.update(dict.fromkeys(islice((op for op in right if not any(near(op, other) for other in others)), 1)))
     return list(found)
 
 

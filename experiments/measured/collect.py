@@ -6,10 +6,8 @@ and are timed on CPU `cpu`. The other CPUs compile the next operator's programs 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +22,8 @@ from experiments.commands.command import command
 from experiments.common.folders import make_folder
 from experiments.common.journal import Journal, Row
 from experiments.common.results import write_text
+from experiments.measured import pack
+from experiments.measured.ahead import alone_on, prepared
 from experiments.measured.chosen import Chosen, chosen
 from experiments.measured.programs import Program, programs
 from gensor_gym import hardware as machines
@@ -62,14 +62,10 @@ class Collection:
 
     def run(self, listed: Sequence[Chosen], compilers: set[int]) -> Iterator[list[Row]]:
         """The rows of one operator after another; `compilers` are the CPUs that compile."""
-        with ThreadPoolExecutor(1, initializer=_moved, initargs=(compilers,)) as ahead:
-            upcoming: Future[list[Ready]] | None = None
-            for place, one in enumerate(listed):
-                ready = upcoming or ahead.submit(self.prepared, one)
-                upcoming = ahead.submit(self.prepared, listed[place + 1]) if place + 1 < len(listed) else None
-                yield self.timed(one, ready.result())
+        for one, ready in prepared(listed, self.compiled, compilers):
+            yield self.timed(one, ready)
 
-    def prepared(self, one: Chosen) -> list[Ready]:
+    def compiled(self, one: Chosen) -> list[Ready]:
         """The different kernels of an operator, compiled."""
         op, hw = one.operator, self.hardware
         made = [(program, make_kernel(op, program.schedule, hw)) for program in programs(op, hw, self.seed)]
@@ -104,11 +100,6 @@ class Collection:
         return row
 
 
-def _moved(cpus: set[int]) -> None:
-    """Let this thread and the compilers that it starts run on these CPUs alone."""
-    os.sched_setaffinity(0, cpus)
-
-
 def machine(name: str, folder: Path) -> Hardware:
     """This machine as the folder describes it, or as it is found; figures measured again differ a little."""
     path = folder / FILE
@@ -122,10 +113,7 @@ def run(config: DictConfig, console: Console) -> Path:
     """Record, or go on."""
     check_whole(config, 1, "operators", null=("operators",))
     check_whole(config, 0, "cpu", "seed")
-    usable = os.sched_getaffinity(0)
-    if config.cpu not in usable:
-        raise ValueError(f"cpu is {config.cpu}; expected one of {', '.join(map(str, sorted(usable)))}")
-    os.sched_setaffinity(0, {config.cpu})  # a machine of one core
+    others = alone_on(config.cpu)
     folder = make_folder(Path(config.output))
     listed = chosen()[: config.operators]
     bars = TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
@@ -136,8 +124,9 @@ def run(config: DictConfig, console: Console) -> Path:
     ):
         collection = Collection(machine(config.machine, folder), journal, backend, config.seed)
         bar = progress.add_task("operators", total=len(listed))
-        for _ in collection.run(listed, (usable - {config.cpu}) or usable):
+        for _ in collection.run(listed, others):
             progress.advance(bar)
+        pack.write(journal, folder, config.machine)
     return folder
 
 

@@ -55,7 +55,7 @@ class Layer:
                 rows = max(1, round(self.extent * (size / SIZE) ** 2))
             return operators.FACTORIES[self.kind](m=rows * batch, **sizes)
         if self.kind == "batched_gemm":
-            return operators.batched_gemm(**{**sizes, "b": sizes["b"] * batch}, m=rows)
+            return operators.batched_gemm(b=sizes["b"] * batch, m=rows, n=sizes["n"], k=sizes["k"])
         return operators.FACTORIES[self.kind](n=batch, h=rows, w=rows, **sizes)
 
 

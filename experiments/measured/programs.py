@@ -6,11 +6,12 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from agents import get_strategy
-from agents.strategy import Strategy
+from agents.core.ranking import Construction
 from experiments.common.settings import ROOT
 from gensor_gym import ConstructionGraph
 from gensor_gym.graph.schedule import Schedule
@@ -72,11 +73,12 @@ def _ranked(origin: str, schedules: Sequence[Schedule], ranks: Sequence[int]) ->
 
 def _constructed(name: str, graph: ConstructionGraph, rng: np.random.Generator) -> list[Schedule]:
     """What a strategy constructs by the model, best first."""
-    return list(_strategy(name).construct(graph, rng).schedules)
+    found: Construction = _strategy(name).construct(graph, rng)
+    return list(found.schedules)
 
 
 @cache
-def _strategy(name: str) -> Strategy:
+def _strategy(name: str) -> Any:
     return get_strategy(name, **({"checkpoint": str(POLICY)} if name == "columns" else {}))
 
 

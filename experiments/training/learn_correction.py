@@ -1,7 +1,8 @@
-"""Learn a correction of the model from measurements: `python -m experiments learn_correction measured=FILE output=FOLDER`.
+"""Learn a correction of the model from measurements: `python -m experiments learn_correction measured=WHAT output=FOLDER`.
 
-FILE is measured.jsonl of `gensor fine_tune`: kernels of the train part on one machine. The card compares the correction's ranking
-of held-out operators' kernels (groups of operators left out in turn) with the model's.
+WHAT is a machine of Measured v1, a file of `gensor collect`, or measured.jsonl of `gensor fine_tune`: programs of the train part
+on one machine. The card compares the correction's ranking of held-out operators' programs with the model's (groups of operators
+are left out in turn).
 """
 
 from __future__ import annotations
@@ -14,21 +15,27 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from agents.hybrids.correction import Correction, features_of
+from experiments.commands.checks import check_whole
 from experiments.commands.command import command
 from gensor_gym import hardware as machines
 from gensor_gym import operators
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.foreign import meant, read_objects
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.measure.measurement import Status
+from gensor_gym.measure.records import measured
 
 FOLDS = 5
 LEAST = 4
 """Kernels of an operator below which it says nothing of an order."""
 
 
-def learn(rows: list[dict[str, Any]], hardware: str, space: str, console: Console) -> tuple[Correction, dict[str, Any]]:
+def learn(
+    rows: list[dict[str, Any]], hardware: Hardware | str, space: str, console: Console, seed: int = 0
+) -> tuple[Correction, dict[str, Any]]:
     """The correction and its card. ValueError for operators of other parts than train, or too few kernels that ran."""
-    ran = [row for row in rows if row["seconds"] is not None]
+    ran, hw = [row for row in rows if row["seconds"] is not None], machines.get(hardware)
     texts = sorted({row["operator"] for row in ran})
     if others := sorted({operators.part_of(operators.parse(text)) for text in texts} - {"train"}):
         raise ValueError(f"measurements of the parts {others}: a correction is learned on train alone")
@@ -36,24 +43,24 @@ def learn(rows: list[dict[str, Any]], hardware: str, space: str, console: Consol
         raise ValueError(f"{len(ran)} kernels of {len(texts)} operators ran: expected at least {FOLDS} operators")
     features, ratios, groups, model = [], [], [], []
     for number, text in enumerate(texts):
-        graph = ConstructionGraph(text, hardware, space)
+        graph = ConstructionGraph(text, hw, space)
         mine = [row for row in ran if row["operator"] == text]
-        schedules = [Schedule.parse(row["schedule"]) for row in mine]
-        predicted = graph.latencies(graph.stack(schedules))
+        rows_of = graph.stack([Schedule.parse(row["schedule"]) for row in mine])
+        predicted = graph.latencies(rows_of)
         if not np.isfinite(predicted).all():
             raise ValueError(
                 f"{int((~np.isfinite(predicted)).sum())} kernels of {text} do not fit {graph.hardware.name} in space {space}: "
                 "expected kernels measured on this machine with as many threads (GENSOR_GYM_THREADS), in this space"
             )
-        features.append(features_of(graph, schedules))
+        features.append(features_of(graph, rows_of))
         model.append(np.log(predicted))
         ratios.append(np.log([row["seconds"] for row in mine]) - model[-1])
         groups.append(np.full(len(mine), number))
     data = [np.concatenate(parts) for parts in (features, ratios, groups, model)]
     held_out = validated(*data)
     console.print(held_out, highlight=False)
-    card = {"operators": texts, "kernels": len(ran), "split": "v1 train", "hardware": hardware, "space": space, **held_out}
-    return Correction.fit(*data[:3]), card
+    card = {"operators": texts, "kernels": len(ran), "kind": hw.kind, "machine": hw.name, "space": space, "seed": seed}
+    return Correction.fit(data[0], data[1], data[2], seed), {**card, **held_out}
 
 
 def validated(features: np.ndarray, ratios: np.ndarray, groups: np.ndarray, model: np.ndarray) -> dict[str, float]:
@@ -87,12 +94,22 @@ def rank_correlation(ours: np.ndarray, theirs: np.ndarray) -> float:
     return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
+def _read(what: str, hw: Hardware) -> tuple[list[dict[str, Any]], Hardware]:
+    """Rows with operator, schedule and seconds, and the machine they are of: `hw` where a file does not say."""
+    if not what.endswith(".parquet") and what not in measured.names():
+        return read_objects(what), hw
+    table = measured.load(what, "train")
+    table = table[table.status == Status.OK.value]
+    rows = table[["operator", "schedule", "quiet"]].rename(columns={"quiet": "seconds"}).astype({"operator": str})
+    return rows.to_dict("records"), measured.here(what)
+
+
 @command("learn_correction")
 def main(config: DictConfig, console: Console) -> None:
     """Command line."""
-    lines = read_objects(config.measured)
-    hw = machines.get(config.env.hardware).name
+    check_whole(config, 0, "seed")
+    lines, hw = _read(str(config.measured), machines.get(config.env.hardware))
     with meant(config.measured, "file of measurements, such as gensor fine_tune writes"):
-        correction, card = learn(lines, config.env.hardware, config.env.space, console)
-    correction.save(Path(config.output), {**card, "hardware": hw, "measured": str(config.measured)})
+        correction, card = learn(lines, hw, config.env.space, console, config.seed)
+    correction.save(Path(config.output), {**card, "measured": str(config.measured)})
     console.print(f"correction and card in {config.output}", highlight=False, markup=False)

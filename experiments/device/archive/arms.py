@@ -7,11 +7,12 @@ proposals are the programs that it would measure, in order and each kernel once.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+import numpy as np
 import yaml
 
 from agents import get_strategy
@@ -49,6 +50,8 @@ class Study:
     programs: int
     deep: int
     deep_programs: int
+    rounds: int = 0
+    """Interleaved rounds of the winners, where the study itself sets them."""
 
     def wanted(self, place: int) -> int:
         """Kernels of each arm for the operator at a place."""
@@ -60,26 +63,38 @@ def read_study() -> Study:
     """The content of conf/lease.yaml. KeyError for a setting that is missing."""
     content = yaml.safe_load(FILE.read_text(encoding="utf-8"))
     listed = yaml.safe_load((CONF / f"{content['operators']}.yaml").read_text(encoding="utf-8"))
-    texts = tuple(str(operators.parse(text)) for text in listed["operators"])
+    return study_of(content, listed["operators"])
+
+
+def study_of(content: Mapping[str, Any], listed: Iterable[str]) -> Study:
+    """The study of a configuration with hardware, arms, programs, deep and deep_programs, on these operators."""
+    texts = tuple(str(operators.parse(text)) for text in listed)
     arms = tuple(arm for name, given in content["arms"].items() for arm in _arms(name, dict(given)))
-    return Study(content["hardware"], texts, arms, content["programs"], content["deep"], content["deep_programs"])
+    sizes = {name: content[name] for name in ("programs", "deep", "deep_programs", "rounds") if name in content}
+    return Study(content["hardware"], texts, arms, **sizes)
 
 
 def _arms(name: str, given: dict[str, Any]) -> Iterator[Arm]:
-    """An arm for each seed; `checkpoints` are one a seed."""
-    of, seeds, checkpoints = given.pop("of", name), given.pop("seeds", [0]), given.pop("checkpoints", None)
+    """An arm for each seed; `checkpoints` and `corrections` are one a seed."""
+    of, seeds = given.pop("of", name), given.pop("seeds", [0])
+    several = {one: given.pop(f"{one}s", None) for one in ("checkpoint", "correction")}
     for place, seed in enumerate(seeds):
-        own = {"checkpoint": checkpoints[place]} if checkpoints else {}
+        own = {one: values[place] for one, values in several.items() if values}
         yield Arm(name, of, seed, {**given, **own})
 
 
 class KernelsByModel(AnalyticBackend):
     """The model's seconds, programs told apart by their kernels: a search makes its trials as it would on a device."""
 
-    def __init__(self) -> None:
-        """No kernel is made yet."""
+    def __init__(self, predict: Callable[[Any, np.ndarray], np.ndarray] | None = None) -> None:
+        """No kernel is made yet. `predict` is the model of a strategy that has its own: seconds of rows of a graph."""
+        self._predict = predict
         self.made: dict[str, tuple[Schedule, Kernel | Measurement]] = {}
         """Requested programs by digest, in order."""
+
+    def seconds(self, graph: Any, schedule: Any) -> float:
+        """By the strategy's own model, if it has one."""
+        return float(self._predict(graph, schedule.row[None])[0]) if self._predict else super().seconds(graph, schedule)
 
     def digest(self, op: Any, schedule: Any, hw: Hardware) -> str:
         """Digest of the kernel, or of the program if there is no kernel."""
@@ -93,8 +108,8 @@ def proposed(operator: str, arm: Arm, machine: str, count: int) -> list[tuple[di
 
     Programs without a kernel also take a rank.
     """
-    hw, backend = hardware.get(machine), KernelsByModel()
-    strategy = get_strategy(arm.of, **arm.hyperparameters)
+    hw, strategy = hardware.get(machine), get_strategy(arm.of, **arm.hyperparameters)
+    backend = KernelsByModel(getattr(strategy, "predict", None))
     task = Task.of(operator, hw, backend, strategy.space)
     trace: list[TraceRow] = []
     session = Session(task, Budget(trials=count), on_trial=trace.append)

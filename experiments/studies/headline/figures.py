@@ -13,9 +13,8 @@ from matplotlib.figure import Figure
 
 from experiments.common.style import GREY, RC, look, save
 from experiments.statistics.statistics import performance_profile
-from experiments.studies.headline.page import Line, best_known, compared, gaps, primary
-from experiments.studies.headline.scores import FIRST, LEARNED, RANKS, REFERENCE, Timed, read
-from gensor_gym import operators
+from experiments.studies.headline.page import Line, best_known, compared, gaps, primary, strata
+from experiments.studies.headline.scores import FIRST, RANKS, REFERENCE, Timed, read
 
 TICKS = (0.1, 0.2, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0, 8.0)
 
@@ -34,7 +33,8 @@ def _ratios(timed: Timed) -> Figure:
     figure = plt.figure(figsize=(11.0, 4.8))
     rows = {"height_ratios": (len(upper), max(1, len(lower))), "width_ratios": (1.0, 1.3), "wspace": 0.12, "hspace": 0.45}
     grid = figure.add_gridspec(2, 2, **rows)
-    _forest(figure.add_subplot(grid[0, 0]), upper, look([REFERENCE, LEARNED])[LEARNED][0], f"{LEARNED} over {REFERENCE}")
+    colour = look([REFERENCE, timed.learned])[timed.learned][0]
+    _forest(figure.add_subplot(grid[0, 0]), upper, colour, f"{timed.learned} over {REFERENCE}")
     axes = figure.add_subplot(grid[1, 0])
     _forest(axes, lower, GREY, f"other arms over {REFERENCE}")
     axes.set_xlabel("time over the traverser's (left of 1: faster)")
@@ -47,15 +47,12 @@ def _parts(timed: Timed) -> list[Line]:
     whole, deep = timed.whole, timed.deep(RANKS[-1])
     parts = [compared("first program alone", timed, whole, RANKS[0])]
     parts += [compared(f"best of {RANKS[-1]}", timed, deep, RANKS[-1])] if deep else []
-    dtypes = [operators.parse(op).dtype for op in whole]
-    for dtype in sorted(set(dtypes)):
-        parts.append(compared(dtype, timed, [op for op, own in zip(whole, dtypes, strict=True) if own == dtype], FIRST))
-    return parts
+    return parts + [compared(name, timed, ops, FIRST) for name, ops in strata(whole).items()]
 
 
 def _arms(timed: Timed) -> list[Line]:
     """The other arms over the reference."""
-    return [compared(arm, timed, timed.whole, FIRST, ours=arm) for arm in timed.arms if arm not in (LEARNED, REFERENCE)]
+    return [compared(arm, timed, timed.whole, FIRST, ours=arm) for arm in timed.arms if arm not in (timed.learned, REFERENCE)]
 
 
 def _forest(axes: Axes, lines: Sequence[Line], colour: str, title: str) -> None:
@@ -72,17 +69,16 @@ def _forest(axes: Axes, lines: Sequence[Line], colour: str, title: str) -> None:
 
 
 def _operators(axes: Axes, timed: Timed) -> None:
-    """Every operator's ratio in ascending order, coloured by data type."""
+    """Every operator's ratio in ascending order, coloured by stratum."""
     ops = timed.whole
-    found, dtypes = gaps(timed, ops), [operators.parse(op).dtype for op in ops]
-    names = sorted(set(dtypes))
-    looks, order = look(names), np.argsort(found)
-    for dtype in names:
-        places = [(rank, math.exp(found[at])) for rank, at in enumerate(order) if dtypes[at] == dtype]
-        colour, marker = looks[dtype]
-        axes.plot(*zip(*places, strict=True), marker, color=colour, ms=4, lw=0, label=dtype)
+    found, groups = gaps(timed, ops), strata(ops)
+    looks, order = look(list(groups)), np.argsort(found)
+    for name, members in groups.items():
+        places = [(rank, math.exp(found[at])) for rank, at in enumerate(order) if ops[at] in members]
+        colour, marker = looks[name]
+        axes.plot(*zip(*places, strict=True), marker, color=colour, ms=4, lw=0, label=name)
     axes.axhline(1.0, color="#555555", lw=0.8)
-    axes.set_title(f"{LEARNED} over {REFERENCE}, operator by operator")
+    axes.set_title(f"{timed.learned} over {REFERENCE}, operator by operator")
     _ratio_axis(axes, "y")
     axes.set_xlabel("operators, in ascending order")
     axes.legend(loc="upper left")

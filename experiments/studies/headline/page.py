@@ -12,13 +12,17 @@ import numpy as np
 from experiments.common.texts import table
 from experiments.statistics.statistics import bootstrap, geometric_mean, holm, sign_flip
 from experiments.studies.headline.chosen import read_near_variants
-from experiments.studies.headline.scores import FIRST, LEARNED, RANKS, REFERENCE, Timed, read
+from experiments.studies.headline.scores import FIRST, RANKS, REFERENCE, Timed, read
 from gensor_gym import operators
 from gensor_gym.measure.stats.intervals import LEVEL
 
 MARGIN = 1.10
 """Ratio below which the policy is not inferior."""
 RESAMPLES = 10_000
+UNSEEN = ("depthwise_conv2d", "batched_gemm")
+"""Classes of which no learned arm of a CPU has seen an operator."""
+SUBJECTS = {"columns": "the learned policy", "learned": "the learned model of time"}
+"""What the learned arms are."""
 MOST = 8
 """Operators listed on each side."""
 
@@ -43,10 +47,10 @@ class Line:
 
 
 def compared(
-    name: str, timed: Timed, ops: Sequence[str], k: int, other: str = REFERENCE, filled: bool = True, ours: str = LEARNED
+    name: str, timed: Timed, ops: Sequence[str], k: int, other: str = REFERENCE, filled: bool = True, ours: str = ""
 ) -> Line:
-    """One arm against another on some operators: seeds of the first crossed with operators, those of the other averaged."""
-    mine, theirs = (timed.logs(arm, ops, k, filled) for arm in (ours, other))
+    """One arm, by default the learned, against another: its seeds crossed with operators, those of the other averaged."""
+    mine, theirs = (timed.logs(arm, ops, k, filled) for arm in (ours or timed.learned, other))
     theirs = np.repeat(theirs.mean(axis=1, keepdims=True), mine.shape[1], axis=1)
     kept = np.isfinite(mine).all(axis=1) & np.isfinite(theirs).all(axis=1)
     mine, theirs = mine[kept], theirs[kept]
@@ -67,43 +71,57 @@ def secondary(timed: Timed) -> list[Line]:
     whole, deep = timed.whole, timed.deep(RANKS[-1])
     lines = [compared(f"first program alone (k = {RANKS[0]})", timed, whole, RANKS[0])]
     lines += [compared(f"first {RANKS[-1]} programs, the first {len(deep)} operators", timed, deep, RANKS[-1])] if deep else []
-    for dtype in sorted({operators.parse(op).dtype for op in whole}):
-        lines.append(compared(dtype, timed, [op for op in whole if operators.parse(op).dtype == dtype], FIRST))
-    lines += [compared(f"beside `{arm}`", timed, whole, FIRST, arm) for arm in timed.arms if arm not in (LEARNED, REFERENCE)]
+    lines += [compared(name, timed, ops, FIRST) for name, ops in strata(whole).items()]
+    others = [arm for arm in timed.arms if arm not in (timed.learned, REFERENCE)]
+    lines += [compared(f"beside `{arm}`", timed, whole, FIRST, arm) for arm in others]
     adjusted = holm([line.p for line in lines])
     return [Line(**{**vars(line), "p_holm": p}) for line, p in zip(lines, adjusted, strict=True)]
 
 
-def answer(line: Line) -> str:
+def strata(ops: Sequence[str]) -> dict[str, list[str]]:
+    """Operators by data type where there are several, else by whether something was learned of their class."""
+    parsed = {op: operators.parse(op) for op in ops}
+    if len({op.dtype for op in parsed.values()}) > 1:
+        names = {text: op.dtype for text, op in parsed.items()}
+    else:
+        names = {text: f"classes {'not ' * (op.name in UNSEEN)}learned from" for text, op in parsed.items()}
+    return {name: [text for text in ops if names[text] == name] for name in sorted(set(names.values()))}
+
+
+def answer(line: Line, subject: str = "the learned policy") -> str:
     """The first sentence of the page."""
     said = f"in {line.ratio:.3f} of its time ({line.low:.3f} to {line.high:.3f}, p {_p(line.p)})"
     if line.p <= 0.05 and line.high < 1.0:
-        verdict = "Yes: the learned policy beats the traverser"
+        verdict = f"Yes: {subject} beats the traverser"
     elif line.p <= 0.05 and line.low > 1.0:
-        verdict = "No: the traverser beats the learned policy"
+        verdict = f"No: the traverser beats {subject}"
     elif line.high < MARGIN:
-        verdict = f"Neither beats the other: the learned policy is not inferior by the margin of {MARGIN - 1:.0%}"
+        verdict = f"Neither beats the other: {subject} is not inferior by the margin of {MARGIN - 1:.0%}"
     else:
         verdict = "Not decided: the interval holds 1 and passes the margin"
-    return f"**{verdict}**: on {line.operators} operators the best of four programs of the policy runs {said}."
+    return f"**{verdict}**: on {line.operators} operators the best of its four programs runs {said}."
 
 
-def lines_of(folder: Path, figures: str) -> list[str]:
-    """The page's section: `folder` holds the raw rows, `figures` begins the names of its figures."""
+def lines_of(folder: Path, figures: str, plan: str = "../gpu_study/README.md") -> list[str]:
+    """The page's section: `folder` holds the raw rows, `figures` begins the names of its figures, `plan` is linked."""
     timed, alone = read(folder), read(folder, by_trials_alone=True)
     first, whole, near = primary(timed), timed.whole, set(read_near_variants())
-    seeds = len(timed.arms[LEARNED])
+    subject = SUBJECTS[timed.learned]
+    seeds = len(timed.arms[timed.learned])
     head = ("", "operators", "time over the other's", f"{LEVEL} interval", "p", "p (Holm)")
     others = [
         compared("by trials alone", alone, alone.whole, FIRST),
         compared("without operators on which one of the two has no time", timed, whole, FIRST, filled=False),
-        compared("without operators near a variant of training", timed, [op for op in whole if op not in near], FIRST),
     ]
+    if near & set(whole):
+        others.append(
+            compared("without operators near a variant of training", timed, [op for op in whole if op not in near], FIRST)
+        )
     return [
-        "## Do learned policies beat the traverser?", "", answer(first), "",
-        f"The plan was written before: [plan](../gpu_study/README.md). Of {len(timed.operators)} operators {len(timed.tried)} "
-        f"were tried whole, and on {len(whole)} of these some program ran well: these count. `{LEARNED}` has {seeds} training "
-        f"seeds, the reference is `{REFERENCE}`; ratios are geometric means over operators, below 1 the policy is faster.", "",
+        "## Do learned policies beat the traverser?", "", answer(first, subject), "",
+        f"The plan was written before: [plan]({plan}). Of {len(timed.operators)} operators {len(timed.tried)} "
+        f"were tried whole, and on {len(whole)} of these some program ran well: these count. `{timed.learned}` has {seeds} "
+        f"training seeds, the reference is `{REFERENCE}`; ratios are geometric means over operators, below 1 it is faster.", "",
         *table(head, [first.cells, *(line.cells for line in others)]), "",
         f"![time over the traverser's, by comparison and by operator]({figures}_study.png)", "",
         "### Secondary", "", *table(head, [line.cells for line in secondary(timed)]), "",
@@ -151,12 +169,12 @@ def _classes(timed: Timed, ops: Sequence[str]) -> list[str]:
         torch = [timed.torch(op) / math.exp(best[place]) for op, place in zip(chosen, places, strict=True)]
         beside = geometric_mean(value for value in torch if value < math.inf)
         cells.append((name, str(len(chosen)), f"{ratio:.3f}", f"{beside:.2f}" if beside else ""))
-    return table(("class", "operators", f"`{LEARNED}` over `{REFERENCE}`", "torch's time over the best known"), cells)
+    return table(("class", "operators", f"`{timed.learned}` over `{REFERENCE}`", "torch's time over the best known"), cells)
 
 
 def gaps(timed: Timed, ops: Sequence[str]) -> np.ndarray:
     """Logarithm of the policy's time over the traverser's, seeds averaged, float64 [operators]."""
-    found: np.ndarray = timed.logs(LEARNED, ops, FIRST).mean(axis=1) - timed.logs(REFERENCE, ops, FIRST).mean(axis=1)
+    found: np.ndarray = timed.logs(timed.learned, ops, FIRST).mean(axis=1) - timed.logs(REFERENCE, ops, FIRST).mean(axis=1)
     return found
 
 
@@ -166,7 +184,7 @@ def _extremes(timed: Timed, ops: Sequence[str]) -> list[str]:
     order = np.argsort(found)
     chosen = dict.fromkeys([*order[:MOST].tolist(), *order[-MOST:].tolist()])
     cells = [(f"`{ops[place]}`", f"{math.exp(found[place]):.2f}") for place in chosen]
-    return table(("operator", f"`{LEARNED}` over `{REFERENCE}`"), cells)
+    return table(("operator", f"`{timed.learned}` over `{REFERENCE}`"), cells)
 
 
 def _statuses(timed: Timed, ops: Sequence[str]) -> list[str]:

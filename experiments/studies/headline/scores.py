@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import statistics as plain
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,9 @@ import numpy as np
 from experiments.common.journal import read_rows
 from gensor_gym.measure.measurement import Status
 
-REFERENCE, LEARNED = "markov_ext", "columns"
+REFERENCE = "markov_ext"
+LEARNED = ("learned", "columns")
+"""The learned arm of a study: the first of these that it has."""
 FIRST = 4
 """Programs of every arm on every operator."""
 RANKS = (1, FIRST, 10)
@@ -46,9 +48,17 @@ class Timed:
         return dict(found)
 
     @cached_property
+    def learned(self) -> str:
+        """The learned arm that the study is about. ValueError where there is none."""
+        names = {row["arm"] for row in self.proposals}
+        if not (found := [name for name in LEARNED if name in names]):
+            raise ValueError(f"a study of the arms {', '.join(sorted(names))}: expected one of {', '.join(LEARNED)}")
+        return found[0]
+
+    @cached_property
     def arms(self) -> dict[str, list[int]]:
         """Seeds of every arm, the reference first."""
-        names = sorted({row["arm"] for row in self.proposals}, key=lambda arm: (arm != REFERENCE, arm != LEARNED, arm))
+        names = sorted({row["arm"] for row in self.proposals}, key=lambda arm: (arm != REFERENCE, arm != self.learned, arm))
         return {arm: sorted({seed for _, name, seed in self._cells if name == arm}) for arm in names}
 
     @cached_property
@@ -139,19 +149,37 @@ class Timed:
 
     def _fastest(self, op: str, arm: str, seed: int, k: int) -> str:
         """Digest of the fastest of an arm's first k programs by their trials, as on the device; empty where none ran well."""
-        digests = [row["digest"] for row in self._cells.get((op, arm, seed), ()) if row["rank"] <= k]
-        seconds, best = min(((self._trial(op, digest), digest) for digest in digests), default=(math.inf, ""))
-        return best if seconds < math.inf else ""
+        return _fastest((row for row in self._cells.get((op, arm, seed), ()) if row["rank"] <= k), self.trials)
 
     def _trial(self, op: str, digest: str) -> float:
-        """Median of a program's samples, the upper one of two as on the device; infinite where it did not run well."""
-        row = self.trials.get((op, digest), {})
-        samples = sorted(row.get("samples") or [])
-        return float(samples[len(samples) // 2]) if row.get("status") == Status.OK.value and samples else math.inf
+        """See `_seconds`."""
+        return _seconds(self.trials.get((op, digest), {}))
 
     def _answered(self, row: Row) -> bool:
         """Whether a proposal needs no trial, or had one."""
         return bool(row["status"]) or not row["digest"] or (row["operator"], row["digest"]) in self.trials
+
+
+def winners(proposals: Sequence[Row], trials: Mapping[tuple[str, str], Row], k: int) -> list[str]:
+    """Digests of the fastest of each arm's and seed's first k programs, each once."""
+    cells: dict[tuple[str, int], list[Row]] = defaultdict(list)
+    for row in proposals:
+        if row["rank"] <= k:
+            cells[row["arm"], row["seed"]].append(row)
+    return list(dict.fromkeys(best for rows in cells.values() if (best := _fastest(rows, trials))))
+
+
+def _fastest(rows: Iterable[Row], trials: Mapping[tuple[str, str], Row]) -> str:
+    """Digest of the fastest of proposals by their trials; empty where none ran well."""
+    timed = ((_seconds(trials.get((row["operator"], row["digest"]), {})), row["digest"]) for row in rows)
+    seconds, best = min(timed, default=(math.inf, ""))
+    return best if seconds < math.inf else ""
+
+
+def _seconds(trial: Row) -> float:
+    """Median of a trial's samples, the upper one of two as on the device; infinite where it did not run well."""
+    samples = sorted(trial.get("samples") or [])
+    return float(samples[len(samples) // 2]) if trial.get("status") == Status.OK.value and samples else math.inf
 
 
 def has_study(folder: Path) -> bool:

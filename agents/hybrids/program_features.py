@@ -1,0 +1,48 @@
+"""Features of programs for a learned model of time: float32, the same layout for every operator and machine.
+
+Most are logarithms, so that trees and small networks see ratios. Groups, in order: the model's latency over the roofline floor
+and each term's share of it, values of knobs, tiles, trip counts, padding, sizes of tiles by level, remainders of vectors, and the
+operator and the machine as an observation has them (`gensor_gym.env.observation`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gensor_gym.construction import ConstructionGraph
+from gensor_gym.cost.roofline import roofline_floor
+from gensor_gym.env.observation import static_features
+from gensor_gym.graph.knobs import KNOBS
+from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE, slot_of
+
+LEAST = 1e-4
+"""Share of the latency below which a term counts as nothing."""
+LEVELS = MAX_LEVELS - 1
+"""The last level only exists on machines with another level of memory; no machine has it yet."""
+VERSION = 1
+"""Changes with the layout."""
+_VALUES = np.zeros((len(KNOBS), max(len(knob.values) for knob in KNOBS)))
+for _place, _knob in enumerate(KNOBS):
+    _VALUES[_place, : len(_knob.values)] = [float(value) for value in _knob.values]
+
+
+def features_of(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
+    """Float32 [B, F] for rows int32 [B, ROW] of legal programs of the graph."""
+    op, hw = graph.operator, graph.hardware
+    found = graph.terms_of(rows)
+    seconds, terms = found[:, 0], found[:, 1:]
+    extents = np.ones(MAX_AXES)
+    for axis, extent in enumerate(op.extents):
+        extents[slot_of(axis, len(op.spatial))] = extent
+    tiles = rows[:, TILE : TILE + LEVELS * MAX_AXES].reshape(-1, LEVELS, MAX_AXES).astype(np.float64)
+    outer = np.ceil(extents / tiles[:, -1:])
+    trips = np.concatenate([tiles[:, 1:] / tiles[:, :-1], outer], axis=1)
+    padding = (np.ceil(extents / tiles) * tiles / extents).prod(axis=2)
+    sizes = np.concatenate([tiles[:, :, :SPATIAL_SLOTS].prod(axis=2), tiles[:, :, SPATIAL_SLOTS:].prod(axis=2)], axis=1)
+    logs = np.log2(np.concatenate([tiles.reshape(len(rows), -1), trips.reshape(len(rows), -1), padding, sizes], axis=1))
+    floor = max(roofline_floor(op, hw), 1e-12)
+    first = np.log(np.column_stack([seconds / floor, np.maximum(terms / seconds[:, None], LEAST)]))
+    knobs = _VALUES[np.arange(len(KNOBS)), rows[:, KNOB : KNOB + len(KNOBS)]]
+    rest = tiles[:, 0, SPATIAL_SLOTS - 2 : SPATIAL_SLOTS] % hw.lanes / hw.lanes
+    own = np.array([*static_features(op, hw), float(op.frozen), float(len(op.epilogue)), np.log(floor), np.log(op.points)])
+    return np.concatenate([first, knobs, logs, rest, np.tile(own, (len(rows), 1))], axis=1).astype(np.float32)

@@ -1,0 +1,39 @@
+"""One thing is prepared on other CPUs while the one before is used on this one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+
+def prepared(items: Iterable[Item], prepare: Callable[[Item], Made], cpus: set[int]) -> Iterator[tuple[Item, Made]]:
+    """Each item with what `prepare` makes of it, in order; one is made ahead by a thread that runs on `cpus` alone.
+
+    Processes that the thread starts stay on these CPUs too.
+    """
+    with ThreadPoolExecutor(1, initializer=lambda: os.sched_setaffinity(0, cpus)) as thread:
+        waiting: list[tuple[Item, Future[Made]]] = []
+        for item in items:
+            waiting.append((item, thread.submit(prepare, item)))
+            if len(waiting) > 1:
+                first, made = waiting.pop(0)
+                yield first, made.result()
+        for item, made in waiting:
+            yield item, made.result()
+
+
+def alone_on(cpu: int) -> set[int]:
+    """Let this process run on one CPU, so that the host is a machine of one core; returns the CPUs that are left for others.
+
+    ValueError for a CPU that this process may not use.
+    """
+    usable = os.sched_getaffinity(0)
+    if cpu not in usable:
+        raise ValueError(f"cpu is {cpu}; expected one of {', '.join(map(str, sorted(usable)))}")
+    os.sched_setaffinity(0, {cpu})
+    return (usable - {cpu}) or usable

@@ -1,0 +1,129 @@
+"""The study on this CPU: `gensor cpu_study [output=FOLDER] [cpu=N]`. Plan and page: results/cpu_study.
+
+The arms propose programs as in a lease of a GPU (`experiments.device.archive.arms`), without a measurement. Every different
+kernel of an operator is verified and timed once; then the fastest of each arm's first four, and torch, are timed in interleaved
+rounds. Every row is in its journal before the next is made, and the same command goes on after any stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from experiments.commands.checks import check_some, check_whole
+from experiments.commands.command import command
+from experiments.common.folders import make_folder
+from experiments.common.journal import Journal, Row
+from experiments.device.archive.arms import Study, proposed, study_of
+from experiments.measured.ahead import alone_on, prepared
+from experiments.measured.chosen import chosen
+from experiments.studies.headline.scores import FIRST, winners
+from gensor_gym import hardware
+from gensor_gym.codegen.kernel import Kernel
+from gensor_gym.graph.schedule import Schedule
+from gensor_gym.measure.measurement import Measurement
+from gensor_gym.measure.native import NativeBackend, cpu_backend, make_kernel
+from gensor_gym.measure.workers.process import WorkerLost
+from gensor_gym.measure.workers.requests import Built
+from gensor_gym.operators import parse
+
+PARTS = ("test", "unseen")
+"""Parts of Measured v1 that nothing learns from."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The proposals for one operator, and its kernels by digest, compiled or refused."""
+
+    proposals: list[Row]
+    built: dict[str, Built | Measurement]
+
+
+class CpuStudy:
+    """The study in a folder."""
+
+    def __init__(self, study: Study, backend: NativeBackend, proposals: Journal, trials: Journal, together: Journal) -> None:
+        """Journals with the fields operator, arm, seed, rank; operator, digest; operator."""
+        self.study, self.backend, self.hardware = study, backend, hardware.get(study.hardware)
+        self.proposals, self.trials, self.together = proposals, trials, together
+
+    def ready(self, place: int) -> Ready:
+        """Proposals of every arm for the operator at a place, and what is left to time, compiled."""
+        text = self.study.operators[place]
+        rows = [row for arm in self.study.arms for row in self._proposed(text, place, arm)]
+        if text in self.together.rows:
+            return Ready(rows, {})
+        made = (make_kernel(parse(text), Schedule.parse(row["schedule"]), self.hardware) for row in rows if row["digest"])
+        kernels = {kernel.digest: kernel for kernel in made if isinstance(kernel, Kernel)}
+        built = self.backend.compile(list(kernels.values()))
+        return Ready(rows, dict(zip(kernels, built, strict=True)))
+
+    def _proposed(self, text: str, place: int, arm: Any) -> list[Row]:
+        """An arm's proposals, from the journal or made now."""
+        known = [self.proposals.rows.get((text, arm.name, arm.seed, rank)) for rank in range(1, self.study.wanted(place) + 1)]
+        if known[0] is not None:
+            return [row for row in known if row is not None]
+        rows = [row for row, _ in proposed(text, arm, self.study.hardware, self.study.wanted(place))]
+        self.proposals.add(*rows)
+        return rows
+
+    def timed(self, place: int, ready: Ready) -> None:
+        """Trials that are missing, then the interleaved rounds."""
+        text = self.study.operators[place]
+        if text in self.together.rows:
+            return
+        for digest, built in ready.built.items():
+            if (text, digest) not in self.trials.rows:
+                found = self.backend.trial(built, self.hardware)
+                samples = [float(f"{second:.4g}") for second in found.samples]
+                row = {"status": found.status.value, "samples": samples, "error": found.error[:200]}
+                self.trials.add({"operator": text, "digest": digest, **row})
+        self.together.add({"operator": text, "samples": self._rounds(text, ready)})
+
+    def _rounds(self, text: str, ready: Ready) -> dict[str, list[float]]:
+        """Interleaved samples of every arm's fastest program, by digest, and of torch; of nothing where one of them fails."""
+        best = winners(ready.proposals, self.trials.rows, FIRST)  # type: ignore[arg-type]
+        kernels = {digest: built.kernel for digest in best if isinstance(built := ready.built[digest], Built)}
+        try:
+            found = self.backend.compare(kernels, self.hardware, self.study.rounds, torch=True) if kernels else {}
+        except (RuntimeError, ValueError, WorkerLost):
+            return {}
+        return {name: [float(f"{second:.4g}") for second in samples] for name, samples in found.items()}
+
+
+def operators_of(parts: Sequence[str], most: int | None) -> list[str]:
+    """Operators of parts of Measured v1, in their random order."""
+    return [str(one.operator) for one in chosen() if one.part in parts][:most]
+
+
+@command("cpu_study")
+def run(config: DictConfig, console: Console) -> Path:
+    """Time what is missing."""
+    check_whole(config, 1, "programs", "deep_programs", "rounds", "operators", null=("operators",))
+    check_whole(config, 0, "deep", "cpu")
+    check_some(config, "arms")
+    others = alone_on(config.cpu)
+    folder, content = make_folder(Path(config.output)), OmegaConf.to_container(config, resolve=True)
+    study = study_of(content, operators_of(PARTS, config.operators))  # type: ignore[arg-type]
+    bars = TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
+    fields = {"proposals": ("operator", "arm", "seed", "rank"), "trials": ("operator", "digest"), "together": ("operator",)}
+    with ExitStack() as stack:
+        journals = [stack.enter_context(Journal(folder / f"{name}.jsonl", of)) for name, of in fields.items()]
+        backend = stack.enter_context(closing(cpu_backend()))
+        progress = stack.enter_context(Progress(*bars, console=console))
+        whole = CpuStudy(study, backend, *journals)
+        bar = progress.add_task("operators", total=len(study.operators))
+        for place, ready in prepared(range(len(study.operators)), whole.ready, others):
+            whole.timed(place, ready)
+            progress.advance(bar)
+    return folder
+
+
+main = run

@@ -1,0 +1,69 @@
+"""Measured v1: times of some twenty programs of each of 1,728 operators on real machines (`gensor collect`).
+
+A machine is a Parquet file and a description in `gensor_gym/recordings/measured`. Columns of the table, one row for each program:
+
+| column | meaning |
+|---|---|
+| `part` | `train`, `validation`, `test` (classes of `train`), `unseen` (other classes) |
+| `operator`, `schedule` | text that `operators.parse` and `Schedule.parse` read |
+| `origin`, `rank` | who proposed the program, and its place among the proposals |
+| `status` | `OK`, or how the trial failed |
+| `seconds` | median of the samples, infinite unless `OK` |
+| `quiet` | the same of a quiet machine: `Measurement.quiet_seconds` |
+| `spread` | half of the median's 95 percent interval, over the median |
+| `samples` | number of samples |
+| `again` | quiet seconds of a second timing after the operator's other programs; NaN without one |
+| `others` | cores that other programs used meanwhile, on average since the operator's first program |
+| `compile_s` | seconds of the C compiler |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from gensor_gym import hardware
+from gensor_gym.foreign import read_text
+from gensor_gym.hardware.described import RECORDINGS
+from gensor_gym.hardware.types import Hardware
+from gensor_gym.registry import check_known
+
+FOLDER = RECORDINGS / "measured"
+PARTS = ("train", "validation", "test", "unseen")
+
+
+def names() -> list[str]:
+    """The machines that ship."""
+    return sorted(path.stem for path in FOLDER.glob("*.parquet"))
+
+
+def load(machine: str | Path, part: str | None = None) -> Any:
+    """The table of a machine as a pandas DataFrame, of one part if asked for. A path reads a file of `gensor collect`.
+
+    ValueError names an unknown machine or part. ImportError without pandas and pyarrow (extra `lab`).
+    """
+    import pandas
+
+    if part is not None:
+        check_known("part", part, PARTS)
+    found = pandas.read_parquet(_path(machine))
+    return found if part is None else found[found.part == part].reset_index(drop=True)
+
+
+def machine_of(machine: str | Path) -> Hardware:
+    """The hardware on which a table was recorded."""
+    return hardware.from_json(read_text(_path(machine).with_suffix(".json")))
+
+
+def here(machine: str | Path) -> Hardware:
+    """The same under the name `host`, for which C kernels of this processor are made."""
+    return dataclasses.replace(machine_of(machine), name="host")
+
+
+def _path(machine: str | Path) -> Path:
+    """The file of a machine."""
+    if str(machine).endswith(".parquet"):
+        return Path(machine)
+    check_known("machine of Measured v1", str(machine), names())
+    return FOLDER / f"{machine}.parquet"
