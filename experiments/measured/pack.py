@@ -7,7 +7,7 @@ import math
 import shutil
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +37,8 @@ def packed(rows: Iterable[Row]) -> pandas.DataFrame:
         {
             "part": row["part"], "operator": row["operator"], "origin": row["origin"], "rank": row["rank"],
             "schedule": row["schedule"], "status": row["status"], "seconds": _seconds(row), "quiet": _quiet(row),
-            "spread": _spread(row), "samples": len(row["samples"]), "again": again.get((row["operator"], row["digest"]), math.nan),
+            "spread": _spread(row), "samples": len(row["samples"]),
+            "again": again.get((row["operator"], row["digest"]), math.nan),
             "others": row["others"], "compile_s": row["compile_s"],
         }
         for row in first

@@ -9,7 +9,8 @@ import pytest
 from rich.console import Console
 
 from agents import get_strategy
-from agents.hybrids.correction import Correction, centred, features_of, load_correction
+from agents.hybrids.correction import Correction, centred, load_correction
+from agents.hybrids.program_features import features_of
 from experiments.common.jobs import _training_seconds as training_seconds
 from experiments.training.learn_correction import learn, rank_correlation
 from gensor_gym import operators
@@ -50,10 +51,8 @@ def test_a_correction_ranks_operators_it_has_not_seen(tmp_path: Path) -> None:
     assert card["kernels"] == 8 * 30 and len(card["operators"]) == 8
     correction.save(tmp_path / "c", card)
     graph = ConstructionGraph("gemv(m=768, k=3072)", MACHINE, "extended")
-    schedules = [graph.random_schedule(np.random.default_rng(i)) for i in range(12)]
-    assert load_correction(str(tmp_path / "c")).log_ratio(graph, schedules) == pytest.approx(
-        correction.log_ratio(graph, schedules)
-    )
+    rows = graph.stack([graph.random_schedule(np.random.default_rng(i)) for i in range(12)])
+    assert load_correction(str(tmp_path / "c")).seconds(graph, rows).tolist() == correction.seconds(graph, rows).tolist()
     plain = get_strategy("corrected", proposer="greedy").construct(graph, np.random.default_rng(0))  # type: ignore[attr-defined]
     strategy = get_strategy("corrected", proposer="greedy", correction=str(tmp_path / "c"))
     found = strategy.construct(graph, np.random.default_rng(0))  # type: ignore[attr-defined]
@@ -78,7 +77,7 @@ def test_what_no_correction_comes_of(tmp_path: Path) -> None:
 def test_means_of_operators_are_taken_away() -> None:
     assert centred(np.array([1.0, 3.0, 10.0]), np.array([0, 0, 1])).tolist() == [-1.0, 1.0, 0.0]
     graph = ConstructionGraph("gemv(m=768, k=3072)", MACHINE, "extended")
-    features = features_of(graph, [graph.initial(), graph.random_schedule(np.random.default_rng(0))])
+    features = features_of(graph, graph.stack([graph.initial(), graph.random_schedule(np.random.default_rng(0))]))
     labels = np.tile([0.0, 1.0], 20)
     fitted = Correction.fit(np.tile(features, (20, 1)), labels + 5.0, np.zeros(40, dtype=np.int64))
     assert np.diff(fitted.predict(features))[0] > 0.5
