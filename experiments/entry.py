@@ -62,6 +62,11 @@ COMMANDS = {
         "many strategies on recorded tasks, with regrets and their intervals",
         ("experiment=recorded", "experiment=recorded_h100 strategy=[markov,random]"),
     ),
+    "cpu_study": Command(
+        "experiments.studies.headline.cpu:main",
+        "learned models of time and searches on this CPU, on operators that nothing learned from",
+        ("cpu=1 output=outputs/cpu_study", "operators=4 deep=0"),
+    ),
     "train": Command(
         "experiments.training.train:main",
         "train a policy on the model",

@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from experiments.common.journal import Journal
 from experiments.common.settings import ROOT
-from experiments.device.archive.arms import read_study
+from experiments.device.archive.arms import read_study, study_of
 from experiments.evidence import __main__ as evidence
 from experiments.evidence import later_run
 from experiments.evidence.pack import write_rows
-from experiments.studies.headline import chosen, figures, page
+from experiments.studies.headline import chosen, cpu, figures, page
 from experiments.studies.headline.scores import FIRST, Timed, read
 from gensor_gym import operators
+from gensor_gym.measure.measurement import Measurement, Status
+from gensor_gym.measure.workers.requests import Built
 
 OPS = [f"gemm(m={64 * n}, n=64, k=64)" for n in range(1, 25)]
 
@@ -178,3 +182,50 @@ def test_the_shipped_page_is_that_of_its_rows(tmp_path: Path) -> None:
     assert made
     for name in made:
         assert (tmp_path / "h200" / name).read_text() == (shipped / name).read_text()
+
+
+class Machine:
+    """A backend whose kernels take as long as their digest says."""
+
+    def __init__(self) -> None:
+        self.timed: list[str] = []
+
+    def compile(self, kernels: list) -> list[Built]:
+        return [Built(kernel, "") for kernel in kernels]
+
+    def trial(self, built: Built, _hw: object) -> Measurement:
+        self.timed.append(built.kernel.digest)
+        return Measurement(Status.OK, (1e-6 * (1 + int(built.kernel.digest, 16) % 100),) * 5, digest=built.kernel.digest)
+
+    def compare(self, kernels: dict, _hw: object, rounds: int, torch: bool) -> dict[str, list[float]]:
+        return {name: [1e-6 * (1 + int(name, 16) % 100)] * rounds for name in kernels} | {"torch": [1e-5] * rounds}
+
+
+def timed_here(folder: Path, machine: Machine, operators_: list[str]) -> list[str]:
+    """Run the study of a CPU; returns the operators that were gone through."""
+    arms = {"markov_ext": {"steps": 8, "walkers": 2}, "learned": {"of": "random", "seeds": [0, 1]}, "roller": {}}
+    content = {"hardware": "cascade_lake", "arms": arms, "programs": 4, "deep": 0, "deep_programs": 4, "rounds": 3}
+    fields = {"proposals": ("operator", "arm", "seed", "rank"), "trials": ("operator", "digest"), "together": ("operator",)}
+    with ExitStack() as stack:
+        journals = [stack.enter_context(Journal(folder / f"{name}.jsonl", of)) for name, of in fields.items()]
+        whole = cpu.CpuStudy(study_of(content, operators_), machine, *journals)  # type: ignore[arg-type]
+        for place in range(len(operators_)):
+            whole.timed(place, whole.ready(place))
+    return operators_
+
+
+def test_a_study_of_a_cpu_goes_on_and_has_a_page(tmp_path: Path) -> None:
+    ops, machine = ["gemm(m=24, n=16, k=40)", "batched_gemm(b=2, m=16, n=8, k=24)"], Machine()
+    timed_here(tmp_path, machine, ops[:1])
+    before = len(machine.timed)
+    timed_here(tmp_path, machine, ops)
+    timed_here(tmp_path, machine, ops)
+    found = read(tmp_path)
+    assert before > 4 and len(machine.timed) == len(set(machine.timed)) == len(found.trials)
+    assert found.learned == "learned" and found.whole == ops and found.arms == {"markov_ext": [0], "learned": [0, 1], "roller": [0]}
+    assert {name for row in found.together.values() for name in row["samples"]} > {"torch"}
+    (tmp_path / "facts.jsonl").write_text('{"processor": "a processor", "date": "today", "code": "1"}\n')
+    cpu.write_page(tmp_path)
+    text = (tmp_path / "study.md").read_text()
+    assert "a processor, one thread, today" in text and "`learned` has 2 training seeds" in text
+    assert "classes not learned from" in text and (tmp_path / "cpu_study.png").exists()

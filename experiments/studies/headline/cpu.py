@@ -17,13 +17,16 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from experiments.benches.lines import machine
 from experiments.commands.checks import check_some, check_whole
 from experiments.commands.command import command
 from experiments.common.folders import make_folder
-from experiments.common.journal import Journal, Row
+from experiments.common.journal import Journal, Row, append_row, read_rows
+from experiments.common.results import write_text
 from experiments.device.archive.arms import Study, proposed, study_of
 from experiments.measured.ahead import alone_on, prepared
 from experiments.measured.chosen import chosen
+from experiments.studies.headline import figures, page
 from experiments.studies.headline.scores import FIRST, winners
 from gensor_gym import hardware
 from gensor_gym.codegen.kernel import Kernel
@@ -123,7 +126,18 @@ def run(config: DictConfig, console: Console) -> Path:
         for place, ready in prepared(range(len(study.operators)), whole.ready, others):
             whole.timed(place, ready)
             progress.advance(bar)
+    append_row(folder / "facts.jsonl", machine())
+    write_page(folder)
     return folder
+
+
+def write_page(folder: Path) -> None:
+    """Write `study.md` and its figures from the rows of a folder."""
+    figures.draw(folder, folder / "cpu")
+    facts = read_rows(folder / "facts.jsonl")[-1]
+    about = f"{facts['processor']}, one thread, {facts['date']}. Code {facts['code']}."
+    head = ["# Learned models of time on this CPU", "", about, ""]
+    write_text(folder / "study.md", "\n".join([*head, *page.lines_of(folder, "cpu", "README.md"), ""]))
 
 
 main = run
