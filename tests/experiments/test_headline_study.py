@@ -222,7 +222,8 @@ def test_a_study_of_a_cpu_goes_on_and_has_a_page(tmp_path: Path) -> None:
     timed_here(tmp_path, machine, ops)
     found = read(tmp_path)
     assert before > 4 and len(machine.timed) == len(set(machine.timed)) == len(found.trials)
-    assert found.learned == "learned" and found.whole == ops and found.arms == {"markov_ext": [0], "learned": [0, 1], "roller": [0]}
+    assert found.learned == "learned" and found.whole == ops
+    assert found.arms == {"markov_ext": [0], "learned": [0, 1], "roller": [0]}
     assert {name for row in found.together.values() for name in row["samples"]} > {"torch"}
     (tmp_path / "facts.jsonl").write_text('{"processor": "a processor", "date": "today", "code": "1"}\n')
     cpu.write_page(tmp_path)
