@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from agents.core.feedback import measure_with_feedback
+from agents.core.programs import Programs
 from agents.core.ranking import Constructing, Construction
 from agents.hybrids.correction import load_correction
 from agents.strategy import get_strategy
 from gensor_gym.construction import ConstructionGraph
+from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Session
 
 
@@ -32,6 +34,10 @@ class Corrected(Constructing):
     """Folder of `gensor learn_correction`; empty takes none."""
     most: int = 512
     """Programs, fastest by the model first, that are corrected and kept."""
+    refined: int = 0
+    """Programs, fastest by the corrected model first, from which a descent over columns begins."""
+    descents: int = 6
+    """Most steps of a descent."""
     per_register_tile: int = 2
     near: float = 1.3
 
@@ -45,11 +51,29 @@ class Corrected(Constructing):
         found: Construction = self._inner().construct(graph, rng)
         if not self.correction or not found.schedules:
             return found
-        head = list(found.schedules[: self.most])
-        seconds = self.predict(graph, graph.stack(head))
+        rows = graph.stack(list(found.schedules[: self.most]))
+        seconds = self.predict(graph, rows)
+        rows, seconds = self._refined(graph, rows, seconds)
         order = np.argsort(seconds, kind="stable")
-        schedules = tuple(head[i] for i in order)
+        schedules = tuple(Schedule(rows[i]) for i in order)
         return dataclasses.replace(found, schedules=schedules, latencies=tuple(seconds[order].tolist()))
+
+    def _refined(self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """With the programs that descents go through: each step is the best neighbour that differs in one column."""
+        known = {row.tobytes(): float(value) for row, value in zip(rows, seconds, strict=True)}
+        programs = Programs(graph)
+        for start in np.argsort(seconds, kind="stable")[: self.refined]:
+            row, value = programs.opened(rows[start]), float(seconds[start])
+            for _ in range(self.descents):
+                near, _ = programs.neighbours(row)
+                predicted = self.predict(graph, near)
+                best = int(np.argmin(predicted))
+                if not predicted[best] < value:
+                    break
+                row, value = near[best], float(predicted[best])
+                known.setdefault(row.tobytes(), value)
+        found = np.frombuffer(b"".join(known), dtype=rows.dtype).reshape(-1, rows.shape[1])
+        return found, np.array(list(known.values()))
 
     def predict(self, graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
         """Seconds float64 [B] of rows by the corrected model, up to a factor that is one for the whole operator."""

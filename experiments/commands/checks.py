@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
+
+from gensor_gym.hardware.cpuinfo import THREADS
 
 
 def check_whole(given: Mapping[str, Any], least: int, *names: str, of: str = "", null: Collection[str] = ()) -> None:
@@ -19,6 +22,16 @@ def check_whole(given: Mapping[str, Any], least: int, *names: str, of: str = "",
             continue
         if type(given[name]) is not int or given[name] < least:
             raise ValueError(f"{of}{name} is {given[name]!r}; expected a whole number, {least} or more")
+
+
+def use_threads(given: Mapping[str, Any]) -> None:
+    """Let kernels of this process and those it starts use `given["threads"]` threads; null leaves all cores.
+
+    ValueError unless it is null or a whole number of at least 1.
+    """
+    check_whole(given, 1, "threads", null=("threads",))
+    if given["threads"] is not None:
+        os.environ[THREADS] = str(given["threads"])
 
 
 def check_list(given: Mapping[str, Any], least: int, *names: str, of: str = "") -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from agents.strategy import get_strategy
-from experiments.commands.checks import check_truths, check_whole
+from experiments.commands.checks import check_truths, check_whole, use_threads
 from experiments.commands.tracking import tracking_of
 from gensor_gym import hardware as machines
 from gensor_gym import operators
@@ -122,6 +122,8 @@ def settings_of(config: DictConfig, purpose: str = "compare") -> Settings:
     """Resolve a configuration; its folder is by default one below outputs/`purpose`. ValueError names the fault."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     ops = operators.resolve(plain["operators"])
+    if "threads" in plain:
+        use_threads(plain)
     hw = machines.get(plain["hardware"])
     backend = _backend(plain["backend"], hw, plain["recording"], plain.get("measure") or {})
     if unknown := set(plain["budget"]) - {field.name for field in dataclasses.fields(Budget)}:

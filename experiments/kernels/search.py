@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +13,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from agents.optimize import Result, optimize
 from agents.strategy import FUSED, STRATEGIES, default_for, searched_of
-from experiments.commands.checks import check_whole
+from experiments.commands.checks import check_whole, use_threads
 from experiments.common.folders import make_folder
 from experiments.common.texts import seconds_text
 from gensor_gym import hardware as machines
 from gensor_gym.dataflow.graph import Dataflow
-from gensor_gym.hardware.cpuinfo import THREADS
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.backend import Backend, get_backend
 from gensor_gym.measure.records.tuned import tuned_path
@@ -45,11 +43,8 @@ class Search:
         """From a configuration; ValueError names the unknown part. `threads` applies to this process from then on."""
         plain: Any = OmegaConf.to_container(config, resolve=True)
         check_whole(plain, 0, "seed")
-        for name in ("threads", "trials"):
-            if plain[name] is not None:
-                check_whole(plain, 1, name)
-        if plain["threads"] is not None:
-            os.environ[THREADS] = str(plain["threads"])
+        check_whole(plain, 1, "trials", null=("trials",))
+        use_threads(plain)
         if len(plain["strategies"]) != 1:
             raise ValueError(f"strategies {', '.join(plain['strategies'])}: expected one, as in strategy=markov")
         ((strategy, hyperparameters),) = plain["strategies"].items()

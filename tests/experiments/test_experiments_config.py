@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import os
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from agents.strategy import CONSTRUCTIONS, Entry, strategies_for
 from experiments.commands.arguments import CONF, compose, quoted, readable, store_strategies
 from experiments.common.settings import settings_of
 from gensor_gym import hardware, operators
+from gensor_gym.hardware.cpuinfo import THREADS
 from gensor_gym.measure.records.tables import read_table, write_table
 from gensor_gym.measure.session import Session
 from tests.support.thorough import thorough_but
@@ -205,3 +207,13 @@ def test_a_strategy_that_there_is_not_is_named_with_those_there_are() -> None:
     with pytest.raises(ValueError, match=r"no strategies \['markow'\]; strategies are \['a2c'"):
         readable(["strategy=[roller,markow],[random_walk]"])
     assert readable(["strategy=[roller],[random_walk]"]) == ["strategy=[roller],[random_walk]"]
+
+
+def test_threads_are_those_of_kernels_and_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(THREADS, "2")
+    words = ["operator=gemv(m=4, k=4)", "backend=analytic", "strategy=[random]"]
+    assert settings_of(compose(words)).jobs[0].hardware.units == 2
+    one = settings_of(compose([*words, "threads=1"])).jobs[0]
+    assert one.hardware.units == 1 and os.environ[THREADS] == "1"
+    with pytest.raises(ValueError, match="threads is 0; expected a whole number, 1 or more"):
+        settings_of(compose([*words, "threads=0"]))
