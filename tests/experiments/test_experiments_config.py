@@ -35,7 +35,7 @@ def test_everything_composes(group: str, name: str) -> None:
     assert set(config) - {"study", "tasks"} == {
         "operators", "strategies", "hardware", "backend", "budget", "seed", "rounds", "output", "store", "recording",
         "figures", "wandb", "measure", "space", "processes",
-        "tensorboard",
+        "tensorboard", "threads",
     }  # fmt: skip
     assert operators.resolve(_plain(config.operators))
     assert hardware.get(config.hardware)
