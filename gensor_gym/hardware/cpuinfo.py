@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 THREADS = "GENSOR_GYM_THREADS"
+NARROW = "GENSOR_GYM_AVX2"
+"""Set to 1, a processor with AVX-512 counts as one with AVX2 alone, and kernels are compiled so: a second machine to learn on."""
+WITHOUT_AVX512 = "x86-64-v3"
+"""The architecture of such kernels, as compilers name it."""
 KIB = 1024
 MIB = 1024 * 1024
 ASSUMED_CACHES = {1: 32 * KIB, 2: 512 * KIB, 3: 8 * MIB}
@@ -32,17 +36,32 @@ class CpuInfo:
     """Bytes of a cache line."""
     memory: int
     """Bytes of main memory."""
+    arch: str = "native"
+    """What C kernels are compiled for: `native`, or WITHOUT_AVX512."""
 
 
 def cpu_info() -> CpuInfo:
-    """Describe the CPU this runs on. Raises ValueError when $GENSOR_GYM_THREADS is not a positive whole number."""
+    """Describe the CPU this runs on. ValueError if $GENSOR_GYM_THREADS or $GENSOR_GYM_AVX2 has a value that it may not have."""
     model, flags = parse_cpuinfo(_read(Path("/proc/cpuinfo")))
+    if narrow := _is_narrow(flags):
+        flags = frozenset(flag for flag in flags if not flag.startswith(("avx512", "avx_vnni")))
     lanes, registers = vector_unit(flags, platform.machine())
     found, line = caches(Path("/sys/devices/system/cpu"), usable_cpus())
     sizes = (found.get(1, ASSUMED_CACHES[1]), found.get(2, ASSUMED_CACHES[2]), found.get(3, ASSUMED_CACHES[3]))
     described = (1 in found, 2 in found, 3 in found)
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return CpuInfo(model, usable_cores(), lanes, registers, flags, sizes, described, line, memory)
+    arch = WITHOUT_AVX512 if narrow else "native"
+    return CpuInfo(model, usable_cores(), lanes, registers, flags, sizes, described, line, memory, arch)
+
+
+def _is_narrow(flags: frozenset[str]) -> bool:
+    """Whether AVX-512 is left unused. ValueError for another value than 0 and 1, and on a processor without AVX-512."""
+    value = os.environ.get(NARROW, "").strip()
+    if value not in ("", "0", "1"):
+        raise ValueError(f"${NARROW}={value!r} must be 0 or 1")
+    if value == "1" and "avx512f" not in flags:
+        raise ValueError(f"${NARROW}=1: this processor has no AVX-512 to leave unused; unset it")
+    return value == "1"
 
 
 def usable_cpus() -> list[int]:

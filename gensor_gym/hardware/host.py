@@ -67,7 +67,7 @@ def build(info: CpuInfo, figures: dict[str, float], origin: str) -> Hardware:
     return Hardware(
         name="host",
         kind="cpu",
-        arch="native",
+        arch=info.arch,
         units=info.cores,
         clock=clock,
         lanes=info.lanes,

@@ -120,7 +120,7 @@ def run(info: CpuInfo, compiler: Compiler, memory: bool = True) -> Reading:
     with tempfile.TemporaryDirectory(prefix="gensor_gym_probe_") as folder:
         program = Path(folder) / "probe"
         source = Path(__file__).with_name("probe.c")
-        line = compiler.line(source, program, "native", info.lanes, shared=False)
+        line = compiler.line(source, program, info.arch, info.lanes, shared=False)
         _call([*line, f"-DLANES={info.lanes}", f"-DREGISTERS={info.vector_registers}"], "compile")
         words = [str(info.cores), str(_WINDOW)]
         for name, what, size, shared in _buffers(info) if memory else ():

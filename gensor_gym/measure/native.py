@@ -15,6 +15,7 @@ from gensor_gym.codegen.targets import target_of
 from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.graph.schedule import Schedule
+from gensor_gym.hardware.cpuinfo import WITHOUT_AVX512
 from gensor_gym.hardware.host import doubted
 from gensor_gym.hardware.types import Hardware
 from gensor_gym.measure.answers.fused import check_size
@@ -179,7 +180,10 @@ def cpu_backend(
     """The `cpu` backend: C kernels on the processor this runs on, or those of the pool."""
     from gensor_gym.measure.devices.cpu import processor_name
 
-    return NativeBackend("cpu", build_c, lambda hw: f"{processor_name()} x{hw.units}", rules, worker=worker, pool=pool)
+    def device(hw: Hardware) -> str:
+        return f"{processor_name()} x{hw.units}" + (f" as {hw.arch}" if hw.arch == WITHOUT_AVX512 else "")
+
+    return NativeBackend("cpu", build_c, device, rules, worker=worker, pool=pool)
 
 
 def cuda_backend(

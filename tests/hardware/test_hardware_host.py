@@ -344,3 +344,21 @@ def test_a_program_that_fails_is_reported() -> None:
 
 def test_estimates_name_every_figure() -> None:
     assert tuple(host.estimates(cpuinfo.cpu_info())) == probe.FIGURES
+
+
+def test_avx512_may_be_left_unused(counted: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpuinfo, "parse_cpuinfo", lambda _: ("a processor", frozenset({"avx2", "fma", "avx512f", "avx512_vnni"})))
+    wide = cpuinfo.cpu_info()
+    monkeypatch.setenv(cpuinfo.NARROW, "1")
+    narrow = cpuinfo.cpu_info()
+    assert (wide.lanes, wide.arch, narrow.lanes, narrow.vector_registers) == (16, "native", 8, 16)
+    assert probe.cache_path(wide) != probe.cache_path(narrow)
+    host = hardware.get("host")
+    assert (host.lanes, host.arch) == (8, "x86-64-v3") and "-march=x86-64-v3" in compiler.find_compiler().flags(host.arch, 8)
+    monkeypatch.setenv(cpuinfo.NARROW, "yes")
+    with pytest.raises(ValueError, match="GENSOR_GYM_AVX2='yes' must be 0 or 1"):
+        cpuinfo.cpu_info()
+    monkeypatch.setenv(cpuinfo.NARROW, "1")
+    monkeypatch.setattr(cpuinfo, "parse_cpuinfo", lambda _: ("a processor", frozenset({"avx2", "fma"})))
+    with pytest.raises(ValueError, match="no AVX-512 to leave unused"):
+        cpuinfo.cpu_info()
