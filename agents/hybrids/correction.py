@@ -1,4 +1,4 @@
-"""A learned correction of the analytic model: boosted trees that predict log(measured / model) of a program.
+"""A learned correction of the analytic model: boosted trees that predict the logarithm of a program's measured time.
 
 Trained on operators of the train part, used on any. Each operator's mean is subtracted first, because only the order of its
 programs matters. This is a second model on top of the first, and no policy.
@@ -25,53 +25,70 @@ from gensor_gym.foreign import meant, parse_object, read_json, read_text
 
 FILE = "correction.json.gz"
 SETTINGS: dict[str, Any] = {
-    "objective": "reg:squarederror", "max_depth": 8, "eta": 0.05, "subsample": 0.8, "colsample_bytree": 0.5,
+    "objective": "reg:squarederror", "max_depth": 6, "eta": 0.05, "subsample": 0.8, "colsample_bytree": 0.5,
     "min_child_weight": 4, "lambda": 2.0, "nthread": 1, "verbosity": 0,
 }  # fmt: skip
 ROUNDS = 300
 _LOOKED_AT = {"cpu": "cascade_lake", "gpu": "h200"}
+NEARER, LEAST_WEIGHT = 2.0, 0.05
+"""A program counts by (best time of its operator / its time) to this power, and at least so much."""
 FINGERPRINTED = 8
 """Tasks that the fingerprint of a correction looks at: of more it takes minutes."""
 
 
 @dataclass(frozen=True)
 class Correction:
-    """A fitted booster."""
+    """Two fitted boosters: one predicts log(measured / model), the other log(measured). Their mean errs less than either."""
 
-    booster: Any
+    residual: Any
+    direct: Any
 
     @classmethod
-    def fit(cls, features: np.ndarray, log_ratios: np.ndarray, groups: np.ndarray, seed: int = 0) -> Correction:
-        """Learn log(measured / model) float64 [B] of features [B, F]; `groups` int64 [B] says whose mean is taken away."""
+    def fit(cls, features: np.ndarray, logs: np.ndarray, groups: np.ndarray, seed: int = 0) -> Correction:
+        """Learn logarithms of measured seconds float64 [B] of features [B, F]; `groups` int64 [B] numbers their operators."""
         import xgboost
 
-        labels = centred(log_ratios, groups)
-        return cls(xgboost.train({**SETTINGS, "seed": seed}, xgboost.DMatrix(features, label=labels), num_boost_round=ROUNDS))
+        over = logs - np.minimum.reduceat(logs[order := np.argsort(groups, kind="stable")], _starts(groups[order]))[groups]
+        weights = np.clip(np.exp(-NEARER * over), LEAST_WEIGHT, 1.0)
+
+        def fitted(values: np.ndarray) -> Any:
+            data = xgboost.DMatrix(features, label=centred(values, groups, weights), weight=weights)
+            return xgboost.train({**SETTINGS, "seed": seed}, data, num_boost_round=ROUNDS)
+
+        return cls(fitted(logs - features[:, 0]), fitted(logs))
 
     def seconds(self, graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
         """Predicted seconds of rows of the graph up to a constant of the operator, float64 [B]; infinite for illegal programs."""
         found = graph.latencies(rows)
         legal = np.isfinite(found)
         if legal.any():
-            found[legal] *= np.exp(self.predict(features_of(graph, rows[legal])))
+            found[legal] *= np.exp(self.log_ratio(features_of(graph, rows[legal])))
         return found
 
-    def predict(self, features: np.ndarray) -> np.ndarray:
+    def log_ratio(self, features: np.ndarray) -> np.ndarray:
         """Predicted log(measured / model) up to a constant of the operator, float64 [B], of features [B, F]."""
         import xgboost
 
-        return np.asarray(self.booster.predict(xgboost.DMatrix(features)), dtype=np.float64)
+        data = xgboost.DMatrix(features)
+        found = (self.residual.predict(data) + self.direct.predict(data) - features[:, 0]) / 2
+        return np.asarray(found, dtype=np.float64)
 
     def save(self, folder: Path, card: dict[str, Any]) -> None:
         """Write the trees and card.json; the card names `operators`, `kind` of hardware and `space` of the measurements."""
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / FILE, gzip.compress(bytes(self.booster.save_raw("json")), mtime=0))
+        trees = {name: json.loads(booster.save_raw("json")) for name, booster in vars(self).items()}
+        write_whole(folder / FILE, gzip.compress(json.dumps(trees).encode(), mtime=0))
         write_whole(folder / CARD, (json.dumps({**card, "fingerprint": _fingerprint(card)}, indent=1) + "\n").encode())
 
 
-def centred(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Values [B] less the mean of their group."""
-    means = np.bincount(groups, weights=values) / np.maximum(1, np.bincount(groups))
+def _starts(ordered: np.ndarray) -> np.ndarray:
+    """Where each number begins in ascending numbers, 0 to the last."""
+    return np.searchsorted(ordered, np.arange(ordered[-1] + 1))
+
+
+def centred(values: np.ndarray, groups: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Values [B] less the weighted mean of their group."""
+    means = np.bincount(groups, weights=values * weights) / np.maximum(np.bincount(groups, weights=weights), 1e-300)
     found: np.ndarray = values - means[groups]
     return found
 
@@ -99,11 +116,11 @@ def load_correction(folder: str) -> Correction:
         learned, now = card["fingerprint"], _fingerprint(card)
     if learned != now:
         raise ValueError(f"correction {path} was learned on tasks of fingerprint {learned}, which have {now} here: learn another")
-    text = read_text(path)
-    booster = xgboost.Booster({"nthread": 1, "verbosity": 0})
+    boosters = {name: xgboost.Booster({"nthread": 1, "verbosity": 0}) for name in ("residual", "direct")}
     try:
-        parse_object(text)
-        booster.load_model(bytearray(text.encode()))
-    except (ValueError, xgboost.core.XGBoostError) as error:
+        trees = parse_object(read_text(path))
+        for name, booster in boosters.items():
+            booster.load_model(bytearray(json.dumps(trees[name]).encode()))
+    except (KeyError, ValueError, xgboost.core.XGBoostError) as error:
         raise ValueError(f"correction {path} does not read: {' '.join(str(error).split())[:200]}") from error
-    return Correction(booster)
+    return Correction(**boosters)

@@ -1,8 +1,9 @@
 """Features of programs for a learned model of time: float32, the same layout for every operator and machine.
 
 Most are logarithms, so that trees and small networks see ratios. Groups, in order: the model's latency over the roofline floor
-and each term's share of it, values of knobs, tiles, trip counts, padding, sizes of tiles by level, remainders of vectors, and the
-operator and the machine as an observation has them (`gensor_gym.env.observation`).
+and each term's share of it, values of knobs, tiles, trip counts, padding, sizes of tiles by level, remainders of vectors,
+registers and bytes of tiles over caches, powers of two in the extents (rows that share cache sets), and the operator and the
+machine as an observation has them (`gensor_gym.env.observation`).
 """
 
 from __future__ import annotations
@@ -12,13 +13,19 @@ import numpy as np
 from gensor_gym.construction import ConstructionGraph
 from gensor_gym.cost.roofline import roofline_floor
 from gensor_gym.env.observation import static_features
+from gensor_gym.graph.compiled import compiled
 from gensor_gym.graph.knobs import KNOBS
+from gensor_gym.graph.resources import accumulators_of, tile_bytes, vectors_along
 from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE, slot_of
 
 LEAST = 1e-4
 """Share of the latency below which a term counts as nothing."""
 LEVELS = MAX_LEVELS - 1
 """The last level only exists on machines with another level of memory; no machine has it yet."""
+HELD = ((0, "l1"), (1, "l1"), (1, "l2"), (2, "l2"), (2, "l3"))
+"""Levels of tiles, and the caches that they are compared with."""
+MOST_TWOS = 10
+"""Powers of two that are counted: beyond them rows share all sets of a cache."""
 VERSION = 1
 """Changes with the layout."""
 _VALUES = np.zeros((len(KNOBS), max(len(knob.values) for knob in KNOBS)))
@@ -44,5 +51,20 @@ def features_of(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
     first = np.log(np.column_stack([seconds / floor, np.maximum(terms / seconds[:, None], LEAST)]))
     knobs = _VALUES[np.arange(len(KNOBS)), rows[:, KNOB : KNOB + len(KNOBS)]]
     rest = tiles[:, 0, SPATIAL_SLOTS - 2 : SPATIAL_SLOTS] % hw.lanes / hw.lanes
-    own = np.array([*static_features(op, hw), float(op.frozen), float(len(op.epilogue)), np.log(floor), np.log(op.points)])
-    return np.concatenate([first, knobs, logs, rest, np.tile(own, (len(rows), 1))], axis=1).astype(np.float32)
+    held = np.empty((len(rows), 2 + len(HELD)))
+    fill_held(rows, graph.tables.ints, held)
+    capacities = {level.name: level.capacity for level in hw.memory}
+    held[:, 2:] = np.log2(held[:, 2:] / [capacities.get(cache, capacities["l2"]) for _, cache in HELD] + 1e-6)
+    twos = [min(MOST_TWOS, (int(extent) & -int(extent)).bit_length() - 1) for extent in extents]
+    own = [*twos, *static_features(op, hw), float(op.frozen), float(len(op.epilogue)), np.log(floor), np.log(op.points)]
+    return np.concatenate([first, knobs, logs, rest, held, np.tile(own, (len(rows), 1))], axis=1).astype(np.float32)
+
+
+@compiled
+def fill_held(rows, ints, out):  # noqa: ANN001, ANN201
+    """Accumulators, vectors of a register tile's row, and bytes of the tiles of HELD: rows int32 [B, ROW], out float64 [B, 7]."""
+    for b in range(rows.shape[0]):
+        row = rows[b]
+        out[b, 0], out[b, 1] = accumulators_of(row, ints), vectors_along(row, ints)
+        inner, middle, outer = tile_bytes(row, 0, ints), tile_bytes(row, 1, ints), tile_bytes(row, 2, ints)
+        out[b, 2], out[b, 3], out[b, 4], out[b, 5], out[b, 6] = inner, middle, middle, outer, outer

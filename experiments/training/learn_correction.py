@@ -7,6 +7,7 @@ are left out in turn).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def learn(
         raise ValueError(f"measurements of the parts {others}: a correction is learned on train alone")
     if len(texts) < FOLDS:
         raise ValueError(f"{len(ran)} kernels of {len(texts)} operators ran: expected at least {FOLDS} operators")
-    features, ratios, groups, model = [], [], [], []
+    features, times, groups, model = [], [], [], []
     for number, text in enumerate(texts):
         graph = ConstructionGraph(text, hw, space)
         mine = [row for row in ran if row["operator"] == text]
@@ -54,36 +55,38 @@ def learn(
             )
         features.append(features_of(graph, rows_of))
         model.append(np.log(predicted))
-        ratios.append(np.log([row["seconds"] for row in mine]) - model[-1])
+        times.append(np.log([row["seconds"] for row in mine]))
         groups.append(np.full(len(mine), number))
-    data = [np.concatenate(parts) for parts in (features, ratios, groups, model)]
+    data = [np.concatenate(parts) for parts in (features, times, groups, model)]
     held_out = validated(*data)
     console.print(held_out, highlight=False)
     card = {"operators": texts, "kernels": len(ran), "kind": hw.kind, "machine": hw.name, "space": space, "seed": seed}
     return Correction.fit(data[0], data[1], data[2], seed), {**card, **held_out}
 
 
-def validated(features: np.ndarray, ratios: np.ndarray, groups: np.ndarray, model: np.ndarray) -> dict[str, float]:
-    """How kernels are ranked of operators that were left out: by the model alone, and corrected.
+def validated(features: np.ndarray, times: np.ndarray, groups: np.ndarray, model: np.ndarray) -> dict[str, float]:
+    """How programs are ranked of operators that were left out: by the model alone, and corrected.
 
-    `rank`: rank correlation with measured times; `lost`: log(time of the first choice / least time measured). Means over
-    operators of at least LEAST kernels.
+    `rank`: rank correlation with measured times; `first`, `first4`: log(fastest of the first choices / least time measured).
+    Means over operators of at least LEAST programs.
     """
-    corrected = np.empty(len(ratios))
+    corrected = np.empty(len(times))
     for fold in range(FOLDS):
         out = groups % FOLDS == fold
         kept = np.unique(groups[~out], return_inverse=True)[1]
-        corrected[out] = model[out] + Correction.fit(features[~out], ratios[~out], kept).predict(features[out])
-    found: dict[str, list[float]] = {name: [] for name in ("rank_model", "rank_corrected", "lost_model", "lost_corrected")}
+        corrected[out] = model[out] + Correction.fit(features[~out], times[~out], kept).log_ratio(features[out])
+    found: dict[str, list[float]] = defaultdict(list)
     for group in np.unique(groups):
         mine = np.flatnonzero(groups == group)
         if len(mine) < LEAST:
             continue
-        times = (model + ratios)[mine]
+        own = times[mine]
         for name, scores in (("model", model[mine]), ("corrected", corrected[mine])):
-            found[f"rank_{name}"].append(rank_correlation(scores, times))
-            found[f"lost_{name}"].append(float(times[int(np.argmin(scores))] - times.min()))
-    return {name: round(float(np.mean(values)), 4) if values else float("nan") for name, values in found.items()}
+            ranked = own[np.argsort(scores, kind="stable")]
+            found[f"rank_{name}"].append(rank_correlation(scores, own))
+            for key, k in (("first", 1), ("first4", 4)):
+                found[f"{key}_{name}"].append(float(ranked[:k].min() - own.min()))
+    return {name: round(float(np.mean(values)), 4) for name, values in found.items()}
 
 
 def rank_correlation(ours: np.ndarray, theirs: np.ndarray) -> float:
