@@ -33,12 +33,11 @@ from gensor_gym.codegen.kernel import Kernel
 from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.native import NativeBackend, cpu_backend, make_kernel
+from gensor_gym.measure.records.measured import PARTS
 from gensor_gym.measure.workers.process import WorkerLost
 from gensor_gym.measure.workers.requests import Built
 from gensor_gym.operators import parse
-
-PARTS = ("test", "unseen")
-"""Parts of Measured v1 that nothing learns from."""
+from gensor_gym.registry import check_known
 
 
 @dataclass(frozen=True)
@@ -111,10 +110,12 @@ def run(config: DictConfig, console: Console) -> Path:
     """Time what is missing."""
     check_whole(config, 1, "programs", "deep_programs", "rounds", "operators", null=("operators",))
     check_whole(config, 0, "deep", "cpu")
-    check_some(config, "arms")
+    check_some(config, "arms", "parts")
+    for part in config.parts:
+        check_known("part", part, PARTS)
     others = alone_on(config.cpu)
     folder, content = make_folder(Path(config.output)), OmegaConf.to_container(config, resolve=True)
-    study = study_of(content, operators_of(PARTS, config.operators))  # type: ignore[arg-type]
+    study = study_of(content, operators_of(config.parts, config.operators))  # type: ignore[arg-type]
     bars = TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
     fields = {"proposals": ("operator", "arm", "seed", "rank"), "trials": ("operator", "digest"), "together": ("operator",)}
     with ExitStack() as stack:
