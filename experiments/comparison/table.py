@@ -79,9 +79,9 @@ def markdown(summary: dict, figures: list[str]) -> str:
         f"Fingerprint {summary['fingerprint']}. {summary['date']}.", "",
         f"Times are medians of interleaved rounds of all winners together, with {LEVEL} intervals by order statistics; "
         "ratios are medians of paired ratios, with intervals by block bootstrap. Where several processes timed, each begun "
-        "anew, a number is the median of theirs, and its interval the hull of theirs. A kernel is the SAME as torch's when the "
-        f"whole interval is within {100 * TOLERANCE:g} %, FASTER or SLOWER when it does not hold 1, else AMBIGUOUS. Torch ran "
-        "in the same process with as many threads. " + GAP + ".", "",
+        "anew, a number is the median of theirs, and its interval the hull of theirs. A kernel is the SAME as torch's if the "
+        f"whole interval is within {100 * TOLERANCE:g} % of 1, FASTER or SLOWER if the interval excludes 1, else AMBIGUOUS. "
+        "Torch ran in the same process with the same number of threads. " + GAP + ".", "",
     ]  # fmt: skip
     lines += [*overall(summary).markdown(), *_beside(summary["paired"])]
     for op, facts in summary["operators"].items():

@@ -24,10 +24,10 @@ def page(found: dict[str, list[Outcome]]) -> str:
     """A Markdown page: counts by status, wrong cases, and operators that are refused."""
     lines = [
         "# torch's operator database", "",
-        "Each operator is compiled with one trial and compared with torch on samples of its inputs (two of float32, one of int64, "
-        "one of bool): `python -m experiments.conformance`. Random, complex and sparse operators and factorisations are left out. "
-        "*Refused*: the compiler names what it does not support, whole numbers of a call exceed exact arithmetic, or torch itself "
-        "raises.", "",
+        "Each operator is compiled with one trial and compared with torch on samples of its inputs (two of float32, one of "
+        "int64, one of bool): `python -m experiments.conformance`. Random, complex and sparse operators and factorisations are "
+        "left out. *Refused*: the compiler names what it does not support, whole numbers of a call exceed exact arithmetic, or "
+        "torch itself raises.", "",
         f"| inputs | {' | '.join(STATUSES)} |", "|---|" + "---:|" * len(STATUSES),
     ]  # fmt: skip
     for kind, outcomes in found.items():

@@ -144,8 +144,8 @@ def _verdict(searches: Searches, slopes: dict[str, tuple[float, float, float]]) 
             said.append(f"{name}: {_slope_text((value, low, high))}{'' if np.isnan(value) else word}.")
     if searches.tier == LIVE:
         said.append(
-            f"Flat was to mean, written down before the run, that the interval lies within ±{FLAT}. Checking and timing the one "
-            "kernel that is measured grow with the arithmetic, whatever constructed it; construction alone does not contain them."
+            f"Before the run we defined flat as an interval within ±{FLAT}. The time to check and measure the one kernel grows "
+            "with its arithmetic, whichever strategy built it. Construction alone excludes that time."
         )
     return (" ".join(said),)
 

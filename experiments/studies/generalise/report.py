@@ -135,10 +135,10 @@ def _beside(label: str, one: dict[str, Any]) -> list[str]:
     return [
         f"### {label.capitalize()}, beside searches stopped at the same evaluations", "",
         "On every operator and with every seed the search is stopped at exactly the evaluations that the policy took there. "
-        "Differences: IQM, and mean, of the policy less that of the search, paired (negative: the policy is better); p of a "
-        f"sign-flip test on the operators' means, adjusted by Holm over the strategies (not below {p_text(least)} with so many); "
-        "chance that the policy is ahead on an operator.", "",
-        *table(("search", "IQM regret", "policy less search", "mean regret", "policy less search", "p", "ahead"), rows), "",
+        "Differences are paired, policy minus search, in IQM and mean regret; negative means that the policy is better. p: "
+        "sign-flip test on the operators' means, adjusted by Holm over the strategies (the least p possible here is "
+        f"{p_text(least)}). Ahead: chance that the policy is better on an operator.", "",
+        *table(("search", "IQM regret", "policy minus search", "mean regret", "policy minus search", "p", "ahead"), rows), "",
     ]  # fmt: skip
 
 
