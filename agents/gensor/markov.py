@@ -104,7 +104,7 @@ class Markov(Constructing):
         starts = np.resize(kind, (self.walkers, ROW))
         rows, seconds, visited = self._walk(graph, starts, self.steps, self.start_temperature, rng)
         if self.refiners > 0:
-            starts = self._register_tiles(graph, rows, seconds)
+            starts = self.register_tiles(graph, rows, seconds)
             more = self._walk(graph, starts, self.refine_steps, self.refine_temperature, rng)
             rows, seconds = np.concatenate([rows, more[0]]), np.concatenate([seconds, more[1]])
             visited += more[2]
@@ -122,7 +122,7 @@ class Markov(Constructing):
         found, reached = zip(*ends, strict=True)
         return np.concatenate([rows, found]), np.concatenate([seconds, reached])
 
-    def _register_tiles(self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+    def register_tiles(self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
         """Starts of the second round: the register tiles of the best programs, with all other levels open.
 
         Knobs stay, unless the bare register tile is illegal with them (threads that share a reduction need a longer block tile).

@@ -12,6 +12,8 @@ import numpy as np
 from agents.core.feedback import measure_with_feedback
 from agents.core.programs import Programs
 from agents.core.ranking import Constructing, Construction
+from agents.gensor.guided_walks import guided_walks
+from agents.gensor.markov import MarkovExtended
 from agents.hybrids.correction import load_correction
 from agents.strategy import get_strategy
 from gensor_gym.construction import ConstructionGraph
@@ -38,6 +40,10 @@ class Corrected(Constructing):
     """Programs, fastest by the corrected model first, from which a descent over columns begins."""
     descents: int = 6
     """Most steps of a descent."""
+    walkers: int = 0
+    """Walks of the traverser by the corrected model, from the register tiles of the fastest programs."""
+    steps: int = 48
+    """Steps of a walk."""
     per_register_tile: int = 2
     near: float = 1.3
 
@@ -53,10 +59,25 @@ class Corrected(Constructing):
             return found
         rows = graph.stack(list(found.schedules[: self.most]))
         seconds = self.predict(graph, rows)
+        rows, seconds = self._walked(graph, rows, seconds, rng)
         rows, seconds = self._refined(graph, rows, seconds)
         order = np.argsort(seconds, kind="stable")
         schedules = tuple(Schedule(rows[i]) for i in order)
         return dataclasses.replace(found, schedules=schedules, latencies=tuple(seconds[order].tolist()))
+
+    def _walked(
+        self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """With the programs of the traverser's second round, in which the corrected model takes the analytic model's part."""
+        if self.walkers == 0:
+            return rows, seconds
+        traverser = MarkovExtended(space=self.space, refiners=self.walkers)
+        starts = traverser.register_tiles(graph, rows, seconds)
+        options = traverser.options(self.steps, traverser.refine_temperature)
+        more, predicted = guided_walks(graph, starts, partial(self.predict, graph), options, rng)
+        known = {row.tobytes() for row in rows}
+        new = [index for index, row in enumerate(more) if row.tobytes() not in known and np.isfinite(predicted[index])]
+        return np.concatenate([rows, more[new]]), np.concatenate([seconds, predicted[new]])
 
     def _refined(self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """With the programs that descents go through: each step is the best neighbour that differs in one column."""
