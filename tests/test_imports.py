@@ -73,6 +73,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "experiments/conformance/cases.py",
         "experiments/conformance/drawn_models.py",
         "experiments/conformance/kernelbench.py",
+        "experiments/measured/extract.py",
         "agents/learners/cloning.py",
         "experiments/studies/stock/learning.py",
         "experiments/device/work/beside_torch.py",
