@@ -25,7 +25,7 @@ from gensor_gym.foreign import meant, parse_object, read_json, read_text
 
 FILE = "correction.json.gz"
 SETTINGS: dict[str, Any] = {
-    "objective": "reg:squarederror", "max_depth": 6, "eta": 0.05, "subsample": 0.8, "colsample_bytree": 0.5,
+    "objective": "reg:squarederror", "max_depth": 8, "eta": 0.05, "subsample": 0.8, "colsample_bytree": 0.5,
     "min_child_weight": 4, "lambda": 2.0, "nthread": 1, "verbosity": 0,
 }  # fmt: skip
 ROUNDS = 300

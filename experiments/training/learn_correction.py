@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from agents.hybrids.correction import Correction, features_of
-from experiments.commands.checks import check_whole
+from experiments.commands.checks import check_truths, check_whole
 from experiments.commands.command import command
 from gensor_gym import hardware as machines
 from gensor_gym import operators
@@ -33,9 +33,9 @@ LEAST = 4
 
 
 def learn(
-    rows: list[dict[str, Any]], hardware: Hardware | str, space: str, console: Console, seed: int = 0
+    rows: list[dict[str, Any]], hardware: Hardware | str, space: str, console: Console, seed: int = 0, validate: bool = True
 ) -> tuple[Correction, dict[str, Any]]:
-    """The correction and its card. ValueError for operators of other parts than train, or too few kernels that ran."""
+    """The correction and its card, with `validated` if asked for. ValueError for operators of other parts than train, or too few kernels that ran."""
     ran, hw = [row for row in rows if row["seconds"] is not None], machines.get(hardware)
     texts = sorted({row["operator"] for row in ran})
     if others := sorted({operators.part_of(operators.parse(text)) for text in texts} - {"train"}):
@@ -58,7 +58,7 @@ def learn(
         times.append(np.log([row["seconds"] for row in mine]))
         groups.append(np.full(len(mine), number))
     data = [np.concatenate(parts) for parts in (features, times, groups, model)]
-    held_out = validated(*data)
+    held_out = validated(*data) if validate else {}
     console.print(held_out, highlight=False)
     card = {"operators": texts, "kernels": len(ran), "kind": hw.kind, "machine": hw.name, "space": space, "seed": seed}
     return Correction.fit(data[0], data[1], data[2], seed), {**card, **held_out}
@@ -111,8 +111,9 @@ def _read(what: str, hw: Hardware) -> tuple[list[dict[str, Any]], Hardware]:
 def main(config: DictConfig, console: Console) -> None:
     """Command line."""
     check_whole(config, 0, "seed")
+    check_truths(config, "validate")
     lines, hw = _read(str(config.measured), machines.get(config.env.hardware))
     with meant(config.measured, "file of measurements, such as gensor fine_tune writes"):
-        correction, card = learn(lines, hw, config.env.space, console, config.seed)
+        correction, card = learn(lines, hw, config.env.space, console, config.seed, config.validate)
     correction.save(Path(config.output), {**card, "measured": str(config.measured)})
     console.print(f"correction and card in {config.output}", highlight=False, markup=False)
