@@ -35,7 +35,10 @@ LEAST = 4
 def learn(
     rows: list[dict[str, Any]], hardware: Hardware | str, space: str, console: Console, seed: int = 0, validate: bool = True
 ) -> tuple[Correction, dict[str, Any]]:
-    """The correction and its card, with `validated` if asked for. ValueError for operators of other parts than train, or too few kernels that ran."""
+    """The correction and its card, with `validated` if asked for.
+
+    ValueError for operators of other parts than train, and for too few kernels that ran.
+    """
     ran, hw = [row for row in rows if row["seconds"] is not None], machines.get(hardware)
     texts = sorted({row["operator"] for row in ran})
     if others := sorted({operators.part_of(operators.parse(text)) for text in texts} - {"train"}):
