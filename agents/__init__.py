@@ -17,11 +17,11 @@ _LAZY = {
     "TasksResult": "agents.ansor.optimize_tasks", "optimize_tasks": "agents.ansor.optimize_tasks",
     "Tuned": "agents.recorded.tune", "tune": "agents.recorded.tune",
 }  # fmt: skip
-"""Name -> module of objects that are imported when first used, because they need strategies."""
+"""Name -> module, for objects that are imported at first use because their modules import strategies."""
 
 
 def __getattr__(name: str) -> Any:
-    """See `_LAZY`; AttributeError for others."""
+    """Import and return an object of `_LAZY`; AttributeError for any other name."""
     if name not in _LAZY:
         raise AttributeError(f"module 'agents' has no attribute {name!r}")
     return getattr(import_module(_LAZY[name]), name)

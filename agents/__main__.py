@@ -1,4 +1,4 @@
-"""`python -m agents` lists the strategies; `python -m agents NAME` lists the hyperparameters of one with their defaults."""
+"""`python -m agents` lists the strategies; `python -m agents NAME` lists a strategy's hyperparameters with their defaults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def summary(name: str) -> str:
 
 
 def hyperparameters(name: str) -> Iterator[tuple[str, object, str]]:
-    """(name, default, text under the field or empty) of every field of a strategy's class."""
+    """(name, default, docstring under the field or "") of every field of a strategy's class."""
     cls = class_of(name)
     said: dict[str, str] = {}
     for base in reversed([base for base in cls.__mro__ if dataclasses.is_dataclass(base)]):
@@ -32,7 +32,7 @@ def hyperparameters(name: str) -> Iterator[tuple[str, object, str]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 2 where a name is no strategy's."""
+    """Run the command line; return the exit status, which is 2 for an unknown strategy."""
     names = sys.argv[1:] if arguments is None else list(arguments)
     if unknown := sorted(set(names) - set(STRATEGIES)):
         print(f"no strategies {unknown}; strategies are {sorted(STRATEGIES)}{near(unknown, STRATEGIES)}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""From a torch module to one function: every piece of its plan is a task, searched once and then stored."""
+"""Compile a torch module to one function: every piece of its plan is a task that is searched once and then stored."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ from gensor_gym.operators.types import Operator
 from gensor_gym.registry import check_known
 
 TRIALS, MOST_TRIALS = 3, 64
-"""Programs that are measured of each piece where nobody says otherwise: without a budget in seconds, and with one."""
+"""Default number of programs measured for each piece: without a budget in seconds, and the most with such a budget."""
 LEAST_SECONDS = 1e-3
-"""Seconds of a budget that was spent before the search of pieces: each is tried once then."""
+"""Seconds left for the search of pieces if the budget was spent before it; each piece is then tried once."""
 ANY = ("elementwise(name='relu', shape=(64,))", "softmax(m=4, n=16)")
-"""An operator and a fused one: the searches of all pieces of networks accept what those of one of them do."""
+"""An operator and a fused operator. Options of a search are valid for networks if the search of either accepts them."""
 Examples = Sequence[Any] | Mapping[str, Any]
 FALLBACKS = ("error", "torch")
-"""Possible results for a module that is not covered."""
+"""Values of `fallback`: raise an error for a module that is not covered, or let torch run it."""
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,11 +65,11 @@ class CompiledNetwork:
     plan: Plan
     hardware: Hardware
     results: tuple[Result, ...]
-    """The result for each step; equal computations share one."""
+    """Search result of each step; steps with equal computations share a result."""
     kernels: tuple[Kernel, ...]
     """The kernel of each step."""
     function: NetworkFunction
-    """The network in this process."""
+    """The network, loaded into this process."""
 
     @cached_property
     def digest(self) -> str:
@@ -80,9 +80,9 @@ class CompiledNetwork:
         return found.hexdigest()
 
     def as_torch(self) -> Callable[..., Any]:
-        """The network as an operator of torch, for torch.compile and torch.export; see `codegen.runtime.torch_operator`.
+        """The network as a torch operator for torch.compile and torch.export; see `codegen.runtime.torch_operator`.
 
-        RuntimeError if it is asked for the first time within compiled code.
+        RuntimeError if the first call of this method comes from compiled code.
         """
         from gensor_gym.codegen.runtime.torch_operator import refuse_compiling, torch_operator
 
@@ -97,11 +97,11 @@ class CompiledNetwork:
         return made
 
     def export(self, folder: str | Path, library: str = "gensor_network") -> Exported:
-        """Write it into a folder that needs no Python: a library with the weights in it, header, sources, example, manifest.
+        """Export the network to a folder that needs no Python: a library with the weights, header, sources, example, manifest.
 
-        Outputs are floats there, whatever their data type is here.
+        Outputs of the library are float32, whatever their data type is here.
 
-        ValueError and CompileError as of `networks.export`.
+        ValueError and CompileError like `networks.export.export_network`.
         """
         from gensor_gym.networks.export import export_network
 
@@ -109,16 +109,17 @@ class CompiledNetwork:
         return export_network(self.plan, self.kernels, self.function, folder, self.hardware.units, known, library)
 
     def __call__(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
-        """The module's results, for inputs of NumPy, torch or another library with DLPack.
+        """Compute the module's results for inputs of NumPy, torch or another library with DLPack.
 
         See `codegen.runtime.c.NativeFunction`.
 
-        Inputs may be named as the module's are, and come in tuples, lists and dicts as those of the example. For outputs in dicts
-        or lists `out` is a tuple of all; if an input is called `out`, it is that input.
+        Inputs may be given by the names of the module's arguments, and nested in tuples, lists and dicts like the example inputs.
+        `out` is one array or a tuple of all outputs, also if the module returns a list or dict. If an input is named `out`, the
+        argument is that input.
 
         Raises:
-            TypeError: for inputs of other names or another form, and for `out` where outputs are not all of float32.
-            ValueError: for whole numbers above 2**24, and for what is no tensor and not as in the example.
+            TypeError: for inputs of other names or another form, and for `out` if not all outputs are float32.
+            ValueError: for whole numbers above 2**24, and if a value that is not a tensor differs from the example's.
         """
         network = self.plan.network
         if out is not None and "out" in network.takes:  # an input of that name
@@ -129,12 +130,12 @@ class CompiledNetwork:
         return self._formed(self._typed(self.function(*self._given(inputs, named), out=out), checked=True))
 
     def _formed(self, made: Any) -> Any:
-        """One output or a tuple of all in the form of the module's result."""
+        """Outputs (one array or a tuple of all) in the form of the module's result."""
         network = self.plan.network
         return made if network.form is None else put_together(network.form, made if len(network.outputs) > 1 else (made,))
 
     def _typed(self, made: Any, checked: bool = False) -> Any:
-        """One output or a tuple of all, each of its data type; `checked`: ValueError as of `check_whole`."""
+        """Outputs (one array or a tuple of all) in the module's data types. If `checked`, ValueError like `check_whole`."""
         network = self.plan.network
         if not network.types:
             return made
@@ -145,7 +146,7 @@ class CompiledNetwork:
         return found if len(network.outputs) > 1 else found[0]
 
     def _given(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> Sequence[Any]:
-        """The tensors of a call, in order."""
+        """The input tensors of a call, in the order of the network's inputs."""
         network = self.plan.network
         if self._is_flat and not named and len(network.inputs) in (len(inputs), len(network.takes)):
             return inputs
@@ -156,7 +157,7 @@ class CompiledNetwork:
         return is_flat(self.plan.network.takes)
 
     def picture(self) -> Figure:
-        """A matplotlib figure: kernels as boxes around their nodes, with the sizes of values between."""
+        """Matplotlib figure of the plan: a box around the nodes of each kernel, and the sizes of values between kernels."""
         from gensor_gym.networks.drawing.picture import figure_of
 
         return figure_of(self.plan)
@@ -167,7 +168,7 @@ class CompiledNetwork:
 
 
 def _as_called(compiled: CompiledNetwork, operator: Callable[..., Any]) -> Callable[..., Any]:
-    """An operator of torch with the module's arguments and results."""
+    """Wrap a flat torch operator in a function with the module's arguments and results."""
 
     def call(*inputs: Any, **named: Any) -> Any:
         return compiled._formed(compiled._typed(operator(*compiled._given(inputs, named))))
@@ -184,8 +185,8 @@ def compile_network(
 
     Each distinct computation is searched with `trials` measured programs (3, or with a budget in `seconds` 64 at most), unless a
     search of it is remembered (`optimize(.., reuse=True)`). `seconds` are shared out among pieces by their expected gains
-    (`agents.pieces`). `on_task` is told of each search before it begins: (how many were begun, of how many, computation); without
-    it a terminal shows a bar. `plan` is a rule or the name of one (`networks.fusion.rules.PLANS`). `options` are `optimize`'s.
+    (`agents.pieces`). `on_task` is called before each search with (number of pieces begun, number of pieces, computation);
+    without it a terminal shows a bar. `plan` is a rule or its name (`networks.fusion.rules.PLANS`). `options` are `optimize`'s.
 
     `arena` says how values between kernels are placed (`networks.arena.MODES`). The function's memory holds the plan's constants,
     except weights that kernels keep packed.
@@ -193,9 +194,9 @@ def compile_network(
     Raises:
         Unsupported: if a piece of the plan has no kernel, or is too large to be verified.
         ValueError: if the caller's own plan is not legal, `hardware` is a GPU, or the budget is not positive.
-        NoKernel: if no program of a piece runs well.
+        NoKernel: if no program of a piece runs correctly.
 
-    A RuntimeWarning says so if `seconds` are too few for one program of each piece, and if other programs used the cores that
+    Warns with RuntimeWarning if `seconds` are too few for one program of each piece, or if other processes used the cores that
     kernels were timed on.
     """
     begin, hw = time.monotonic(), check_settings(hardware, trials, seconds, plan, arena, seed, **options)
@@ -203,7 +204,7 @@ def compile_network(
     counts = Counter(step.computation for step in chosen.steps)
     store = options.get("store")
     if isinstance(store, str | Path) or (reuse and store is None):
-        options["store"] = Store(tuned_path() if store is None else store)  # one for all
+        options["store"] = Store(tuned_path() if store is None else store)  # one open store for all searches
     each = trials if trials is not None else TRIALS if math.isinf(seconds) else MOST_TRIALS
     left = max(seconds - (time.monotonic() - begin), LEAST_SECONDS)
     with refusing(), shown(on_task) as told:
@@ -218,8 +219,8 @@ def compile_network(
 
 
 def _planned(network: Network, plan: Callable[[Network], Plan] | str, machine: Hardware) -> Plan:
-    """A plan whose pieces have kernels."""
-    with nullcontext() if callable(plan) else refusing():  # a rule of the caller's may be at fault
+    """The network's plan by the rule `plan`; ValueError if it is not legal, Unsupported if a piece is too large."""
+    with nullcontext() if callable(plan) else refusing():  # errors of the caller's rule are not `Unsupported`
         chosen = plan_of(folded(network), plan, machine)
         if fault := chosen.fault:
             raise ValueError(f"a plan of {network.graph.name}: {fault}")
@@ -233,7 +234,7 @@ def check_settings(
     plan: Callable[[Network], Plan] | str = "fine", arena: str = "hot", seed: int = 0,
     on_task: OnTask | None = None, reuse: bool = True, **others: Any,
 ) -> Hardware:  # fmt: skip
-    """The machine; ValueError for arguments of `compile_network` that no network can have."""
+    """Check arguments of `compile_network` that do not depend on the network, ValueError if invalid; return the machine."""
     if not isinstance(seconds, Real) or not seconds > 0:
         raise ValueError(f"seconds={seconds!r}: expected a number above 0")
     if trials is not None and (not isinstance(trials, int) or trials < 1):
@@ -248,7 +249,7 @@ def check_settings(
 
 
 def _check_search(hw: Hardware, **options: Any) -> None:
-    """ValueError for options of `optimize` that no search has."""
+    """Check the options of `optimize`; ValueError if neither operators nor fused operators accept them."""
     said: list[ValueError] = []
     for computation in ANY:
         try:
@@ -262,7 +263,7 @@ def _check_search(hw: Hardware, **options: Any) -> None:
 def _kernels(
     plan: Plan, results: Sequence[Result], asked: Mapping[Operator | Dataflow, Asked], trials: int
 ) -> tuple[Kernel, ...]:
-    """The kernel of each step; in a shared loop, the fastest near the result that has the loop's tasks."""
+    """The kernel of each step. A step in a shared loop has the fastest kernel near its result that fits the loop's tasks."""
     texts: dict[tuple[object, int], Kernel] = {}
     rows = task_rows(plan.pieces)
     for step, result, count in zip(plan.steps, results, rows, strict=True):
@@ -283,14 +284,14 @@ def compile_module(
 def compile_module(
     module: Any, example_inputs: Examples, fallback: str = "error", seconds: float = math.inf, **options: Any
 ) -> CompiledNetwork | FallenBack:
-    """A torch module as one function; see `compile_network` for `options`, and `frontends.torch_export` for the coverage.
+    """Compile a torch module to one function; see `compile_network` for `options`, `frontends.torch_export` for the coverage.
 
     With `fallback="torch"` a module that cannot be compiled is returned as a function that calls it, and a RuntimeWarning says
     why. `seconds` include torch's export.
 
     Raises:
         Unsupported: if the module is not covered.
-        NoKernel: if no kernel of a piece runs.
+        NoKernel: if no kernel of a piece runs correctly.
         ValueError: if `fallback` is unknown.
     """
     from gensor_gym.frontends.torch_export import from_torch
@@ -298,7 +299,7 @@ def compile_module(
     if fallback not in FALLBACKS:
         raise ValueError(f"fallback={fallback!r}: expected one of {', '.join(FALLBACKS)}")
     begin = time.monotonic()
-    check_settings(seconds=seconds, **options)  # torch's export takes longer
+    check_settings(seconds=seconds, **options)  # checked before torch's export, which takes longer
     with uncollected():
         try:
             network = from_torch(module, example_inputs)
@@ -313,14 +314,14 @@ def compile_module(
 
 @dataclass(frozen=True, eq=False)
 class FallenBack:
-    """A module that torch runs, since not all of it is covered."""
+    """A module that torch runs because it could not be compiled."""
 
     module: Any
     reason: str
-    """The unsupported operation, and its position in the module."""
+    """Text of the error, such as the unsupported operation and its position in the module."""
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         """The module's result, without gradients."""
-        torch: Any = sys.modules["torch"]  # which the module is of
+        torch: Any = sys.modules["torch"]  # imported, since the module is torch's
         with torch.no_grad():
             return self.module(*inputs, **named)

@@ -1,4 +1,4 @@
-"""The front door: find a fast kernel for one operator."""
+"""Main entry point: find a fast kernel for one operator."""
 
 from __future__ import annotations
 
@@ -42,32 +42,32 @@ class Result:
     task: Task
 
     def __repr__(self) -> str:
-        """One line: the samples and every trial are in `measurement` and `trace`."""
+        """One line of text, without the samples and trials."""
         op, trials = self.task.operator, f"{len(self.trace)} trials"
         rate = f"{op.flops / self.seconds / 1e9:.4g} GFLOP/s, " if op.flops else ""
         return f"<Result of {op} on {self.task.hardware.name}: {self.seconds * 1e6:.4g} us, {rate}{trials}>"
 
     @property
     def seconds(self) -> float:
-        """Median latency in seconds as measured during the search (the smallest of several medians: optimistic)."""
+        """Median latency in seconds as measured during the search. It is optimistic, as the smallest of several medians."""
         return self.measurement.seconds
 
     @cached_property
     def kernel(self) -> BuiltKernel:
-        """The kernel, built for the task's hardware when it is first asked for."""
+        """The kernel, built for the task's hardware at first use."""
         return codegen.build(self.task.operator, self.schedule, self.task.hardware)
 
     def export(self, folder: str | Path, library: str = "gensor_kernels") -> Exported:
-        """Write the kernel into a folder that needs no Python: compiled, with header, source, an example and a manifest.
+        """Export the kernel to a folder that needs no Python: compiled, with header, source, an example and a manifest.
 
-        A C kernel becomes a shared library, a CUDA kernel a cubin (which needs NVRTC, no GPU). ValueError for other languages and
-        for a folder that holds something else; CompileError and NvrtcError with the compiler's message.
+        A C kernel becomes a shared library; a CUDA kernel becomes a cubin, which needs NVRTC but no GPU. ValueError for other
+        languages and for a folder with other contents; CompileError and NvrtcError carry the compiler's message.
         """
         return export_all([self], folder, library)
 
     @property
     def known(self) -> dict[str, object]:
-        """An export's facts on the kernel: schedule, machine, measurement with its conditions."""
+        """Facts about the kernel for an export's manifest: schedule, machine, measurement with its conditions."""
         measured = {
             "status": self.measurement.status.value, "seconds": self.measurement.seconds,
             "samples": list(self.measurement.samples), "conditions": self.measurement.conditions,
@@ -76,7 +76,7 @@ class Result:
 
 
 def export_all(results: Sequence[Result], folder: str | Path, library: str = "gensor_kernels") -> Exported:
-    """As `Result.export`, for the kernels of several results for one machine."""
+    """Export the kernels of several results for one machine to a folder, like `Result.export`."""
     from gensor_gym.codegen.export import export
 
     threads = max((result.task.hardware.units for result in results), default=1)
@@ -97,19 +97,19 @@ def optimize(
 ) -> Result:
     """Search with a budget of measured trials and return the best program.
 
-    `operator` is an operator, a fused one such as `softmax(m=128, n=768)`, or the text of a graph of one's own. The default
-    strategy is `markov`; for fused operators `exhaustive`, which ranks their whole space by the model, or `gir_descent` if the
-    space is too large.
+    `operator` is an operator, a fused operator such as `softmax(m=128, n=768)`, or the text of a user's graph. The default
+    strategy is `markov`. For fused operators it is `exhaustive`, which ranks their whole space by the model, or `gir_descent` if
+    the space is too large.
 
     Near-ties are re-timed alternately (`agents.core.playoff`).
 
-    With `reuse`, a stored search with at least as many trials replaces this one, and one with fewer is continued. The result is
-    the fastest stored program of the same operator, device, protocol and compiler, with an empty trace. The store is by default
-    this user's, see `gensor_gym.tuned`. Up to `trials` imported programs that claim to be faster are measured first. `on_trial`
-    is called with every trial as it ends.
+    With `reuse`, a stored search with at least as many trials replaces this search, and a stored search with fewer trials is
+    continued. The result is then the fastest stored program of the same operator, device, protocol and compiler, with an empty
+    trace. The default store is this user's, see `gensor_gym.tuned`. Up to `trials` imported programs that claim to be faster are
+    measured first. `on_trial` is called with every trial as it ends.
 
-    ValueError names what is unknown. RuntimeError if no trial ended OK; it lists the statuses. A RuntimeWarning says so if other
-    programs used the cores that kernels were timed on.
+    ValueError names an unknown argument. RuntimeError, with the statuses of all trials, if no trial ended OK. RuntimeWarning if
+    other processes used the cores that kernels were timed on.
     """
     if trials is None:
         raise ValueError("trials is None: a search takes a positive number of trials")
@@ -123,19 +123,19 @@ def optimize(
 
 
 def watched(tasks: Iterable[Task]) -> AbstractContextManager[None]:
-    """Warn at the end if other programs used the cores that kernels of the tasks, which share a backend, are timed on."""
+    """Context that warns at its end if other processes used the cores that time the tasks' kernels. Tasks share a backend."""
     task = next(iter(tasks), None)  # a network of views alone has none
     timed = task and get_backend(task.backend, task.hardware).name == "cpu"
     return warned_of_others(task.hardware.units) if task and timed else nullcontext()
 
 
 class NoKernel(RuntimeError):
-    """No program of a search ran well; the text names the computation and the statuses."""
+    """No program of a search ran correctly; the text names the computation and the statuses."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A search that somebody asks for, as of `optimize`."""
+    """A requested search: the arguments of `optimize`, checked and resolved."""
 
     task: Task
     search: Strategy
@@ -149,29 +149,29 @@ class Asked:
         backend: str | Backend = "auto", store: Store | str | None = None, reuse: bool = False,
         on_trial: Callable[[TraceRow], None] | None = None, **hyperparameters: object,
     ) -> Asked:  # fmt: skip
-        """ValueError names the unknown argument. Searches of many computations share an open store."""
+        """Resolve the arguments of `optimize`; ValueError names an unknown argument. Several searches may share an open store."""
         computation = resolve_computation(operator)
         chosen = default_for(computation, machines.get(hardware)) if strategy is None else strategy
         search: Strategy = resolve(chosen, searched_of(computation), hyperparameters)
         task = Task.of(computation, hardware, backend, search.space)
-        kept_in = str(tuned_path()) if reuse and store is None else store  # an empty store is one, too
+        kept_in = str(tuned_path()) if reuse and store is None else store  # `is None`: an empty store may be falsy
         return cls(task, search, kept_in, reuse, on_trial)
 
     def known(self, trials: int, least: int = 0) -> Result | None:
-        """The result of an earlier search, if it is to be used; `trials` and `least` as of `kept`."""
+        """Stored result of an earlier search; None without `reuse` or if there is none. `trials` and `least` are `kept`'s."""
         if not self.reuse or self.store is None:
             return None
         found = kept(self.task, self.store, trials, self.on_trial, least)
         return Result(*found, self.task) if found else None
 
     def session(self, budget: Budget) -> Session:
-        """A session for it."""
+        """A session of the task with this budget."""
         return Session(self.task, budget, self.store, self.on_trial)
 
     def decided(self, session: Session, final: bool = True) -> Result:
-        """The fastest program of a search that has ended, which the store keeps; without `final` nothing is timed once more.
+        """Store and return the fastest program of a search that has ended. With `final` the best programs are re-timed first.
 
-        NoKernel where none ran well, RuntimeError if it is wrong.
+        NoKernel if no program ran correctly. RuntimeError if a stored time is that of a program whose kernel is wrong here.
         """
         task, best = self.task, playoff(session) if final else session.best
         if best is None:
@@ -185,13 +185,13 @@ class Asked:
 
 
 def check_seed(seed: object) -> None:
-    """ValueError for a seed that is none."""
+    """Check that `seed` is a whole number, 0 or more; ValueError if not."""
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise ValueError(f"seed {seed!r}: expected a whole number, 0 or more")
 
 
 def run(strategy: Search[Searched], session: Searched, seed: int) -> None:
-    """Search until the strategy or the budget is done; the session's clock starts here. ValueError as of `check_seed`."""
+    """Search until the strategy ends or the budget is spent; the session's clock starts now. ValueError for an invalid seed."""
     check_seed(seed)
     session.start()
     try:

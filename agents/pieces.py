@@ -1,8 +1,8 @@
 """The search of all pieces of a network: each distinct computation once, optionally under one budget of seconds.
 
-With a budget every piece is tried once, those first whose floors take most of the network's time. The rest goes to the piece with
-the highest expected gain by Ansor's scheduler, by measured seconds times appearances, in batches that double the time of that
-piece.
+With a budget every piece is first tried once, in descending order of its floor's share of the network's time. Each later batch
+goes to the piece with the highest expected gain in the network's time by Ansor's scheduler, and doubles the piece's number of
+trials.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gensor_gym.networks.tasks import by_rows, first_by_rows, rows_of_product
 from gensor_gym.operators.types import Operator
 
 ENDING = 0.25
-"""Share of a budget that is reserved for the end of searches: the best programs are re-timed alternately and checked."""
+"""Share of a budget that is reserved for its end, when the best programs are re-timed alternately and checked."""
 OnTask = Callable[[int, int, str], None]
 
 
@@ -39,12 +39,11 @@ def search_pieces(
     asked: Mapping[Operator | Dataflow, Asked], counts: Mapping[Operator | Dataflow, int], trials: int, seconds: float, seed: int,
     on_task: OnTask,
 ) -> dict[Operator | Dataflow, Result]:  # fmt: skip
-    """A program for every computation, searched with at most `trials` each unless a search of it has ended before.
+    """Search every computation with at most `trials` trials; return a result for each.
 
-    Without a budget in seconds a search of fewer trials is continued.
-
-    A killed search resumes from the store. `seconds` may be infinite; if the budget is too short to try every piece once, a
-    RuntimeWarning states the excess.
+    A computation whose search is in the store as ended is not searched again, unless `seconds` is infinite and the stored search
+    had fewer trials: it is continued then. A killed search resumes from the store. If the budget is too short to try every piece
+    once, a RuntimeWarning states the excess.
     """
     least = trials if math.isinf(seconds) else 0
     found = {computation: known for computation, one in asked.items() if (known := _ended(one, trials, least)) is not None}
@@ -59,7 +58,7 @@ def _searched(
     missing: list[Operator | Dataflow], asked: Mapping[Operator | Dataflow, Asked], counts: Mapping[Operator | Dataflow, int],
     trials: int, seconds: float, seed: int, on_task: OnTask,
 ) -> dict[Operator | Dataflow, Result]:  # fmt: skip
-    """A program for each computation that no search has ended of; see `search_pieces`."""
+    """Search the computations that have no stored result; see `search_pieces`."""
     if math.isfinite(seconds):
         pieces = [Piece.of(asked[computation], counts[computation], seed) for computation in missing]
         _share_out(pieces, trials, seconds, np.random.default_rng(seed), on_task)
@@ -75,9 +74,9 @@ def _searched(
 
 
 def in_loop(asked: Asked, found: Schedule | GirSchedule, rows: int, trials: int) -> Schedule | GirSchedule:
-    """The program, if its tasks compute `rows` rows; else the fastest measured of `trials` near it that do.
+    """A schedule whose tasks compute `rows` rows: `found` itself, or the fastest of `trials` measured schedules near it.
 
-    ValueError if there is none, NoKernel if none ran well.
+    ValueError if no schedule has such tasks, NoKernel if none of them ran correctly.
     """
     task = asked.task
     if generate(task.operator, found, task.hardware).tasks_of(rows):
@@ -93,19 +92,22 @@ def in_loop(asked: Asked, found: Schedule | GirSchedule, rows: int, trials: int)
 
 
 def _ended(asked: Asked, trials: int, least: int) -> Result | None:
-    """The result of a search of at least `least` trials that has ended; of an imported one only the end is known."""
+    """Stored result of an ended search; None if there is none or it had fewer than `least` trials.
+
+    A result with newly measured imported programs counts as ended.
+    """
     known = asked.known(trials, least)
     return known if known is not None and (known.trace or known.measurement.conditions.get(FINAL)) else None
 
 
 @dataclass(frozen=True)
 class _ByRows:
-    """A search of programs near the best one, whose tasks compute blocks of `rows` rows."""
+    """A search of programs near the best program, whose tasks compute blocks of `rows` rows."""
 
     rows: int
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Measure them in the order of the model."""
+        """Measure the programs, fastest by the model first."""
         assert session.best is not None
         found: Iterator[Any] = by_rows(session.task.operator, session.best[0], self.rows, session.task.hardware)
         for schedule in found:
@@ -114,7 +116,7 @@ class _ByRows:
 
 @dataclass
 class Piece:
-    """A computation under search, and how often the network has it."""
+    """A computation under search, and its number of appearances in the network."""
 
     asked: Asked
     count: int
@@ -124,22 +126,23 @@ class Piece:
 
     @classmethod
     def of(cls, asked: Asked, count: int, seed: int) -> Piece:
-        """A piece without trials."""
+        """A piece with a new session and no trials."""
         op = asked.task.operator
         session = asked.session(Budget(trials=1))
         return cls(asked, count, seed, session, Progress(float(op.flops), getattr(op, "name", "")))
 
     @property
     def share(self) -> float:
-        """Seconds of a call of the network that it takes: measured, or by its floor."""
+        """Seconds that the piece takes in a call of the network: as measured, or by its floor before any program ran."""
         best = self.session.best
         return self.count * (best[1].seconds if best else warm_floor(self.asked.task.operator, self.asked.task.hardware))
 
     def advance(self, trials: int, seconds: float = math.inf) -> None:
         """Continue the search with `trials` more trials, the last of which begins within `seconds`.
 
-        The strategy starts anew and repeats its earlier trials, which are answered at once. The last trial of a product, if not
-        its first, is of a plain block of rows (`networks.tasks`): the model ranks such programs high, and walks seldom end there.
+        The strategy starts anew and repeats its earlier trials, which the session answers without measuring. The last trial of a
+        product, if not its first, is a program with a plain block of rows (`networks.tasks`): the model ranks such programs high,
+        but walks seldom end at them.
         """
         session, before = self.session, self.session.trials
         session.start()
@@ -153,12 +156,12 @@ class Piece:
         self.progress.record(math.inf if session.best is None else session.best[1].seconds, session.trials - before, None)
 
     def end(self, final: bool = True) -> None:
-        """Decide; see `Asked.decided`."""
+        """Set `result` to the search's fastest program; see `Asked.decided` for `final`."""
         self.result = self.asked.decided(self.session, final)
 
 
 def _share_out(pieces: list[Piece], trials: int, seconds: float, rng: np.random.Generator, on_task: OnTask) -> None:
-    """Search pieces within a budget; see `search_pieces`."""
+    """Search pieces within a budget of seconds, and set their results; see the module."""
     begin = time.monotonic()
     pieces.sort(key=lambda piece: -piece.share)
     scheduler = GradientScheduler(total_latency(np.array([piece.count for piece in pieces])))
@@ -177,7 +180,7 @@ def _share_out(pieces: list[Piece], trials: int, seconds: float, rng: np.random.
 
 
 def _try_untried(pieces: list[Piece], seconds: float, on_task: OnTask) -> None:
-    """One trial for each piece that the budget was too short for."""
+    """Make one trial of each piece that the budget was too short for, and warn of the excess."""
     begin = time.monotonic()
     for number, piece in enumerate(pieces):
         on_task(number, len(pieces), str(piece.asked.task.operator))

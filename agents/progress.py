@@ -1,4 +1,4 @@
-"""Progress on a terminal while pieces of a network are searched; nothing without a terminal."""
+"""A progress bar on the terminal while pieces of a network are searched; without a terminal nothing is shown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agents.pieces import OnTask
 
 @contextmanager
 def shown(on_task: OnTask | None) -> Iterator[OnTask]:
-    """The function that is told of each search: the caller's own, or one that moves a bar on a terminal's error stream."""
+    """Context of the function to call before each search: the caller's `on_task`, or a function that moves a bar on stderr."""
     if on_task is not None:
         yield on_task
     elif sys.stderr.isatty() and find_spec("rich") is not None:

@@ -35,7 +35,7 @@ _KINDS: dict[Any, tuple[Any, str]] = {
     "int": _WHOLE, int: _WHOLE, "float": _NUMBER, float: _NUMBER, "bool": (bool, "true or false"), bool: (bool, "true or false"),
     "str": ((str, os.PathLike), "text"), "str | None": ((str, os.PathLike), "text"),
 }  # fmt: skip
-"""Types of hyperparameters that are checked here -> accepted types, and their name; classes check all others."""
+"""Annotation of a hyperparameter -> (accepted types, their name in messages). Classes check other annotations themselves."""
 Searched = TypeVar("Searched", bound=SearchSession, contravariant=True)
 
 
@@ -47,7 +47,7 @@ class Search(Protocol[Searched]):
 
 
 class Strategy(Search[Session], Protocol):
-    """Anything that searches the construction graph of one task."""
+    """A strategy that searches the construction graph of one task."""
 
     space: str
     """Name of the space whose graph the session is made for."""
@@ -59,29 +59,29 @@ LEARNING = "environments to learn in"
 
 
 def searched_of(computation: Operator | Dataflow) -> str:
-    """Kind of search of a computation: a product with rows after it has the schedules of the product."""
+    """Kind of search of a computation: CONSTRUCTIONS if its schedules are those of one operator, else FUSED."""
     return CONSTRUCTIONS if family_of(computation).schedule is Schedule else FUSED
 
 
 @runtime_checkable
 class Constructs(Protocol):
-    """A strategy that constructs by the model alone; `agents.core.ranking.Constructing` makes one of any with `construct`."""
+    """A strategy that can construct by the model alone. `agents.core.ranking.Constructing` derives this from `construct`."""
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """One construction after another, for as long as the caller iterates: programs, their seconds by the model, evaluations.
+        """Yield one construction after another: programs, their seconds by the model, number of evaluations.
 
-        The first may be smaller than the later ones, for an early result, unless only one is requested (`once`). Exceptions of a
-        budget of evaluations pass through. After the last construction a search begins again, unless the strategy is `exhaustive`
-        and would construct the same programs.
+        The first constructions may be smaller than later ones, for an early result, unless `once` says that the caller takes a
+        single construction. BudgetSpent of a budget of evaluations passes through. After the last construction the caller begins
+        again, except with `exhaustive`, which would construct the same programs.
         """
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A strategy of the registry."""
+    """Where a registered strategy is defined, and what it can search."""
 
     where: str
-    """module:class."""
+    """Text "module:class"."""
     searches: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: {CONSTRUCTIONS: {}})
     """Kind of search (CONSTRUCTIONS, RECORDED, FUSED, LEARNING) -> hyperparameters whose default differs from the class's."""
 
@@ -152,12 +152,12 @@ STRATEGIES: dict[str, Entry] = {
 }
 """Strategies by name. In a recorded space `random_walk` is a random search."""
 DEFAULTS = {CONSTRUCTIONS: "markov", FUSED: "exhaustive"}
-"""Default strategies: the paper's traverser; for fused operators, whose space is small, all of it by the model."""
+"""Default strategies: Gensor's traverser, and for fused operators, whose space is small, enumeration by the model."""
 _DESCENTS = "gir_descent"
 
 
 def default_for(computation: Operator | Dataflow, hardware: Hardware) -> str:
-    """The default strategy; for a fused operator whose space takes minutes to enumerate, descents."""
+    """Name of the default strategy; `gir_descent` for a fused operator whose space would take minutes to enumerate."""
     searched = searched_of(computation)
     if searched == FUSED and isinstance(graph := graph_of(computation, hardware, "gir"), GirGraph) and graph.size > LARGEST:
         return _DESCENTS
@@ -165,10 +165,10 @@ def default_for(computation: Operator | Dataflow, hardware: Hardware) -> str:
 
 
 def register_strategy(name: str, *searched: str) -> Callable[[Any], type[Any]]:
-    """A decorator for a strategy of your own, which searches construction graphs unless it says otherwise.
+    """Decorator that registers a user's strategy for the kinds of search in `searched`, by default construction graphs.
 
-    It takes the class, or a function of (session, rng), whose further arguments are the hyperparameters, with their defaults.
-    ValueError for a name that another module's has, and for a function with a hyperparameter that has no default.
+    It decorates a class, or a function of (session, rng) whose further arguments are the hyperparameters with their defaults.
+    ValueError if another module has registered the name, or if a hyperparameter of a function has no default.
     """
 
     def add(made: Any) -> type[Any]:
@@ -181,7 +181,7 @@ def register_strategy(name: str, *searched: str) -> Callable[[Any], type[Any]]:
 
 
 def _of_function(name: str, search: Callable[..., None]) -> type[Any]:
-    """The frozen dataclass whose `search` is the function; it stands where the function stood."""
+    """Frozen dataclass whose `search` calls the function; it has the function's module, qualified name and docstring."""
     _, _, *settings = inspect.signature(search).parameters.values()
     if missing := [one.name for one in settings if one.default is one.empty]:
         raise ValueError(f"strategy {name!r}: hyperparameters {missing} have no default; expected one for each")
@@ -197,24 +197,27 @@ def _of_function(name: str, search: Callable[..., None]) -> type[Any]:
 
 
 def strategies_for(searched: str) -> list[str]:
-    """Names of the strategies that search CONSTRUCTIONS or RECORDED, in the order of the table."""
+    """Names of the strategies for a kind of search (CONSTRUCTIONS, RECORDED, FUSED, LEARNING), in the order of the table."""
     return [name for name, entry in STRATEGIES.items() if searched in entry.searches]
 
 
 def class_of(name: str) -> type[Any]:
-    """The class that a registered name stands for, a dataclass; ImportError if a library that it needs is missing."""
+    """The dataclass of a registered strategy; ImportError if a library that it needs is missing."""
     module, _, attribute = STRATEGIES[name].where.partition(":")
     found: type[Any] = getattr(import_module(module), attribute)
     return found
 
 
 def get_strategy(name: str, **hyperparameters: object) -> Strategy:
-    """The strategy of that name; ValueError names unknown strategies or hyperparameters and those there are."""
+    """The strategy of that name; ValueError for unknown strategies or hyperparameters, which lists the known names."""
     return build(name, CONSTRUCTIONS, hyperparameters)
 
 
 def build(name: str, searched: str, hyperparameters: Mapping[str, object]) -> Any:
-    """A strategy with the defaults of the kind of search; ValueError as of `get_strategy`, and for another kind."""
+    """The strategy `name` with its defaults for the kind of search `searched`.
+
+    ValueError like `get_strategy`, if the strategy does not do this kind of search, and for a value of a wrong type.
+    """
     if name not in STRATEGIES:
         load_named()
     if name not in STRATEGIES:
@@ -235,9 +238,9 @@ def build(name: str, searched: str, hyperparameters: Mapping[str, object]) -> An
 
 
 def resolve(strategy: Any, searched: str, hyperparameters: Mapping[str, object]) -> Any:
-    """The strategy of a name as of `build`, or the object itself.
+    """The strategy: the object itself, or for a name the result of `build`.
 
-    ValueError for anything else, and if its class is registered for another kind.
+    ValueError if an object is not a strategy, or if its class is registered for other kinds of search only.
     """
     if isinstance(strategy, str):
         return build(strategy, searched, hyperparameters)
@@ -251,5 +254,5 @@ def resolve(strategy: Any, searched: str, hyperparameters: Mapping[str, object])
 
 
 def refusal(name: str, searched: str) -> ValueError:
-    """The error that names the strategies that are accepted in place of one that searches something else."""
+    """The error for a strategy that does not do this kind of search; its text lists the strategies that do."""
     return ValueError(f"strategy {name!r} does not search {searched}; these do: {sorted(strategies_for(searched))}")

@@ -14,7 +14,7 @@ from gensor_gym.version import VERSION
 
 __version__ = VERSION
 
-# What users expect here but agents do is named by its text: nothing of the gym imports them.
+# `compile` is code of `agents`: it is named by text, because no module of the gym imports `agents`.
 _LAZY = {
     "ConstructionGraph": "gensor_gym.construction",
     "Schedule": "gensor_gym.graph.schedule",
@@ -36,7 +36,7 @@ register()
 
 
 def __getattr__(name: str) -> Any:
-    """Import public names on first use; AttributeError for others."""
+    """Import a public name or module on first use; AttributeError for any other name."""
     if name in _LAZY:
         module, _, attribute = _LAZY[name].partition(":")
         return getattr(import_module(module), attribute or name)

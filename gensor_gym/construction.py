@@ -1,4 +1,4 @@
-"""The construction graph: rules and analytic model of one task behind one face."""
+"""The construction graph of one task: its rules and its analytic model behind one interface."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ _WEIGHTS = np.array([1.0 if a.primitive.startswith("inverse") else 0.5 if a.prim
 class ConstructionGraph(RowGraph[Schedule]):
     """Nodes are schedules of `operator` for `hardware`; edges are the primitives of `space`.
 
-    Single schedules go in and out as `Schedule`; batches as int32 arrays [B, ROW]. `calibrated=False` leaves the model
-    as it stands in the text, without fitted coefficients.
+    Methods take and return single schedules as `Schedule`, batches as int32 arrays [B, ROW]. `calibrated=False` uses the
+    analytic model without its fitted coefficients.
     """
 
     actions, kind = ACTIONS, Schedule
@@ -52,7 +52,7 @@ class ConstructionGraph(RowGraph[Schedule]):
         space: str = "gensor",
         calibrated: bool = True,
     ) -> None:
-        """Build the task's tables. ValueError names a bad operator, hardware or space."""
+        """Build the task's tables. ValueError names an invalid operator, hardware or space."""
         self.operator = operators.resolve_one(operator)
         self.hardware = machines.get(hardware)
         self.space = space
@@ -63,51 +63,51 @@ class ConstructionGraph(RowGraph[Schedule]):
 
     @property
     def horizon(self) -> int:
-        """Steps of an episode on this task (see `graph.filling.horizon`)."""
+        """Maximum number of steps of an episode on this task, by `graph.tables.filling.horizon`."""
         return int(self.tables.ints[HORIZON])
 
     @cached_property
     def coordinates(self) -> Coordinates:
-        """All columns of the task's programs; knobs outside the space stay as in the unscheduled program.
+        """All columns of the task's programs. Knobs that the space cannot move stay as in the unscheduled program.
 
-        Cached, because listing takes longer than a descent.
+        Cached, because listing the columns takes longer than a coordinate descent over them.
         """
         return Coordinates(opened(self._initial.row, self.tables.ints), columns_of(self.tables.ints, self.tables.sizes))
 
     def initial(self) -> Schedule:
-        """The unscheduled program: every tile 1, registers under construction, knobs by the rule of `graph.defaults`."""
+        """The unscheduled program: every tile 1, registers under construction, knobs set by the rule of `graph.defaults`."""
         return self._initial
 
     def is_legal(self, schedule: Schedule) -> bool:
-        """Whether the schedule is a node of this graph within the hardware's limits."""
+        """Whether the schedule is a node of this graph and within the hardware's limits."""
         return self._is_well_formed(schedule) and bool(rules.fits(plain(schedule.row), self.tables.ints))
 
     def is_legal_once(self, schedule: Schedule) -> bool:
-        """`is_legal` for a process that asks little else: some milliseconds of plain Python, and no compiled code is loaded."""
+        """Like `is_legal`, for a process that asks once: some milliseconds of plain Python, without loading compiled code."""
         ints, sizes = self.tables.ints, self.tables.sizes
         well_formed, fits = interpreted(rules.is_well_formed), interpreted(rules.fits)
         return bool(well_formed(schedule.row, ints, sizes)) and bool(fits(schedule.row, ints))
 
     def _is_well_formed(self, schedule: Schedule) -> bool:
-        """Whether it is a row that the compiled rules may be given; they check no bounds."""
+        """Whether the schedule may be passed to the compiled rules, which check no bounds."""
         return bool(rules.is_well_formed(schedule.row, self.tables.ints, self.tables.sizes))
 
     def action_mask(self, schedule: Schedule) -> np.ndarray:
-        """Legal actions, bool [N]; only `stop` for a schedule of another operator or hardware."""
+        """Mask of legal actions, bool [N]. For a schedule that does not belong to this task only `stop` is legal."""
         if not self._is_well_formed(schedule):
             return np.arange(NUM_ACTIONS) == STOP
         return super().action_mask(schedule)
 
     def action_masks(self, rows: np.ndarray) -> np.ndarray:
-        """Legal actions of every row, bool [B, N]. Rows must be legal."""
+        """Mask of legal actions of every row, bool [B, N]. Rows must be legal."""
         masks = np.empty((len(rows), NUM_ACTIONS), dtype=np.int8)
         rules.fill_masks(plain(rows), self.tables.ints, self.tables.sizes, masks)
         return masks.astype(bool)
 
     def fits(self, rows: np.ndarray, limits: int = EVERY) -> np.ndarray:
-        """Which rows [B, ROW] are within the limits of the hardware, bool [B]. Rows must be well formed.
+        """Whether each of `rows` [B, ROW] is within the limits of the hardware, bool [B]. Rows must be well formed.
 
-        `limits`: a set of those that `graph.limits` names.
+        `limits`: bit set of the limits to check, from the constants of `graph.knobs.knob`.
         """
         fitting = np.empty(len(rows), dtype=np.bool_)
         _fill_fits(plain(rows), self.tables.ints, limits, fitting)
@@ -129,7 +129,7 @@ class ConstructionGraph(RowGraph[Schedule]):
         return results, legal
 
     def room(self) -> np.ndarray:
-        """Scratch space of compiled code that evaluates on `tables`, one for each thread (`cost.model.room`)."""
+        """New scratch array for the compiled model on `tables`; each thread needs its own (`cost.model.room`)."""
         return model.room(self.tables.ints)
 
     def latency(self, schedule: Schedule) -> float:
@@ -146,9 +146,9 @@ class ConstructionGraph(RowGraph[Schedule]):
         return seconds
 
     def terms(self, schedule: Schedule) -> dict[str, float]:
-        """The parts of the latency in seconds, by name (`cost.terms.TERMS`), of an illegal schedule too.
+        """The parts of the latency in seconds, by name (`cost.terms.TERMS`). The schedule may be illegal.
 
-        ValueError if a tile is below 1, or the level or a knob out of range.
+        ValueError if a tile is below 1, or if the level or a knob is out of range.
         """
         row = plain(schedule.row)
         values = [len(knob.values) for knob in KNOBS]
@@ -157,7 +157,7 @@ class ConstructionGraph(RowGraph[Schedule]):
         return dict(zip(TERMS, self.terms_of(row[None])[0, 1:].tolist(), strict=True))
 
     def terms_of(self, rows: np.ndarray) -> np.ndarray:
-        """Latency of every row and its `terms`, in seconds: float64 [B, 1 + terms]. Rows must be well formed."""
+        """Latency of every row, then its `terms`, in seconds: float64 [B, 1 + terms]. Rows must be well formed."""
         self.charge(len(rows))
         found = np.zeros((len(rows), 1 + NUM_TERMS))
         model.fill_terms(plain(rows), self.tables.ints, self.tables.floats, self.room(), found)
@@ -166,10 +166,10 @@ class ConstructionGraph(RowGraph[Schedule]):
     def random_schedule(
         self, rng: np.random.Generator, steps: int | None = None, start: Schedule | None = None
     ) -> Schedule:
-        """A complete legal schedule: a walk of random length over legal actions, growing twice as often as shrinking.
+        """The last schedule of a random walk over legal actions, which grows tiles twice as often as it shrinks them.
 
-        It begins at the unscheduled program, or at `start`, which must be legal. Every legal schedule of the space can be
-        reached; the distribution is not uniform.
+        The walk begins at the unscheduled program, or at `start`, which must be legal. It takes `steps` steps, or a random number
+        of steps if None. Every legal schedule of the space can be reached; the distribution is not uniform.
         """
         count = steps if steps is not None else int(rng.integers(self.horizon // 2, self.horizon))
         return Schedule(self.walk((start or self._initial).row, rng.random(count))[-1])
@@ -177,8 +177,8 @@ class ConstructionGraph(RowGraph[Schedule]):
     def walk(self, row: np.ndarray, draws: np.ndarray, weights: np.ndarray = _WEIGHTS) -> np.ndarray:
         """Rows int32 [1 + steps, ROW] of a walk from `row`, which must be legal: each of `draws` [steps] chooses an action.
 
-        Draws are float64 in [0, 1), `weights` float64 [N] are relative frequencies of actions; if only `stop` is legal, the walk
-        does not move.
+        Draws are float64 in [0, 1); `weights` float64 [N] are the relative frequencies of actions. If only `stop` is legal, the
+        walk does not move.
         """
         way = np.empty((1 + len(draws), ROW), dtype=np.int32)
         way[0] = row
@@ -186,10 +186,10 @@ class ConstructionGraph(RowGraph[Schedule]):
         return way
 
     def enumerate(self, batch: int = 65536) -> Iterator[np.ndarray]:
-        """Every legal schedule of the space with all levels opened, in batches of rows int32 [<= batch, ROW].
+        """Every legal schedule of the space with all memory levels opened, in batches of rows int32 [<= batch, ROW].
 
-        Knobs are enumerated only where the space has actions for them. Programs of states with fewer opened levels are
-        among these, since a level not yet opened copies the one below. ValueError for a batch of no rows.
+        Knobs that the space cannot move keep their initial value. Schedules with fewer opened levels add no programs, since a
+        level that is not yet opened copies the level below. ValueError if `batch` is below 1.
         """
         if batch < 1:
             raise ValueError(f"batch is {batch!r}: expected at least one row")
@@ -198,7 +198,7 @@ class ConstructionGraph(RowGraph[Schedule]):
 
 @compiled
 def _walk(way: np.ndarray, draws: np.ndarray, weights: np.ndarray, ints: np.ndarray, sizes: np.ndarray) -> None:
-    """Fill way[1:]: each draw takes one legal action with chances by `weights`, `stop` never."""
+    """Fill way[1:]: each draw chooses a legal action other than `stop`, with probability proportional to `weights`."""
     scratch, mask = np.empty(ROW, dtype=np.int32), np.empty(NUM_ACTIONS, dtype=np.int8)
     for step, draw in enumerate(draws):
         fill_mask(way[step], ints, sizes, scratch, mask)
@@ -219,6 +219,6 @@ def _walk(way: np.ndarray, draws: np.ndarray, weights: np.ndarray, ints: np.ndar
 
 @compiled
 def _fill_fits(rows: np.ndarray, ints: np.ndarray, limits: int, fitting: np.ndarray) -> None:
-    """`rules.within` of every row."""
+    """Write into `fitting` bool [B] whether each row is within `limits` (`rules.within`)."""
     for b in range(rows.shape[0]):
         fitting[b] = within(rows[b], ints, limits)

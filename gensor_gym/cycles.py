@@ -1,4 +1,4 @@
-"""Control of Python's garbage collector: off while many long-lived objects are created, because each collection visits all."""
+"""Control of Python's garbage collector: it is off while many long-lived objects are made, because a collection visits all."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Without garbage collection, which runs afterwards. This affects all threads of the process."""
+    """Run the `with` block with garbage collection off, for all threads of the process; restore the setting afterwards."""
     with _set(False):
         yield
 
 
 @contextlib.contextmanager
 def collected() -> Iterator[None]:
-    """With garbage collection even inside `uncollected`: for long calls."""
+    """Run the `with` block with garbage collection on: for long calls inside `uncollected`."""
     with _set(True):
         yield
 

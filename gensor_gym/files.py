@@ -1,4 +1,4 @@
-"""Atomic writes: after a crash or on a full disk, a reader sees a whole new file or the previous one."""
+"""Atomic writes: after a crash or on a full disk, a reader sees the whole new file or the previous file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def whole(path: Path, write: Callable[[Path], object], mode: int | None = None) -> None:
-    """Let `write` write a file in a temporary folder and move it into place atomically; `mode` is the file's."""
+    """Let `write` write a file in a temporary folder, then move it to `path` atomically; `mode`: the file's permissions."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         temporary = (Path(folder) / path.name).with_suffix(".tmp")  # torch writes the stem into what it saves
@@ -23,7 +23,7 @@ def whole(path: Path, write: Callable[[Path], object], mode: int | None = None) 
 
 @contextmanager
 def named(path: Path) -> Iterator[None]:
-    """Add this file's name to system errors without one, such as those of a full disk."""
+    """Add the file's name to system errors that lack a name, such as the error of a full disk."""
     try:
         yield
     except OSError as error:
@@ -33,5 +33,5 @@ def named(path: Path) -> Iterator[None]:
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes, mode: int | None = None) -> None:
-    """Write a file atomically, creating its folder if missing; `mode` is the file's."""
+    """Write a file atomically, creating its folder if missing; `mode`: the file's permissions."""
     whole(Path(path), lambda temporary: temporary.write_bytes(data), mode)

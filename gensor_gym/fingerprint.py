@@ -1,17 +1,17 @@
-"""The fingerprint of a task: results are comparable only if it is the same.
+"""The fingerprint of a task: results are comparable only if their fingerprints are equal.
 
-It is a hash of behaviour. It changes with the task's space, its rules or its model, and not with a comment, another machine, a
-new operator or a faster implementation. It covers:
+It is a hash of behaviour. It changes with the task's space, its rules or its model. It does not change with a comment, a new
+operator, a faster implementation or the machine that computes it. It covers:
 
-- which sizes and which values of knobs there are, where construction starts, the horizon, the roofline floor;
-- which actions are legal along walks that are always the same, from the unscheduled program and one of every kind, and
-  which of thousands of programs drawn near the limits are legal;
-- how long programs take, with every term of the model: all of them in a small space, else those that were drawn and those
-  that coordinate descents try on their way from the fastest of them.
+- the tile sizes, the knobs' values, the initial program, the horizon and the roofline floor;
+- the legal actions along fixed walks from the unscheduled program and from one program of every other kind, and the legality of
+  thousands of programs drawn near the limits;
+- the latency, with every term of the model, of the drawn programs and of further programs: all programs of a small space, or in a
+  larger space the programs that coordinate descents try from the fastest drawn programs.
 
-Integers count exactly, seconds to six digits (a part in 2^20): other processors, compilers and orders of summation differ in the
-last bits. Descents ignore gains that small, because a tie broken the other way would lead to another program. It is no proof: a
-change that affects none of these programs does not show.
+Integers count exactly, seconds to six digits (a part in 2^20), because processors, compilers and orders of summation differ in
+the last bits. Descents ignore gains that small, because a tie broken the other way would lead to another program. A fingerprint
+is no proof: a change that affects none of these programs does not show.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 HOST = "host"
-"""The machine that this runs on, whose rates are measured."""
+"""Name of the machine that Python runs on; its rates are measured."""
 DIGITS = 16
 """Hexadecimal digits of a fingerprint."""
 LISTED = 4096
-"""Most candidates of a space whose programs are all evaluated."""
+"""Largest number of candidates of a small space, whose programs are all evaluated."""
 WALKS, STEPS = 12, 64
-"""Walks from each start, and their steps."""
+"""Number of walks from each start, and number of steps of a walk."""
 DRAWN = 4096
-"""Programs drawn near the limits for each start."""
+"""Number of programs drawn near the limits for each start."""
 DESCENTS, EVALUATED = 4, 1536
-"""Descents for each start, from the fastest drawn, and programs that one evaluates at most."""
+"""Number of descents for each start, from its fastest drawn programs, and limit on the programs that a descent evaluates."""
 GAIN = 1.0 - 1e-6
-"""A descent takes a program that is faster by more than six digits show."""
+"""A descent moves to a program only if its seconds are below GAIN times the best so far: a gain that six digits show."""
 COLUMNS = (64, 128, 256)
-"""Columns of the wgmma programs that are begun with. Like the chances below it is a copy: searches may be tuned."""
+"""Columns of the wgmma programs among the starts. COLUMNS and CHANCES copy values of the searches, which may be tuned."""
 CHANCES = np.array([1.0 if a.primitive.startswith("inverse") else 0.5 if a.primitive == "cache" else 2.0 for a in ACTIONS])
 """Relative frequency of an action in a walk, float64 [N]."""
 
@@ -67,7 +67,7 @@ _known: dict[bytes, str] = {}
 
 
 def fingerprint(graph: ConstructionGraph) -> str:
-    """Sixteen hexadecimal digits of the task's behaviour, cached for the process; nothing is charged.
+    """Fingerprint of a graph's task, sixteen hexadecimal digits, cached for the process. Its evaluations are not charged.
 
     For the host only the limits count, because its measured rates vary a little.
     """
@@ -82,24 +82,24 @@ def fingerprint(graph: ConstructionGraph) -> str:
 
 
 def fingerprints(ops: Iterable[Operator], hardware: Hardware | str, space: str) -> dict[str, str]:
-    """The fingerprint of every operator's task, by the operator's text."""
+    """Operator's text -> fingerprint of its task, for every operator."""
     return {str(op): _task_fingerprint(op, machines.get(hardware), space) for op in ops}
 
 
 def common(found: Iterable[str]) -> str:
-    """One fingerprint for several tasks, in any order; for a single task its own."""
+    """One fingerprint for several tasks, independent of their order. If all are equal, it is that fingerprint."""
     different = sorted(set(found))
     return different[0] if len(different) == 1 else hashlib.sha256(" ".join(different).encode()).hexdigest()[:DIGITS]
 
 
 @lru_cache(maxsize=4096)
 def _task_fingerprint(op: Operator, hardware: Hardware, space: str) -> str:
-    """The fingerprint of a task without a graph."""
+    """Fingerprint of a task, whose graph is built here."""
     return fingerprint(ConstructionGraph(op, hardware, space))
 
 
 def _with_fixed_rates(host: Hardware) -> Hardware:
-    """The host with the rates of a CPU that is a constant."""
+    """The host with the rates of a fixed CPU description, CASCADE_LAKE."""
     rates: dict[str, dict[str, Any]] = {
         level.name: {"bandwidth": level.bandwidth, "latency": level.latency} for level in CASCADE_LAKE.memory
     }
@@ -109,7 +109,7 @@ def _with_fixed_rates(host: Hardware) -> Hardware:
 
 
 def _digest(graph: ConstructionGraph) -> str:
-    """Hash of all that the task is asked."""
+    """Fingerprint of the graph's task: hash of the parts that the module's text lists."""
     whole = hashlib.sha256(json.dumps(_facts(graph)).encode())
     tables = graph.tables
     begins = starts(tables, graph.initial().row, COLUMNS)
@@ -130,7 +130,7 @@ def _digest(graph: ConstructionGraph) -> str:
 
 
 def _facts(graph: ConstructionGraph) -> list[object]:
-    """The task's space and scale from its tables."""
+    """Facts from the task's tables: ladders, movable knobs with their values, initial program, horizon, floor and cap."""
     tables = graph.tables
     knobs = {
         KNOBS[k].name: [KNOBS[k].values[i] for i in values]
@@ -143,7 +143,7 @@ def _facts(graph: ConstructionGraph) -> list[object]:
 
 
 def _walked(graph: ConstructionGraph, begins: np.ndarray) -> Iterator[bytes]:
-    """Names of the actions that are legal anywhere along the walks, which are legal where, and the programs they end at."""
+    """Three parts to hash: names of the actions legal anywhere along the walks, their masks at every step, the last programs."""
     draws = _numbers((len(begins), WALKS, STEPS))
     ways = np.array(
         [[graph.walk(begin, walk, CHANCES) for walk in walks] for begin, walks in zip(begins, draws, strict=True)]
@@ -156,20 +156,20 @@ def _walked(graph: ConstructionGraph, begins: np.ndarray) -> Iterator[bytes]:
 
 
 def _numbers(shape: tuple[int, ...]) -> np.ndarray:
-    """Float64 in [0, 1), always the same: raw bits of PCG64, which no release of NumPy changes."""
+    """The same float64 numbers in [0, 1) at every call: raw bits of PCG64, which no release of NumPy changes."""
     bits = np.random.PCG64(0).random_raw(math.prod(shape))
     return ((bits >> np.uint64(11)) * 2.0**-53).reshape(shape)
 
 
 def _evaluated(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
-    """Seconds and then terms of legal programs [B, ROW], float64 [B, 1 + terms]."""
+    """Seconds, then the model's terms, of legal programs [B, ROW]: float64 [B, 1 + terms]."""
     found = np.zeros((len(rows), 1 + NUM_TERMS))
     fill_terms(rows, graph.tables.ints, graph.tables.floats, graph.room(), found)
     return found
 
 
 def _descended(graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """Evaluations of descents from the fastest of `rows` [B, ROW], float64 [N, TRACED]; ranked to six digits."""
+    """Traces float64 [N, TRACED] of descents from the fastest of `rows` [B, ROW], which are ranked by six digits of `seconds`."""
     parts = [np.empty((0, TRACED))]
     for row in rows[np.argsort(_rounded(seconds), kind="stable")[:DESCENTS]]:
         trace = np.empty((EVALUATED, TRACED))
@@ -179,13 +179,13 @@ def _descended(graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) 
 
 
 def _rounded(seconds: np.ndarray) -> np.ndarray:
-    """Seconds to six digits."""
+    """Seconds rounded to six digits."""
     mantissa, exponent = np.frexp(seconds)
     return np.ldexp(np.rint(mantissa * 2.0**20), exponent)
 
 
 def _six_digits(values: np.ndarray) -> np.ndarray:
-    """Numbers as pairs of int32, twenty bits of the mantissa and the exponent; those that are not finite as (2^30, 0)."""
+    """Numbers as int32 [2, ..]: twenty bits of the mantissa, then the exponent. Numbers that are not finite are (2^30, 0)."""
     finite = np.isfinite(values)
     mantissa, exponent = np.frexp(np.where(finite, values, 0.0))
     bits = np.where(finite, np.rint(mantissa * 2.0**20), 2.0**30)

@@ -1,4 +1,4 @@
-"""Paths of shipped data: the path in the repository is the path in an installation as well, from any folder."""
+"""Paths of shipped data: a path relative to the repository also works in an installation, from any working directory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-"""The folder that the packages lie in."""
+"""The folder that contains the packages."""
 _MOVED = {
     "results/policies": "agents/data/policies",
     "results/certificates": "gensor_gym/data/certificates",
@@ -14,11 +14,11 @@ _MOVED = {
     "results/tune": "experiments/data/tuned",
     "results/best_known.json": "experiments/data/best_known.json",
 }
-"""Published paths, and their present locations."""
+"""Published path -> present location of data that moved."""
 
 
 def located(path: str | os.PathLike[str]) -> Path:
-    """The file or folder of a path from here; if missing, the shipped one with that path, if there is one."""
+    """The path itself if it exists; otherwise the shipped file or folder of that path, or the path itself if none is shipped."""
     here, text = Path(path), Path(path).as_posix()
     for old, new in _MOVED.items():
         if text == old or text.startswith(f"{old}/"):

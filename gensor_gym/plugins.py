@@ -19,7 +19,7 @@ _loaded: dict[str, str] = {}
 def load_plugins(*names: str) -> None:
     """Load plugins by the names of their entry points, each once.
 
-    ValueError for a name that no installed package has, or several have, and where one registers a name that is taken.
+    ValueError if no installed package or several packages have the name, or if a plugin registers a name that is taken.
     """
     for name in names:
         if name not in _loaded:
@@ -31,17 +31,17 @@ def load_plugins(*names: str) -> None:
 
 
 def load_named() -> None:
-    """Load the plugins in `$GENSOR_GYM_PLUGINS`: in a worker process, those of the run that started it."""
+    """Load the plugins named in `$GENSOR_GYM_PLUGINS`. In a worker process they are the plugins of the run that started it."""
     load_plugins(*filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))))
 
 
 def loaded() -> dict[str, str]:
-    """Package and version of every loaded plugin, by its name, for the record of a run."""
+    """Name of every loaded plugin -> its package and version, for the record of a run."""
     return dict(_loaded)
 
 
 def _installed(name: str) -> EntryPoint:
-    """The entry point of that name."""
+    """The entry point of that name; ValueError if no package or several packages have it."""
     points = entry_points(group=GROUP)
     found = [point for point in points if point.name == name]
     if not found:

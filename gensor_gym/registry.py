@@ -1,4 +1,4 @@
-"""Registration of operators, machines, backends, strategies and tables: names are unique, and messages name the owner."""
+"""Registration of operators, machines, backends, strategies and tables. A name is unique, and errors name the owning module."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 Made = TypeVar("Made", bound=Callable)
 _OWNERS: dict[tuple[str, str], str] = {}
-"""(kind, name) -> module of registered entries; entries not listed are this project's."""
+"""(kind, name) of an entry -> the module that registered it. Entries not listed here belong to this project."""
 
 
 def register(kind: str, table: dict[str, Any], name: str, value: object, owner: str) -> None:
-    """Put an entry of module `owner` into a table; a module that runs again replaces its own.
+    """Put an entry of module `owner` into `table`. A module that runs again replaces its own entry.
 
-    ValueError for a name that another module has. `kind` is the word for one entry.
+    ValueError for a name that another module has taken. `kind`: the word for an entry in messages, such as "operator".
     """
     if not isinstance(name, str) or not name.isidentifier():
         raise ValueError(f"{kind} {name!r} of {owner}: expected a name of letters, digits and underscores")
@@ -25,14 +25,14 @@ def register(kind: str, table: dict[str, Any], name: str, value: object, owner: 
 
 
 def registered(kind: str) -> list[str]:
-    """Names of registered entries, without this project's own."""
+    """Names of the entries of a kind that went through `register`, such as entries of plugins."""
     return [name for of, name in _OWNERS if of == kind]
 
 
 def near(name: object, names: Iterable[str]) -> str:
-    """The end of a message about unknown names: those of `names` with similar spelling.
+    """Ending of a message about an unknown name, or several: it suggests the similarly spelled names of `names`.
 
-    Empty if there are none.
+    Empty if no name is similar.
     """
     known: dict[str, str] = {}
     for one in names:
@@ -43,13 +43,13 @@ def near(name: object, names: Iterable[str]) -> str:
 
 
 def check_known(what: str, value: object, known: Iterable[str]) -> None:
-    """ValueError for a value outside `known`, with similar spellings; `what` is the kind of value."""
+    """Check that a value is in `known`; ValueError with similar spellings if not. `what`: kind of value, for the message."""
     if value not in (names := list(known)):
         raise ValueError(f"{what} {value!r}: expected one of {', '.join(names)}{near(value, names)}")
 
 
 def registers(kind: str, table: dict[str, Any], name: str) -> Callable[[Made], Made]:
-    """A decorator that registers a class or a function."""
+    """A decorator that registers a class or function in `table` under `name`; its module is the owner."""
 
     def add(made: Made) -> Made:
         register(kind, table, name, made, made.__module__)

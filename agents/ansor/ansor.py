@@ -1,6 +1,6 @@
 """Ansor (Zheng et al., OSDI 2020): sketches, random annotation, evolutionary search on a learned model.
 
-The gym's analytic model is not used. Numbers are those of the authors' code (TVM v0.8) if the paper gives none.
+The gym's analytic model is not used. Constants that the paper does not give are those of the authors' code (TVM v0.8).
 """
 
 from __future__ import annotations
@@ -23,59 +23,59 @@ TUNINGS = ("evolution", "beam", "none")
 
 @dataclass(frozen=True)
 class Ansor:
-    """Measure batches until the budget is spent or nothing new is found.
+    """Ansor's search: measure batches of evolved programs until the budget is spent or nothing new is found.
 
-    A batch: programs at random and the best measured ones are evolved under the model, and the best new programs are
-    measured, some replaced by random ones; then the model is fitted anew. Until `warmup` programs are measured scores are
-    random numbers, as in the authors' code: this is the setting of the papers.
+    For each batch, random programs and the best measured programs are evolved under the learned model. The best new programs,
+    some of them replaced by random programs, are measured, and the model is fitted anew. Until `warmup` programs are measured,
+    scores are random numbers, as in the authors' code. The defaults are the paper's setting.
     """
 
     space: str = "extended"
     batch: int = 64
-    """Programs measured a round."""
+    """Programs measured per batch."""
     epsilon: float = 0.05
-    """Share of a batch that is random; rounded down."""
+    """Share of random programs in a batch; their number is rounded down."""
     warmup: int = 100
-    """Programs measured before the model predicts: until then scores are random numbers."""
+    """Programs measured before the model predicts; until then scores are random numbers."""
     population: int = 2048
     generations: int = 4
     random_generations: int = 2
-    """Generations while scores are random numbers."""
+    """Number of generations while scores are random numbers."""
     measured: float = 0.2
-    """Share of the first population that the best measured programs may take."""
+    """Largest share of the best measured programs in the first population."""
     mutation: float = 0.85
     crossover: float = 0.05
     shrinkage: float = 1.0
-    """Penalty on leaves of the model's trees."""
+    """L2 penalty on leaf values of the model's trees."""
     max_innermost: int = 64
     """Bound on the innermost factor of an axis."""
     beyond: bool = True
-    """Whether sketches take algorithms and knobs that Ansor has no word for (see `agents.ansor.sketches`)."""
+    """Whether sketches include algorithms and knobs that Ansor does not have (see `agents.ansor.sketches`)."""
     limited: bool = False
-    """The paper's ablation: sketches whose tiles and locations are limited to what a template has."""
+    """Whether tiles and locations of sketches are limited to those of a template, as in the paper's ablation."""
     tuning: str = "evolution"
-    """Or one of the paper's ablations: `beam` drops incomplete programs by the model, `none` measures random programs."""
+    """`evolution`, or an ablation of the paper: `beam` drops incomplete programs by the model, `none` is random search."""
     patience: int = 5
-    """Batches in a row without a new trial, after which the space counts as exhausted."""
+    """Number of consecutive batches without a new trial after which the space counts as exhausted."""
 
     @property
     def unguided(self) -> int:
-        """Trials before those that measurements guide."""
+        """Number of first trials that are not guided by measurements."""
         return max(self.batch, self.warmup)
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Batch after batch."""
+        """Measure batch after batch until the budget is spent or `patience` batches in a row have no new trial."""
         rounds = self.rounds(session, rng, self.model())
         idle = 0
         while idle < self.patience:
             idle = 0 if rounds.advance(self.batch) else idle + 1
 
     def model(self) -> ScoreModel:
-        """A model that knows nothing yet."""
+        """A new model without data."""
         return ScoreModel(self.warmup, self.shrinkage)
 
     def rounds(self, session: Session, rng: np.random.Generator, model: ScoreModel) -> Rounds:
-        """A search that is advanced batch by batch, with a model that several tasks may share."""
+        """A search to be advanced batch by batch, with a model that several tasks may share. ValueError for invalid fields."""
         if self.batch < 1 or self.population < 1 or not 0 <= self.epsilon <= 1 or not 0 <= self.measured <= 1:
             raise ValueError(
                 f"batch={self.batch}, population={self.population}, epsilon={self.epsilon}, measured={self.measured}: "
@@ -87,9 +87,9 @@ class Ansor:
 
 @dataclass(frozen=True)
 class AnsorSmall(Ansor):
-    """A variant of ours for budgets of tens of trials: batches of 8, and the model predicts after the first of them.
+    """Our variant of Ansor for tens of trials: it measures batches of 8, and the model predicts after the first batch.
 
-    It has no penalty on leaves: next to it the weights of a few slow programs are too small for any tree to grow.
+    It has no penalty on leaves, because with the penalty the small weights of a few slow programs would let no tree grow.
     """
 
     batch: int = 8
@@ -103,7 +103,7 @@ class Rounds:
     """The state of a search between batches."""
 
     def __init__(self, settings: Ansor, session: Session, rng: np.random.Generator, model: ScoreModel) -> None:
-        """Derive the sketches."""
+        """Derive the sketches; nothing is measured yet."""
         self.settings, self.session, self.rng, self.model = settings, session, rng, model
         sketches = derive_sketches(session.graph, settings.beyond, settings.max_innermost, settings.limited)
         numbers = Settings(settings.population, settings.generations, settings.mutation, settings.crossover)
@@ -115,7 +115,7 @@ class Rounds:
         self._known: set[bytes] = set()
 
     def advance(self, limit: int) -> int:
-        """Measure one batch of at most `limit` programs; returns the number of new trials."""
+        """Measure one batch of at most `limit` programs; return the number of new trials."""
         before = self.session.trials
         chosen = self._choose(min(limit, self.settings.batch))
         if len(chosen) == 0:
@@ -131,7 +131,7 @@ class Rounds:
         return self.session.trials - before
 
     def _choose(self, count: int) -> Population:
-        """The best new programs that are found under the model, and a share of random ones."""
+        """The batch to measure: the best new programs by the model, and a share `epsilon` of random programs."""
         settings = self.settings
         kept = self._best_measured(int(settings.population * settings.measured))
         random = self.evolution.sample(self.rng, settings.population - len(kept))
@@ -141,7 +141,7 @@ class Rounds:
         return greedy.joined(fresh).joined(ranked).new().head(count)
 
     def _ranked(self, random: Population, kept: Population) -> Population:
-        """Programs to measure, best first: those that evolution meets, or an ablation of it."""
+        """Candidates, best score first: the programs met by evolution or by the beam, or none for `tuning="none"`."""
         if self.settings.tuning == "none":
             return random.head(0)
         if self.settings.tuning == "beam":
@@ -150,12 +150,12 @@ class Rounds:
         return self.evolution.evolve(random.joined(kept), self._score, generations, self.rng)
 
     def _best_measured(self, count: int) -> Population:
-        """The fastest programs that ran."""
+        """The fastest `count` measured programs, without failed programs."""
         order = np.argsort(self._seconds, kind="stable")[:count]
         return self._measured.take(order[np.isfinite(self._seconds[order])])
 
     def _score(self, rows: np.ndarray) -> np.ndarray:
-        """Scores of rows: the model's, or random numbers while it has none."""
+        """Scores of rows by the model, or random numbers before it is fitted."""
         if not self.model.ready:
             return self.rng.random(len(rows))
         return self.model.predict(statement_features(self.session.graph, rows))

@@ -1,8 +1,8 @@
-"""Beam search over incomplete programs on a learned model: Ansor's baseline for its evolution (its figure 7).
+"""Beam search over incomplete programs on a learned model, which Ansor's paper compares with its evolution (its figure 7).
 
 A program is built decision by decision, first the tiles of every axis, then the knobs; undecided numbers are at their minimum.
-After each decision the incomplete programs with the lowest scores are dropped, although the model learned from complete ones:
-Ansor's authors name that as the fault of the method. Order, width and branches are our reconstruction.
+After each decision the incomplete programs with the lowest scores are dropped, although the model learned from complete programs.
+Ansor's authors call this the weakness of the method. Order, width and branches are our reconstruction.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from agents.ansor.sketches import Sketch
 from gensor_gym.construction import ConstructionGraph
 
 WIDTH = 128
-"""Incomplete programs that are kept."""
+"""Number of incomplete programs that are kept after a decision."""
 BRANCHES = 16
-"""Values tried for a decision of one program; with WIDTH, as many programs are scored as in an evolution's generation."""
+"""Values tried for a decision of one program. WIDTH x BRANCHES is the size of a generation of evolution."""
 
 
 class BeamOfSketches:
-    """Builds programs of the sketches of a graph."""
+    """Beam search that completes programs of a graph's sketches."""
 
     def __init__(self, graph: ConstructionGraph, sketches: list[Sketch]) -> None:
         """List the decisions of each sketch."""
@@ -29,7 +29,7 @@ class BeamOfSketches:
         self._first = np.stack([_smallest(sketch) for sketch in sketches])
 
     def construct(self, score: Score, rng: np.random.Generator) -> Population:
-        """Distinct complete programs after the last decision, best first; those of sketches with fewer decisions too."""
+        """Distinct complete programs, best first. Programs of sketches with fewer decisions stay as they are in later steps."""
         beam = Population(self._first, np.arange(len(self._first)))
         for step in range(max(map(len, self._decisions))):
             rows, numbers = [], []
@@ -47,19 +47,19 @@ class BeamOfSketches:
         return self._legal(beam)
 
     def _decided(self, row: np.ndarray, number: int, step: int, rng: np.random.Generator) -> np.ndarray:
-        """The row with some values of its next decision [B, ROW]; itself if there is none left."""
+        """Variants [B, ROW] of the row with random values of its next decision; the row itself if all are decided."""
         if step >= len(self._decisions[number]):
             return row[None]
         column = self._decisions[number][step]
         return column.only(rng.permutation(len(column.values))[:BRANCHES]).every(row)
 
     def _legal(self, population: Population) -> Population:
-        """Different programs that fit the hardware, in order."""
+        """The distinct programs that fit the hardware, in their order."""
         return population.take(np.flatnonzero(self.graph.fits(population.rows))).new()
 
 
 def _smallest(sketch: Sketch) -> np.ndarray:
-    """The row [ROW] with the smallest tiles of every axis."""
+    """The row [ROW] of a sketch with the smallest tiles of every axis."""
     row = sketch.base.copy()
     for axis in sketch.axes:
         row[axis.places] = axis.values[np.argmin(axis.values.astype(np.int64).sum(axis=1))]

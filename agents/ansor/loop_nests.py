@@ -1,8 +1,8 @@
 """The innermost statements of a program and the loops around each, for Ansor's features (appendix B of the paper).
 
-Statements: the update of an output element, its store, a copy for every operand that is staged or packed, and the addition of
-parts if a reduction is shared. Loops are listed from the outside. The list follows the schedule, not the text of the generated
-code; tensor-core instructions count as their multiply-adds.
+Statements are the update of an output element, its store, a copy for every staged or packed operand, and the addition of partial
+sums if a reduction is split. Loops are listed from the outermost to the innermost. The list follows the schedule, not the text
+of the generated code; tensor-core instructions count as their multiply-adds.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from gensor_gym.operators.traits import is_product
 
 SERIAL, PARALLEL, UNROLLED, VECTORISED, BLOCK, VIRTUAL, THREAD = range(7)
 NO_AXIS = -1
-"""Axis of a loop over shares of a reduction."""
+"""Value of `axis` for a loop over the parts of a split reduction."""
 
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop: slot of its axis, iterations in each program float64 [B], how it runs, and its tile level."""
+    """A loop: slot of its axis, number of iterations in each program float64 [B], kind (SERIAL, ..), and tile level."""
 
     axis: int
     extent: np.ndarray
@@ -34,24 +34,24 @@ class Loop:
 
 @dataclass(frozen=True)
 class Nest:
-    """A statement: its programs bool [B], its loops, tensors by number with their kind of access, its work."""
+    """A statement: bool [B] whether each program contains it, its loops, its tensor accesses and its operations."""
 
     name: str
     present: np.ndarray
     loops: list[Loop]
     accesses: list[tuple[int, str]]
-    """Tensor number (the write after the reads) and `r`, `w` or `rw`."""
+    """(tensor, "r", "w" or "rw") of each access. Tensors are numbered with the reads first and the output last."""
     operations: dict[str, float] = field(default_factory=dict)
-    """Operations of one turn by name: mad, add, mul, div, cmp, math, other."""
+    """Operation (mad, add, mul, div, cmp, math, other) -> number per iteration."""
     allocated: np.ndarray | None = None
-    """Bytes of the buffer that the statement writes, float64 [B]; None if that is the output."""
+    """Bytes of the buffer that the statement writes, float64 [B]; None if it writes the output."""
 
 
 class Programs:
-    """Rows [B, ROW] of one graph whose structure (order of loops, vector axis) is the same."""
+    """Programs of one graph with the same structure (loop order, vector axis): rows [B, ROW] and their tiles."""
 
     def __init__(self, graph: ConstructionGraph, rows: np.ndarray) -> None:
-        """Tiles cut to the extents, as float64 [B, L, A]."""
+        """Read the tiles of the rows, float64 [B, L, A], clipped to the extents."""
         self.graph, self.rows, self.ints = graph, rows, graph.tables.ints
         self.cpu = bool(self.ints[IS_CPU])
         extent = self.ints[EXTENT : EXTENT + MAX_AXES].astype(np.float64)
@@ -69,13 +69,13 @@ class Programs:
         return values[self.rows[:, KNOB + KNOB_INDEX[name]]]
 
     def steps(self, axis: int, outer: int, inner: int) -> np.ndarray:
-        """Tiles of level `inner` in one of level `outer`, of an axis; level MAX_LEVELS is the whole extent."""
+        """Number of tiles of level `inner` in a tile of level `outer`, along an axis; MAX_LEVELS means the whole extent."""
         whole = self.extent[axis] if outer == MAX_LEVELS else self.tiles[:, outer, axis]
         return np.ceil(whole / self.tiles[:, inner, axis])
 
 
 def nests_of(programs: Programs) -> list[Nest]:
-    """The statements of programs, present or not."""
+    """All possible statements of the programs; `Nest.present` says which programs contain a statement."""
     op = programs.graph.operator
     loops = _cpu_loops(programs) if programs.cpu else _gpu_loops(programs)
     write, ones = int(programs.ints[NUM_READS]), np.ones(len(programs.rows), dtype=bool)
@@ -95,7 +95,7 @@ def nests_of(programs: Programs) -> list[Nest]:
 
 
 def _cpu_loops(p: Programs) -> list[Loop]:
-    """Tasks, reduce blocks and L1 tiles, register tiles, points: the order of `codegen.c.loops`."""
+    """Loops of a CPU program in the order of `codegen.c.loops`: tasks, reduce blocks and L1 tiles, register tiles, points."""
     slot = int(p.ints[VECTOR_SLOT + int(p.rows[0, KNOB + KNOB_INDEX["convolution"]])])
     others, vector = [a for a in p.spatial if a != slot], [a for a in p.spatial if a == slot]
     inside = p.rows[0, KNOB + KNOB_INDEX["loop_order"]] == 0
@@ -120,7 +120,7 @@ def _cpu_loops(p: Programs) -> list[Loop]:
 
 
 def _gpu_loops(p: Programs) -> list[Loop]:
-    """Blocks, virtual threads, threads, steps of the reduction, its points, elements of a thread."""
+    """Loops of a GPU program: blocks, virtual threads, threads, reduction steps, reduction points, elements of a thread."""
     split, threads = p.knob("split_k"), p.knob("reduce_threads")
     loops = [Loop(a, p.steps(a, MAX_LEVELS, 1), BLOCK, 2) for a in p.spatial]
     inner: list[Loop] = []
@@ -139,7 +139,7 @@ def _gpu_loops(p: Programs) -> list[Loop]:
 
 
 def _copy(p: Programs, loops: list[Loop], tensor: int) -> Nest:
-    """The copy of an operand's tile: once in every turn of the loops outside of its level, elements one after the other."""
+    """The statement that copies an operand's tile, once in every iteration of the loops outside of the tile's level."""
     level = 2 if p.cpu else 1
     if p.cpu:
         present = (p.knob("pack_a") if tensor == 0 else p.knob("pack_b") if tensor == 1 else np.zeros(len(p.rows))) > 0

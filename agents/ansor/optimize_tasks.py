@@ -1,4 +1,4 @@
-"""The search over many tasks: fast kernels for several operators of networks, under one budget of trials."""
+"""Search for fast kernels of several operators of networks, under one budget of trials."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class TasksResult:
     """Result of a search over several tasks."""
 
     results: tuple[Result | None, ...]
-    """One for every operator, None if no kernel ran well."""
+    """Result of every operator; None if no kernel ran correctly."""
     order: tuple[int, ...]
-    """Task of every batch."""
+    """Index of the task of every batch."""
     objective: tuple[float, ...]
-    """The objective after every batch, infinite until every task has a program."""
+    """Objective after every batch; infinite until every task has a program."""
     trials: tuple[int, ...]
-    """Trials spent after every batch, in all."""
+    """Total number of trials spent after every batch."""
 
 
 def optimize_tasks(
@@ -44,11 +44,11 @@ def optimize_tasks(
     backend: str | Backend = "auto",
     store: str | None = None,
 ) -> TasksResult:
-    """Search several operators with `trials` distinct trials in all, one model for all of them.
+    """Search several operators with `trials` distinct trials in total and one learned model for all.
 
-    `weights` says how often each appears, [n] or [networks, n] (1 each if None); `objective` is one of
+    `weights` are the numbers of appearances of the operators, [n] or [networks, n] (1 each if None). `objective` is a function of
     `agents.ansor.task_scheduler`, by default the total latency with these weights. A task without a gain in `early_stopping`
-    trials gets no more. ValueError for operators that are none, unknown or given twice, and bad numbers.
+    trials gets no more trials. ValueError for no operators, unknown or repeated operators, and invalid numbers.
     """
     chosen = strategy or Ansor()
     tasks = [Task.of(operator, hardware, backend, chosen.space) for operator in operators]
@@ -64,7 +64,7 @@ def optimize_tasks(
 
 
 def _check(tasks: list[Task], trials: int, early_stopping: int | None) -> None:
-    """See `optimize_tasks`."""
+    """Check arguments of `optimize_tasks`; ValueError for no or repeated operators, and for too few trials."""
     names = [str(task.operator) for task in tasks]
     if not names or len(set(names)) < len(names):
         raise ValueError(f"operators {names}: expected one or more, each once (weights say how often it appears)")
@@ -75,7 +75,7 @@ def _check(tasks: list[Task], trials: int, early_stopping: int | None) -> None:
 
 
 def _searches(chosen: Ansor, tasks: list[Task], trials: int, seed: int, store: str | None) -> list[Rounds]:
-    """One search for every task, with one model."""
+    """One search for every task; all share one model."""
     model = chosen.model()
     seeds = np.random.SeedSequence(seed).spawn(len(tasks))
     sessions = [Session(task, Budget(trials=trials), store) for task in tasks]
@@ -90,7 +90,10 @@ def _spend(
     early_stopping: int | None,
     rng: np.random.Generator,
 ) -> list[tuple[int, float, int]]:
-    """Give batches to tasks until the trials are spent or all tasks are dead: of each (task, objective and trials after it)."""
+    """Give batches to tasks until the trials are spent or all tasks are dead.
+
+    Returns (task, objective after the batch, total trials after the batch) for each batch.
+    """
     operators = [search.session.task.operator for search in searches]
     progress = [Progress(float(op.flops), op.name) for op in operators]
     unit = max(1, min(searches[0].settings.batch, trials // len(searches)))
@@ -109,7 +112,7 @@ def _spend(
 
 
 def _advance(search: Rounds, limit: int) -> int:
-    """New trials of one batch."""
+    """Measure one batch of at most `limit` programs and ignore a spent budget; return the number of new trials."""
     before = search.session.trials
     with suppress(BudgetSpent):
         search.advance(limit)
@@ -117,7 +120,7 @@ def _advance(search: Rounds, limit: int) -> int:
 
 
 def _result(session: Session) -> Result | None:
-    """The best program of a task."""
+    """Result of a task's session; None if no program ran correctly."""
     if session.best is None:
         return None
     return Result(*session.best, tuple(session.trace), session.task)

@@ -1,8 +1,8 @@
 """Ansor's learned cost model (section 5.2): a program's score is the sum of the scores of its innermost statements.
 
-Trees are fitted to throughput within a task, y = fastest seconds / seconds in [0, 1], with the paper's loss
+Trees are fitted to the throughput relative to the task's best, y = fastest seconds / seconds in [0, 1], with the paper's loss
 y (sum of f(s) - y)^2: every statement of a program has the gradient (sum - y) y and the curvature y. Failed programs have
-y = 0, so they weigh nothing, as in the authors' code. One model serves all tasks; it is fitted anew from all data.
+y = 0 and thus no weight, as in the authors' code. One model serves all tasks and is always fitted anew to all data.
 Parameters are the authors' (TVM v0.8, `xgb_model.py`).
 """
 
@@ -23,9 +23,9 @@ PARAMETERS = {
     "verbosity": 0, "disable_default_eval_metric": True,
 }  # fmt: skip
 ROUNDS, PATIENCE = 10000, 50
-"""Trees at most, and trees without gain in the training error after which fitting ends."""
+"""Maximum number of trees, and the number of trees without a gain in training error after which fitting ends."""
 GAIN = 1e-4
-"""Fall of the error that counts as gain. Ours: the authors take any, which makes thousands of trees for nothing."""
+"""Smallest decrease of the error that counts as a gain. The authors count any decrease and get thousands of useless trees."""
 
 
 @dataclass
@@ -33,32 +33,32 @@ class ScoreModel:
     """Measured programs of one or several tasks, and trees fitted to them."""
 
     warmup: int = 100
-    """Programs that must have been measured before anything is predicted (TVM v0.8: num_warmup_sample)."""
+    """Number of measured programs from which on the model is fitted (TVM v0.8: num_warmup_sample)."""
     shrinkage: float = 1.0
-    """Penalty on the square of a leaf's value (lambda of XGBoost, whose default the authors leave)."""
+    """Penalty on the square of a leaf's value: XGBoost's lambda. The authors keep its default, 1."""
     _features: dict[str, list[Statements]] = field(default_factory=dict)
     _seconds: dict[str, list[np.ndarray]] = field(default_factory=dict)
     _trees: xgb.Booster | None = None
 
     @property
     def count(self) -> int:
-        """Programs measured."""
+        """Number of measured programs."""
         return sum(len(part) for parts in self._seconds.values() for part in parts)
 
     @property
     def ready(self) -> bool:
-        """Whether it predicts."""
+        """Whether the model has been fitted and can predict."""
         return self._trees is not None
 
     def add(self, task: str, features: Statements, seconds: np.ndarray) -> None:
-        """Programs measured for a task, with their seconds float64 [B], infinite if one failed."""
+        """Add measured programs of a task: their features and seconds float64 [B], infinite for a failed program."""
         if len(seconds) != features.count:
             raise ValueError(f"{len(seconds)} timings for {features.count} programs: expected one each")
         self._features.setdefault(task, []).append(features)
         self._seconds.setdefault(task, []).append(np.asarray(seconds, dtype=np.float64))
 
     def fit(self) -> None:
-        """Fit from scratch to all that was added; nothing happens before there is enough, or where all failed."""
+        """Fit from scratch to all data; do nothing with fewer than `warmup` programs, or if all programs failed."""
         if self.count < max(self.warmup, 1):
             return
         parts, targets = [], []
@@ -72,20 +72,20 @@ class ScoreModel:
             self._trees = _fitted(Statements.joined(parts), target, self.shrinkage)
 
     def predict(self, features: Statements) -> np.ndarray:
-        """Scores float64 [B]; about the share of the fastest program's speed. ValueError before the first fit."""
+        """Scores float64 [B], estimates of speed relative to the task's fastest program. ValueError before the first fit."""
         if self._trees is None:
             raise ValueError(f"the model is not fitted: {self.count} programs measured, {self.warmup} needed")
         return _sums(np.asarray(self._trees.inplace_predict(features.values)), features.program, features.count)
 
 
 def _sums(values: np.ndarray, program: np.ndarray, count: int) -> np.ndarray:
-    """Sum over the statements of every program."""
+    """Sums float64 [count] of values over the statements of every program."""
     return np.bincount(program, weights=values, minlength=count)
 
 
 def _fitted(features: Statements, target: np.ndarray, shrinkage: float) -> xgb.Booster:
-    """Trees up to PATIENCE after the one with the smallest training error: the authors' code predicts with all of them."""
-    import xgboost as xgb  # of the extra `lab`: whoever does not fit a model does not need it
+    """Fit trees until PATIENCE trees bring no gain. These last trees are kept, as in the authors' code."""
+    import xgboost as xgb  # from the extra `lab`; only fitting a model needs it
 
     data, program = xgb.DMatrix(features.values), features.program
     weight = target[program]

@@ -1,10 +1,10 @@
-"""Ansor's sketches (OSDI 2020, section 4): structures derived by rules, whose tile sizes and annotations are still open.
+"""Ansor's sketches (OSDI 2020, section 4): structures derived by rules, whose tile sizes and annotations are still undecided.
 
-A sketch here is a set of programs of our space: for every axis the chains of tiles it may take, for every knob its values. The
-rules are those of the paper's table 1 and section 4.3, their conditions those of the authors' code. Our programs are always
-tiled, with the epilogue fused and accumulators in registers, and staged reads always in shared memory: Always Inline, Fusion, Add
-Cache Stage and Skip are thereby decided. Open are the number of tile levels, the factors of a reduction and, as the paper's user
-rules, algorithms without a rule of Ansor's. `docs/related.md` says where `ansor` departs.
+A sketch here is a set of programs of our space: the allowed chains of tiles for every axis, and the allowed values for every
+knob. The rules are those of the paper's table 1 and section 4.3, with the conditions of the authors' code. Our programs are
+always tiled, with a fused epilogue, accumulators in registers, and staged reads in shared memory. This decides the rules Always
+Inline, Fusion, Add Cache Stage and Skip. The remaining rules decide the number of tile levels, the factors of a reduction and,
+like the paper's user rules, algorithms that Ansor has no rule for. `docs/related.md` lists where `ansor` differs from the paper.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ from gensor_gym.graph.tables.tables import COPIED, IS_CPU
 from gensor_gym.operators.types import Operator
 
 PARALLEL = 16
-"""Tasks for each core that parallel loops should give (authors' code)."""
+"""Number of parallel tasks per core that counts as enough parallelism (authors' code)."""
 AUTHORS = ("split_k", "reduce_threads", "vector", "unroll", "pack_a", "pack_b", "loop_order", "thread_split")
-"""Knobs known to Ansor; `beyond` adds the others."""
+"""Knobs that Ansor has; `beyond` adds the space's other knobs."""
 ALGORITHMS = {"convolution": (0, 1), "tensor_core": (0,)}
-"""Algorithms that Ansor's own rules make: direct ones without tensor cores."""
+"""Values of algorithmic knobs that Ansor's own rules can produce: direct convolutions without tensor cores."""
 
 Options = dict[str, tuple[int, ...]]
-"""Values that knobs may take, by name."""
+"""Name of a knob -> its allowed values."""
 
 
 class Sketch(Coordinates):
-    """A structure: columns of every axis slot and of the knobs with a choice, restricted to the values that the rules allow."""
+    """A structure: the columns of all axis slots and of the undecided knobs, with the values that the rules allow."""
 
     def __init__(self, name: str, base: np.ndarray, columns: Sequence[Column]) -> None:
-        """`Coordinates` with a name."""
+        """Make the `Coordinates` of `base` and `columns`, with a name."""
         super().__init__(base, columns)
         self.name = name
 
     @property
     def axes(self) -> tuple[Column, ...]:
-        """The columns of all axis slots, in their order."""
+        """Columns of all axis slots, in order of the slots."""
         return self.columns[:MAX_AXES]
 
     @property
     def knobs(self) -> tuple[Column, ...]:
-        """The columns of the knobs with a choice."""
+        """Columns of the undecided knobs."""
         return self.columns[MAX_AXES:]
 
     def sample(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Rows int32 [count, ROW], legal or not: tiles uniform over all factorisations, knobs over all values."""
+        """Random rows int32 [count, ROW], legal or not: each axis uniform over its chains, each knob over its values."""
         return self.rows(self.draw(rng, count))
 
 
 def has_data_reuse(op: Operator) -> bool:
-    """Whether elements of a read are used by several outputs: Ansor then tiles on several levels."""
+    """Whether several outputs use the same elements of a read, so that Ansor tiles on several levels."""
     missing = sum(
         any(op.extents[a] > 1 and access.axis_strides()[a] == 0 for a in op.spatial) for access in op.reads
     )
@@ -65,7 +65,7 @@ def has_data_reuse(op: Operator) -> bool:
 
 
 def has_more_reduction_parallel(graph: ConstructionGraph) -> bool:
-    """Whether the outputs give too little parallelism (rule 6; on a GPU the rule of cross-thread reduction)."""
+    """Whether the reduction must add parallelism to that of the outputs (rule 6; on a GPU the rule of cross-thread reduction)."""
     op, hw = graph.operator, graph.hardware
     space = math.prod(op.extents[a] for a in op.spatial)
     reduction = math.prod(op.extents[a] for a in op.reduce)
@@ -76,9 +76,9 @@ def has_more_reduction_parallel(graph: ConstructionGraph) -> bool:
 
 
 TEMPLATE_INNERMOST = 16
-"""Innermost factors of a limited space: powers of two up to this."""
+"""Innermost factors with `limited` are powers of two up to this."""
 LOCATIONS = ("pack_a", "pack_b", "loop_order")
-"""Knobs for the location of a computation: whether an operand is copied first, and which loop is outside."""
+"""Knobs for the location of a computation: whether an operand is copied first, and which loop is outermost."""
 
 
 def derive_sketches(
@@ -86,11 +86,11 @@ def derive_sketches(
 ) -> list[Sketch]:
     """All sketches of a task.
 
-    `beyond` takes algorithms that Ansor's own rules do not make (shifted and implicit matrix products, tensor cores) as user
-    rules, and draws knobs unknown to Ansor like its pragmas; without it they are at the space's default. `max_innermost` bounds
-    the innermost factor of an axis, except where an instruction's fragment decides it. `limited` is the paper's ablation (figure
-    7): tile levels, innermost sizes and computation locations such as a manual template has. It names no values; ours are one
-    level less on a CPU, powers of two up to 16, and locations at the space's default.
+    `beyond` adds algorithms that Ansor's own rules do not produce (shifted and implicit matrix products, tensor cores) as user
+    rules, and draws knobs that Ansor does not have like its pragmas; without it they are at the space's default. `max_innermost`
+    bounds the innermost factor of an axis, unless an instruction's fragment decides it. `limited` is the paper's ablation (figure
+    7) with the tile levels, innermost sizes and computation locations of a manual template. The paper names no values; ours are
+    one level fewer on a CPU, powers of two up to 16, and locations at the space's default.
     """
     if max_innermost < 1:
         raise ValueError(f"max_innermost={max_innermost}: expected 1 or more")
@@ -104,7 +104,7 @@ def derive_sketches(
 
 
 def _as_template(graph: ConstructionGraph, sketch: Sketch) -> Sketch:
-    """The sketch with the chains that a template would have; an axis that has none of them keeps all."""
+    """The sketch restricted to the chains that a template would have. An axis without such chains keeps all its chains."""
     kept = []
     for column in sketch.axes:
         chains = column.values
@@ -117,7 +117,7 @@ def _as_template(graph: ConstructionGraph, sketch: Sketch) -> Sketch:
 
 
 def _movable(graph: ConstructionGraph, beyond: bool) -> Options:
-    """Usable values of every knob that the space moves and the sketch may."""
+    """Usable values of every knob that both the space and the sketch may move."""
     ints = graph.tables.ints
     found = {KNOBS[k].name: tuple(KNOBS[k].values[i] for i in usable_values(ints, k)) for k in moved_knobs(ints)}
     if beyond:
@@ -127,7 +127,7 @@ def _movable(graph: ConstructionGraph, beyond: bool) -> Options:
 
 
 def _factor(graph: ConstructionGraph, options: Options) -> list[tuple[str, Options]]:
-    """Rule 6: the reduction whole, and where it applies factored over threads or blocks by every knob that does so."""
+    """Rule 6: variants (suffix of the name, options) with a whole reduction and, if it applies, with each way to split it."""
     knobs = [name for name in ("thread_split", "reduce_threads", "split_k") if name in options]
     whole = options | dict.fromkeys(knobs, (1,))
     found = [("", whole)]
@@ -138,7 +138,7 @@ def _factor(graph: ConstructionGraph, options: Options) -> list[tuple[str, Optio
 
 
 def _algorithms(graph: ConstructionGraph, options: Options) -> list[tuple[str, Options]]:
-    """One sketch for every algorithm: each has other tiles and other knobs."""
+    """Variants (suffix of the name, options) for every algorithm, since algorithms differ in tiles and knobs."""
     plain: Options = {"tensor_core": (0,), "persistent": (0,), "cluster": (1,)}
     whole = all(1 in options.get(name, (1,)) for name in ("thread_split", "reduce_threads"))
     kinds: list[tuple[str, Options]] = []
@@ -159,7 +159,7 @@ def _algorithms(graph: ConstructionGraph, options: Options) -> list[tuple[str, O
 
 
 def _sketch(graph: ConstructionGraph, name: str, options: Options, max_innermost: int) -> Sketch | None:
-    """The sketch, or None if an axis has no tile of the form that its algorithm asks for."""
+    """The sketch with these options; None if an axis has no chain, or a knob no value, that the options allow."""
     base, free = graph.coordinates.base.copy(), []
     for knob, values in options.items():
         indices = np.array([KNOBS[KNOB_INDEX[knob]].values.index(v) for v in values], dtype=np.int32)
@@ -173,7 +173,7 @@ def _sketch(graph: ConstructionGraph, name: str, options: Options, max_innermost
 
 
 def _kept(graph: ConstructionGraph, base: np.ndarray, axis: Column, max_innermost: int) -> np.ndarray:
-    """Which chains of an axis the structure allows, bool [C]: without reuse there is nothing to tile for a cache."""
+    """Whether the structure allows each chain of an axis, bool [C]. Without data reuse, no tile for a cache is allowed."""
     ints, chains = graph.tables.ints, axis.values
     if base[KNOB + KNOB_INDEX["tensor_core"]] > 0:
         step = int(fragment_length(base, axis.first - TILE, ints))

@@ -1,9 +1,9 @@
 """Ansor's features: one vector for every innermost statement of a program (appendix B of the paper; TVM's `feature.cc`).
 
-Groups as there: operations, vectorised, unrolled and parallel loops, GPU threads, buffers, the curve of arithmetic intensity,
-allocations, outer loops. Departures, because the features come from a schedule and not from lowered code: no integer operations
-of index arithmetic; buffers are in the operator's order and not by size; the intensity is log2(operations / bytes) (the authors'
-quotient of logarithms is a known slip); the values of our knobs follow, because most are no loops.
+The groups are Ansor's: operations, vectorised, unrolled and parallel loops, GPU threads, buffers, the curve of arithmetic
+intensity, allocations, outer loops. The features come from a schedule, not from lowered code, and thus differ: index arithmetic
+is not counted, buffers are in the operator's order and not sorted by size, and the values of our knobs are appended because most
+knobs are not loops. The intensity is log2(operations / bytes); the authors' quotient of logarithms is a known slip.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ LINE = 64.0
 """Bytes of a cache line."""
 MAX_BUFFERS = 5
 CURVE = 10
-"""Points of the curve of arithmetic intensity."""
+"""Number of points on the curve of arithmetic intensity."""
 OPERATIONS = ("mad", "add", "mul", "div", "cmp", "math", "other")
 POSITIONS = 8
-"""No loop, inner, middle, outer space, inner, middle, outer reduction, both."""
+"""Number of one-hot positions of an annotation: no loop; inner, middle, outer spatial; inner, middle, outer reduce; both."""
 BUFFER = 18
 NUM_FEATURES = 8 + 3 * (3 + POSITIONS) + 8 + MAX_BUFFERS * BUFFER + CURVE + 4 + 3 + len(KNOBS)
-"""Features of a statement."""
+"""Number of features of a statement."""
 
 
 @dataclass(frozen=True)
 class Statements:
-    """Features float32 [R, F] of statements, and the program that each belongs to, int64 [R], of `count` programs."""
+    """Features float32 [R, F] of statements, and the index int64 [R] of each statement's program among `count` programs."""
 
     values: np.ndarray
     program: np.ndarray
@@ -41,7 +41,7 @@ class Statements:
 
     @classmethod
     def joined(cls, parts: list[Statements]) -> Statements:
-        """Several batches as one, programs numbered through."""
+        """Concatenate batches; programs are renumbered consecutively."""
         starts = np.cumsum([0, *(part.count for part in parts)])
         values = [np.empty((0, NUM_FEATURES), dtype=np.float32), *(part.values for part in parts)]
         program = [np.empty(0, dtype=np.int64), *(p.program + s for p, s in zip(parts, starts[:-1], strict=True))]
@@ -49,7 +49,7 @@ class Statements:
 
 
 def statement_features(graph: ConstructionGraph, rows: np.ndarray) -> Statements:
-    """Features of every statement of programs int32 [B, ROW]; rows must be well formed."""
+    """Features of all statements of the programs `rows` int32 [B, ROW], which must be well formed."""
     order, convolution = (KNOB + KNOB_INDEX[name] for name in ("loop_order", "convolution"))
     structures = rows[:, [order, convolution]]
     values, programs = [np.empty((0, NUM_FEATURES), dtype=np.float32)], [np.empty(0, dtype=np.int64)]
@@ -87,7 +87,7 @@ def _features(p: Programs, nest: Nest) -> np.ndarray:
 
 
 def _product(p: Programs, loops: list[Loop]) -> np.ndarray:
-    """Turns of loops, float64 [B]."""
+    """Total number of iterations of nested loops, float64 [B]."""
     product = np.ones(len(p.rows))
     for loop in loops:
         product = product * loop.extent
@@ -95,7 +95,7 @@ def _product(p: Programs, loops: list[Loop]) -> np.ndarray:
 
 
 def _operations(p: Programs, nest: Nest, turns: np.ndarray) -> np.ndarray:
-    """Operations of all turns by name, and whether reads outside a tensor or beyond an axis are guarded, [B, 8]."""
+    """Logs of the total number of each operation, and of guarded iterations if reads may leave a tensor or an axis, [B, 8]."""
     counts = [_log(nest.operations.get(name, 0.0) * turns) for name in OPERATIONS]
     padded = any(p.ints[PADDED + tensor] for tensor, _ in nest.accesses)
     overhang = np.zeros(len(p.rows), dtype=bool)
@@ -105,7 +105,10 @@ def _operations(p: Programs, nest: Nest, turns: np.ndarray) -> np.ndarray:
 
 
 def _annotated(p: Programs, loops: list[Loop], kinds: tuple[int, ...]) -> np.ndarray:
-    """Loops of these kinds: how many turn, turns of all, turns of the innermost, where it stands one hot, [B, 11]."""
+    """Features [B, 11] of the loops of some kinds that have more than one iteration.
+
+    Their number, log of their total iterations, log of the innermost loop's iterations, and its position, one-hot.
+    """
     mine = [loop for loop in loops if loop.kind in kinds]
     number, product, length = np.zeros(len(p.rows)), np.ones(len(p.rows)), np.zeros(len(p.rows))
     spatial, reduce = np.zeros(len(p.rows), dtype=bool), np.zeros(len(p.rows), dtype=bool)
@@ -123,7 +126,7 @@ def _annotated(p: Programs, loops: list[Loop], kinds: tuple[int, ...]) -> np.nda
 
 
 def _threads(p: Programs, loops: list[Loop]) -> np.ndarray:
-    """Whether it is a GPU; blocks and threads along the two innermost spatial axes and all others; virtual threads, [B, 8]."""
+    """[B, 8]: whether on a GPU; logs of blocks and threads on the two innermost spatial axes and the rest; virtual threads."""
     if p.cpu:
         return np.zeros((len(p.rows), 8))
     columns = [np.ones(len(p.rows))]
@@ -136,9 +139,9 @@ def _threads(p: Programs, loops: list[Loop]) -> np.ndarray:
 
 
 def _touched(p: Programs, nest: Nest) -> tuple[np.ndarray, np.ndarray]:
-    """(elements of every access inside each loop [D + 1, accesses, B], turns inside each loop [D + 1, B]).
+    """(elements touched by every access [D + 1, accesses, B], number of iterations [D + 1, B]) inside each loop.
 
-    Place d counts all loops from number d inwards; place D counts none.
+    Entry d counts loop d and all loops inside it; entry D counts no loop.
     """
     depth, size = len(nest.loops), len(p.rows)
     touched = np.ones((depth + 1, max(1, len(nest.accesses)), size))
@@ -156,7 +159,7 @@ def _touched(p: Programs, nest: Nest) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _box(p: Programs, tensor: int, reach: np.ndarray) -> np.ndarray:
-    """Lengths of the tensor's box that the given extents of axes touch, [dimensions, B]."""
+    """Lengths [dimensions, B] of the box of a tensor that iterations `reach` [axes, B] along the axes touch."""
     at = COEF + tensor * MAX_DIMS * MAX_AXES
     dims = int(p.ints[NUM_DIMS + tensor])
     steps = p.ints[at : at + dims * MAX_AXES].reshape(dims, MAX_AXES)
@@ -165,7 +168,7 @@ def _box(p: Programs, tensor: int, reach: np.ndarray) -> np.ndarray:
 
 
 def _buffers(p: Programs, nest: Nest, touched: np.ndarray, inner: np.ndarray) -> np.ndarray:
-    """Features of up to five buffers, zeros if there are fewer, [B, 90]."""
+    """Features [B, 90] of up to five buffers, padded with zeros."""
     columns = np.zeros((len(p.rows), MAX_BUFFERS * BUFFER))
     items = np.array([float(p.ints[ITEM + tensor]) for tensor, _ in nest.accesses])
     moved = (touched * items[None, :, None]).sum(axis=1)
@@ -179,7 +182,7 @@ def _buffers(p: Programs, nest: Nest, touched: np.ndarray, inner: np.ndarray) ->
 def _buffer(
     p: Programs, nest: Nest, number: int, touched: np.ndarray, inner: np.ndarray, moved: np.ndarray
 ) -> list[np.ndarray]:
-    """Bytes, lines, reuse and stride of one access, each [B]."""
+    """Features [B] of one access: bytes, cache lines, kind of reuse, reuse distance and count, stride."""
     tensor = nest.accesses[number][0]
     item = float(p.ints[ITEM + tensor])
     stride, count, distance, distance_bytes = (np.zeros(len(p.rows)) for _ in range(4))
@@ -209,7 +212,7 @@ def _buffer(
 
 
 def _curve(nest: Nest, touched: np.ndarray, inner: np.ndarray) -> np.ndarray:
-    """Arithmetic intensity over the logarithm of the operations inside each loop, at ten even places, [B, 10]."""
+    """Log arithmetic intensity [B, 10], interpolated at ten even positions on the log of the operations inside each loop."""
     work = max(sum(nest.operations.values()), 1.0)
     done = np.log2(inner * work)[::-1]
     intensity = done - np.log2(touched.sum(axis=1) * 4.0)[::-1]
@@ -224,7 +227,7 @@ def _curve(nest: Nest, touched: np.ndarray, inner: np.ndarray) -> np.ndarray:
 
 
 def _allocation(p: Programs, nest: Nest, turns: np.ndarray) -> np.ndarray:
-    """Bytes of the buffer written, how often in all, how often it is begun, and elements each time, [B, 4]."""
+    """Logs [B, 4] of the written buffer's bytes, all iterations, number of times the buffer is filled, elements per filling."""
     if nest.allocated is None:
         tensor = nest.accesses[-1][0]
         size = float(np.prod(p.ints[VIEW + tensor * MAX_DIMS : VIEW + tensor * MAX_DIMS + p.ints[NUM_DIMS + tensor]]))
@@ -235,6 +238,6 @@ def _allocation(p: Programs, nest: Nest, turns: np.ndarray) -> np.ndarray:
 
 
 def _outside(p: Programs, nest: Nest, turns: np.ndarray) -> np.ndarray:
-    """Iterations of all loops, number of loops longer than 1, and the unrolling, [B, 3]."""
+    """[B, 3]: log of all iterations, number of loops with more than one iteration, log of the unrolling."""
     number = sum(((loop.extent > 1).astype(np.float64) for loop in nest.loops), start=np.zeros(len(p.rows)))
     return np.column_stack([_log(turns), number, _log(p.knob("unroll"))])

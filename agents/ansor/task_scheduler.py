@@ -1,12 +1,12 @@
-"""Ansor's task scheduler (section 6, appendix A): which of many tasks gets the next batch of trials.
+"""Ansor's task scheduler (section 6, appendix A), which decides which of many tasks gets the next batch of trials.
 
-The objective f is a function of the tasks' best latencies g. Task i is chosen that has the largest |df/dt_i|, with
+The objective f is a function of the tasks' best latencies g. The task i with the largest |df/dt_i| is chosen, with
 
     df/dt_i = df/dg_i (alpha (g_i(t_i) - g_i(t_i - w)) / w + (1 - alpha) min(-g_i / t_i, beta C_i / max V_k - g_i))
 
-t_i batches given to the task, w the backward window, C_i its operations, V_k operations per second that tasks like it
-reach. Constants are those of the authors' code (TVM v0.8, `task_scheduler.py`); the paper does not give epsilon, so its
-value is our choice. Formulas of the objectives are reconstructed from the paper's text (its table 2 is an image).
+Here t_i is the number of batches of the task, w the backward window, C_i its number of operations, and V_k the operations per
+second that similar tasks reach. Constants are those of the authors' code (TVM v0.8, `task_scheduler.py`), except epsilon, which
+is our choice. Formulas of the objectives are reconstructed from the paper's text (its table 2 is an image).
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ import numpy as np
 
 
 class Scheduler(Protocol):
-    """Says which task gets the next batch."""
+    """A rule that decides which task gets the next batch."""
 
     def choose(self, tasks: list[Progress], rng: np.random.Generator) -> int | None:
-        """Number of the chosen task; None if all are dead."""
+        """Index of the chosen task; None if all are dead."""
 
 
 Objective = Callable[[np.ndarray], float]
-"""A number to make small, from best latencies float64 [n]."""
+"""A function to be minimised, of the tasks' best latencies float64 [n]."""
 STEP = 1e-4
 """Relative step of the finite difference for df/dg."""
 GROUP = 1.618
-"""Tasks of one operator class are alike when log_1.618 of their operations agrees as a whole number."""
+"""Tasks of one operator class are similar if log_1.618 of their operations has the same integer part."""
 PATIENT = 5
-"""Batches a task must have had more than any other before it leaves its group as too slow."""
+"""Number of batches that a task must be ahead of all tasks of its group before it can leave the group as too slow."""
 
 
 def total_latency(weights: np.ndarray) -> Objective:
-    """f1: the sum over networks of the sum over tasks of appearances [networks, n] times latency."""
+    """Objective f1: the total latency of all networks, from the appearances of tasks `weights` [networks, n]."""
     return lambda g: float((_appearances(weights) @ g).sum())
 
 
 def latency_targets(weights: np.ndarray, targets: np.ndarray) -> Objective:
-    """f2: the sum over networks of max(latency, target): below its target [networks] a network gains nothing."""
+    """Objective f2: the sum over networks of max(latency, target), so that nothing is gained below a network's target."""
     return lambda g: float(np.maximum(_appearances(weights) @ g, targets).sum())
 
 
 def geometric_speedup(weights: np.ndarray, baselines: np.ndarray) -> Objective:
-    """f3: minus the geometric mean over networks of baseline [networks] / latency."""
+    """Objective f3: minus the geometric mean over networks of the speedups baseline / latency."""
     return lambda g: -float(np.exp(np.mean(np.log(baselines / (_appearances(weights) @ g)))))
 
 
 def _appearances(weights: np.ndarray) -> np.ndarray:
-    """Weights as [networks, n]; ValueError for negative ones."""
+    """Appearances as an array [networks, n]; ValueError for negative numbers."""
     table = np.atleast_2d(np.asarray(weights, dtype=np.float64))
     if (table < 0).any():
         raise ValueError(f"appearances of tasks in networks must not be negative, got {table.min()}")
@@ -61,16 +61,16 @@ def _appearances(weights: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Progress:
-    """Progress of a task: its operations, its class, and its best latency after every batch (infinite: none ran)."""
+    """Progress of a task: its operations, operator class, and best latency after every batch (infinite if no program ran)."""
 
     flops: float
     kind: str
     best: list[float] = field(default_factory=list)
     dead: bool = False
-    """No new program is found, or the patience of early stopping is over: f4's ES(g_i, t) is its latency for good."""
+    """Whether the task gets no more batches, after a batch without a new trial or by early stopping (ES of the paper's f4)."""
     trials: int = 0
     last_gain: int = 0
-    """Trials when its latency last fell."""
+    """Number of trials when the latency last decreased."""
 
     @property
     def latency(self) -> float:
@@ -89,17 +89,17 @@ class Progress:
 
 @dataclass(frozen=True)
 class GradientScheduler:
-    """Chooses tasks. Every task gets one batch first, in order."""
+    """Ansor's scheduler: every task gets a first batch in order, then the task with the largest gradient is chosen."""
 
     objective: Objective
     alpha: float = 0.2
     beta: float = 2.0
     window: int = 3
     epsilon: float = 0.05
-    """Chance of a task drawn uniformly instead."""
+    """Probability that the task is drawn uniformly instead."""
 
     def __post_init__(self) -> None:
-        """ValueError for numbers that make no gradient."""
+        """Check the fields; ValueError if a number is out of its range."""
         if not (0 <= self.alpha <= 1 and 0 <= self.epsilon <= 1 and self.beta > 0 and self.window >= 1):
             raise ValueError(
                 f"alpha={self.alpha}, epsilon={self.epsilon}, beta={self.beta}, window={self.window}: expected the first two "
@@ -107,7 +107,7 @@ class GradientScheduler:
             )
 
     def choose(self, tasks: list[Progress], rng: np.random.Generator) -> int | None:
-        """Number of the task for the next batch; None if all are dead."""
+        """Index of the task for the next batch; None if all are dead."""
         alive = [i for i, task in enumerate(tasks) if not task.dead]
         for i in alive:
             if not tasks[i].best:
@@ -117,14 +117,14 @@ class GradientScheduler:
         if rng.random() < self.epsilon:
             return alive[int(rng.integers(len(alive)))]
         unborn = [i for i in alive if not math.isfinite(tasks[i].latency)]
-        if unborn:  # an objective means nothing before every task has a program
+        if unborn:  # the objective is not defined before every task has a program
             return min(unborn, key=lambda i: len(tasks[i].best))
         size = np.abs(self.gradients(tasks))[alive]
         ties = np.flatnonzero(size == size.max())
         return alive[int(ties[int(rng.integers(len(ties)))])]
 
     def gradients(self, tasks: list[Progress]) -> np.ndarray:
-        """df/dt of every task, float64 [n]; zero for the dead ones. Tasks without any program count as never."""
+        """Gradient df/dt of every task, float64 [n]; zero for dead tasks and tasks without a program."""
         latencies = np.array([task.latency for task in tasks])
         known = np.where(np.isfinite(latencies), latencies, 0.0)
         members = groups_of(tasks, self.beta)
@@ -137,19 +137,19 @@ class GradientScheduler:
         return result
 
     def _chain(self, latencies: np.ndarray, i: int) -> float:
-        """df/dg_i."""
+        """Finite difference for df/dg_i."""
         less = latencies.copy()
         less[i] *= 1 - STEP
         return (self.objective(latencies) - self.objective(less)) / (STEP * latencies[i])
 
     def _backward(self, task: Progress) -> float:
-        """Gain of the latest batches; 0 before there are enough."""
+        """Mean change of latency per batch over the last `window` batches; 0 before there are enough batches."""
         if len(task.best) <= self.window or not math.isfinite(task.best[-1 - self.window]):
             return 0.0
         return (task.best[-1] - task.best[-1 - self.window]) / self.window
 
     def _forward(self, tasks: list[Progress], i: int, members: list[int | None]) -> float:
-        """Expected gain of a batch: all of the latency in as many batches as so far, or the level of similar tasks."""
+        """Expected change of latency by a batch: -latency / batches so far, or to the level of similar tasks if lower."""
         task = tasks[i]
         gain = -task.latency / len(task.best)
         alike = [t for k, t in enumerate(tasks) if members[i] is not None and members[k] == members[i]]
@@ -161,7 +161,7 @@ class GradientScheduler:
 
 @dataclass(frozen=True)
 class RoundRobin:
-    """The paper's ablation without a scheduler (figure 10): every task in turn. Takes the objective and does not use it."""
+    """The paper's ablation without a scheduler (figure 10): every task in turn. The objective is accepted but not used."""
 
     objective: Objective
 
@@ -172,7 +172,7 @@ class RoundRobin:
 
 
 def groups_of(tasks: list[Progress], beta: float) -> list[int | None]:
-    """Group number of every task, None for one that left its group since it stays slower than others by more than beta."""
+    """Group number of every task; None for a task that left its group because it stays more than beta times slower."""
     keys = [(task.kind, int(math.log(task.flops + 1, GROUP))) for task in tasks]
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     found: list[int | None] = [numbers[key] for key in keys]

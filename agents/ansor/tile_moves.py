@@ -1,9 +1,9 @@
-"""Mutation of tile sizes as Ansor does it (section 5.1): a factor of an axis moves from one level to another.
+"""Ansor's mutation of tile sizes (section 5.1): a factor of an axis moves from one level to another.
 
-The factors of an axis, from the inside: of the register tile, (on a GPU) virtual threads, each further level, and the grid
-of outermost tiles. A move divides one by p > 1 and multiplies another by p, so the cumulative sizes between the two change
-by the same ratio p. Ladders keep sizes that do not divide the extent: the grid counts as having any factor that leads to
-a chain there is.
+The factors of an axis, from the innermost, are those of the register tile, of virtual threads (on a GPU), of each further level,
+and of the grid of outermost tiles. A move divides a factor by p > 1 and multiplies another by p, so that the cumulative sizes
+between the two change by the same ratio p. Tile sizes need not divide the extent, so the grid may gain or lose any factor that
+leads to an existing chain.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from gensor_gym.graph.compiled import compiled, lean
 from gensor_gym.graph.tables.layout import MAX_LEVELS
 
 Groups = list[np.ndarray]
-"""Chains [N, levels + 1] that one chain leads to, one array for every pair of levels that a factor may move between."""
+"""Chains [N, levels + 1] one move away from a chain: one array for every pair of levels that a factor can move between."""
 
 
 class TileMoves:
     """Moves among the chains of one axis; the moves from a chain are computed at first use."""
 
     def __init__(self, chains: np.ndarray, levels: int) -> None:
-        """`chains` int32 [C, MAX_LEVELS + 1]; only the first `levels` tiles are meaningful."""
+        """Prepare moves among `chains` int32 [C, MAX_LEVELS + 1], of which only the first `levels` tiles are meaningful."""
         self._chains = chains
         inner = chains[:, 0] // chains[:, MAX_LEVELS]
         self._sizes = np.column_stack([inner, chains[:, :levels]]).astype(np.int64)
@@ -31,7 +31,7 @@ class TileMoves:
         self._known: dict[tuple[int, bool], Groups] = {}
 
     def groups(self, chain: np.ndarray, granularity: bool = False) -> Groups:
-        """Chains reachable from a chain; with `granularity` only by moves between outermost tile and grid.
+        """Chains one move away from `chain`; with `granularity`, only moves between the outermost tile and the grid.
 
         KeyError for a chain that is not of this axis.
         """
@@ -41,7 +41,7 @@ class TileMoves:
         return self._known[key]
 
     def _all(self, index: int) -> Groups:
-        """Chains one move away, by direction and by the first and last cumulative size that changes."""
+        """Chains one move away, grouped by direction and by the first and last cumulative size that changes."""
         spans = _spans(self._sizes, index)
         order = np.argsort(spans, kind="stable")
         order = order[np.searchsorted(spans[order], 0) :]
@@ -58,10 +58,10 @@ class TileMoves:
 
 @compiled
 def _spans(sizes, index):  # noqa: ANN001, ANN202
-    """Which move leads from chain `index` to every chain, int64 [C]: a number for its direction and span, -1 for none.
+    """Number of the move from chain `index` to every chain, int64 [C]; -1 if no single move leads there.
 
-    A move multiplies (or divides) the cumulative sizes of one span by the same ratio; upwards counts first, then inner spans
-    of late beginning.
+    A move multiplies (or divides) the cumulative sizes of one span of levels by the same ratio; its number encodes direction and
+    span. Numbers of multiplying moves come first, and among them those of spans that begin at an outer level.
     """
     chains, width = sizes.shape
     spans = np.full(chains, -1, dtype=np.int64)
@@ -89,7 +89,7 @@ def _is_move(sizes, one, other, first, last):  # noqa: ANN001, ANN202
 
 
 def pick(groups: Sequence[np.ndarray], levels: float, factor: float) -> np.ndarray | None:
-    """A pair of levels, then a factor, by two draws from [0, 1); None if there is no move."""
+    """The chain after a random move: two draws from [0, 1) choose the pair of levels and the factor. None without moves."""
     if not groups:
         return None
     group = groups[int(levels * len(groups))]

@@ -1,9 +1,9 @@
-"""Parallel simulated annealing on a learned cost model: how AutoTVM finds the programs to measure next.
+"""Parallel simulated annealing on a learned cost model, by which AutoTVM finds the programs to measure next.
 
-128 chains change one knob at a time; the temperature falls linearly from 1 to 0 over at most 500 steps, and the search ends
-early when the best candidates have not changed for 50. Chains go on from where they were when the model is fitted anew
-(Chen et al., NeurIPS 2018, section 3.3; the numbers are those of the authors' released tuner). Where the space is small
-every program is scored once and steps look scores up, which changes nothing but the time.
+128 chains change one knob at a time. The temperature falls linearly from 1 to 0 over at most 500 steps, and the search ends early
+when the best candidates have not changed for 50 steps. When the model is fitted anew, chains continue from their last points
+(Chen et al., NeurIPS 2018, section 3.3; the numbers are those of the authors' released tuner). In a small space every program is
+scored once and steps look scores up, which only saves time.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ Score = Callable[[np.ndarray], np.ndarray]
 
 @dataclass
 class AnnealingOnModel:
-    """Chains over one template."""
+    """The chains of annealing over one template, which keep their points between searches."""
 
     template: Template
     chains: int = 128
     steps: int = 500
     start_temperature: float = 1.0
     patience: int = 50
-    """Steps without a change among the best candidates after which the search ends."""
+    """Number of steps without a change among the best candidates after which the search ends."""
     points: np.ndarray | None = field(default=None, init=False)
-    """Present points of the chains, [chains, K]; kept between searches."""
+    """Current configurations of the chains, [chains, K]; kept between searches."""
 
     def best(self, score: Score, count: int, tried: set[bytes], rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """At most `count` untried configurations, best first, [N, K], and their scores [N]."""
+        """Anneal; return (at most `count` best untried configurations [N, K], best first, their scores [N])."""
         if self.points is None:
             self.points = self.template.random(self.chains, rng)
         points, scores = self.points, score(self.points)
@@ -60,7 +60,7 @@ class AnnealingOnModel:
     def _keep(
         self, heap: dict[bytes, float], points: np.ndarray, scores: np.ndarray, count: int, tried: set[bytes]
     ) -> bool:
-        """Hold the `count` best configurations visited that were not tried; whether these changed."""
+        """Keep the `count` best visited and untried configurations in `heap`; return whether it changed."""
         worst = min(heap.values()) if len(heap) >= count else -np.inf
         close = np.flatnonzero(scores > worst)
         changed = False

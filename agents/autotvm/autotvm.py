@@ -1,8 +1,8 @@
-"""AutoTVM's search: a learned cost model proposes, annealing explores it, the batch is measured, the model is fitted anew.
+"""AutoTVM's search: annealing on a learned cost model proposes a batch, the batch is measured, and the model is fitted anew.
 
-After Chen et al., NeurIPS 2018, Algorithm 1, with the numbers of the authors' released tuner. The template is our space
-(`agents.autotvm.template`), its features are ours (`agents.autotvm.loop_features`). The analytic model of this repository is
-never asked.
+This is Algorithm 1 of Chen et al., NeurIPS 2018, with the numbers of the authors' released tuner. The template is our space
+(`agents.autotvm.template`), and the features are ours (`agents.autotvm.loop_features`). The analytic model of this repository is
+not used.
 """
 
 from __future__ import annotations
@@ -23,45 +23,45 @@ from gensor_gym.measure.measurement import Status
 from gensor_gym.measure.session import Session
 
 MEMBERS = 6
-"""Models of an ensemble, as in the authors' study."""
+"""Number of models in an ensemble, as in the authors' study."""
 IDLE_BATCHES = 20
-"""Batches in a row without a new kernel, after which the space counts as exhausted."""
+"""Number of consecutive batches without a new kernel after which the space counts as exhausted."""
 
 
 @dataclass(frozen=True)
 class AutoTvm:
-    """Search by a statistical cost model. The defaults are setting `paper`; `small` is a labelled variant of ours."""
+    """AutoTVM's search by a learned cost model. The defaults are the paper's; `autotvm_small` is our variant."""
 
     space: str = "extended"
     batch: int = 64
     """Programs proposed by one fit (the authors' plan size)."""
     warm_up: int = 64
-    """Random programs measured before the first fit; at least one batch, since nothing can be learned before."""
+    """Number of random programs measured before the first fit, rounded up to whole batches and at least one batch."""
     epsilon: float = 0.05
-    """Share of every batch that is random."""
+    """Share of random programs in every batch."""
     model: str = "trees"
-    """`trees` or `treegru`."""
+    """Kind of cost model: `trees` (boosted) or `treegru` (a recurrent network)."""
     objective: str = "rank"
-    """`rank` or `regression`."""
+    """Training objective of the model: `rank` or `regression`."""
     features: str = "loops"
-    """`loops`, `curve` or `knobs` (the paper's study of representations)."""
+    """Representation of programs: `loops`, `curve` or `knobs` (from the paper's study of representations)."""
     acquisition: str = ""
-    """Empty for one model; `mean`, `ucb` or `ei` for an ensemble on random subsets, with objective `regression`."""
+    """Empty for a single model; `mean`, `ucb` or `ei` for an ensemble on random subsets, with objective `regression`."""
     diversity: int = 1
-    """Lambda: candidates per measured program; a diverse batch is chosen from them. 1 takes the best."""
+    """The paper's lambda: number of candidates per measured program, from which a diverse batch is chosen. 1 takes the best."""
     alpha: float = 1.0
-    """Weight of a knob value new to the batch, in units of the model's score; infinite: scores do not count."""
+    """Weight of a knob value that is new in the batch, in units of the model's score. With infinity scores do not count."""
     chains: int = 128
     """Number of chains of simulated annealing on the model."""
     steps: int = 500
-    """Most steps of a chain."""
+    """Maximum number of steps of a chain."""
     patience: int = 50
-    """Steps without a better candidate after which the annealing ends."""
+    """Number of steps without a better candidate after which the annealing ends."""
     history: str = ""
     """Store, table or folder of tables with trials of earlier tasks, from which a global model is fitted; empty for none."""
 
     def __post_init__(self) -> None:
-        """ValueError for a value out of range."""
+        """Check the fields; ValueError for values that are out of range or do not go together."""
         for name in ("batch", "diversity", "chains", "steps", "patience"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}: expected 1 or more")
@@ -80,11 +80,11 @@ class AutoTvm:
 
     @property
     def unguided(self) -> int:
-        """Trials before those that measurements guide."""
+        """Number of first trials that are not guided by measurements."""
         return 0 if self.history else max(self.batch, self.warm_up)
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Propose, measure, learn, until the budget is spent or no program is new."""
+        """Propose, measure and learn until the budget is spent or no new program is left."""
         tuner, idle = Tuner(self, session, rng), 0
         while idle < IDLE_BATCHES:
             before = session.trials
@@ -94,10 +94,10 @@ class AutoTvm:
 
 
 class Tuner:
-    """One search: tried configurations with their results, and the chains on the model."""
+    """State of one search: the tried configurations with their results, the model, and the chains on the model."""
 
     def __init__(self, settings: AutoTvm, session: Session, rng: np.random.Generator) -> None:
-        """Nothing is tried yet."""
+        """Make the template, the chains and the models; nothing is tried yet."""
         self.settings, self.session, self.rng = settings, session, rng
         self.template = Template(session.graph)
         self.annealing = AnnealingOnModel(self.template, settings.chains, settings.steps, patience=settings.patience)
@@ -114,7 +114,7 @@ class Tuner:
         self._listed_features = None if listed is None else self.features(listed)
 
     def propose_and_measure(self) -> bool:
-        """Measure one batch; returns whether any configuration was left."""
+        """Measure one batch; return False if no configuration was left."""
         plan = self._plan()
         if not len(plan):
             return False
@@ -125,7 +125,7 @@ class Tuner:
         return True
 
     def _plan(self) -> np.ndarray:
-        """Configurations of the next batch, each new; they count as tried from now on."""
+        """New configurations for the next batch, by the model and at random; they count as tried from now on."""
         batch, chosen = self.settings.batch, np.empty((0, len(self.template.counts)), dtype=np.int64)
         learned = len(self.seconds) >= max(1, self.settings.warm_up) and np.isfinite(self.seconds).any()
         if learned or self.earlier:
@@ -135,7 +135,7 @@ class Tuner:
         return np.concatenate([chosen, self._random(batch - len(chosen))])
 
     def _by_model(self, count: int) -> np.ndarray:
-        """Fit, explore, pick."""
+        """Fit the model, anneal on it, and pick at most `count` new configurations."""
         if np.isfinite(self.seconds).any():
             features = self.features(np.array(self.points))
             self.model.fit(features, labels_of(np.array(self.seconds)), self._margin(features))
@@ -146,7 +146,7 @@ class Tuner:
         return found[diverse_pick(found, scores, count, self.settings.alpha)]
 
     def _random(self, count: int) -> np.ndarray:
-        """At most `count` new configurations, uniform."""
+        """At most `count` new random configurations, which count as tried from now on."""
         listed = self.template.enumerated
         if listed is not None:
             new = [i for i, key in enumerate(keys_of(listed)) if key not in self.tried]
@@ -160,11 +160,11 @@ class Tuner:
         return found
 
     def features(self, points: np.ndarray) -> np.ndarray:
-        """The model's features of configurations."""
+        """Features of configurations [B, K] for the model, float32 [B, F]."""
         return program_features(self.settings.features, self.session.graph, self.template.rows(points))
 
     def _score(self) -> Callable[[np.ndarray], np.ndarray]:
-        """The model as a function of configurations; a table of all of them where the space is listed."""
+        """The model's scores as a function of configurations; in a listed space it looks them up in a table."""
         listed = self.template.enumerated
         if listed is None or self._listed_features is None:
             return lambda points: self._predict(self.features(points))
@@ -173,16 +173,16 @@ class Tuner:
         return lambda points: table[self.template.numbers(points)]
 
     def _predict(self, features: np.ndarray) -> np.ndarray:
-        """Scores of the local model on the global one's margin."""
+        """Scores by the local model on top of the margin from earlier tasks."""
         return self.model.predict(features, self._margin(features))
 
     def _margin(self, features: np.ndarray) -> np.ndarray | None:
-        """Prediction from earlier tasks; None if there are none or they no longer count."""
+        """Prediction from earlier tasks; None without earlier tasks, or if they no longer count."""
         return None if self.earlier is None else self.earlier.margin(features, len(self.seconds))
 
 
 def make_model(settings: AutoTvm, seed: int) -> CostModel:
-    """The cost model of the settings."""
+    """An unfitted cost model of the kind in the settings."""
     if settings.model == "treegru":
         return TreeGru(settings.objective, seed=seed)
     trees = [TreeModel(settings.objective, settings.batch, seed=seed + i) for i in range(MEMBERS)]
@@ -191,7 +191,7 @@ def make_model(settings: AutoTvm, seed: int) -> CostModel:
 
 @dataclass(frozen=True)
 class AutoTvmSmall(AutoTvm):
-    """A variant of ours for few trials: batches of 8, with learning after the first."""
+    """Our variant of AutoTVM for few trials: it measures batches of 8 and learns after the first batch."""
 
     batch: int = 8
     warm_up: int = 0

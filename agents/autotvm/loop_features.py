@@ -1,17 +1,17 @@
-"""Features of programs for learned cost models: every loop of our nest with its context, as many columns for every task.
+"""Features of programs for learned cost models: every loop of a fixed nest with its context, in the same columns for every task.
 
-AutoTVM describes a program by its loops, each with length, annotation, position, arithmetic and how it touches each buffer (Chen
-et al., NeurIPS 2018, section 3.1; their extractor: extents of loops that move a buffer count as touched, the others as reuse).
-Our nest is the same for every task: STAGES loops over each of the 8 axis slots, those of length 1 kept. So programs of other
-operators and machines have the same columns, which transfer needs.
+AutoTVM describes a program by its loops, each with length, annotation, position, arithmetic and its accesses to each buffer (Chen
+et al., NeurIPS 2018, section 3.1; in their extractor, loops that move a buffer count as touching it, other loops as reuse). Our
+nest is the same for every task: STAGES loops over each of the 8 axis slots, including loops of length 1. Programs of all
+operators and machines thus have the same columns, which transfer needs.
 
-The nest, outside in (a tile of level l holds whole tiles of level l - 1; trips are rounded up):
+The nest from the outermost loop (a tile of level l contains whole tiles of level l - 1; trip counts are rounded up):
 
     GPU   grid of block tiles, virtual threads, threads | steps of the reduction, register steps | register tile
     CPU   task tiles (parallel), reduce blocks | L1 tiles, register tiles, ordered by knob `loop_order` | register tile
 
-Packing, shared memory and splits of a reduction are in the knobs' columns. This layout of columns is our reconstruction; touched
-elements are those of the dense box (windows overlap), which is finer than a product of extents.
+Packing, shared memory and splits of a reduction are in the knobs' columns. This layout of columns is our reconstruction. Touched
+elements are counted as those of the dense box (windows overlap), which is more exact than a product of extents.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from gensor_gym.graph.tables.tables import (
 from gensor_gym.operators.bodies import OBSERVED
 
 STAGES = 4
-"""Loops over one axis, outside in. GPU: blocks (or reduce steps), virtual threads (or register steps), threads, register
-tile. CPU: task tiles (or reduce blocks), L1 tiles, register tiles, register tile."""
+"""Number of loops over one axis. On a GPU: blocks (or reduce steps), virtual threads (or register steps), threads, register
+tile. On a CPU: task tiles (or reduce blocks), L1 tiles, register tiles, register tile."""
 LOOPS = STAGES * MAX_AXES
 ANNOTATIONS = ("serial", "parallel", "block", "vthread", "thread", "unrolled", "vectorized")
 SERIAL, PARALLEL, BLOCK, VIRTUAL, THREAD, UNROLLED, VECTORIZED = range(len(ANNOTATIONS))
@@ -51,12 +51,12 @@ LENGTH, POSITION, TOPDOWN, BOTTOMUP, ANNOTATION = range(5)
 TOUCH_FIELDS = ("stride", "count", "reuse", "thread_count", "thread_reuse")
 STRIDES, COUNT, REUSE, THREAD_COUNT, THREAD_REUSE = range(5)
 BLOCK_WIDTH = len(LOOP_FIELDS) + MAX_TENSORS * len(TOUCH_FIELDS)
-"""Columns of a loop."""
+"""Number of columns of a loop."""
 KNOBS_AT = LOOPS * BLOCK_WIDTH
 TASK_AT = KNOBS_AT + len(KNOBS)
 TASK_FIELDS = (*(f"extent{a}" for a in range(MAX_AXES)), "flops", "bytes", "units", "item", "cpu", *OBSERVED)
 WIDTH = TASK_AT + len(TASK_FIELDS)
-"""F, the number of columns."""
+"""Number F of all columns."""
 _CONVOLUTION, _LOOP_ORDER = KNOB + KNOB_INDEX["convolution"], KNOB + KNOB_INDEX["loop_order"]
 _TOUCHES, _FIELDS = len(LOOP_FIELDS), len(TOUCH_FIELDS)
 
@@ -64,7 +64,7 @@ _TOUCHES, _FIELDS = len(LOOP_FIELDS), len(TOUCH_FIELDS)
 def loop_features(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
     """Features float32 [B, F] of rows int32 [B, ROW], with the columns of `loop_columns`. Rows must be well formed.
 
-    Counts and products are log2(x + 1), ratios log2(x). No latency of the analytic model is among them.
+    Counts and products are given as log2(x + 1), ratios as log2(x). The analytic model is not used.
     """
     features = np.zeros((len(rows), WIDTH), dtype=np.float32)
     _fill_features(np.ascontiguousarray(rows, dtype=np.int32), graph.tables.ints, features)
@@ -83,12 +83,14 @@ def task_features(graph: ConstructionGraph) -> np.ndarray:
 def loop_columns() -> list[str]:
     """Names of the F columns.
 
-    `s0.a4.length` is the loop of stage 0 over axis slot 4; fields of a loop: log2 of its length, its position in the nest, log2
-    of the product of lengths from the root down to it, and from it down to the body (both with itself), its annotation (one-hot).
-    `s0.a4.t1.count`: elements of tensor 1 (the write is the last, tensor 4) that the loop touches, with its inner loops; `reuse`:
-    points of the iteration for each of these; `stride`: elements that its index moves in one iteration, 0 if it does not;
-    `thread_count`, `thread_reuse`: both for one thread or task, 0 for loops inside a thread. Then `knob.NAME`, the index of each
-    knob's value, and `task.NAME`: log2 of extents, operations, bytes, cores, size of an element; flags.
+    `s0.a4.length` belongs to the loop of stage 0 over axis slot 4. The fields of a loop are log2 of its length, its position in
+    the nest, log2 of the product of lengths from the root to it, and from it to the body (both including the loop itself), and
+    its annotation (one-hot).
+    `s0.a4.t1.count` is the number of elements of tensor 1 that the loop touches with its inner loops (the write is the last
+    tensor, 4). `reuse` is the number of iteration points per touched element, and `stride` the elements that an iteration
+    moves the tensor's index. `thread_count` and `thread_reuse` are `count` and `reuse` over those of one thread or task, 0
+    for loops inside a thread. `knob.NAME` is the index of a knob's value, and `task.NAME` log2 of extents, operations, bytes,
+    cores or the size of an element, or a flag.
     """
     names = []
     for stage in range(STAGES):
@@ -100,13 +102,13 @@ def loop_columns() -> list[str]:
 
 
 def loop_blocks(features: np.ndarray) -> np.ndarray:
-    """The part of features [B, F] that describes loops, [B, LOOPS, BLOCK_WIDTH], stage by stage; a view."""
+    """View [B, LOOPS, BLOCK_WIDTH] of the loops' columns in features [B, F], stage by stage."""
     return features[:, :KNOBS_AT].reshape(len(features), LOOPS, BLOCK_WIDTH)
 
 
 @compiled
 def _fill_features(rows, ints, features):  # noqa: ANN001, ANN202
-    """Loops and knobs of every row."""
+    """Fill the columns of loops and knobs for every row."""
     trips = np.empty((STAGES, MAX_AXES), dtype=np.int64)
     order = np.empty(LOOPS, dtype=np.int64)
     spans = np.empty(MAX_AXES, dtype=np.int64)
@@ -121,7 +123,7 @@ def _fill_features(rows, ints, features):  # noqa: ANN001, ANN202
 
 @lean
 def fill_trips(row, ints, trips):  # noqa: ANN001, ANN201
-    """How often every loop turns, [STAGES, A]."""
+    """Fill trips [STAGES, A] with the trip count of every loop."""
     for axis in range(MAX_AXES):
         inner, mid, outer = row[TILE + axis], row[TILE + MAX_AXES + axis], row[TILE + 2 * MAX_AXES + axis]
         if ints[IS_CPU]:
@@ -138,7 +140,7 @@ def fill_trips(row, ints, trips):  # noqa: ANN001, ANN201
 
 @lean
 def fill_order(row, ints, order):  # noqa: ANN001, ANN201
-    """The loops outside in, each stage * A + axis, [LOOPS]."""
+    """Fill order [LOOPS] with the loops from the outermost, each as stage * A + axis."""
     if ints[IS_CPU] == 0:
         at = 0
         for stage in range(3):
@@ -164,13 +166,13 @@ def fill_order(row, ints, order):  # noqa: ANN001, ANN201
 
 @lean
 def vector_slot(row, ints):  # noqa: ANN001, ANN201
-    """Axis slot that vectors of a CPU run along."""
+    """Axis slot that CPU vectors run along."""
     return ints[VECTOR_SLOT + min(row[_CONVOLUTION], 2)]
 
 
 @lean
 def _put_one(order, at, stage, axis):  # noqa: ANN001, ANN202
-    """Append a loop, none for axis -1; the next place."""
+    """Append a loop to `order` at index `at`, or nothing for axis -1; return the next index."""
     if axis < 0:
         return at
     order[at] = stage * MAX_AXES + axis
@@ -179,7 +181,7 @@ def _put_one(order, at, stage, axis):  # noqa: ANN001, ANN202
 
 @lean
 def _put_stage(order, at, stage, spatial, skipped):  # noqa: ANN001, ANN202
-    """Append a stage's loops over spatial or reduce axes except one; the next place."""
+    """Append a stage's loops over all spatial or reduce axes except `skipped` at index `at`; return the next index."""
     for axis in range(0 if spatial else SPATIAL_SLOTS, SPATIAL_SLOTS if spatial else MAX_AXES):
         if axis != skipped:
             order[at] = stage * MAX_AXES + axis
@@ -189,7 +191,7 @@ def _put_stage(order, at, stage, spatial, skipped):  # noqa: ANN001, ANN202
 
 @lean
 def _annotation(stage, axis, row, ints):  # noqa: ANN001, ANN202
-    """How a loop runs, an index into ANNOTATIONS."""
+    """Annotation of a loop, an index into ANNOTATIONS."""
     spatial = axis < SPATIAL_SLOTS
     if ints[IS_CPU]:
         if stage == 3:
@@ -204,7 +206,7 @@ def _annotation(stage, axis, row, ints):  # noqa: ANN001, ANN202
 
 @compiled
 def _fill_loops(row, ints, trips, order, spans, counts, out):  # noqa: ANN001, ANN202
-    """Every loop's columns, inside out. `spans` [A] and `counts` [2, T] (all, and a thread's) are scratch."""
+    """Fill every loop's columns, from the innermost. `spans` [A] and `counts` [2, T] (total, per thread) are scratch."""
     spans[:] = 1
     total = np.float64(1.0)
     for loop in range(LOOPS):
@@ -241,7 +243,7 @@ def _fill_loops(row, ints, trips, order, spans, counts, out):  # noqa: ANN001, A
 
 @lean
 def _touched(tensor, spans, ints):  # noqa: ANN001, ANN202
-    """Elements of the dense box that the given points of every axis touch, within the tensor."""
+    """Elements of a tensor in the dense box that `spans` iterations along the axes touch."""
     size = np.float64(1.0)
     for d in range(ints[NUM_DIMS + tensor]):
         at = PAIRS + (tensor * MAX_DIMS + d) * PAIR_WIDTH

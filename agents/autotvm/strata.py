@@ -1,8 +1,8 @@
-"""Strata of a space, for stratified draws: the programs on CUDA cores and those of each way to use tensor cores.
+"""Strata of a space, for stratified draws: the programs on CUDA cores, and those of each kind of tensor-core instruction.
 
-TVM has a template for every algorithm, tensor cores among them. Our spaces contain all of them, and among configurations drawn
-uniformly a tensor-core program is very rare, because its tiles must be whole fragments. So random programs are drawn stratum by
-stratum, from values that are legal there.
+TVM has a separate template for every algorithm, including tensor cores. Our spaces contain all algorithms, and in uniform draws
+tensor-core programs are very rare, because their tiles must be whole fragments. Random programs are therefore drawn stratum by
+stratum, from values that are legal in the stratum.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from gensor_gym.graph.tables.layout import ROW, SPATIAL_SLOTS, TENSOR_CORE, TILE
 from gensor_gym.graph.tables.tables import COLUMNS_FROM, IMAGES, IS_CPU, ITEM, MATRIX_A, MATRIX_K, MATRIX_M, ROW_STEP
 
 _STRATUM_OF = {knob.place: knob.cores[0] for knob in KNOBS if len(knob.cores) == 1}
-"""The one stratum that a knob goes with: programs of the others keep its default."""
+"""Place of a knob -> the only stratum that the knob applies to; programs of other strata keep its default."""
 
 
 def strata_of(columns: Sequence[Column], ints: np.ndarray) -> list[list[np.ndarray]]:
-    """Indices of the values that a program of each stratum may have, column by column.
+    """For each stratum, the indices of the values that its programs may have, column by column.
 
-    Strata: CUDA cores, mma.sync and wgmma if knob `tensor_core` moves, else one. Omitted values are illegal in the stratum; most
-    of the others are legal.
+    The strata are CUDA cores, mma.sync and wgmma if the knob `tensor_core` moves, else there is a single stratum. Omitted values
+    are illegal in the stratum; most of the listed values are legal.
     """
     cores = [column.values[:, 0].tolist() for column in columns if column.first == TENSOR_CORE]
     if ints[IS_CPU] or not cores:
@@ -37,7 +37,7 @@ def strata_of(columns: Sequence[Column], ints: np.ndarray) -> list[list[np.ndarr
 
 
 def _fitting(column: Column, core: int, ints: np.ndarray) -> np.ndarray:
-    """Indices of a column's values that a program on these cores can have."""
+    """Indices of a column's values that programs of the stratum `core` can have."""
     first, values = column.first, column.values
     if first == TENSOR_CORE:
         return np.flatnonzero(values[:, 0] == core)
@@ -49,7 +49,10 @@ def _fitting(column: Column, core: int, ints: np.ndarray) -> np.ndarray:
 
 
 def _whole(axis: int, values: np.ndarray, core: int, ints: np.ndarray) -> np.ndarray:
-    """Which chains of an axis, (tile of every level.., virtual threads) [N, 5], are whole fragments; see `knobs.tensor_cores`."""
+    """Whether chains of an axis consist of whole fragments, bool [N]; see `knobs.tensor_cores`.
+
+    A chain is (tile of every level .., virtual threads), so `values` is [N, 5].
+    """
     row = np.zeros(ROW, dtype=np.int32)
     row[TENSOR_CORE] = core
     kept = values[:, 0] % fragment_length(row, axis, ints) == 0

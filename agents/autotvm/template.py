@@ -1,8 +1,8 @@
-"""The template of a task: its programs as configurations of knobs, as AutoTVM describes a space.
+"""The template of a task: its programs as configurations of knobs, in AutoTVM's terms.
 
-A knob of the template is the whole tile chain of one axis (AutoTVM's `define_split`) or one knob that the space moves
-(`define_knob`): a column. A configuration is a vector of `agents.core.programs`, an index for each of them. Configurations that
-are no legal schedule are skipped, as AutoTVM skips those that do not build.
+A knob of the template is a column: the whole tile chain of one axis (AutoTVM's `define_split`) or one knob that the space moves
+(`define_knob`). A configuration is a vector of `agents.core.programs`, with an index for each column. Configurations that are not
+legal schedules are skipped, as AutoTVM skips configurations that do not build.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from agents.core.programs import BLOCK, Programs
 from gensor_gym.construction import ConstructionGraph
 
 ENUMERABLE = 1 << 17
-"""Spaces up to this number of configurations are listed once, so that their exhaustion is known."""
+"""Largest number of configurations of a space that is listed, so that its exhaustion is noticed."""
 _ROUNDS = 200
 
 
@@ -22,26 +22,26 @@ class Template(Programs):
     """The space of one graph; arrays of configurations int64 [B, K] are drawn and moved together."""
 
     def __init__(self, graph: ConstructionGraph) -> None:
-        """Look once at every configuration, by number, where the space is small."""
+        """Check the legality of every configuration once if the space is small."""
         super().__init__(graph)
         self.strata = strata_of(self.columns, graph.tables.ints)
-        """See `agents.autotvm.strata`; `random` draws as many of each."""
+        """Strata of `agents.autotvm.strata`, from each of which `random` draws the same number of configurations."""
         self._known: np.ndarray | None = None
         self.enumerated: np.ndarray | None = None
-        """All legal configurations int64 [N, K] of a small space, else None."""
+        """All legal configurations int64 [N, K] of a small space; None for a large space."""
         if self.size <= ENUMERABLE:
             every = self.vectors(np.arange(self.size))
             self._known = self.legal(every)
             self.enumerated = every[self._known]
 
     def legal(self, vectors: np.ndarray) -> np.ndarray:
-        """Which configurations are legal programs, bool [B]."""
+        """Whether each configuration of `vectors` [B, K] is a legal program, bool [B]."""
         return super().legal(vectors) if self._known is None else self._known[self.numbers(vectors)]
 
     def random(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        """At most `count` legal configurations, drawn with replacement; fewer if legal ones are very rare.
+        """Up to `count` legal configurations, drawn with replacement; fewer if legal configurations are very rare.
 
-        Uniform; in large spaces, the same number of every stratum.
+        Small spaces are drawn from uniformly. In large spaces the same number is drawn from every stratum.
         """
         if self.enumerated is not None:
             return self.enumerated[rng.integers(len(self.enumerated), size=count)]
@@ -63,9 +63,9 @@ class Template(Programs):
         return np.concatenate(found)
 
     def mutated(self, configurations: np.ndarray, rng: np.random.Generator, tries: int = 8) -> np.ndarray:
-        """Each configuration with one knob, drawn uniformly, at another value, drawn uniformly [B, K].
+        """Configurations [B, K] in each of which one random knob has another random value, both drawn uniformly.
 
-        Illegal results are redrawn, up to `tries` times; a configuration without a legal move is unchanged.
+        Illegal results are redrawn, at most `tries` times; without a legal result a configuration is unchanged.
         """
         result = configurations.copy()
         left = np.arange(len(configurations)) if len(self.counts) else np.empty(0, dtype=np.int64)

@@ -1,11 +1,11 @@
-"""A recurrent network over the loop nest as a cost model: AutoTVM's TreeGRU.
+"""AutoTVM's TreeGRU: a recurrent network over the loop nest as a cost model.
 
-Chen et al., NeurIPS 2018, section 3.1: a child-sum GRU runs from the leaves of the program's syntax tree to its root. Ours is a
-perfect nest, so the tree is a chain of loops with the buffers' accesses as further children: the innermost loop's children are
-the accesses, whose own children are the loop variables that index them; every other loop's are the loop inside it and a leaf
-that names its variable. Loops carry log2 of their length, product from the root, annotation, and per buffer touched elements
-and reuse (the authors' `add_stats`). Loops of length 1 are no nodes: the authors' lowering takes them out of the tree. Sizes,
-optimiser and loss are those of the authors' code; the shape of the tree is our reconstruction.
+In Chen et al., NeurIPS 2018, section 3.1, a child-sum GRU runs from the leaves of the program's syntax tree to its root. Our
+programs are perfect nests, so the tree is a chain of loops. The children of the innermost loop are the accesses of buffers, whose
+children are the loop variables that index them. The children of every other loop are the loop inside it and a leaf for its
+variable. Inputs of a loop are log2 of its length and of the product from the root, its annotation, and touched elements and reuse
+per buffer (the authors' `add_stats`). Loops of length 1 are left out, as in the authors' lowering. Sizes, optimiser and loss are
+those of the authors' code; the shape of the tree is our reconstruction.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _EVERY, _CLIP = 10, 5.0
 
 @dataclass
 class TreeGru:
-    """The network with its training. `CostModel` of `agents.autotvm.tree_model`; features are those of `loop_features`."""
+    """The network with its training, a `CostModel` of `agents.autotvm.tree_model` on the features of `loop_features`."""
 
     objective: str = "rank"
     hidden: int = 128
@@ -48,18 +48,18 @@ class TreeGru:
     minibatch: int = 128
     minibatches: int = 500
     patience: int = 100
-    """Minibatches without a lower loss on the training data after which training ends."""
+    """Number of minibatches without a lower training loss after which training ends."""
     seed: int = 0
     threads: int = 1
     _network: Any = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        """ValueError for an unknown objective."""
+        """Check the fields; ValueError for an unknown objective."""
         if self.objective not in ("rank", "regression"):
             raise ValueError(f"objective {self.objective!r}: expected rank or regression")
 
     def fit(self, features: np.ndarray, labels: np.ndarray, margin: np.ndarray | None = None) -> None:
-        """Learn from scratch; see `CostModel`."""
+        """Fit from scratch; see `CostModel.fit`."""
         import torch
 
         from agents.autotvm.tree_gru_network import TreeGruNetwork
@@ -92,7 +92,7 @@ class TreeGru:
         self._network = network
 
     def predict(self, features: np.ndarray, margin: np.ndarray | None = None) -> np.ndarray:
-        """See `CostModel`. Zeros before anything was learned."""
+        """Scores float64 [B], see `CostModel.predict`; only the margin, or 0, before the first fit."""
         base = np.zeros(len(features)) if margin is None else np.asarray(margin, dtype=np.float64)
         if self._network is None:
             return base
@@ -102,7 +102,7 @@ class TreeGru:
             return base + self._network(*self._inputs(features)).numpy().astype(np.float64)
 
     def _loss(self, scores: Any, target: Any, partner: Any) -> Any:
-        """Mean squared error, or log(1 + exp(worse - better)) over random pairs with different labels."""
+        """Loss of scores: mean squared error, or the mean log(1 + exp(worse - better)) over pairs with different labels."""
         import torch
 
         if self.objective == "regression":
@@ -112,9 +112,10 @@ class TreeGru:
         return terms.sum() / sign.abs().sum().clamp(min=1.0)
 
     def _inputs(self, features: np.ndarray) -> tuple[Any, Any, Any, Any, Any]:
-        """Loops inside out: numbers [B, N, LOOP_INPUTS], axis slots [B, N], their number [B]; strides [B, A, T]; knobs [B, ...].
+        """(loop inputs [B, N, LOOP_INPUTS], axis slots [B, N], numbers of loops [B], strides [B, A, T], knobs [B, ...]).
 
-        N is the largest number of loops longer than 1; entries beyond a program's own number are undefined.
+        Loops are from the innermost. N is the largest number of loops longer than 1; entries beyond a program's own number of
+        loops are undefined.
         """
         import torch
 

@@ -1,4 +1,4 @@
-"""The network of `agents.autotvm.tree_gru`: a child-sum GRU over the loop nest. PyTorch, so imported when it is fitted."""
+"""The network of `agents.autotvm.tree_gru`: a child-sum GRU over the loop nest. It needs PyTorch and is imported by `fit`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gensor_gym.graph.tables.layout import MAX_AXES, MAX_TENSORS
 
 
 class TreeGruNetwork(nn.Module):
-    """Embeddings of variables and buffers, a child-sum GRU, a decoder."""
+    """Network of embeddings of variables and buffers, a child-sum GRU cell, and a decoder to scores."""
 
     def __init__(self, hidden: int, loop_inputs: int) -> None:
         super().__init__()
@@ -25,9 +25,9 @@ class TreeGruNetwork(nn.Module):
         self.decoder = nn.Sequential(nn.Linear(hidden, hidden), nn.Sigmoid(), nn.Linear(hidden, 1))
 
     def forward(self, loops: Any, slots: Any, counts: Any, strides: Any, knobs: Any) -> Any:
-        """Scores [B] of loops, inside out, with the slots of their axes, how many there are, strides and knobs.
+        """Scores [B] of programs with the inputs of `TreeGru._inputs`.
 
-        See `TreeGru._inputs`. Programs run side by side, those with most loops first, so that the others drop out at the end.
+        Programs are computed together, sorted by their number of loops, so that finished programs are at the end of the batch.
         """
         order = torch.argsort(counts, descending=True, stable=True)
         here = counts[order] > torch.arange(loops.shape[1])[:, None]
@@ -42,20 +42,20 @@ class TreeGruNetwork(nn.Module):
         return self.decoder(state)[:, 0][torch.argsort(order)]
 
     def _accesses(self, strides: Any, leaves: Any) -> Any:
-        """Sum over buffers of their nodes, whose children are the variables that move them [B, hidden]."""
+        """Sum [B, hidden] of the nodes of all buffers; the children of such a node are the variables that index the buffer."""
         children = torch.einsum("bat,ah->bth", (strides > 0).float(), leaves)
         gates = nn.functional.linear(self.tensors, self.cell.weight_ih, self.cell.bias_ih)
         nodes = self._step(gates.expand(len(strides), -1, -1).reshape(-1, 3 * self.hidden), children.reshape(-1, self.hidden))
         return nodes.reshape(len(strides), MAX_TENSORS, self.hidden).sum(dim=1)
 
     def _gates(self, embed: Any, numbers: Any) -> Any:
-        """Input of the cell's gates from an embedded input [..., 3 hidden]; two linear maps in a row are one."""
+        """Gate inputs [.., 3 hidden] of the cell for `embed(numbers)`, with both linear maps merged into one."""
         weight = self.cell.weight_ih @ embed.weight
         bias = torch.addmv(self.cell.bias_ih, self.cell.weight_ih, embed.bias)
         return nn.functional.linear(numbers, weight, bias)
 
     def _step(self, gates: Any, state: Any) -> Any:
-        """The cell, from its gates' input [B, 3 hidden] and its state [B, hidden]."""
+        """The GRU cell's next state [B, hidden], from gate inputs [B, 3 hidden] and a state [B, hidden]."""
         reset, update, new = gates.chunk(3, dim=1)
         of_state = nn.functional.linear(state, self.cell.weight_hh, self.cell.bias_hh)
         reset_state, update_state, new_state = of_state.chunk(3, dim=1)

@@ -1,8 +1,8 @@
 """Gradient-boosted trees as a cost model, with the settings of AutoTVM's authors.
 
-Labels are throughput over the best observed, 0 for failures. Objective `rank` compares pairs, since the search only takes the
-top; `regression` fits the label (Chen et al., NeurIPS 2018, section 3.2; numbers from the released tuner). Boosting ends when the
-average recall of the top programs, on the training data, has not grown for 20 rounds.
+Labels are throughput relative to the best observed, 0 for failures. The objective `rank` compares pairs, since the search only
+takes the best; `regression` fits the label (Chen et al., NeurIPS 2018, section 3.2; numbers from the released tuner). Boosting
+ends when the average recall of the best programs on the training data has not increased for 20 rounds.
 """
 
 from __future__ import annotations
@@ -18,28 +18,29 @@ from gensor_gym.registry import check_known
 
 OBJECTIVES = {"rank": "rank:pairwise", "regression": "reg:squarederror"}
 PAIRS = 16
-"""Random partners of every program in a round of objective `rank`. The authors' XGBoost drew 1; with 16 the same 256 programs
-give a ranking of unseen ones (two products, model times) with a rank correlation of 0.73 and 0.94 where 1 gives 0.58 and 0.91."""
+"""Number of random partners of every program in a round of objective `rank`. The authors' XGBoost drew 1. After training on the
+same 256 programs (two products, model times), rank correlations on unseen programs are 0.73 and 0.94 with 16, 0.58 and 0.91 with
+1."""
 _LEAST_SPREAD = 1e-9
 
 
 class CostModel(Protocol):
-    """Interface of a learned model of a task."""
+    """Interface of a learned cost model of a task."""
 
     def fit(self, features: np.ndarray, labels: np.ndarray, margin: np.ndarray | None = None) -> None:
-        """Learn labels float [B] of features float32 [B, F], on top of a margin [B] that another model gives."""
+        """Fit labels float [B] of features float32 [B, F]; predictions are added to the margin [B] of another model."""
 
     def predict(self, features: np.ndarray, margin: np.ndarray | None = None) -> np.ndarray:
-        """Scores float64 [B]; larger is faster."""
+        """Scores float64 [B], including the margin [B]; larger is faster."""
 
 
 @dataclass
 class TreeModel:
-    """One booster. ValueError for an unknown objective."""
+    """A cost model of one XGBoost booster."""
 
     objective: str = "rank"
     recall_of: int = 64
-    """N of the average recall that ends boosting."""
+    """Number of best programs in the average recall that ends boosting (`average_recall`'s `top`)."""
     rounds: int = 8000
     patience: int = 20
     depth: int = 3
@@ -50,13 +51,13 @@ class TreeModel:
     _columns: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64), init=False)
 
     def __post_init__(self) -> None:
-        """See the class."""
+        """Check the fields; ValueError for an unknown objective."""
         check_known("objective", self.objective, OBJECTIVES)
 
     def fit(
         self, features: np.ndarray, labels: np.ndarray, margin: np.ndarray | None = None, groups: Sequence[int] = ()
     ) -> None:
-        """Learn; see `CostModel`. `groups` are the sizes of tasks one after the other, within which pairs are compared."""
+        """Fit; see `CostModel.fit`. `groups` are the sizes of consecutive tasks, within which pairs are compared."""
         import xgboost
 
         varying = np.flatnonzero(np.ptp(features, axis=0) > _LEAST_SPREAD)
@@ -75,7 +76,7 @@ class TreeModel:
         )  # fmt: skip
 
     def predict(self, features: np.ndarray, margin: np.ndarray | None = None) -> np.ndarray:
-        """See `CostModel`. Zeros before anything was learned."""
+        """Scores float64 [B], see `CostModel.predict`; only the margin, or 0, before the first fit."""
         if self._booster is None:
             return np.zeros(len(features)) if margin is None else np.asarray(margin, dtype=np.float64)
         kept = (0, self._booster.best_iteration + 1)
@@ -84,7 +85,7 @@ class TreeModel:
         return np.asarray(found, dtype=np.float64)
 
     def _settings(self) -> dict[str, Any]:
-        """Settings of the authors' tuner, but for PAIRS."""
+        """XGBoost's parameters: those of the authors' tuner except PAIRS."""
         settings: dict[str, Any] = {
             "objective": OBJECTIVES[self.objective], "max_depth": self.depth, "eta": self.rate, "gamma": 1e-4,
             "min_child_weight": 1, "subsample": 1.0, "lambda": 1.0, "alpha": 0, "nthread": self.threads, "seed": self.seed,
@@ -109,10 +110,10 @@ def average_recall(scores: np.ndarray, labels: np.ndarray, top: int) -> float:
 
 @dataclass
 class Ensemble:
-    """Boosters on random subsets, whose spread says how sure the model is (AutoTVM's study of acquisition functions).
+    """Boosters on random subsets, whose spread estimates the model's uncertainty (AutoTVM's study of acquisition functions).
 
-    Scores: `mean`; `ucb`: mean + 2.576 deviations; `ei`: expected improvement over the best label, 1. The authors' numbers:
-    6 boosters on 80 % of the data each, drawn without replacement, with the regression objective.
+    The score is the `mean`, or for `ucb` mean + 2.576 deviations, or for `ei` the expected improvement over the best label, 1.
+    The authors use 6 boosters on 80 % of the data each, drawn without replacement, with the regression objective.
     """
 
     members: Sequence[TreeModel]
@@ -121,19 +122,19 @@ class Ensemble:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """ValueError for an unknown acquisition."""
+        """Check the fields; ValueError for an unknown acquisition."""
         if self.acquisition not in ("mean", "ucb", "ei"):
             raise ValueError(f"acquisition {self.acquisition!r}: expected mean, ucb or ei")
 
     def fit(self, features: np.ndarray, labels: np.ndarray, margin: np.ndarray | None = None) -> None:
-        """See `CostModel`."""
+        """Fit every member to a random subset; see `CostModel.fit`."""
         rng = np.random.default_rng(self.seed)
         for member in self.members:
             at = rng.choice(len(labels), size=max(1, int(self.share * len(labels))), replace=False)
             member.fit(features[at], labels[at], None if margin is None else margin[at])
 
     def predict(self, features: np.ndarray, margin: np.ndarray | None = None) -> np.ndarray:
-        """See `CostModel`."""
+        """Acquisition values float64 [B]; larger is to be measured first. See `CostModel.predict`."""
         scores = np.stack([member.predict(features, margin) for member in self.members])
         mean, deviation = scores.mean(axis=0), scores.std(axis=0) + 1e-9
         if self.acquisition == "mean":
@@ -144,7 +145,7 @@ class Ensemble:
 
 
 def _expected_improvement(mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
-    """Expected improvement of normal distributions over the best label, 1."""
+    """Expected improvement of normal distributions over 1, the best label."""
     above = mean - 1.0
     z = above / deviation
     below = 0.5 * (1.0 + np.array([math.erf(value) for value in z / math.sqrt(2.0)]))

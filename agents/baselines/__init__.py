@@ -1,1 +1,1 @@
-"""Searches that learn no policy: random, local, annealing, genetic, Droplet, TPE, FlexTensor, Roller, Welder, beams, trees."""
+"""Searches without a learned policy: random, local, annealing, genetic, Droplet, TPE, FlexTensor, Roller, Welder, beam, MCTS."""

@@ -19,46 +19,47 @@ from gensor_gym.measure.session import SearchSession, Session
 
 
 class Trials(Protocol[Asked]):
-    """A chain's source of measurements: a session, or a `Ledger`, which recognises equal programs without their text."""
+    """A chain's source of measurements: a session, or a `Ledger`, which recognises equal programs without generating code."""
 
     @property
     def trials(self) -> int:
-        """Different nodes measured."""
+        """Number of distinct nodes that were measured."""
 
     def measure(self, schedules: Sequence[Asked], /) -> list[Measurement]:
-        """Measurements in order; repeated ones are free."""
+        """Measure nodes in order; repeated nodes cost no trial."""
 
 
 @dataclass(frozen=True)
 class Annealing:
-    """Chains of short random walks over legal actions, the end of each measured.
+    """Simulated annealing by measurement: each step of a chain is a short random walk over legal actions.
 
-    A slower node is accepted with probability exp(-d / T), d being the difference of the logarithms of times, so that a
+    A slower node is accepted with probability exp(-d / T), where d is the difference of the logarithms of times, so that a
     temperature means the same on every task.
 
-    The first chain begins at the best of a few random nodes, later ones alternately at a new random node and at the best
-    measured. No model is used. A node is a program of a construction graph, or a configuration of a recorded space.
+    The first chain begins at the best of a few random nodes. Later chains begin alternately at the best measured node and at the
+    best of a few random nodes. No model is used. A node is a program of a construction graph, or a configuration of a recorded
+    space.
     """
 
     space: str = "extended"
     starts: int = 6
-    """Nodes drawn uniformly at the beginning, and at every restart from a new one."""
+    """Number of random nodes that are measured before the first chain, and before every chain from random nodes."""
     reach: int = 4
-    """Most actions in one step of a chain: another register tile changes everything built on it."""
+    """Maximum number of actions in one step of a chain. Several help, since outer tiles depend on the register tile."""
     hot: float = 0.3
-    """Temperature at the start of a chain: a node 1.35 times slower is accepted one time in three."""
+    """Temperature at the start of a chain; a node that is 1.35 times slower is accepted with probability 1 / e."""
     cold: float = 0.02
-    """Temperature at its end."""
+    """Temperature at the end of a chain."""
     steps: int = 48
-    """New trials over which the temperature falls, geometrically; then the chain ends."""
+    """Number of new trials of a chain, over which the temperature decreases geometrically."""
     patience: int = 60
-    """Steps in a row without a new trial, after which a chain ends: its neighbourhood is known.
+    """Number of consecutive steps without a new trial after which a chain ends, since its neighbourhood is known.
 
-    In a recorded space, as many chains in a row without a new trial end the search.
+    In a recorded space the search ends after this number of consecutive chains without a new trial.
     """
 
     def __post_init__(self) -> None:
-        """ValueError names a value that no chain could have."""
+        """Check the fields; ValueError names an invalid value."""
         for name in ("starts", "reach", "steps", "patience"):
             if type(value := getattr(self, name)) is not int or value < 1:
                 raise ValueError(f"{name} is {value!r}: expected a whole number, 1 or more")
@@ -66,7 +67,7 @@ class Annealing:
             raise ValueError(f"hot={self.hot}, cold={self.cold}: expected hot >= cold > 0")
 
     def search(self, session: SearchSession[Node], rng: np.random.Generator) -> None:
-        """Chain after chain until the budget is spent, every program measured, or nothing new met in a recorded space."""
+        """Run chains until the budget is spent or every program is measured; in a recorded space also if nothing new is met."""
         if isinstance(session, Session) and isinstance(session.graph, ConstructionGraph):
             ledger = Ledger(session)
             self._anneal(session.graph, ledger, self._programs(ledger, rng), rng)
@@ -74,17 +75,17 @@ class Annealing:
             self._anneal(session.graph, session, self._configurations(session, rng), rng)
 
     def _programs(self, ledger: Ledger, rng: np.random.Generator) -> Iterator[list[Schedule]]:
-        """Starts of chains on a construction graph: unmeasured programs, drawn for every chain."""
+        """Yield the start nodes of each chain on a construction graph: random unmeasured programs, or the best program."""
         for chain in count():
             best, before = ledger.session.best, ledger.trials
             if not (drawn := ledger.walked(rng, self.starts)):
                 return
             yield [best[0]] if chain % 2 and best is not None else drawn
-            if ledger.trials == before:  # a chain that knew all around it is no search: something new, then
+            if ledger.trials == before:  # the chain measured nothing new: measure a random program, so that the search goes on
                 ledger.measure(drawn[:1])
 
     def _configurations(self, session: SearchSession[Node], rng: np.random.Generator) -> Iterator[list[Node]]:
-        """Starts of chains in a recorded space: any configurations, measured before or not."""
+        """Yield the start nodes of each chain in a recorded space: random configurations, measured or not, or the best."""
         chains = idle = 0
         while idle < self.patience:
             best, before = session.best, session.trials
@@ -97,7 +98,7 @@ class Annealing:
     def _anneal(
         self, graph: SearchGraph[Node], known: Trials[Node], starts: Iterator[list[Node]], rng: np.random.Generator
     ) -> None:
-        """One chain from the fastest of each of the lists."""
+        """Run one chain from the fastest node of each list of `starts`."""
         for drawn in starts:
             seconds = [found.seconds for found in known.measure(drawn)]
             self._chain(graph, known, drawn[int(np.argmin(seconds))], min(seconds), rng)
@@ -105,7 +106,7 @@ class Annealing:
     def _chain(
         self, graph: SearchGraph[Node], known: Trials[Node], node: Node, seconds: float, rng: np.random.Generator
     ) -> None:
-        """One chain from a measured node."""
+        """Run one chain from a measured node."""
         begin, idle = known.trials, 0
         while (used := known.trials - begin) < self.steps and idle < self.patience:
             after, before = graph.random_schedule(rng, int(rng.integers(1, self.reach + 1)), node), known.trials
@@ -117,7 +118,10 @@ class Annealing:
 
 
 def accepts(now: float, after: float, temperature: float, draw: float) -> bool:
-    """Metropolis' rule on log seconds; `draw` is uniform in [0, 1). Failures are accepted from failures alone."""
+    """Whether Metropolis' rule on log seconds accepts `after`; `draw` is uniform in [0, 1).
+
+    A failed node, whose seconds are infinite, is accepted only from a failed node.
+    """
     if after <= now:
         return True
     return math.isfinite(after) and draw < math.exp(-math.log(after / now) / temperature)

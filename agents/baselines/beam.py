@@ -1,4 +1,4 @@
-"""Beam search over the construction graph on the analytic model; then the best programs found are measured."""
+"""Beam search over the construction graph on the analytic model; the best programs are measured afterwards."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class Beam(Constructing):
-    """The `width` fastest new successors by the model are the next beam.
+    """Beam search whose next beam is the `width` fastest new successors by the model.
 
-    Successors may be slower than their parents, so that moves that change no program (a level opened) do not end the search; it
-    ends after `patience` steps without a faster program. All programs met are ranked, and measured in that order. The first
-    search begins at the unscheduled program, later ones, when all programs met are measured, at random ones.
+    Successors may be slower than their parents, because opening a level does not change the program. A beam search ends after
+    `patience` steps without a faster program. All programs met are ranked and measured in that order. The first beam search
+    begins at the unscheduled program. When all its programs are measured, further beam searches begin at random programs.
     """
 
     space: str = "extended"
     width: int = 32
     patience: int = 12
     per_register_tile: int = 2
-    """Programs of one register tile that are measured before others (see `agents.core.ranking.diverse`)."""
+    """Number of programs with the same register tile that are measured before the rest (see `agents.core.ranking.diverse`)."""
 
     def __post_init__(self) -> None:
-        """ValueError for a beam of nothing."""
+        """Check the fields; ValueError for a width or patience below 1."""
         if self.width < 1 or self.patience < 1:
             raise ValueError(f"width={self.width}, patience={self.patience}: expected 1 or more for both")
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Construct, measure down the ranking, again until the budget is spent or nothing new is met."""
+        """Construct and measure down the ranking, again and again, until the budget is spent or nothing new is met."""
         found = self.constructions(session.graph, rng)
         measure_rankings(lambda *_: next(found), session, rng, self.per_register_tile)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """The first search. Nothing in it is random."""
+        """Construction of the first beam search, which is deterministic."""
         return self.grow(graph, graph.initial())
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """The first search, then others, each from a random program."""
+        """Yield the construction of the first beam search, then of beam searches from random programs."""
         for start in chain([graph.initial()], (graph.random_schedule(rng) for _ in count())):
             yield self.grow(graph, start)
 
     def grow(self, graph: ConstructionGraph, start: Schedule) -> Construction:
-        """All programs that a search from `start` meets, by the model."""
+        """Construction of all programs that a beam search from `start` meets, ranked by the model."""
         begin = time.perf_counter()
         beam = start.row[None]
         rows, seconds = [beam], [graph.latencies(beam)]
@@ -72,7 +72,7 @@ class Beam(Constructing):
 
 
 def successors(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
-    """All results of one legal action on any of the rows [B, ROW], int32 [N, ROW]."""
+    """All programs int32 [N, ROW] that one legal action other than `stop` makes of any of the rows [B, ROW]."""
     masks = graph.action_masks(rows)
     masks[:, STOP] = False
     parents, actions = np.nonzero(masks)

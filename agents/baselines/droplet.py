@@ -1,11 +1,12 @@
 """Droplet search: coordinate descent by measurement from a good start (Canesche et al.).
 
-Sources: AutoTVM's `droplet_tuner.py`; notes on "Explore as a Storm, Exploit as a Raindrop" (arXiv 2406.20037). Of them:
-descent along the coordinates of a configuration, a batch measured at a time, filled by speculation with points further along;
-a point is accepted when its mean is smaller and the t-test says so (p = 0.05); the search ends when no neighbour is better.
-Ours: the start (programs that Roller's rules construct, the best by measurement; AutoTVM begins at the first configuration
-unless told), coordinates (a place of a column, see `agents.core.programs`, one at a time and no diagonals), speculation along the
-direction that helped last, and further descents from random programs while there is budget.
+Sources are AutoTVM's `droplet_tuner.py` and notes on "Explore as a Storm, Exploit as a Raindrop" (arXiv 2406.20037). From them we
+take the descent along the coordinates of a configuration, in measured batches that are filled by speculation with points further
+along. A point is accepted if its mean is smaller and a t-test is significant (p = 0.05). The search ends if no neighbour is
+better.
+We add the start (the fastest measured program of Roller's rules; AutoTVM's default is the first configuration), the coordinates
+(one place of a column at a time, see `agents.core.programs`, without diagonals), speculation along the last successful direction,
+and further descents from random programs while there is budget.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class Droplet:
-    """The descent. No model is asked."""
+    """Coordinate descent by measurement from programs of Roller's rules; no model is used."""
 
     space: str = "extended"
     starts: int = 4
-    """Programs of Roller's rules that are measured; the best is the start. Restarts use random programs."""
+    """Number of programs of Roller's rules that are measured to find the start. Restarts measure random programs instead."""
     batch: int = 8
-    """Neighbours measured at a time (16 in the source, where the devices are many)."""
+    """Neighbours measured at a time (16 in the source, for several devices)."""
     reach: int = 3
-    """Largest speculative distance along one number."""
+    """Largest distance of speculative points, in numbers of one place."""
     level: float = 0.05
-    """Level of the test."""
+    """Significance level of the t-test."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Descend, then again from random programs until the budget is spent or every program measured."""
+        """Descend, then descend from random programs until the budget is spent or every program is measured."""
         ledger = Ledger(session)
         starts = self._by_rule(ledger) or ledger.walked(rng, self.starts)
         while starts:
@@ -48,14 +49,14 @@ class Droplet:
             starts = ledger.walked(rng, self.starts)
 
     def _by_rule(self, ledger: Ledger) -> list[Schedule]:
-        """The first programs of Roller's construction that this space has."""
+        """The first programs of Roller's construction that are in this space."""
         graph = ledger.session.graph
         rows, _ = Roller(top_k=self.starts).rows(graph)
         found = [Schedule(row) for row in rows]
         return [s for s in found if graph.is_legal(s) and ledger.programs.vector(s) is not None]
 
     def _best(self, ledger: Ledger, starts: list[Schedule]) -> tuple[np.ndarray, Measurement]:
-        """The fastest start."""
+        """Measure the starts; return (vector, measurement) of the fastest."""
         measured = ledger.measure(starts)
         at = int(np.argmin([m.seconds for m in measured]))
         vector = ledger.programs.vector(starts[at])
@@ -63,7 +64,7 @@ class Droplet:
         return vector, measured[at]
 
     def _descend(self, ledger: Ledger, vector: np.ndarray, best: Measurement, rng: np.random.Generator) -> None:
-        """Batches of neighbours until none is faster."""
+        """Measure batches of neighbours and move to a significantly faster neighbour, until there is none."""
         lucky: list[Direction] = []
         while True:
             faster = None
@@ -82,7 +83,10 @@ class Droplet:
     def _batches(
         self, ledger: Ledger, vector: np.ndarray, lucky: list[Direction], rng: np.random.Generator
     ) -> Iterator[list[tuple[np.ndarray, Direction]]]:
-        """Legal neighbours in batches: where it helped last, then all next ones in random order, then further ones."""
+        """Yield batches of (legal vector, direction): first the directions `lucky`, then all at distance 1, then farther ones.
+
+        Directions of equal distance come in random order.
+        """
         programs = ledger.programs
         ways = list(lucky)
         for steps in range(1, self.reach + 1):
@@ -93,7 +97,7 @@ class Droplet:
         new = 0
         for number, way in enumerate(ways):
             if number >= len(lucky) and abs(way[2]) > 1 and not new:
-                break  # further ones only fill a batch: all next ones are known to be slower
+                break  # farther neighbours only fill up a batch: all nearest neighbours are known to be slower
             moved = programs.moved(vector, way)
             if moved is None or moved.tobytes() in seen or not programs.legal(moved[None])[0]:
                 continue
@@ -108,5 +112,5 @@ class Droplet:
 
 
 def _ring(programs: Programs, steps: int) -> list[Direction]:
-    """All directions at that distance."""
+    """All directions of `steps` numbers up or down in one place."""
     return [(column, place, sign * steps) for column, place in programs.places for sign in (1, -1)]

@@ -1,4 +1,4 @@
-"""Every legal schedule of the space, or every configuration of a recorded one, once."""
+"""Exhaustive search: every legal schedule of a space, or every configuration of a recorded space, once."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from gensor_gym.measure.session import SearchSession, Session
 
 STORING = GirSchedule.places["streaming"]
 FAMILY = [GirSchedule.places["vector"], GirSchedule.places["rows"], STORING]
-"""Places of a fused operator's row that a family's programs share."""
+"""Positions in a fused operator's row that are equal for all programs of a family."""
 BEFORE_OTHER = 3
-"""Trials before that of the other way to store."""
+"""Number of trials before the best program with the other kind of store."""
 
 
 @dataclass(frozen=True)
 class Exhaustive:
     """Rank every legal schedule by the model, then measure in that order until the budget is spent.
 
-    Programs of a fused operator form families (vector, rows, streaming, whether there is one task), because the model errs alike
-    on a family. Families whose best is near the best of all alternate, each with its next program. The best program with the
-    other kind of store (past the caches or not) is the fourth, however slow it is, because the cost of stores differs most
-    between processors.
+    Programs of a fused operator form families (vector, rows, streaming, whether there is a single task), since the model's error
+    is similar within a family. Families whose best program is near the best of all take turns, each with its next program. The
+    best program with the other kind of store (bypassing the caches or not) is measured fourth at the latest, however slow it is
+    by the model, because the cost of stores differs most between processors.
 
-    In space `compact` and without a limit on trials this measures the whole space: its optimum is the tier's. A recorded space
-    has no model: its order is that of the file.
+    In space `compact` and without a limit on trials this measures the whole space and finds the backend's optimum. In a recorded
+    space, which has no model, configurations are in the order of the file.
     """
 
     space: str = "compact"
     keep: int = 4096
-    """Programs kept for measuring, or as many as the budget has trials; all of them where the space has no more."""
+    """Number of programs kept for measuring, unless the budget has more trials."""
     near: float = 1.2
-    """Families of a fused operator alternate among programs predicted to take up to this multiple of the best."""
+    """Families of a fused operator take turns with programs whose predicted time is within this multiple of the best."""
 
     def search(self, session: SearchSession[Node], rng: np.random.Generator) -> None:
-        """Measure one after the other."""
+        """Measure the schedules or configurations one by one."""
         rows = self._ranked(session) if isinstance(session, Session) else chain.from_iterable(session.graph.enumerate())
         for row in rows:
             session.measure([session.graph.schedule(row)])
 
     def _ranked(self, session: Session) -> Iterable[np.ndarray]:
-        """Enumerate in batches, keep the best by the model."""
+        """Rows of the best programs by the model, in the order to measure them."""
         rows, seconds = session.graph.stack([]), np.empty(0)
         keep = max(self.keep, session.budget.trials or 0)
         for batch in session.graph.enumerate():
@@ -60,9 +60,9 @@ class Exhaustive:
 
 
 def tried_first(graph: GirGraph, rows: np.ndarray, seconds: np.ndarray, near: float = Exhaustive.near) -> np.ndarray:
-    """Order, int64 [B], in which programs of a fused operator are tried, from rows int32 [B, ROW] and seconds float64 [B].
+    """Order, int64 [B], in which to try programs of a fused operator: rows int32 [B, ROW] with model seconds float64 [B].
 
-    Programs with a single task form families of their own: the model errs most on the cost of starting other threads.
+    Programs with a single task form separate families, because the model errs most on the cost of starting threads.
     """
     order = np.argsort(seconds, kind="stable")
     header = GirSchedule.columns(rows)
@@ -78,9 +78,9 @@ def tried_first(graph: GirGraph, rows: np.ndarray, seconds: np.ndarray, near: fl
 
 
 def in_turns(families: np.ndarray, seconds: np.ndarray, limit: float) -> np.ndarray:
-    """Order, int64 [B], of programs sorted by seconds float64 [B]: families alternate, each with its next program.
+    """Order, int64 [B], of programs sorted by seconds float64 [B] in which families take turns, each with its next program.
 
-    `families` [B, K]: equal lines are one family. Programs above `limit` seconds come last, in sorted order.
+    Equal rows of `families` [B, K] are one family. Programs above `limit` seconds come last, in sorted order.
     """
     met: dict[bytes, int] = {}
     turns = []

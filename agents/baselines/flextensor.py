@@ -1,10 +1,10 @@
 """Q-learning with simulated annealing: our reconstruction of FlexTensor's exploration (Zheng et al., ASPLOS 2020).
 
-The paper's text was not available to us; from descriptions of it we know: starting points are drawn among measured points
-with a probability that falls exponentially with their distance to the best; from each a direction is chosen by a network
-that estimates the value of every direction, trained by Q-learning every few trials; the reward is the relative gain of
-performance; no point is measured twice. Everything else here is our reconstruction: directions (one number up or down in one
-place of a column, see `agents.core.programs`), features, sizes, epsilon, how many random programs come first.
+The paper's text was not available to us. Descriptions of it say that starting points are drawn among measured points with a
+probability that decreases exponentially with their distance to the best performance. From each starting point, a network that
+estimates the value of every direction, trained by Q-learning every few trials, chooses a direction. The reward is the relative
+gain in performance, and no point is measured twice. We reconstructed the rest: directions (one number up or down in one place of
+a column, see `agents.core.programs`), features, sizes, epsilon, and the number of random programs at the beginning.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from agents.core.programs import Direction, Programs
 from gensor_gym.measure.session import Session
 
 LARGEST_REWARD = 2.0
-"""Rewards are cut there: leaving a very slow program says little about the direction."""
+"""Rewards are clipped to this, because the gain of leaving a very slow program says little about the direction."""
 
 
 @dataclass(frozen=True)
 class FlexTensor:
-    """The exploration. No model is asked."""
+    """Q-learning of directions with simulated annealing, by measurement; no cost model is used."""
 
     space: str = "extended"
     warm_up: int = 8
-    """Random programs measured first."""
+    """Number of random programs that are measured first."""
     starting_points: int = 4
-    """Drawn each round, among measured programs that have a direction left."""
+    """Number of programs drawn in each round among the measured programs with an untried direction."""
     gamma: float = 4.0
     """A program with half the best performance is drawn with exp(-gamma / 2) of the best's probability."""
     epsilon: float = 0.15
-    """Share of directions chosen at random."""
+    """Probability of a random direction."""
     discount: float = 0.7
     train_every: int = 5
-    """New trials between trainings of the network."""
+    """Number of new trials between trainings of the network."""
     train_steps: int = 20
-    """Steps of a training, each on `batch` transitions."""
+    """Number of steps of a training, each on `batch` transitions."""
     batch: int = 32
     width: int = 64
     """Width of the network's hidden layers."""
     rate: float = 0.003
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Rounds until the budget is spent or every program measured."""
+        """Run rounds until the budget is spent or every program is measured."""
         exploration = _Exploration(self, Ledger(session), rng)
         exploration.start(self.warm_up)
         while exploration.round():
@@ -55,7 +55,7 @@ class FlexTensor:
 
 @dataclass
 class _Point:
-    """A measured program: its vector, performance (1 / s, zero if it failed) and untried directions."""
+    """A measured program: its vector, performance (1 / seconds, zero if it failed) and untried directions, bool [directions]."""
 
     vector: np.ndarray
     performance: float
@@ -66,7 +66,7 @@ class _Exploration:
     """State of one search."""
 
     def __init__(self, settings: FlexTensor, ledger: Ledger, rng: np.random.Generator) -> None:
-        """Nothing is known."""
+        """Begin without points, with an untrained network."""
         self.settings, self.ledger, self.rng = settings, ledger, rng
         self.programs: Programs = ledger.programs
         self.directions: list[Direction] = [(c, p, s) for c, p in self.programs.places for s in (1, -1)]
@@ -77,7 +77,7 @@ class _Exploration:
         self.trained = 0
 
     def start(self, count: int) -> bool:
-        """Measure `count` new random programs; False if there are none."""
+        """Measure `count` new random programs; return False if no new program is left."""
         drawn = self.ledger.walked(self.rng, count)
         for schedule, measurement in zip(drawn, self.ledger.measure(drawn), strict=False):
             vector = self.programs.vector(schedule)
@@ -86,7 +86,7 @@ class _Exploration:
         return bool(drawn)
 
     def round(self) -> bool:
-        """One direction from each of some starting points; False when the space is exhausted."""
+        """Follow one direction from each of some starting points; return False if the space is exhausted."""
         moved = [self._go(point) for point in self._starting_points()]
         if not any(moved):
             return self.start(1)
@@ -98,7 +98,7 @@ class _Exploration:
         return True
 
     def _starting_points(self) -> list[_Point]:
-        """Drawn without replacement, with probabilities exp(-gamma (E* - E) / E*)."""
+        """Points drawn without replacement, with probabilities exp(-gamma (E* - E) / E*) for performances E and best E*."""
         points = [point for point in self.points.values() if point.left.any()]
         if not points:
             return []
@@ -110,7 +110,10 @@ class _Exploration:
         return [points[i] for i in picked]
 
     def _go(self, point: _Point) -> bool:
-        """Follow the direction of the highest value (or a random one) that leads to a new legal program; False without any."""
+        """Measure the program in the untried direction with the highest value, or in a random untried direction.
+
+        Directions to illegal or known programs are skipped; return False if no direction is left.
+        """
         values = self.network.values(self._features(point.vector))[0] + 1e-6 * self.rng.random(len(self.directions))
         while point.left.any():
             left = np.flatnonzero(point.left)
@@ -131,13 +134,13 @@ class _Exploration:
         return False
 
     def _add(self, vector: np.ndarray, seconds: float) -> _Point:
-        """A new measured point."""
+        """Add and return a new measured point."""
         point = _Point(vector, 1.0 / seconds, np.ones(len(self.directions), dtype=np.bool_))
         self.points[vector.tobytes()] = point
         return point
 
     def _features(self, vector: np.ndarray) -> np.ndarray:
-        """The number in every place, from 0 for the smallest to 1 for the largest, float64 [F]."""
+        """The number in every place, scaled from 0 for the smallest to 1 for the largest, float64 [F]."""
         logs = self.programs.logs
         return np.array(
             [(logs[c][vector[c], p] - logs[c][:, p].min()) / np.ptp(logs[c][:, p]) for c, p in self.programs.places]

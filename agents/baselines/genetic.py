@@ -1,4 +1,4 @@
-"""Genetic algorithm over the columns of programs: a gene is a chain of tiles of an axis, or a knob."""
+"""Genetic algorithm over the columns of programs: a gene is the tile chain of an axis, or a knob."""
 
 from __future__ import annotations
 
@@ -12,32 +12,33 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Session
 
 TRIES = 64
-"""Children drawn until one is legal and new; then a random program joins instead."""
+"""Maximum number of draws per child to find legal and new children; random programs then replace missing children."""
 
 Individual = tuple[float, np.ndarray]
-"""Seconds and vector."""
+"""(seconds, vector) of a measured program."""
 
 
 @dataclass(frozen=True)
 class Genetic:
-    """Tournaments choose parents; every column of a child is one parent's; some columns mutate; the best parents stay.
+    """Genetic algorithm by measurement, with tournament selection, uniform crossover, mutation and elitism.
 
-    Children that are illegal or were measured are drawn again. No model is used.
+    Every column of a child comes from one of two parents. Children that are illegal or already measured are drawn again. No model
+    is used.
     """
 
     space: str = "extended"
     population: int = 16
     elite: int = 6
-    """Parents that survive a generation; the rest of it are children."""
+    """Number of parents that survive a generation; the rest of the population are children."""
     tournament: int = 3
-    """Programs drawn for each parent; the fastest is chosen."""
+    """Number of programs drawn in a tournament, whose fastest program becomes a parent."""
     mutation: float = 1.5
-    """Columns of a child that mutate, on average."""
+    """Mean number of columns of a child that mutate."""
     local: float = 0.7
-    """Share of mutations that go to the next number in one place of a column; the others take any choice."""
+    """Share of mutations that move to the next number in one place of a column; other mutations draw any choice."""
 
     def __post_init__(self) -> None:
-        """ValueError for a population that could not breed."""
+        """Check the fields; ValueError unless 0 < elite < population and the tournament has a program."""
         if not 0 < self.elite < self.population or self.tournament < 1:
             raise ValueError(
                 f"population={self.population}, elite={self.elite}, tournament={self.tournament}: expected "
@@ -45,7 +46,7 @@ class Genetic:
             )
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Generations until the budget is spent or every program measured."""
+        """Measure generation after generation until the budget is spent or every program is measured."""
         ledger = Ledger(session)
         alive = self._measured(ledger, ledger.walked(rng, self.population))
         while True:
@@ -56,7 +57,7 @@ class Genetic:
             alive = alive[: self.elite] + self._measured(ledger, children)
 
     def _measured(self, ledger: Ledger, schedules: list[Schedule]) -> list[Individual]:
-        """Individuals of programs."""
+        """Measure programs; return their individuals, without programs that have no vector."""
         found = []
         for schedule, measurement in zip(schedules, ledger.measure(schedules), strict=False):
             vector = ledger.programs.vector(schedule)
@@ -65,7 +66,7 @@ class Genetic:
         return found
 
     def _children(self, ledger: Ledger, alive: list[Individual], rng: np.random.Generator) -> list[Schedule]:
-        """New programs for a generation; fewer where the space has no more, none when it is exhausted."""
+        """New programs for a generation; fewer if the space has no more, none if it is exhausted."""
         wanted = self.population - self.elite
         children: dict[Schedule, None] = {}
         for _ in range(TRIES * wanted if alive else 0):
@@ -80,7 +81,7 @@ class Genetic:
         return list(children)
 
     def _child(self, programs: Programs, alive: list[Individual], rng: np.random.Generator) -> np.ndarray:
-        """Uniform crossover of two parents, then mutation."""
+        """Vector of a child by uniform crossover of two parents and mutation; it may be illegal."""
         mother, father = (self._parent(alive, rng) for _ in range(2))
         child = np.where(rng.random(len(mother)) < 0.5, mother, father)
         chance = min(1.0, self.mutation / max(1, len(child)))
@@ -89,12 +90,12 @@ class Genetic:
         return child
 
     def _parent(self, alive: list[Individual], rng: np.random.Generator) -> np.ndarray:
-        """The fastest of a few."""
+        """Vector of the winner of a tournament."""
         drawn = rng.integers(0, len(alive), size=self.tournament)
         return alive[int(min(drawn, key=lambda i: alive[i][0]))][1]
 
     def _mutated(self, programs: Programs, child: np.ndarray, column: int, rng: np.random.Generator) -> np.ndarray:
-        """The child with another choice in a column."""
+        """The child with a random change in a column."""
         if rng.random() < self.local:
             places = [place for c, place in programs.places if c == column]
             moved = programs.moved(child, (column, int(rng.choice(places)), int(rng.choice([-1, 1]))))

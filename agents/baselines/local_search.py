@@ -1,4 +1,4 @@
-"""Hill climbing by measurement, with restarts: the plain local search of auto-tuners."""
+"""Hill climbing by measurement with random restarts: the plain local search of auto-tuners."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from gensor_gym.measure.session import SearchSession
 
 @dataclass(frozen=True)
 class LocalSearch:
-    """Climb from random programs: go to the first neighbour, in random order, that is faster.
+    """Climb from random programs: measure neighbours in random order and go to the first that is faster.
 
-    A neighbour that is as fast and was not visited in this climb is accepted where none is faster, so that actions that
-    leave the program as it is (a change of level) do not end a climb.
+    If no neighbour is faster, an equally fast neighbour that this climb has not visited is accepted, so that actions that do not
+    change the program (a change of level) do not end a climb.
     """
 
     space: str = "extended"
     patience: int = 100
-    """Climbs in a row without a new trial, after which the space counts as exhausted."""
+    """Number of consecutive climbs without a new trial after which the space counts as exhausted."""
 
     def search(self, session: SearchSession[Node], rng: np.random.Generator) -> None:
-        """Climb, restart."""
+        """Climb again and again until the budget is spent or the space is exhausted."""
         idle = 0
         while idle < self.patience:
             before = session.trials
@@ -31,7 +31,7 @@ class LocalSearch:
             idle = 0 if session.trials > before else idle + 1
 
     def _climb(self, session: SearchSession[Node], rng: np.random.Generator) -> None:
-        """One climb to a local optimum."""
+        """Climb from a random node to a local optimum."""
         node = session.graph.random_schedule(rng)
         seconds = session.measure([node])[0].seconds
         visited = {str(node)}

@@ -1,6 +1,6 @@
-"""Monte-Carlo tree search over the construction graph, with the analytic model as value (UCT, Kocsis and Szepesvari 2006).
+"""Monte-Carlo tree search over the construction graph, with values by the analytic model (UCT, Kocsis and Szepesvari 2006).
 
-A node is a program, an edge an action; children are added by progressive widening (Coulom 2007; Chaslot et al. 2008).
+A node is a program and an edge is an action. Children are added by progressive widening (Coulom 2007; Chaslot et al. 2008).
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class Mcts(Constructing):
-    """Simulations from the unscheduled program; all programs visited are ranked by the model, and measured in that order.
+    """Tree search from the unscheduled program; all visited programs are ranked by the model and measured in that order.
 
-    A simulation descends by upper confidence bounds, adds a child, walks at random from there and then to the best
-    neighbour while that gains. Its value is the log of the best latency on the way, on a scale from 0 (the unscheduled
-    program) to 1 (the best so far); a node has the mean of its simulations.
+    A simulation descends by upper confidence bounds, adds a child, walks from it at random, and then goes to the best neighbour
+    while that is faster. Its value is the log of the best latency on the way, on a scale from 0 (the unscheduled program) to 1
+    (the best so far). The value of a node is the mean over its simulations.
     """
 
     space: str = "extended"
     simulations: int = 400
-    """Simulations before the first measurement, and again when all visited programs are measured."""
+    """Number of simulations in a tree. A new tree begins when all programs visited in the last tree are measured."""
     exploration: float = 0.5
     """Weight of the confidence bound."""
     widening: float = 2.0
-    """A node visited n times has at most widening x n^exponent children."""
+    """A node that was visited n times has at most widening x n^exponent children."""
     exponent: float = 0.5
     walk: int = 16
-    """Actions of the random part of a rollout, at most."""
+    """Maximum number of actions in the random part of a rollout."""
     climb: int = 12
-    """Steps of its greedy part, at most."""
+    """Maximum number of steps in the greedy part of a rollout."""
     per_register_tile: int = 2
-    """Programs of one register tile that are measured before others."""
+    """Number of programs with the same register tile that are measured before the rest."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Simulate, measure, again until the budget is spent or nothing new is visited."""
+        """Simulate and measure, again and again, until the budget is spent or nothing new is visited."""
         measure_rankings(self.construct, session, rng, self.per_register_tile)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """All programs visited in a new tree, by the model."""
+        """Construction of all programs visited in a new tree, ranked by the model."""
         begin, before = time.perf_counter(), graph.evaluations
         search = Search(self, graph, rng)
         for _ in range(self.simulations):
@@ -58,11 +58,11 @@ class Mcts(Constructing):
 
 @dataclass
 class Node:
-    """A node of the tree. `untried` holds successors in the order in which they become children, the last first."""
+    """A node of the tree. Successors in `untried` become children from the last to the first."""
 
     row: np.ndarray
     low: float = math.inf
-    """Log of the latency in seconds: of the program, or of the best known near it."""
+    """Log of the latency in seconds of the program, or of the best known program near it."""
     prior: float = 1.0
     depth: int = 0
     untried: list[Node] | None = None
@@ -72,20 +72,20 @@ class Node:
 
 
 class Search:
-    """One tree. A subclass may order children, bound and value them differently (see `agents.policies.policy_mcts`)."""
+    """A search with one tree. A subclass may order, bound and value children differently (see `agents.policies.policy_mcts`)."""
 
     def __init__(self, settings: Mcts, graph: ConstructionGraph, rng: np.random.Generator) -> None:
-        """A root."""
+        """Begin a tree with the unscheduled program as the root."""
         self.settings, self.graph, self.rng = settings, graph, rng
         self.visited: dict[bytes, float] = {}
-        """Seconds by row."""
+        """Bytes of a row -> model seconds, for all evaluated programs."""
         self.root = Node(graph.initial().row)
         self.tree = {self.root.row.tobytes()}
         self.root.low = self.first_low()
         self.worst = self.best = self.root.low
 
     def simulate(self) -> None:
-        """Descend, add a child, roll out, give the value back along the way."""
+        """Descend, add a child, roll out, and back up the value along the path."""
         path = [self.root]
         while True:
             child, added = self._next(path[-1])
@@ -101,7 +101,7 @@ class Search:
             node.total += low
 
     def _next(self, node: Node) -> tuple[Node | None, bool]:
-        """(a child, whether it is new); None if no successor is left that the tree does not hold already."""
+        """(a child, whether it is new); (None, False) if all successors are in the tree elsewhere."""
         if node.untried is None:
             node.untried = self.expand(node)
             self.tree.update(child.row.tobytes() for child in node.untried)
@@ -114,11 +114,11 @@ class Search:
         return max(node.children, key=lambda child: self.bound(node, child)), False
 
     def first_low(self) -> float:
-        """`low` of the root."""
+        """Log of the root's latency."""
         return math.log(self._latencies(self.root.row[None])[0])
 
     def expand(self, node: Node) -> list[Node]:
-        """Successors that the tree does not hold, those to become children early last: by the model, blurred."""
+        """New nodes for the successors that are not in the tree yet, the slowest first by noisy model latencies."""
         rows = successors(self.graph, node.row[None])
         fresh = [row for row in rows if row.tobytes() not in self.tree]
         lows = np.log(self._latencies(np.array(fresh, dtype=np.int32).reshape(len(fresh), rows.shape[1])))
@@ -132,11 +132,11 @@ class Search:
         return self.value(child) + self.settings.exploration * math.sqrt(math.log(node.visits) / child.visits)
 
     def value(self, node: Node) -> float:
-        """Mean of the simulations, from 0 for the root's program to 1 for the best so far."""
+        """Mean value of the node's simulations, from 0 for the root's program to 1 for the best so far."""
         return (self.worst - node.total / node.visits) / max(self.worst - self.best, 1e-9)
 
     def leaf(self, node: Node) -> float:
-        """Log of the best latency of a rollout: a random walk, then steps to the best neighbour while that gains."""
+        """Log of the best latency in a rollout: a random walk, then steps to the best neighbour while it is no slower."""
         steps = int(self.rng.integers(0, self.settings.walk + 1))
         now = self.graph.random_schedule(self.rng, steps, self.graph.schedule(node.row)).row[None]
         best = float(self._latencies(now)[0])
@@ -149,7 +149,7 @@ class Search:
         return math.log(best)
 
     def _latencies(self, rows: np.ndarray) -> np.ndarray:
-        """Model seconds [B], remembered."""
+        """Evaluate and remember rows [B, ROW]; return their model seconds [B]."""
         seconds = self.graph.latencies(rows)
         self.visited.update(zip((row.tobytes() for row in rows), seconds.tolist(), strict=True))
         return seconds

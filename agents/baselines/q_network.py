@@ -1,6 +1,6 @@
-"""A small network of Q-values: from features of a program to the value of every move, trained on observed transitions.
+"""A small Q-network from features of a program to the values of all moves, trained on observed transitions.
 
-Four fully connected layers with ReLU between them and Adam, in NumPy, so that a search needs no torch.
+It has four fully connected layers with ReLU, is trained by Adam, and is written in NumPy so that a search needs no torch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Transition:
-    """A move from one program to another: features [F], which move, its reward, features [F] after it."""
+    """A move between programs: features [F] before it, index of the move, reward, features [F] after it."""
 
     before: np.ndarray
     move: int
@@ -21,10 +21,10 @@ class Transition:
 
 
 class QNetwork:
-    """Q-values float64 [B, moves] of features float64 [B, F]."""
+    """Network from features float64 [B, F] to Q-values float64 [B, moves]."""
 
     def __init__(self, features: int, moves: int, width: int, rate: float, rng: np.random.Generator) -> None:
-        """Random weights (He's), except the last layer's: at first every move is worth nothing."""
+        """Draw random weights (He's); the last layer's are 0, so that every move has the value 0 at first."""
         sizes = [features, width, width, width, moves]
         self.rate = rate
         self.layers = [
@@ -36,11 +36,11 @@ class QNetwork:
         self._count = 0
 
     def values(self, features: np.ndarray) -> np.ndarray:
-        """Q-values."""
+        """Q-values float64 [B, moves] of features [B, F] or [F]."""
         return self._forward(features)[-1]
 
     def train(self, batch: list[Transition], discount: float) -> float:
-        """One step towards reward + discount x best value after it; the mean squared error before the step."""
+        """Take one step towards targets reward + discount x best next value; return the mean squared error before it."""
         before, after = np.array([t.before for t in batch]), np.array([t.after for t in batch])
         moves = np.array([t.move for t in batch])
         targets = np.array([t.reward for t in batch]) + discount * self.values(after).max(axis=1)
@@ -56,7 +56,7 @@ class QNetwork:
         return float((error**2).sum() / len(batch))
 
     def _forward(self, features: np.ndarray) -> list[np.ndarray]:
-        """Inputs of every layer, and the output."""
+        """The inputs of all layers and the output, in order."""
         found = [np.atleast_2d(features)]
         for i, (weights, bias) in enumerate(self.layers):
             out = found[-1] @ weights + bias
@@ -64,7 +64,7 @@ class QNetwork:
         return found
 
     def _step(self, layer: int, gradients: tuple[np.ndarray, np.ndarray]) -> None:
-        """Adam on one layer."""
+        """Update the weights and bias of one layer by Adam."""
         for parameter, gradient, moment, square in zip(
             self.layers[layer], gradients, self._moments[layer], self._squares[layer], strict=True
         ):

@@ -1,4 +1,4 @@
-"""Random search: legal programs of the space, uniformly, none twice."""
+"""Random search: legal programs of the space, drawn uniformly without repetition."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class RandomSearch:
-    """Measure programs drawn uniformly without replacement, until the budget is spent or the space exhausted.
+    """Measure programs drawn uniformly without replacement, until the budget is spent or the space is exhausted.
 
-    Its expectation has a closed form on a recorded table: `experiments.statistics.statistics.expected_best`.
+    Its expected best time on a recorded table has a closed form: `experiments.statistics.statistics.expected_best`.
     """
 
     space: str = "extended"
@@ -22,7 +22,7 @@ class RandomSearch:
     """Programs measured at a time."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Draw, measure."""
+        """Draw and measure batches."""
         ledger = Ledger(session)
         while drawn := ledger.fresh(rng, self.batch):
             ledger.measure(drawn)

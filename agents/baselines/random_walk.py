@@ -1,4 +1,4 @@
-"""Random walks over legal actions: the floor that every strategy must beat."""
+"""Random walks over legal actions: the baseline that every strategy must beat."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gensor_gym.measure.search import Node
 from gensor_gym.measure.session import SearchSession
 
 DRAWN = 64
-"""Walks that the model is asked about at a time."""
+"""Number of walks whose ends the model evaluates at a time."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class RandomWalk:
     space: str = "extended"
     batch: int = 4
     patience: int = 100
-    """Walks in a row that end at a program already tried, after which the space counts as exhausted."""
+    """Number of consecutive walks without a new program after which the space counts as exhausted."""
 
     def search(self, session: SearchSession[Node], rng: np.random.Generator) -> None:
-        """Walk, measure, repeat."""
+        """Measure the ends of walks, batch after batch."""
         idle = 0
         while idle < self.patience:
             before = session.trials
@@ -35,7 +35,7 @@ class RandomWalk:
             idle = 0 if session.trials > before else idle + self.batch
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """One endless construction: walks until the evaluations of the graph are spent."""
+        """Walk and evaluate by the model without end and yield nothing; BudgetSpent of the graph's evaluations ends it."""
         for _ in count():
             graph.latencies(graph.stack([graph.random_schedule(rng) for _ in range(DRAWN)]))
         yield from ()

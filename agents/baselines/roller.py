@@ -1,11 +1,11 @@
-"""Roller's tree construction (OSDI 2022): grow aligned tiles depth first, by data reuse, level by level, never back.
+"""Roller's tree construction (OSDI 2022): grow aligned tiles depth first by data reuse, level by level, without backtracking.
 
-Rules as in the paper and its artifact: candidate sizes aligned to the execution unit, the memory transaction and the
-tensor's shape (padding waste at most epsilon, raised until there are results); the axis with the largest reuse score
-S = (Q(T) - Q(T')) / (F(T') - F(T)) first; a tile that is compute-intensive or full is fixed and the next level opened;
-results in the order of the search; programs with fewer blocks than multiprocessors are shrunk. Every element of the
-register tile is a virtual thread, as in Roller's generated code, where the space has virtual threads. On a CPU the vector
-width takes the warp's place.
+The rules are those of the paper and its artifact. Candidate sizes are aligned to the execution unit, the memory transaction and
+the tensor's shape (padding waste is at most epsilon, which is raised until there are results). The axis with the largest reuse
+score S = (Q(T) - Q(T')) / (F(T') - F(T)) grows first. A tile that is compute-intensive or full is fixed, and the next level is
+opened. Results are in the order of the search. Tiles of programs with fewer blocks than multiprocessors are shrunk. If the space
+has virtual threads, every element of the register tile is a virtual thread, as in Roller's generated code. On a CPU the vector
+width replaces the warp size.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ from gensor_gym.operators.traits import is_product
 REGISTER_SIZES = (1, 2, 4, 8, 16, 32)
 LARGEST_MULTIPLE = 32
 TRANSACTION = 8
-"""float32 elements of a 32-byte transaction."""
+"""Number of float32 elements in a 32-byte memory transaction."""
 VECTOR_REDUCTION = 64
-"""On a CPU the reduction of an L1 tile grows in these steps, so that accumulators stay in registers for a while."""
+"""Reductions of an L1 tile on a CPU are multiples of this, so that accumulators stay in registers for a while."""
 
 
 @dataclass(frozen=True)
 class Roller(ConstructingByRules):
-    """The tree construction; `top_k` programs are measured in the order found."""
+    """Roller's tree construction; the first `top_k` programs are measured in the order of the construction."""
 
     space: str = "tree"
     top_k: int = 10
     registers: int = 96
-    """Accumulator and operand elements of one thread (the artifact's cap)."""
+    """Maximum number of accumulator and operand elements of one thread (the artifact's limit)."""
     block_multiple: int = 128
-    """Threads of a block are a multiple of this in a finished program (warp x schedulers)."""
+    """The number of threads of a block in a finished program is a multiple of this (warp x schedulers)."""
     epsilon_step: float = 0.2
     limit: int = 4000
-    """States after which one depth-first search gives up."""
+    """Maximum number of states that one depth-first search visits."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Construct and measure the top-k."""
+        """Construct programs and measure the first `top_k`."""
         found = self.construct(session.graph, rng)
         session.measure(list(found.schedules[: self.top_k]))
 
     def rows(self, graph: ConstructionGraph) -> tuple[list[np.ndarray], int]:
-        """(different programs in the order found, states visited). No model is called."""
+        """(distinct programs in the order of the construction, number of states visited). No model is called."""
         search = _Search(self, graph)
         epsilon = 0.0
         while not search.results and epsilon <= 1.0 + 1e-9:
@@ -64,7 +64,7 @@ class Roller(ConstructingByRules):
         return list({row.tobytes(): row for row in rows}.values()), search.visited
 
     def _finish(self, row: np.ndarray, graph: ConstructionGraph) -> np.ndarray:
-        """Shrink a program with too few blocks; make every register-tile element a virtual thread where the space has them."""
+        """Shrink a program with too few blocks, open all levels, and make register-tile elements virtual threads if allowed."""
         row = shrink(row, graph)
         row[LEVEL] = graph.tables.ints[NUM_LEVELS] - 1
         if graph.hardware.kind == "gpu" and graph.tables.ints[ALLOWED + VTHREAD_UP]:
@@ -73,7 +73,7 @@ class Roller(ConstructingByRules):
 
 
 def shrink(row: np.ndarray, graph: ConstructionGraph) -> np.ndarray:
-    """Halve every spatial tile at all levels while there are fewer blocks than units (the artifact's try_shrink)."""
+    """Halve all spatial tiles at all levels while there are fewer blocks than units (the artifact's try_shrink)."""
     ints, sizes = graph.tables.ints, graph.tables.sizes
     row = row.copy()
     while grid_blocks(row, ints) < ints[UNITS]:
@@ -90,26 +90,26 @@ def shrink(row: np.ndarray, graph: ConstructionGraph) -> np.ndarray:
 
 @dataclass
 class _Search:
-    """One depth-first construction."""
+    """State of the depth-first construction."""
 
     rules: Roller
     graph: ConstructionGraph
     results: list[np.ndarray] = field(default_factory=list)
     border: list[np.ndarray] = field(default_factory=list)
-    """Last legal programs of branches that ended without becoming compute-intensive."""
+    """Last legal program of each branch that ended without becoming compute-intensive."""
     visited: int = 0
     _seen: set[bytes] = field(default_factory=set)
     _epsilon: float = 0.0
 
     def start(self, epsilon: float) -> None:
-        """Search with a bound on padding waste."""
+        """Search depth first, with padding waste of at most `epsilon`."""
         self._epsilon = epsilon
         self._seen.clear()
         self._budget = self.visited + self.rules.limit
         self._enlarge(self.graph.initial().row.copy())
 
     def _enlarge(self, row: np.ndarray) -> None:
-        """EnlargeTile of the paper, with an explicit stack in its order."""
+        """Enlarge tiles depth first: the paper's EnlargeTile, with an explicit stack."""
         stack = [row]
         while stack and len(self.results) < self.rules.top_k and self.visited < self._budget:
             tile = stack.pop()
@@ -129,7 +129,7 @@ class _Search:
             stack.extend(reversed(nexts))
 
     def _fix(self, tile: np.ndarray, stack: list[np.ndarray], nexts: list[np.ndarray]) -> None:
-        """Fix a tile: a result at the outermost level, else construct the next one; larger tiles come after."""
+        """Fix a tile: at the outermost level add it to the results, else push its next level. The larger tiles `nexts` follow."""
         stack.extend(reversed(nexts))
         if tile[LEVEL] + 1 == self.graph.tables.ints[NUM_LEVELS]:
             self.results.append(tile)
@@ -137,7 +137,7 @@ class _Search:
             stack.append(self._open(tile))
 
     def _open(self, tile: np.ndarray) -> np.ndarray:
-        """The next level, its reduction at the first aligned size (the artifact starts it at a transaction, not at 1)."""
+        """Open the next level. Reductions of level 1 begin at the first aligned size, not at 1, as in the artifact."""
         opened = tile.copy()
         opened[LEVEL] += 1
         for axis in range(SPATIAL_SLOTS, MAX_AXES):
@@ -147,7 +147,7 @@ class _Search:
         return opened
 
     def _next_tiles(self, tile: np.ndarray) -> list[np.ndarray]:
-        """GetNextRTileShapes: each axis at its next aligned size, largest reuse score first."""
+        """Tiles with one axis at its next aligned size, largest reuse score first (the paper's GetNextRTileShapes)."""
         ints = self.graph.tables.ints
         before, held = traffic(tile, ints), occupied(tile, ints)
         scored = []
@@ -161,7 +161,7 @@ class _Search:
         return [grown for _, _, grown in scored]
 
     def _grow(self, tile: np.ndarray, axis: int) -> np.ndarray | None:
-        """The tile with one axis at its next aligned size that is legal; None when there is none."""
+        """The tile with the axis at its next legal aligned size; None if there is none."""
         ints, sizes = self.graph.tables.ints, self.graph.tables.sizes
         level = int(tile[LEVEL])
         if ints[EXTENT + axis] == 1:
@@ -182,7 +182,7 @@ class _Search:
         return None
 
     def _is_aligned(self, axis: int, level: int, size: int, base: int) -> bool:
-        """Sizes that the alignment rules admit at a level."""
+        """Whether the alignment rules allow a tile size at a level, where `base` is the size at the level below."""
         extent = int(self.graph.tables.ints[EXTENT + axis])
         cpu = self.graph.hardware.kind == "cpu"
         if level == 0:
@@ -195,13 +195,13 @@ class _Search:
         return aligned and size <= base * LARGEST_MULTIPLE
 
     def _vector_slots(self) -> tuple[int, ...]:
-        """The axes that vectors of a CPU run along, under the knobs the program starts with: two where pixels are fused."""
+        """Axes that CPU vectors run along with the initial knobs: one, or two if pixels are fused (implicit convolution)."""
         convolution = self.graph.initial().row[resources.CONVOLUTION]
         slot = int(self.graph.tables.ints[VECTOR_SLOT + convolution])
         return (slot - 1, slot) if convolution == 2 else (slot,)
 
     def _within_caps(self, tile: np.ndarray) -> bool:
-        """The artifact's own cap on registers of a thread."""
+        """Whether a tile is within the artifact's limits on registers of a thread and threads of a block; on a CPU always."""
         if self.graph.hardware.kind == "cpu":
             return True
         ints = self.graph.tables.ints
@@ -222,7 +222,7 @@ class _Search:
         return resources.threads_of(tile, ints) % multiple == 0
 
     def _is_intensive(self, tile: np.ndarray) -> bool:
-        """MemPerf > MaxComputePerf: arithmetic on the tile takes longer than loading it from the next level."""
+        """Whether computing on the tile takes longer than loading it from the next level (MemPerf > MaxComputePerf)."""
         hw, op = self.graph.hardware, self.graph.operator
         names = ("shared", "dram") if hw.kind == "gpu" else ("l1", "l2", "dram")
         bandwidth = hw.level(names[int(tile[LEVEL])]).bandwidth

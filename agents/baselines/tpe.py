@@ -14,26 +14,27 @@ from agents.core.programs import nearest
 from gensor_gym.measure.session import Session
 
 REPEATS = 6
-"""Consecutive illegal or repeated proposals after which a random program is used."""
+"""Number of consecutive illegal or repeated proposals after which a random program is measured."""
 
 
 @dataclass(frozen=True)
 class Tpe:
-    """A parameter for each place of a column: which of its numbers. A proposal is the nearest chains of sizes to it.
+    """Bayesian optimisation by TPE, with a parameter for each place of a column: the rank of its number.
 
-    Illegal proposals are told as infinitely slow, those measured before are drawn again. No model of ours is asked.
+    A proposal means the program whose chains are nearest to its numbers. Illegal proposals are reported as infinitely slow, and
+    repeated proposals are drawn again. The analytic model is not used.
     """
 
     space: str = "extended"
     start: int = 10
-    """Random programs before the first proposal."""
+    """Number of random programs before the first proposal."""
     candidates: int = 24
-    """Drawn from the good programs' density; the one most unlike the bad is proposed."""
+    """Number of candidates drawn from the density of good programs; the least like bad programs is proposed."""
     multivariate: bool = True
     """Whether one density covers all parameters; otherwise each parameter has its own."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Propose and measure until the budget is spent or every program measured."""
+        """Propose and measure until the budget is spent or every program is measured."""
         ledger = Ledger(session)
         study, space = self._study(int(rng.integers(2**31))), _distributions(ledger)
         initial = ledger.walked(rng, self.start)
@@ -51,7 +52,7 @@ class Tpe:
             _tell(study, space, _numbers(ledger, vector), ledger.seconds(schedules[0]))
 
     def _study(self, seed: int) -> optuna.Study:
-        """A study without a log."""
+        """A new study of Optuna with a TPE sampler, without logging."""
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -61,27 +62,27 @@ class Tpe:
         return optuna.create_study(sampler=sampler)
 
     def _propose(self, ledger: Ledger, study: optuna.Study, space: dict[str, IntDistribution]) -> np.ndarray | None:
-        """The vector of a legal program that was not measured; None if proposals do not come to one."""
+        """Vector of the first proposal that is legal and not measured yet; None after REPEATS other proposals."""
         for _ in range(REPEATS):
             trial = study.ask({**space})
             vector = _vector(ledger, [trial.params[name] for name in space])
             if not ledger.programs.legal(vector[None])[0]:
                 study.tell(trial, np.inf)
                 continue
-            study.tell(trial, state=optuna.trial.TrialState.FAIL)  # what is measured is told with the numbers it came to
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)  # the measured program is told with its own numbers
             if ledger.programs.schedule(vector) not in ledger:
                 return vector
         return None
 
 
 def _distributions(ledger: Ledger) -> dict[str, IntDistribution]:
-    """A parameter for each place: the rank of its number."""
+    """Name -> distribution of the parameter of each place, which is the rank of its number."""
     logs = ledger.programs.logs
     return {f"{c}.{p}": IntDistribution(0, len(np.unique(logs[c][:, p])) - 1) for c, p in ledger.programs.places}
 
 
 def _vector(ledger: Ledger, ranks: list[int]) -> np.ndarray:
-    """The vector whose chains are nearest to the numbers of these ranks."""
+    """Vector of the program whose chains are nearest to the numbers with these ranks."""
     programs = ledger.programs
     wanted = [logs[0].copy() for logs in programs.logs]
     for (column, place), rank in zip(programs.places, ranks, strict=True):
@@ -90,7 +91,7 @@ def _vector(ledger: Ledger, ranks: list[int]) -> np.ndarray:
 
 
 def _numbers(ledger: Ledger, vector: np.ndarray | None) -> list[int] | None:
-    """The ranks of a vector's numbers."""
+    """Ranks of a vector's numbers; None for None."""
     if vector is None:
         return None
     logs = ledger.programs.logs
@@ -98,7 +99,7 @@ def _numbers(ledger: Ledger, vector: np.ndarray | None) -> list[int] | None:
 
 
 def _tell(study: optuna.Study, space: dict[str, IntDistribution], numbers: list[int] | None, seconds: float) -> None:
-    """A measured program."""
+    """Tell the study about a measured program by its ranks `numbers`; do nothing if they are None."""
     if numbers is not None:
         parameters = dict(zip(space, numbers, strict=True))
         study.add_trial(

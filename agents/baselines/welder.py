@@ -1,12 +1,13 @@
 """Best-first search over tiles, keyed by traffic and waves: our reconstruction of Welder's search (OSDI 2023).
 
-From the sources (notes on the paper's artifact and on BitBLAS, its successor): a priority queue keyed by (traffic + 1) x waves,
-beginning at tiles of 1; neighbours are the next larger size of one axis; it stops when the queue is empty or after 2,000 states,
-and sorts the visited states by the same key; traffic is that of one block, waves the rounds in which the device runs all blocks.
-Ours: several memory levels are searched one after the other, inside out as our rules demand, from the best tiles of the level
-before; on a CPU a tile of the level is a block and its cores run them, one each; traffic counts whole elements, not transactions;
-the score of a block's threads is a factor of the key, and tiles of every size go on to the next level, because the register tile
-comes before the block. Welder fuses operators and places them in memory levels; here is one operator.
+The sources are notes on the paper's artifact and on its successor BitBLAS. A priority queue, keyed by (traffic + 1) x waves,
+begins at tiles of 1. Neighbours have the next larger size of one axis. The search stops when the queue is empty or after 2,000
+states, and sorts the visited states by key. Traffic is that of one block; waves are the rounds that the device needs for all
+blocks.
+We changed the following. Memory levels are searched one after the other from the innermost, as our rules demand, each from the
+best tiles of the previous level. On a CPU a tile of the level is a block, and each core runs one block at a time. Traffic counts
+whole elements, not transactions. The score of a block's threads is a factor of the key, and tiles of every size go on to the next
+level, because the register tile is chosen before the block. Welder fuses operators; here there is one operator.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from gensor_gym.graph.tables.tables import EXTENT, IS_CPU, NUM_LEVELS, UNITS
 from gensor_gym.measure.session import Session
 
 BLOCKS = 4
-"""Blocks that share a multiprocessor at most (BitBLAS)."""
+"""Maximum number of blocks that share a multiprocessor (BitBLAS)."""
 WARPS = 4
-"""Warps that a block is wanted to have (BitBLAS)."""
+"""Desired number of warps in a block (BitBLAS)."""
 
 Key = tuple[float, int]
 """Sort key of the queue, smallest first."""
@@ -39,31 +40,31 @@ Key = tuple[float, int]
 
 @dataclass(frozen=True)
 class Welder(ConstructingByRules):
-    """The search; knobs and virtual threads stay as the graph's rule sets them. It is deterministic and uses no model."""
+    """Welder's best-first search over tiles with the graph's default knobs and virtual threads. It is deterministic."""
 
     space: str = "tree"
     limit: int = 2000
-    """States of one queue."""
+    """Maximum number of states of one queue."""
     kept: int = 4
-    """Tiles of a level that are kept for the search of the next level, for each power of two of elements."""
+    """Number of tiles of a level kept for the search of the next level, for each power of two of elements."""
     top_k: int = 64
-    """Programs measured, fewer where the budget is smaller."""
+    """Maximum number of programs that are measured."""
     per_register_tile: int = 2
-    """Programs of one register tile that are measured before others."""
+    """Number of programs with the same register tile that are measured before the rest."""
 
     def __post_init__(self) -> None:
-        """ValueError for a search that could find nothing."""
+        """Check the fields; ValueError for a limit, a kept number or a top_k below 1."""
         if min(self.limit, self.kept, self.top_k) < 1:
             raise ValueError(f"limit={self.limit}, kept={self.kept}, top_k={self.top_k}: expected 1 or more for all")
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Construct and measure the top-k, one after the other."""
+        """Construct programs and measure the best `top_k` one by one."""
         rows, _ = self.rows(session.graph)
         for schedule in diverse(tuple(Schedule(row) for row in rows), self.per_register_tile)[: self.top_k]:
             session.measure([schedule])
 
     def rows(self, graph: ConstructionGraph) -> tuple[list[np.ndarray], int]:
-        """(programs with all levels opened, best key first; states visited)."""
+        """(programs with all levels opened, best key first; number of states visited)."""
         best = [graph.initial().row.copy()]
         visited = 0
         for level in range(int(graph.tables.ints[NUM_LEVELS])):
@@ -78,7 +79,7 @@ class Welder(ConstructingByRules):
         return best, visited
 
     def _some_of_each_size(self, rows: list[np.ndarray], level: int) -> list[np.ndarray]:
-        """The first `kept` of every power of two of elements in the level's tile: a block wants threads, and tiles as well."""
+        """The first `kept` rows for every power of two of elements in the level's tile, since a block needs many threads too."""
         taken: dict[int, int] = {}
         some = []
         for row in rows:
@@ -89,7 +90,7 @@ class Welder(ConstructingByRules):
         return some
 
     def _level(self, graph: ConstructionGraph, start: np.ndarray) -> list[tuple[Key, np.ndarray]]:
-        """(key, row) of the tiles of one level that the queue gives out."""
+        """(key, row) of the tiles of one level that the search visits, in order."""
         queue: list[tuple[Key, int, np.ndarray]] = [(key(start, graph), 0, start)]
         seen = {start.tobytes()}
         states: list[tuple[Key, np.ndarray]] = []
@@ -106,10 +107,10 @@ class Welder(ConstructingByRules):
 
 
 def key(row: np.ndarray, graph: ConstructionGraph) -> Key:
-    """(bytes that a tile of the level under construction moves into it over the whole reduction + 1) x waves of tiles.
+    """(score, minus the size of the reduction tile): for equal scores, the longer reduction step comes first.
 
-    On a GPU, times how far a block is from four warps. Of equals the longer step of the reduction comes first, as far as
-    memory holds it.
+    The score is (bytes moved into the current level by a tile over the whole reduction + 1) x waves of tiles. On a GPU it is also
+    multiplied by the ratio between a block's warps and four warps, taken >= 1.
     """
     ints = graph.tables.ints
     extents = ints[EXTENT : EXTENT + MAX_AXES]
@@ -131,6 +132,6 @@ def _tile(row: np.ndarray, level: int) -> np.ndarray:
 
 
 def _opened(graph: ConstructionGraph, row: np.ndarray) -> np.ndarray:
-    """The row with the next level under construction."""
+    """The row with its next level opened; the row itself if that is illegal."""
     rows, legal = graph.transitions(row[None], np.array([CACHE]))
     return rows[0] if legal[0] else row

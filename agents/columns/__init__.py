@@ -1,1 +1,1 @@
-"""The policy that writes programs column by column: choices, network, learner, and the strategy."""
+"""Policies that write programs column by column: choices, network, learner, and strategies."""

@@ -1,7 +1,7 @@
-"""Observation of a policy that chooses a program column by column: features of every choice, of the columns, of the task.
+"""Observation of a policy that chooses a program column by column: features of choices, of columns, and of the task.
 
 A column is the whole chain of tiles and virtual threads of an axis, or one knob (`gensor_gym.graph.coordinates`). No feature uses
-the analytic model: a choice is described by its sizes, so a program costs one evaluation when it is complete.
+the analytic model, since a choice is described by its sizes. A program thus costs one model evaluation, when it is complete.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_DIMS, MAX_LEVELS,
 from gensor_gym.graph.tables.tables import BYTES, COEF, EXTENT, FLOPS, NUM_READS, STRIDE
 
 SEES = 2
-"""Version of a policy's observation and network: raised with each change, so that no old policy is loaded."""
+"""Version of a policy's observation and network. It is raised with each change, so that no old policy is loaded."""
 _MULTIPLES = ((0, (2, 4)), (1, (2, 4, 8, 32)))
-"""Level, and the divisors of its tile that are features: vectors, transactions and warps."""
+"""(level, numbers): whether the level's tile is a multiple of each number is a feature, for vectors, transactions, warps."""
 _SIZES = 9 + 3 + 3 + sum(len(numbers) for _, numbers in _MULTIPLES)
 COLUMN_FEATURES = 2 + 6 + 2 + len(KNOBS)
 """Number of features of a column.
 
-Whether spatial, extent; for two reads and the write whether the axis moves it, and contiguously; for a window, how far a step
-moves it, and its extent without the axis; knob one-hot.
+Whether the axis is spatial; its extent; for two reads and the write, whether the axis moves the tensor and whether contiguously;
+for a window, its movement per step and its extent without the axis; the knob, one-hot.
 """
 CHOICE_FEATURES = _SIZES + 1 + COLUMN_FEATURES
-"""Number of features of a choice: sizes of an axis or index of a knob's value; then those of its column."""
+"""Number of features of a choice: sizes of an axis's chain, the index of a knob's value, and the features of its column."""
 TASK_FEATURES, MACHINE_FEATURES = 3, GROUPS["hardware"]
 TYPES: tuple[tuple[str, ...], ...] = (("float16", "bfloat16"), ("int8",), ("float8_e4m3fn",), ("tf32", "tf32x3"))
-"""Data types that networks distinguish, in kinds; float32 is none of them."""
+"""Kinds of data types that networks distinguish. float32 belongs to none of these kinds."""
 
 
 class Choices(Programs):
-    """A graph's columns with features. Knobs come first, because the kind of program determines which tiles are good."""
+    """A graph's columns with features. Knobs come first, since good tiles depend on the kind of program."""
 
     def __init__(self, graph: ConstructionGraph) -> None:
-        """List and describe them."""
+        """List the columns and compute all features."""
         super().__init__(graph)
         Coordinates.__init__(self, self.base, written_columns(graph))
         ints, floats = graph.tables.ints, graph.tables.floats
@@ -50,28 +50,28 @@ class Choices(Programs):
         self.features = np.concatenate([np.empty((0, CHOICE_FEATURES), dtype=np.float32), *parts])
         """Features of all choices, column after column, float32 [sum of counts, CHOICE_FEATURES]."""
         self.column_features = np.array(described, dtype=np.float32).reshape(-1, COLUMN_FEATURES)
-        """Float32 [K, COLUMN_FEATURES]."""
+        """Features of the columns, float32 [K, COLUMN_FEATURES]."""
         flops, size = floats[FLOPS], floats[BYTES]
         self.task = np.array([np.log2(flops) / 32, np.log2(size) / 32, np.log2(flops / size) / 8], dtype=np.float32)
-        """Float32 [TASK_FEATURES]: logarithms of operations, compulsory bytes, and of their ratio."""
+        """Float32 [TASK_FEATURES]: logarithms of the number of operations, of compulsory bytes, and of their ratio."""
         self.types = np.array([graph.operator.dtype in kind for kind in TYPES], dtype=np.float32)
-        """Float32 [len(TYPES)]: the kind of the data type; policies of several types look at it."""
+        """Kind of the data type, one-hot float32 [len(TYPES)], for policies of several data types."""
         self.machine = static_features(graph.operator, graph.hardware)[-MACHINE_FEATURES:]
-        """Float32 [MACHINE_FEATURES]: environments' features of the machine, for policies of several machines."""
+        """Features of the machine as in environments, float32 [MACHINE_FEATURES], for policies of several machines."""
 
 
 def is_joint(graph: ConstructionGraph) -> bool:
-    """Whether several axes are tiled together; for a single one (a map) a walk finds the best."""
+    """Whether several axes have extents above 1. With a single such axis (a map) a walk finds the best program."""
     ints = graph.tables.ints
     return int((ints[EXTENT : EXTENT + MAX_AXES] > 1).sum()) > 1
 
 
 choices_of = lru_cache(maxsize=4)(Choices)
-"""The choices of a graph, kept for the next round."""
+"""The choices of a graph, cached for the next round."""
 
 
 def _column(start: int, ints: np.ndarray) -> np.ndarray:
-    """COLUMN_FEATURES of the column that begins at a place of the row."""
+    """Features [COLUMN_FEATURES] of the column that begins at position `start` of a row."""
     found = np.zeros(COLUMN_FEATURES)
     if start >= KNOB:
         found[COLUMN_FEATURES - len(KNOBS) + start - KNOB] = 1.0
@@ -85,7 +85,7 @@ def _column(start: int, ints: np.ndarray) -> np.ndarray:
 
 
 def _window(axis: int, ints: np.ndarray) -> tuple[int, int]:
-    """(elements by which one step along the axis moves a read's window, window elements without it); (1, 1) if there is none."""
+    """(elements that one step along the axis moves a read's window, window's extent without the axis); (1, 1) without window."""
     extents = ints[EXTENT : EXTENT + MAX_AXES]
     for dimension in range(int(ints[NUM_READS]) * MAX_DIMS):
         moves = ints[COEF + dimension * MAX_AXES : COEF + (dimension + 1) * MAX_AXES]
@@ -97,7 +97,7 @@ def _window(axis: int, ints: np.ndarray) -> tuple[int, int]:
 
 
 def _described(column: Column, features: np.ndarray, ints: np.ndarray) -> np.ndarray:
-    """CHOICE_FEATURES float32 of the C values of a column, whose own are `features` [COLUMN_FEATURES]."""
+    """Features float32 [C, CHOICE_FEATURES] of the C values of a column whose column features are `features`."""
     values, own = column.values, np.zeros((len(column.values), _SIZES + 1))
     if column.is_knob:
         own[:, -1] = values[:, 0] / max(1, len(KNOBS[column.first - KNOB].values) - 1)
@@ -110,8 +110,8 @@ def _described(column: Column, features: np.ndarray, ints: np.ndarray) -> np.nda
 def _sizes(chains: np.ndarray, extent: float, step: int, others: int) -> np.ndarray:
     """Features of chains float64 [C, MAX_LEVELS + 1], virtual threads last.
 
-    Logarithms of tiles and of their ratios, padding, flags, and the excess of a window that moves by `step` over its tiles,
-    `others` being its other extent.
+    They are logarithms of tiles and of their ratios, padding, the excess of a window over its tiles (it moves by `step` per
+    iteration, and its extent without the axis is `others`), and flags.
     """
     inner, block, outer, virtual = chains[:, 0], chains[:, 1], chains[:, MAX_LEVELS - 1], chains[:, MAX_LEVELS]
     trips = np.ceil(extent / outer)

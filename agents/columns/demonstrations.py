@@ -1,7 +1,7 @@
 """Demonstrations: the fastest programs by the model that coordinate descents find, for a policy to learn from.
 
-A policy that draws a column at a time seldom meets the best programs of a unit whose tiles must fit it. Demonstrations rank
-first, so their columns become likely together.
+A policy that draws one column at a time seldom meets the best programs of a unit that needs matching tiles. Demonstrations rank
+first, so that their columns become likely together.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from gensor_gym.fingerprint import fingerprint
 
 RESTARTS = 24
 MOST = 24
-"""Programs of a task."""
+"""Maximum number of demonstrations of a task."""
 WITHIN = 1.5
-"""Largest time of a demonstration, relative to the fastest one's, by the model."""
+"""Largest model time of a demonstration relative to the fastest demonstration's."""
 _known: dict[Choices, np.ndarray] = {}
 
 
 def demonstrated(choices: Choices) -> np.ndarray:
-    """Choices int64 [at most MOST, K] of a task's demonstrations, fastest first. Found once and kept in the cache's folder."""
+    """Choices int64 [<= MOST, K] of a task's demonstrations, fastest first; computed once and stored in the cache folder."""
     if choices not in _known:
         path = make_cache_dir("demonstrations") / f"{_key(choices)}.npy"
         if not path.exists():
@@ -39,7 +39,7 @@ def demonstrated(choices: Choices) -> np.ndarray:
 
 
 def _found(choices: Choices) -> np.ndarray:
-    """Programs of descents, always drawn with the same seed."""
+    """Compute the choices of a task's demonstrations by descents, always with the same seed."""
     graph = choices.graph
     schedules, latencies = ranked(*descended(Programs(graph), begun(graph, RESTARTS, np.random.default_rng(0))), graph)
     fast = sum(seconds <= WITHIN * latencies[0] for seconds in latencies)  # fastest first
@@ -48,13 +48,13 @@ def _found(choices: Choices) -> np.ndarray:
 
 
 def _write(path: Path, found: np.ndarray) -> None:
-    """Into an open file: NumPy adds an ending to a name."""
+    """Write an array to an open file, since NumPy would add an extension to a path."""
     with path.open("wb") as file:
         np.save(file, found)
 
 
 def _key(choices: Choices) -> str:
-    """Key of a task under the present rules and model."""
+    """Cache key of a task, which changes with the rules and the model."""
     graph = choices.graph
     text = "\0".join([str(graph.operator), graph.hardware.digest, graph.space, fingerprint(graph), str(RESTARTS)])
     return hashlib.sha256(text.encode()).hexdigest()[:32]

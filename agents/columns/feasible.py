@@ -1,12 +1,13 @@
-"""Feasible choices: those with which a partial program may still become legal, like the masks of `Write-v0`.
+"""Feasible choices, with which a partial program may still become legal, like the masks of `Write-v0`.
 
 Resources grow with tiles, so they are checked with every later choice at its minimum. Conditions that need larger tiles (shares
 of threads, whole fragments of the chosen unit) are checked with the sizes still available (`env/writing/room.py`). A policy that
-draws column by column is restricted to feasible choices, as masks restrict a walk to legal actions. This is a bound: some
-feasible programs end in conflicting limits.
+draws column by column is restricted to feasible choices like a walk to legal actions by masks. The check is necessary but not
+sufficient: some partial programs of feasible choices end in conflicting limits.
 
-A policy without the setting `masked` rejects whole illegal programs, and uses this only if almost no draw is legal. Rejection
-keeps the policy's own distribution, replacing a choice does not (best of 32 on a large convolution: 3.8 and 7.8 %, in no file).
+A policy without the setting `masked` rejects whole illegal programs, and uses feasible choices only if almost no draw is legal.
+Rejection keeps the policy's distribution but replacing a choice does not (best of 32 on a large convolution: 3.8 and 7.8 %, in
+no file).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Feasible:
     """The feasible choices of one task."""
 
     def __init__(self, choices: Choices, rng: np.random.Generator, surest: bool = False) -> None:
-        """`surest`: an infeasible choice is replaced by the most probable feasible one; otherwise a feasible one is drawn."""
+        """Prepare the checks. Infeasible choices are redrawn, or if `surest` replaced by the most probable feasible choice."""
         self.rng, self.choices, self.surest = rng, choices, surest
         self._least = np.array([column.smallest for column in choices.columns])
 
@@ -33,10 +34,10 @@ class Feasible:
         return Room(self.choices.graph)
 
     def kept(self, chosen: np.ndarray, column: int, at: np.ndarray, chances: np.ndarray) -> np.ndarray:
-        """Choices int64 [N] of a column: those of `at` [N], with infeasible ones redrawn by chances [N, C].
+        """Choices int64 [N] of a column: `at` [N] with infeasible choices redrawn by probabilities `chances` [N, C].
 
-        `chosen`: the columns so far, int64 [N, K], -1 for open ones. Without a feasible choice any is drawn; if the feasible ones
-        all have chance 0 in float32, they are equally likely.
+        `chosen` int64 [N, K] are the choices of earlier columns, -1 for later columns. If all feasible choices have probability 0
+        in float32, they are equally likely. Without any feasible choice the result is arbitrary.
         """
         at, before = at.copy(), chosen.copy()
         before[:, column] = at
@@ -49,21 +50,21 @@ class Feasible:
         return at
 
     def _drawn(self, weights: np.ndarray) -> np.ndarray:
-        """Choices int64 [N] by weights [N, C]; any where all are zero."""
+        """Random choices int64 [N] by weights [N, C]; the last choice if all weights are zero."""
         total = weights.cumsum(axis=1)
         below = (total <= self.rng.random(len(weights))[:, None] * total[:, -1:]).sum(axis=1)
         found: np.ndarray = np.minimum(below, weights.shape[1] - 1)
         return found
 
     def is_feasible(self, chosen: np.ndarray) -> np.ndarray:
-        """Whether programs with the first columns chosen, int64 [N, K], -1 beyond, may become legal; bool [N]."""
+        """Whether programs may become legal, bool [N], whose first columns are chosen: int64 [N, K], -1 for later columns."""
         place = int((chosen[:1] >= 0).sum()) - 1
         return self._room.kept(self._rows(chosen), place)
 
     def open_choices(self, chosen: np.ndarray, column: int) -> np.ndarray:
-        """Which choices of a column are feasible behind those chosen, int64 [N, K] as above; bool [N, C]."""
+        """Whether each choice of a column is feasible, bool [N, C], after the earlier choices `chosen` (see `is_feasible`)."""
         return self._room.options(self._rows(chosen), column, int(self.choices.counts[column]))
 
     def _rows(self, chosen: np.ndarray) -> np.ndarray:
-        """Rows int32 [N, ROW]; columns that are not chosen yet hold their smallest value."""
+        """Rows int32 [N, ROW] of partial programs, with the smallest value of every column that is not chosen yet."""
         return self.choices.rows(np.where(chosen < 0, self._least, chosen))

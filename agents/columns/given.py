@@ -1,4 +1,4 @@
-"""Demonstrations in the place of some programs that a policy would draw."""
+"""Demonstrations that replace some of the programs that a policy draws in training."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from agents.columns.feasible import Feasible
 
 
 class Given:
-    """Known programs that replace the first drawn ones; their probabilities are computed as usual."""
+    """Known programs that replace the first drawn programs; their probabilities are computed like those of draws."""
 
     def __init__(self, chosen: np.ndarray, feasible: Feasible | None = None) -> None:
-        """Choices of the demonstrations, int64 [G, K]; feasibility rules for a masked network."""
+        """Set the choices int64 [G, K] of the demonstrations, and the feasibility rules that a masked network needs."""
         self.chosen, self.feasible = chosen, feasible
 
     def kept(self, _chosen: np.ndarray, column: int, at: np.ndarray, _chances: np.ndarray) -> np.ndarray:
-        """Choices int64 [N] of a column, N >= G; as `agents.columns.feasible.Feasible.kept`."""
+        """Choices int64 [N] of a column, N >= G: the demonstrations', then `at` from G on. See `Feasible.kept`."""
         return np.concatenate([self.chosen[:, column], at[len(self.chosen) :]])
 
     def open_choices(self, chosen: np.ndarray, column: int) -> np.ndarray:
-        """Which choices of a column are open: see `Feasible.open_choices`. Those that were given are always open."""
+        """Whether each choice of a column is open, see `Feasible.open_choices`; the demonstrations' choices always are."""
         if self.feasible is None:
             raise ValueError("a masked network needs to know which choices are open: expected `feasible`, got None")
         found = self.feasible.open_choices(chosen, column)

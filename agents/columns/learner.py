@@ -1,9 +1,9 @@
-"""Training of a policy that writes programs column by column, by the rank of its programs among those of the same task.
+"""Training of a policy that writes programs column by column, by the ranks of its programs among all of the same task.
 
-REINFORCE (Williams 1992) after every batch: several programs for each of a few tasks. A program's weight is its rank among those
-of its task, cut to the best share of them, less the mean. So the best become more probable and not the average: the fastest of
-several programs of a policy counts (risk-seeking policy gradients, Petersen et al. 2021). Ranks need no scale, no optimum and no
-value function. Illegal programs rank last. A bonus on entropy decreases over training.
+A batch has several programs for each of a few tasks, and is followed by a step of REINFORCE (Williams 1992). A program's weight
+comes from its rank within its task, is 0 beyond the best share of programs, and has its mean subtracted. This improves the best
+programs and not the average, since the fastest of several programs counts (risk-seeking policy gradients, Petersen et al. 2021).
+Ranks need no scale, no optimum and no value function. Illegal programs rank last. An entropy bonus decreases over training.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _CLIP = 1.0
 class ColumnLearner:
     """A network with its training on the analytic model of some tasks.
 
-    Settings (conf/agent/columns.yaml): width, tasks, programs, best, learning_rate, final_learning_rate, entropy, final_entropy;
-    with `machines` the network sees the machine's constants, with `types` the kind of the data type; with `masked` draws are
-    kept to feasible choices. `demonstrations` programs of `demonstrated` stand among those of a task, less and less often; only
-    of the tasks in `shown`, all of them unless it is set.
+    Settings (conf/agent/columns.yaml): width, tasks, programs, best, learning_rate, final_learning_rate, entropy, final_entropy.
+    With `machines` the network sees the machine's constants, with `types` the kind of the data type, and with `masked` draws are
+    restricted to feasible choices. With `demonstrations`, this number of a task's drawn programs is replaced by programs of
+    `demonstrated`, with a probability that decreases to 0, and only for operators in the attribute `shown` (by default all).
     """
 
     def __init__(self, settings: Mapping[str, Any], graphs: Sequence[ConstructionGraph], steps: int, seed: int) -> None:
-        """For `steps` programs in total. ValueError names a setting out of range."""
+        """Prepare a training of `steps` programs in total; ValueError names a setting out of range."""
         for name, least in (("width", 1), ("tasks", 1), ("programs", 2)):
             if type(settings[name]) is not int or settings[name] < least:
                 raise ValueError(f"agent.{name} is {settings[name]!r}; expected a whole number, {least} or more")
@@ -54,7 +54,7 @@ class ColumnLearner:
         self._writing: dict[str, WriteVectorEnv] = {}
         self.shown = {str(choices.graph.operator) for choices in self.choices}
         self.rewards: list[float] = []
-        """Rewards of the batches since the last point of the learning curve."""
+        """Mean rewards of the batches since the last point of the learning curve."""
         self.rng = np.random.default_rng(seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -62,7 +62,7 @@ class ColumnLearner:
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=settings["learning_rate"])
 
     def advance(self) -> float:
-        """One batch of programs, and a gradient step; returns the mean reward of the programs, 0 for illegal ones."""
+        """Draw one batch of programs and take a gradient step; return the mean reward (an illegal program's is 0)."""
         tasks, programs = self.settings["tasks"], self.settings["programs"]
         for group in self.optimizer.param_groups:
             group["lr"] = self._now("learning_rate")
@@ -78,7 +78,7 @@ class ColumnLearner:
         return float(np.mean(rewards))
 
     def _loss(self, choices: Choices, programs: int) -> tuple[torch.Tensor, float]:
-        """Loss of programs for one task, and their mean reward."""
+        """(loss, mean reward) of newly drawn programs for one task."""
         given = self.given(choices)
         feasible = Feasible(choices, self.rng) if self.settings.get("masked") else None
         if given is not None:
@@ -92,7 +92,7 @@ class ColumnLearner:
         return -(weights * chances).mean() - self._now("entropy") * entropy.mean(), float(rewards.mean())
 
     def given(self, choices: Choices) -> Given | None:
-        """Programs that replace the first ones drawn for a task: demonstrations, if settings have some."""
+        """Demonstrations that replace the first drawn programs of a task; None if there are none this time."""
         count = self.settings.get("demonstrations", 0)
         if not count or self.rng.random() < self.num_timesteps / self.steps or str(choices.graph.operator) not in self.shown:
             return None
@@ -100,9 +100,9 @@ class ColumnLearner:
         return Given(known[self.rng.permutation(len(known))[:count]])
 
     def seconds(self, choices: Choices, chosen: np.ndarray) -> np.ndarray:
-        """Ranking times of a task's programs with choices int64 [N, K]: float64 [N], infinite if illegal.
+        """Seconds float64 [N] of a task's programs with choices int64 [N, K], infinite if illegal.
 
-        They are written in `gensor_gym/Write-v0`, whose decisions are these columns in this order.
+        The programs are written in `gensor_gym/Write-v0`, whose decisions are these columns in this order.
         """
         writing = self.writing(choices.graph.hardware)
         writing.reset(options={"operator": choices.graph.operator})
@@ -112,7 +112,7 @@ class ColumnLearner:
         return seconds
 
     def writing(self, hardware: Hardware) -> WriteVectorEnv:
-        """The environment of a machine in which programs are written, as many at a time as are drawn for a task."""
+        """Environments in which the programs of a machine's tasks are written, one for each program of a batch's task."""
         if hardware.digest not in self._writing:
             graphs = [choices.graph for choices in self.choices if choices.graph.hardware == hardware]
             tasks = [graph.operator for graph in graphs], hardware, "analytic", graphs[0].space
@@ -122,7 +122,7 @@ class ColumnLearner:
         return self._writing[hardware.digest]
 
     def _now(self, name: str) -> float:
-        """A setting that falls to its `final_` value on a straight line over the training."""
+        """Current value of a setting that decreases linearly to its `final_` value over the training."""
         first, last = float(self.settings[name]), float(self.settings[f"final_{name}"])
         return first + (last - first) * min(1.0, self.num_timesteps / self.steps)
 
@@ -131,14 +131,14 @@ class ColumnLearner:
         save_tensors(path, self.network.state_dict())
 
     def state(self) -> dict[str, Any]:
-        """State for `restore`: everything that the rest of the training depends on."""
+        """State for `restore`, with everything that the rest of the training depends on."""
         return {
             "network": self.network.state_dict(), "optimizer": self.optimizer.state_dict(),
             "rng": self.rng.bit_generator.state, "steps": self.num_timesteps, "rewards": list(self.rewards),
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a `state` of a learner with the same settings."""
+        """Set the state to that of a learner with the same settings, from its `state`."""
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.rewards = list(state["rewards"])
@@ -146,13 +146,13 @@ class ColumnLearner:
 
 
 def weights_of(seconds: np.ndarray, best: float) -> np.ndarray:
-    """Weights float32 [N], of mean 0, of programs with these latencies, infinite if one does not fit.
+    """Training weights float32 [N] with mean 0, from latencies; infinity marks a program that does not fit.
 
-    By rank: 2 for the fastest, falling to 0 at the share `best` and beyond, less the mean. Equal latencies have equal ranks;
-    where all are equal there is nothing to learn, and all weights are 0.
+    They decrease linearly with rank from 2 for the fastest program to 0 at the share `best` and beyond, minus their mean. Equal
+    latencies have equal ranks. If all are equal, all weights are 0.
     """
     _, inverse, counts = np.unique(seconds, return_inverse=True, return_counts=True)
-    middle = np.cumsum(counts) - (counts + 1) / 2  # mean rank of equals, 0 the fastest
+    middle = np.cumsum(counts) - (counts + 1) / 2  # mean rank of equal latencies, 0 for the fastest
     place = middle[inverse] / max(1, len(seconds) - 1)
     weights = 2.0 * np.maximum(0.0, 1.0 - place / best) * np.isfinite(seconds)
     return np.asarray(weights - weights.mean(), dtype=np.float32)

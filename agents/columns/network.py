@@ -1,8 +1,8 @@
-"""The network of a policy that chooses a program column by column. PyTorch, so imported when it is used.
+"""The network of a policy that chooses a program column by column. The module needs PyTorch and is imported at first use.
 
-Every choice has an embedding of its sizes only, so that any extent shares choices with those of training. Chosen columns are
-summed as embeddings of choices, open ones as embeddings of columns (sets, as in Zaheer et al. 2017): these and the task make a
-query, and a choice's logit is its product with the query, plus a bias of the choice.
+A choice's embedding depends on its sizes only, so that new extents share choices with those of training. Embeddings of the
+choices in chosen columns are summed, and so are embeddings of the open columns (sets, as in Zaheer et al. 2017). A query is
+computed from both sums, the column and the task. A choice's logit is the product of its embedding and the query, plus a bias.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from agents.columns.feasible import Feasible
 from agents.columns.given import Given
 
 CLOSED = -1e9
-"""Logit of a closed choice: its probability is 0. Where every choice of a column is closed, all are equally likely."""
+"""Logit of a closed choice, whose probability is then 0. If all choices of a column are closed, all are equally likely."""
 
 
 def _perceptron(*sizes: int) -> nn.Sequential:
-    """Linear layers with rectifiers between."""
+    """Linear layers of these sizes with ReLU between them."""
     layers: list[nn.Module] = []
     for before, after in zip(sizes, sizes[1:], strict=False):
         layers += [nn.Linear(before, after), nn.ReLU()]
@@ -31,12 +31,13 @@ def _perceptron(*sizes: int) -> nn.Sequential:
 
 
 class ColumnNetwork(nn.Module):
-    """Chances of choices, one column after the other."""
+    """Network that draws programs column after column and computes their probabilities."""
 
     def __init__(self, width: int, machine: bool = False, types: bool = False, masked: bool = False) -> None:
-        """`width` of embeddings and queries; whether queries depend on the machine's constants, and on the data type.
+        """Make the layers; `width` is that of embeddings and queries.
 
-        `masked`: whether it learned from draws that were kept to feasible choices, as those of a search are then.
+        `machine` and `types` tell whether queries depend on the machine's constants and on the data type. `masked` tells whether
+        draws are restricted to feasible choices, both in training and in a search.
         """
         super().__init__()
         self.width, self.machine, self.types, self.masked = width, machine, types, masked
@@ -54,11 +55,11 @@ class ColumnNetwork(nn.Module):
         temperature: float = 1.0,
         substitute: Feasible | Given | None = None,
     ) -> tuple[np.ndarray, torch.Tensor, torch.Tensor]:
-        """(choices int64 [N, K], logarithm of their chance [N], entropy of the chances on the way [N]).
+        """(choices int64 [N, K], their log-probabilities [N], sums of the columns' entropies [N]) of N programs.
 
-        `draws` from [0, 1), float [N, K], decide; None takes the most probable of every column, N = 1. `substitute` may put
-        another choice in the place of one that was drawn; chances are told as if it did not. A network that
-        is `masked` asks it which choices are open; probabilities are over those.
+        Uniform `draws` from [0, 1), float [N, K], decide; None takes the most probable choice of every column, N = 1.
+        `substitute` may replace drawn choices, and log-probabilities are then the network's for the replacements. A `masked`
+        network asks it which choices are open, and probabilities are over the open choices.
         """
         features, columns = torch.from_numpy(choices.features), torch.from_numpy(choices.column_features)
         embedded, counts = self.choice(features), choices.counts.tolist()
@@ -89,18 +90,18 @@ class ColumnNetwork(nn.Module):
         return chosen, chance, entropy
 
     def _task(self, choices: Choices) -> torch.Tensor:
-        """Features of a task for queries."""
+        """Features of the task that queries depend on."""
         seen = [choices.task, *([choices.machine] if self.machine else []), *([choices.types] if self.types else [])]
         return torch.from_numpy(np.concatenate(seen))
 
 
 def network_of(settings: Mapping[str, Any]) -> ColumnNetwork:
-    """A new network by the settings of its agent, also from a card."""
+    """A new network with the settings of an agent, which may come from a card."""
     return ColumnNetwork(settings["width"], *(bool(settings.get(name)) for name in ("machines", "types", "masked")))
 
 
 def _drawn(chances: torch.Tensor, draws: np.ndarray | None) -> torch.Tensor:
-    """Choices int64 [N] by their chances [N, C] and draws from [0, 1): the inverse of the distribution."""
+    """Choices int64 [N] with probabilities [N, C], by uniform draws [N] from [0, 1); the most probable for None."""
     if draws is None:
         return chances.argmax(dim=1)
     total = chances.cumsum(dim=1)

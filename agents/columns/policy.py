@@ -1,7 +1,7 @@
-"""A learned policy that writes programs down column by column: each whole, and one evaluation of the model when it is complete.
+"""A strategy with a learned policy that writes whole programs column by column, with one model evaluation per program.
 
-A walk on the construction graph asks the model about every program on its way, and a policy that looks ahead about every
-neighbour of these. Here an episode is as many decisions as there are columns, and its program alone is evaluated.
+A walk on the construction graph evaluates every program on its way, and a policy that looks ahead also evaluates their
+neighbours. Here an episode has one decision per column, and only its final program is evaluated.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from gensor_gym.graph.tables.layout import ROW
 from gensor_gym.locate import located
 
 BLOCK, FEW = 256, 4
-"""Programs drawn at a time; a block is idle with fewer than FEW new legal ones."""
+"""Number of programs drawn in a block, and the number of new legal programs below which a block counts as idle."""
 KNOWN, BARREN = 16, 256
-"""Idle blocks in a row after which no more is drawn: where most legal draws are known, and where almost no draw is legal."""
+"""Number of idle blocks after which drawing ends: if most legal draws are known, and if almost no draw is legal."""
 FRESH, WARMER = (0.25, 0.75), 1.25
-"""Shares of a block's legal programs: with fewer new ones than the first the temperature rises by this factor, with more than the
-second it falls again."""
+"""If the share of new programs among a block's legal programs is below the first number, the temperature rises by the factor
+WARMER; if it is above the second, the temperature falls again."""
 HOTTEST = 40
-"""How often the temperature rises at most: 1.25 to the power of 40 makes all chances equal."""
+"""Maximum number of rises of the temperature; 1.25 to the power of 40 makes all probabilities equal."""
 
 
 @dataclass
 class Memory:
-    """Programs that a search has written, and the temperature of its next draws, never below the first."""
+    """The programs that a search has written, and the temperature of its next draws, which is never below `first`."""
 
     first: float
     written: set[bytes] = field(default_factory=set)
     narrow: bool = False
-    """Whether choices are kept to feasible ones, since a block had fewer than FEW legal programs."""
+    """Whether choices are restricted to feasible choices, because a block had fewer than FEW legal programs."""
     warmer: int = 0
-    """How often the temperature has risen, less how often it has fallen."""
+    """Number of rises of the temperature minus the number of falls."""
 
     @property
     def temperature(self) -> float:
@@ -54,7 +54,7 @@ class Memory:
         return self.first * WARMER**self.warmer
 
     def adapt(self, new: int, legal: int) -> None:
-        """Adapt after a block with `legal` legal programs, `new` of them new."""
+        """Adapt the temperature after a block with `legal` legal programs, of which `new` are new."""
         if new < FRESH[0] * legal:
             self.warmer = min(HOTTEST, self.warmer + 1)
         elif new > FRESH[1] * legal:
@@ -63,21 +63,21 @@ class Memory:
 
 @dataclass(frozen=True)
 class ColumnWriter(Episodic, Learned):
-    """Programs of a policy that `agent=columns` learned: the most probable one, then draws."""
+    """Sample programs from a policy that `agent=columns` learned: first the most probable program, then random draws."""
 
     space: str = "gensor"
     episodes: int = 64
-    """Legal programs at a time, all different."""
+    """Number of distinct legal programs in a round."""
     temperature: float = 1.0
-    """Temperature of the first draws: above 1 the policy explores more. It rises when draws repeat earlier programs."""
+    """Temperature of the first draws; above 1 the policy explores more. It rises when draws repeat earlier programs."""
     agent: ClassVar[str] = "columns"
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """One construction of `episodes` programs; no measurement."""
+        """Construction of `episodes` programs, ranked by the model; nothing is measured."""
         return self.written(graph, self.episodes, Memory(self.temperature), rng)
 
     def written(self, graph: ConstructionGraph, count: int, memory: Memory, rng: np.random.Generator) -> Construction:
-        """At most `count` new legal programs; fewer if few are left."""
+        """Construction of `count` new legal programs, or fewer if few are left."""
         begin = time.perf_counter()
         rows = write(load_columns(str(self.folder(graph)), self.trust), choices_of(graph), count, memory, rng)
         seconds = graph.latencies(rows)
@@ -87,14 +87,14 @@ class ColumnWriter(Episodic, Learned):
 
 @dataclass(frozen=True)
 class Columns(ColumnWriter):
-    """Draws that never come back to a program, more and more of them."""
+    """Sample a column policy in growing rounds without repeating a program."""
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """Its rounds; with `once` a single construction of `episodes` programs."""
+        """Yield the constructions of `rounds`; with `once`, yield constructions of `episodes` programs from the start."""
         return super().constructions(graph, rng, once) if once else self.rounds(graph, rng)
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """1 program, 1, 2, 4, .. and then always `episodes`, none twice; ends where almost no is left to draw."""
+        """Yield constructions of 1, 1, 2, 4, .. and then always `episodes` new programs; end if almost none is left."""
         memory = Memory(self.temperature)
         growing = (min(1 << turn, self.episodes) for turn in range(self.episodes.bit_length()))
         for count in chain([1], growing, repeat(self.episodes)):
@@ -105,10 +105,10 @@ class Columns(ColumnWriter):
 
 
 def write(network: Any, choices: Choices, count: int, memory: Memory, rng: np.random.Generator) -> np.ndarray:
-    """At most `count` new legal programs, rows int32 [N, ROW]: the most probable one of all, then draws.
+    """Rows int32 [N, ROW] of at most `count` new legal programs: first the most probable program, then random draws.
 
-    Illegal programs are redrawn, because legality needs no evaluation of the model. If the most probable program is illegal, the
-    most probable legal one of the first block replaces it. If almost no draw is legal, choices are restricted to feasible ones.
+    Illegal programs are redrawn, because legality needs no model evaluation. If the most probable program is illegal, the most
+    probable legal program of the first block replaces it. If almost no draw is legal, choices are restricted to feasible choices.
     """
     found: list[np.ndarray] = []
     feasible, known, barren = Feasible(choices, rng), 0, 0
@@ -137,7 +137,10 @@ def write(network: Any, choices: Choices, count: int, memory: Memory, rng: np.ra
 def _legal(
     network: Any, choices: Choices, draws: np.ndarray | None, memory: Memory, feasible: Feasible | None = None
 ) -> np.ndarray:
-    """Legal programs of some draws, or the most probable one; before any is known the most probable comes first."""
+    """Rows of the legal programs among `draws`, or of the most probable program if None and legal.
+
+    As long as no program is written, the most probable of the draws comes first.
+    """
     import torch
 
     with torch.no_grad():
@@ -150,7 +153,10 @@ def _legal(
 
 @lru_cache(maxsize=8)
 def load_columns(folder: str, trust: bool = False) -> Any:
-    """The network of a checkpoint folder; errors and a warning as of `agents.policies.card.checked_card`."""
+    """Load the network of a checkpoint folder; errors and a warning are those of `agents.policies.card.checked_card`.
+
+    ValueError if the policy is not one of columns, or observes another version's features.
+    """
     from agents.columns.network import network_of
 
     card = checked_card(located(folder))
@@ -168,7 +174,7 @@ def load_columns(folder: str, trust: bool = False) -> Any:
 
 
 def _tensors(folder: Path, trust: bool) -> dict[str, Any]:
-    """Tensors of the policy's file; a file of an earlier version is PyTorch's, and is read only if trusted."""
+    """Tensors of a policy's file by name; a file of an earlier version is in PyTorch's format and is read only if trusted."""
     import torch
 
     if (folder / POLICY).exists():

@@ -1,4 +1,4 @@
-"""The policy of columns without the model: its programs are measured as they come."""
+"""The column policy without the model: its programs are measured in the order in which they are drawn."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class ColumnsUnranked(Columns):
-    """Measure the programs of a policy of columns, the most probable first, then draws, without evaluating the model."""
+    """Measure the programs of a column policy, first the most probable, then random draws, without the model."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Write a program and measure it, until the budget is spent or nothing new is written."""
+        """Write and measure one program after another, until the budget is spent or nothing new is written."""
         graph, memory = session.graph, Memory(self.temperature)
         network = load_columns(str(self.folder(graph)), self.trust)
         while len(rows := write(network, choices_of(graph), 1, memory, rng)):

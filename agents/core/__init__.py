@@ -1,1 +1,1 @@
-"""Shared parts of strategies: rankings, programs as coordinates, ledgers of measurements, threads."""
+"""Shared parts of strategies: rankings, programs as vectors of choices, ledgers of measurements, threads."""

@@ -12,13 +12,13 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.starts import starts
 
 _NEAR = 24
-"""Steps of a walk from a program of another kind: long ones leave it."""
+"""Steps of a random walk from a start of another kind; longer walks would leave the kind."""
 
 
 def begun(graph: ConstructionGraph, count: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Random programs [ROW]; on a GPU of every kind in turn (`gensor_gym.graph.starts`).
+    """`count` random programs [ROW] to start descents at; on a GPU kinds of programs alternate (`gensor_gym.graph.starts`).
 
-    No column alone leads to tensor cores, and a random walk almost never does.
+    No single column leads to tensor cores, and a random walk almost never does.
     """
     rows = starts(graph.tables, graph.initial().row)[1:] if graph.hardware.kind == "gpu" else ()
     kinds: list[tuple[int | None, Schedule | None]] = [(None, None), *((_NEAR, Schedule(row)) for row in rows)]
@@ -26,7 +26,10 @@ def begun(graph: ConstructionGraph, count: int, rng: np.random.Generator) -> lis
 
 
 def descended(programs: Programs, first: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """End points of descents from `first` and all programs one column away: rows int32 [N, ROW], model seconds float64 [N]."""
+    """(rows int32 [N, ROW], model seconds float64 [N]) of the ends of descents from `first`, then of their neighbours.
+
+    Neighbours differ in one column.
+    """
     ends = [programs.descend(row) for row in first]
     around = [programs.neighbours(row) for row, _ in ends]
     rows = np.concatenate([np.stack([row for row, _ in ends]), *(found for found, _ in around)])

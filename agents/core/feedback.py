@@ -1,11 +1,12 @@
 """Measuring down a ranking of the model, with corrections learned from measurements, structure by structure.
 
-The model errs alike on similar programs: those that leave an operand unpacked, say, all suffer from the same cache sets. So a
-program's predicted time is the model's times the mean ratio measured / model of its structure so far. Two rules diversify the
-trials: a limit for each register tile, among programs that are predicted to be near the best.
+The model's error is similar for similar programs: for example, all programs with an unpacked operand suffer from the same cache
+sets. A program's predicted time is therefore the model's times the mean ratio measured / model of its structure so far. To
+diversify the trials, each register tile has a limit of trials among programs that are predicted to be near the best, and every
+other trial is a neighbour of the best measured program.
 
-The measured time is that of the quietest samples of a trial. With medians, a search of gemm 512x512x512 next to other work on the
-machine followed the structure of its first four trials of 1.3 to 3.0 ms, and ended at 1.16 ms instead of 0.89.
+The measured time is that of the quietest samples of a trial. With medians, a search of gemm 512x512x512 during other work on the
+machine followed the structure of its first four trials of 1.3 to 3.0 ms, and ended at 1.16 ms instead of 0.89 ms.
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.measure.session import Session
 
 FAILED = math.log(4.0)
-"""Log ratio that a failed trial counts for its structure: four times slower than predicted."""
+"""Log ratio of a failed trial for its structure, relative to the common scale: four times slower than predicted."""
 SLACK = 1.03
-"""Neighbours of the best whose predicted time exceeds this multiple of the best's are not measured."""
+"""Neighbours of the best program are measured only if predicted within this multiple of its predicted time."""
 TRIES = 20
-"""Neighbours drawn until one is new."""
+"""Maximum number of neighbours drawn to find a new neighbour."""
 PRIOR = 0.5
-"""Trials that the best structure's ratio counts for: one measurement moves a structure's prediction two thirds of the way."""
+"""Weight, in trials, of the best structure's ratio in the mean of every structure. With 0.5 a structure's first trial moves its
+prediction two thirds of the way."""
 
 
 def structure_of(schedule: Schedule) -> bytes:
-    """Key of a program's structure."""
+    """Hashable key of a program's structure."""
     return schedule.row[STRUCTURE].tobytes()
 
 
@@ -43,7 +45,7 @@ Predict = Callable[[np.ndarray], np.ndarray]
 
 @dataclass
 class Feedback:
-    """Mean log of measured / model by structure. Only ratios between structures matter: the scale of all cancels."""
+    """Mean log of measured / model for every structure. A common factor of all structures does not matter."""
 
     sums: dict[bytes, float] = field(default_factory=dict)
     counts: dict[bytes, int] = field(default_factory=dict)
@@ -56,11 +58,11 @@ class Feedback:
         self.counts[key] = self.counts.get(key, 0) + 1
 
     def scale(self) -> float:
-        """The smallest mean of a structure: the model's common error; 0 before any trial."""
+        """Smallest mean over the structures, as the model's common log error; 0 before any trial."""
         return min((self.sums[key] / self.counts[key] for key in self.sums), default=0.0)
 
     def corrected(self, schedule: Schedule, model: float) -> float:
-        """Predicted seconds, on the scale of the measurements."""
+        """Predicted seconds of a program with model seconds `model`, on the scale of the measurements."""
         key, scale = structure_of(schedule), self.scale()
         count = self.counts.get(key, 0)
         off = (self.sums.get(key, 0.0) + PRIOR * scale) / (count + PRIOR)
@@ -76,27 +78,27 @@ def measure_with_feedback(
     explored: float = 0.0,
     predict: Predict | None = None,
 ) -> None:
-    """Construct and measure, again and again, until the budget is spent or nothing new comes."""
+    """Construct and measure by `Trials`, again and again, until the budget is spent or nothing new comes."""
     trials = Trials(session, rng, per_register_tile, near, explored, predict)
     until_nothing_new(construct, session, rng, lambda found: trials.measure(found.schedules, found.latencies))
 
 
 class Trials:
-    """Chooses the next program to measure: from the ranking or, every other time, a neighbour of the best measured one.
+    """Choice of the programs to measure: from the ranking or, every other time, a neighbour of the best measured program.
 
-    First comes the best of every structure whose predicted time is within `explored` times the best of all, because the feedback
-    knows nothing of an unmeasured structure. Next come programs of the ranking whose prediction is within `near` times the best's
-    and whose register tile has fewer than `per_register_tile` measurements; when there are none, that limit grows by the same
-    number. A neighbour differs in one column (`agents.core.programs`) and is drawn from those within SLACK.
+    First comes the best program of every new structure if its model time is within `explored` times the best of all, because
+    there is no feedback on a new structure. Next come programs of the ranking with predictions within `near` times the best and
+    with register tiles that have fewer than `per_register_tile` measurements; if there are none, this limit grows by the same
+    number. A neighbour differs in one column (`agents.core.programs`) and has a predicted time within SLACK.
     """
 
     def __init__(
         self, session: Session, rng: np.random.Generator, per_register_tile: int, near: float, explored: float = 0.0,
         predict: Predict | None = None,
     ) -> None:  # fmt: skip
-        """Nothing is measured yet. `predict` ranks neighbours, by default the graph's model does.
+        """Begin without measurements. `predict` ranks neighbours; the default is the graph's model.
 
-        ValueError if no program could ever be chosen.
+        ValueError if `per_register_tile` or `near` is below 1.
         """
         if per_register_tile < 1 or not near >= 1.0:
             raise ValueError(f"per_register_tile={per_register_tile}, near={near}: expected 1 or more for both")
@@ -107,10 +109,10 @@ class Trials:
         self.tiles: dict[bytes, int] = {}
         self.measured: set[Schedule] = set()
         self.best: tuple[float, Schedule] | None = None
-        """Quiet seconds of the fastest, and itself."""
+        """(quiet seconds, program) of the fastest measured program."""
 
     def measure(self, schedules: Sequence[Schedule], seconds: Sequence[float]) -> None:
-        """Measure every new program of a construction, whose seconds are the model's, neighbours among them."""
+        """Measure every new program of a construction with model `seconds`, and neighbours of the best in between."""
         left = {s: model for s, model in zip(schedules, seconds, strict=True) if s not in self.measured}
         for schedule in self._unknown(left):
             self._try(schedule, left.pop(schedule))
@@ -122,7 +124,7 @@ class Trials:
                 self._try(*found)
 
     def _unknown(self, left: dict[Schedule, float]) -> list[Schedule]:
-        """The best program of every unmeasured structure that is to be explored, fastest first."""
+        """The best program of every unmeasured structure within the limit `explored`, fastest first."""
         limit, firsts = self.explored * min(left.values(), default=0.0), dict[bytes, Schedule]()
         for schedule in sorted(left, key=left.__getitem__):
             if left[schedule] > limit:
@@ -131,7 +133,7 @@ class Trials:
         return [schedule for structure, schedule in firsts.items() if structure not in self.feedback.counts]
 
     def _from_ranking(self, left: dict[Schedule, float]) -> Schedule:
-        """See the class."""
+        """The next program of the ranking `left`, by the rules of the class."""
         predicted = {schedule: self.feedback.corrected(schedule, seconds) for schedule, seconds in left.items()}
         limit = self.near * min(predicted.values())
         close = [schedule for schedule, seconds in predicted.items() if seconds <= limit]
@@ -140,7 +142,7 @@ class Trials:
         return min(fresh, key=predicted.__getitem__)
 
     def _neighbour(self) -> tuple[Schedule, float] | None:
-        """A new neighbour of the best measured program, and the model's seconds for it; None if there is none."""
+        """(a new neighbour of the best measured program, its model seconds); None if there is none."""
         if self.best is None:
             return None
         best = self.best[1]
@@ -157,7 +159,7 @@ class Trials:
         return None
 
     def _try(self, schedule: Schedule, model: float) -> None:
-        """Measure one program."""
+        """Measure one program with the model's seconds `model` and record the result."""
         (measured,) = self.session.measure([schedule])
         seconds = measured.quiet_seconds
         self.feedback.add(schedule, model, seconds)

@@ -1,4 +1,4 @@
-"""Stored results of a task, so that no search is repeated."""
+"""Reuse of a task's stored results, so that no search is repeated."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from gensor_gym.measure.records.tuned import programs, searched
 from gensor_gym.measure.session import Budget, Session, Task, TraceRow
 
 Kept = tuple[Schedule, Measurement, tuple[TraceRow, ...]]
-"""A program, its measurement, and the trials that were made to know it."""
+"""(program, its measurement, trials that were made to check imported programs)."""
 
 
 def kept(
     task: Task, store: Store | str, trials: int, on_trial: Callable[[TraceRow], None] | None = None, least: int = 0
 ) -> Kept | None:
-    """The fastest program of a store; None if it has none, or fewer trials than `least` were made of the task.
+    """The fastest stored program of a task; None if there is none, or if the task was searched with fewer than `least` trials.
 
-    Programs of others that are said to be faster than the own one are measured first, at most `trials` of them, and are own ones
-    then. Without a trial to spend the time is the other's, where there is no own program.
+    Imported programs that claim to be faster than this machine's best are measured first, at most `trials` of them, and stored as
+    this machine's. If `trials` is 0 and this machine has no program of its own, the best imported program is returned with its
+    claimed time.
     """
     backend = get_backend(task.backend, task.hardware)
     if not backend.stored:

@@ -1,4 +1,4 @@
-"""Programs that a search has measured and those that it has not."""
+"""A ledger of the programs that a search has measured, which also draws programs that it has not measured."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from gensor_gym.measure.measurement import Measurement
 from gensor_gym.measure.session import Session
 
 REPEATS = 1000
-"""Consecutive repeated draws after which a space too large to list counts as exhausted."""
+"""Number of consecutive repeated draws after which a space that is too large to list counts as exhausted."""
 
 WALKS = 8
-"""Walks for each program wanted, before uniform draws take their place."""
+"""Maximum number of random walks per wanted program; uniform draws then replace missing programs."""
 
 
 class Ledger:
-    """Measurements by program. A repeated request is answered from here."""
+    """Measurements of a session by program; repeated programs are answered without asking the session."""
 
     def __init__(self, session: Session) -> None:
-        """Nothing is measured."""
+        """Begin without measurements."""
         self.session = session
         self.programs = Programs(session.graph)
         self._known: dict[bytes, Measurement] = {}
@@ -36,11 +36,11 @@ class Ledger:
 
     @property
     def trials(self) -> int:
-        """Programs measured."""
+        """Number of measured programs."""
         return len(self._known)
 
     def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
-        """Measurements in order, fewer than were asked for where the budget ends within; BudgetSpent as the session's."""
+        """Measure programs in order; return fewer measurements if the budget ends in between. BudgetSpent is the session's."""
         new = list({program_key(s): s for s in schedules if s not in self}.values())
         if new:
             self._known.update((program_key(s), m) for s, m in zip(new, self.session.measure(new), strict=False))
@@ -48,11 +48,11 @@ class Ledger:
         return [m for m in answers[: answers.index(None) if None in answers else None] if m is not None]
 
     def seconds(self, schedule: Schedule) -> float:
-        """Median seconds of one program, infinite if it failed."""
+        """Measure one program; return its median seconds, infinite if it failed."""
         return self.measure([schedule])[0].seconds
 
     def fresh(self, rng: np.random.Generator, count: int = 1) -> list[Schedule]:
-        """Different unmeasured programs, uniformly; fewer if the space has no more."""
+        """Up to `count` distinct unmeasured programs, drawn uniformly; fewer if the space has no more."""
         if self._left is None and (rows := self.programs.listed()) is not None:
             self._left = list(rng.permutation(rows))
         found: dict[bytes, Schedule] = {}
@@ -70,10 +70,10 @@ class Ledger:
         return list(found.values())
 
     def walked(self, rng: np.random.Generator, count: int) -> list[Schedule]:
-        """Different programs that were not measured, ends of random walks where these are new, else as `fresh`.
+        """Up to `count` distinct unmeasured programs: new ends of random walks, completed by uniform draws (`fresh`).
 
-        Walks grow tiles more often than they shrink them: their ends are faster than uniform draws, and a search that
-        begins there is ahead.
+        Walks grow tiles more often than they shrink them, so that their ends are faster than uniform draws and give a search a
+        better start.
         """
         found: dict[bytes, Schedule] = {}
         for _ in range(WALKS * count):

@@ -1,8 +1,8 @@
-"""The best few programs of a search timed again together, in turns: which of them is the one to keep.
+"""A playoff re-times the best few programs of a search alternately, to decide which to keep.
 
-Trials of a search lie seconds apart, and a machine does not stay as fast as it was: the same loop of multiply-adds ran at 432
-and, a minute later, at 383 GFLOP/s on an Intel Xeon. So the fastest trial is often one of a fast moment. In turns all finalists
-meet the same moments, and the quietest of them decide. This costs no trial: nothing new is tried.
+Trials of a search are seconds apart, and a machine's speed changes: the same loop of multiply-adds ran at 432 and, a minute
+later, at 383 GFLOP/s on an Intel Xeon. The fastest trial is therefore often from a fast moment. Alternate timing exposes all
+finalists to the same moments, and each finalist's quietest samples decide. This costs no trial, since nothing new is tried.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from gensor_gym.measure.workers.process import WorkerLost
 
 FINALISTS = 5
 WITHIN = 1.1
-"""Largest quiet time of a finalist, relative to the best's."""
+"""Largest quiet time of a finalist relative to the best finalist's."""
 ROUNDS = 15
 
 
 def playoff(session: Session) -> tuple[Schedule, Measurement] | None:
-    """The finalist with the fastest quiet time in alternating re-timing, with its measurement in the search.
+    """(finalist with the fastest quiet time in alternate re-timing, its measurement in the search).
 
-    Without a timing backend it is the search's best; None before any trial ended OK.
+    Without a timing backend it is the search's best program. None if no trial ended OK.
     """
     if session.best is None or not isinstance(session.backend, NativeBackend):
         return session.best
@@ -37,14 +37,14 @@ def playoff(session: Session) -> tuple[Schedule, Measurement] | None:
         return session.best
     try:
         samples = session.backend.compare(kernels, hw, ROUNDS)
-    except (RuntimeError, WorkerLost):  # a kernel that was right before and is not now: the search's own verdict stands
+    except (RuntimeError, WorkerLost):  # a kernel that was correct before fails now: keep the search's best
         return session.best
     schedule = schedules[int(min(samples, key=lambda name: float(np.quantile(samples[name], QUIET))))]
     return schedule, session.measure([schedule])[0]
 
 
 def _finalists(session: Session) -> list[Schedule]:
-    """The best by their quiet seconds, the fastest first."""
+    """The best programs of the search by quiet seconds, fastest first."""
     tried = [session.graph.parse(row.schedule) for row in session.trace if row.status == Status.OK.value]
     seconds = [measurement.quiet_seconds for measurement in session.measure(tried)]
     order = sorted(range(len(tried)), key=seconds.__getitem__)[:FINALISTS]

@@ -1,7 +1,7 @@
 """The legal programs of a graph as vectors of choices, one choice for each column (see `gensor_gym.graph.coordinates`).
 
-A choice of an axis is its whole chain of tiles and virtual threads; a *place* of a column is one number in it. Neighbours
-along a place are found by the logarithm of sizes: the choice that has another number there and changes least at other places.
+A choice of an axis is its whole chain of tiles and virtual threads; a *place* of a column is one number of its choices. A
+neighbour along a place is the choice with another number there whose other numbers change least, in logarithms of sizes.
 """
 
 from __future__ import annotations
@@ -19,54 +19,54 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.graph.tables.layout import SPATIAL_SLOTS, TILE
 
 BLOCK = 4096
-"""Vectors drawn at a time."""
+"""Number of vectors drawn at a time."""
 BLOCKS = 256
-"""Blocks without a legal program, after which a random walk replaces the uniform draw."""
+"""Number of blocks without a legal program after which a random walk replaces the uniform draw."""
 LISTED = 1 << 18
-"""Most candidates of a space that is listed."""
+"""Largest number of candidates of a space that is listed."""
 
 Direction = tuple[int, int, int]
-"""A column, a place in it, and how many distinct numbers up (or, below zero, down)."""
+"""(column, place in it, number of distinct numbers to move up, or if negative down)."""
 
 
 class Programs(Coordinates):
-    """The space of one graph: C columns with a choice; every legal program is a vector int64 [C]."""
+    """The space of one graph, with C columns that have several choices; a program is a vector int64 [C] of choices."""
 
     def __init__(self, graph: ConstructionGraph, fixed: Collection[int] = ()) -> None:
-        """Columns that begin at the places `fixed` of a row are left out."""
+        """List the graph's columns except those that begin at the positions `fixed` of a row."""
         super().__init__(graph.coordinates.base, graph.coordinates.movable(fixed))
         self.graph = graph
 
     @cached_property
     def logs(self) -> list[np.ndarray]:
-        """Numbers of every column on the scale of comparison, float64 [choices, places]."""
+        """For every column, its numbers on the scale of comparison (log2 of sizes), float64 [choices, places]."""
         return [column.values * 1.0 if column.is_knob else np.log2(column.values) for column in self.columns]
 
     @cached_property
     def places(self) -> list[tuple[int, int]]:
-        """(column, place) wherever choices differ."""
+        """(column, place) of all places in which a column's choices differ."""
         return [(c, p) for c, logs in enumerate(self.logs) for p in range(logs.shape[1]) if np.ptp(logs[:, p]) > 0]
 
     def vector(self, schedule: Schedule) -> np.ndarray | None:
-        """The vector int64 [C] of a schedule; None if the space does not have it."""
+        """The vector int64 [C] of a schedule; None if it is not in the space."""
         return self.vector_of(schedule.row)
 
     def opened(self, row: np.ndarray) -> np.ndarray:
-        """The row with all levels opened, which changes no program."""
+        """The row with all levels opened, which does not change the program."""
         return opened(row, self.graph.tables.ints)
 
     def legal(self, vectors: np.ndarray) -> np.ndarray:
-        """Which vectors [N, C] are legal programs, bool [N]."""
+        """Whether each of the vectors [N, C] is a legal program, bool [N]."""
         return self.graph.fits(self.rows(vectors))
 
     def schedule(self, vector: np.ndarray) -> Schedule:
-        """The program of a vector [C], all levels opened."""
+        """The program of a vector [C], with all levels opened."""
         return Schedule(self.rows(vector[None])[0])
 
     def uniform(self, rng: np.random.Generator) -> Schedule:
-        """A legal program, uniformly: vectors are drawn until one is legal.
+        """A legal program, drawn uniformly: vectors are drawn until one is legal.
 
-        If none of a million is legal, the end of a random walk, which is not uniform.
+        If none of a million vectors is legal, it is the end of a random walk, which is not uniform.
         """
         for _ in range(BLOCKS):
             vectors = rng.integers(0, self.counts, size=(BLOCK, len(self.counts)))
@@ -81,7 +81,7 @@ class Programs(Coordinates):
         return np.concatenate([self.graph.stack([]), *self.graph.enumerate()])
 
     def moved(self, vector: np.ndarray, direction: Direction) -> np.ndarray | None:
-        """The vector after a move; None if the place has no such number. It may be illegal."""
+        """The vector, legal or not, after a move along `direction`; None if the place has no such number."""
         column, place, steps = direction
         logs = self.logs[column]
         now = logs[vector[column]]
@@ -96,14 +96,14 @@ class Programs(Coordinates):
         return found
 
     def descend(self, row: np.ndarray) -> tuple[np.ndarray, float]:
-        """(program that no column improves, its seconds by the model), by coordinate descent from `row` [ROW]."""
+        """Descend from `row` [ROW] until no column improves it; return (final row, its model seconds)."""
         row = self.opened(row)
         found = descend(row, self, self.graph.tables, sweeps=False)
         self.graph.charge(found.tried, found.improvements)
         return row, found.seconds
 
     def neighbours(self, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Legal programs [N, ROW] that differ from `row` in one column, and their seconds by the model [N]."""
+        """(legal programs [N, ROW] that differ from `row` in one column, their model seconds [N])."""
         row = self.opened(row)
         rows = np.concatenate([row[None], *(column.every(row) for column in self.columns)])
         seconds = self.graph.latencies(rows)
@@ -111,9 +111,9 @@ class Programs(Coordinates):
         return rows[kept], seconds[kept]
 
     def other_register_tiles(self, row: np.ndarray) -> np.ndarray:
-        """Rows [N, ROW], legal or not, that differ from `row` in the innermost tiles of two spatial axes, and otherwise least.
+        """Rows [N, ROW], legal or not, with other innermost tiles of two spatial axes and else the least changes to `row`.
 
-        No single column leads there: on a CPU the way from 8x48 to 6x64 goes through 6x48 or 8x64, and both are slower.
+        Descents over single columns do not reach them: on a CPU, going from 8x48 to 6x64 passes 6x48 or 8x64, which are slower.
         """
         row = self.opened(row)
         spatial = [column for column in self.columns if column.first < TILE + SPATIAL_SLOTS]
@@ -128,7 +128,7 @@ class Programs(Coordinates):
 
 
 def _with_other_innermost(column: Column, row: np.ndarray) -> list[np.ndarray]:
-    """For every other innermost tile, the chain whose other numbers are nearest to the row's."""
+    """For every innermost tile other than the row's, the chain whose other numbers are nearest to the row's."""
     now, sizes = np.log2(row[column.places]), column.values[:, 0]
     far = np.abs(np.log2(column.values) - now)[:, 1:].sum(axis=1)
     return [
@@ -137,5 +137,5 @@ def _with_other_innermost(column: Column, row: np.ndarray) -> list[np.ndarray]:
 
 
 def nearest(logs: np.ndarray, wanted: np.ndarray) -> int:
-    """The choice [choices, places] that is nearest to the numbers wanted [places], in the sum of distances."""
+    """Index of the choice in `logs` [choices, places] with the smallest sum of distances to `wanted` [places]."""
     return int(np.argmin(np.abs(logs - wanted).sum(axis=1)))

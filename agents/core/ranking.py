@@ -1,4 +1,4 @@
-"""Constructions by the model alone, and how a search measures their rankings."""
+"""Constructions by the model alone, and functions that measure their rankings."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from gensor_gym.graph.tables.layout import MAX_AXES, TILE
 from gensor_gym.measure.session import Session
 
 REGISTER_TILE = list(range(TILE, TILE + MAX_AXES))
-"""Places of the register tile in a row."""
+"""Positions of the register tile in a row."""
 STRUCTURE = [knob.place for knob in KNOBS if knob.structural]
-"""Indices of the knobs that change the generated code as a whole. The model errs alike on programs of one structure."""
+"""Positions in a row of the knobs that change the generated code as a whole. Programs with equal values have the same structure,
+and the model's error is similar on them."""
 
 
 @dataclass(frozen=True)
@@ -31,35 +32,35 @@ class Construction:
     latencies: tuple[float, ...]
     """Model seconds of every schedule."""
     visited: int
-    """States the walks went through."""
+    """Number of states that the construction visited."""
     evaluations: int
-    """Evaluations of the model; the graph has counted them."""
+    """Number of model evaluations, which the graph has counted too."""
     seconds: float
-    """Wall time of the construction."""
+    """Wall-clock seconds of the construction."""
 
 
 class Constructing(ABC):
-    """A strategy that constructs by the model, again and again, as `agents.strategy.Constructs` requires."""
+    """Base of strategies that construct by the model again and again, as `agents.strategy.Constructs` requires."""
 
     @abstractmethod
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """One construction; no measurement."""
+        """One construction by the model; nothing is measured."""
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """`construct` without end; `once` makes no difference."""
+        """Yield the results of `construct` without end; `once` makes no difference."""
         while True:
             yield self.construct(graph, rng)
 
 
 class ConstructingByRules(Constructing):
-    """A strategy that constructs by rules: the model ranks nothing, and evaluates the results once for the record."""
+    """Base of strategies that construct by rules. The model ranks nothing; it only evaluates each result once for the record."""
 
     @abstractmethod
     def rows(self, graph: ConstructionGraph) -> tuple[list[np.ndarray], int]:
-        """(different programs, the best by the rules first; states visited). No model is called."""
+        """(distinct programs, best by the rules first; number of states visited). No model is called."""
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Programs in the order of the rules, with the model's latencies. Nothing is random."""
+        """Construction of the programs in the order of the rules, with the model's latencies; it is deterministic."""
         begin = time.perf_counter()
         found, visited = self.rows(graph)
         latencies = graph.latencies(np.stack(found))
@@ -76,7 +77,7 @@ def measure_rankings(
 ) -> None:
     """Construct and measure down the ranking, again and again, until the budget is spent or nothing new comes.
 
-    `kinds`: the best of each structure first.
+    With `kinds` the best program of each structure is measured first.
     """
 
     def measure(found: Construction) -> None:
@@ -88,11 +89,11 @@ def measure_rankings(
 
 
 IDLE = 16
-"""Constructions in a row without a trial after which a search ends."""
+"""Number of consecutive constructions without a new trial after which a search ends."""
 
 
 def measure_first_of_each(constructions: Iterator[Construction], session: Session) -> None:
-    """Measure the best program of one construction after another, until they end, or IDLE in a row make no trial.
+    """Measure the best program of each construction, until they end or IDLE of them in a row bring no new trial.
 
     BudgetSpent passes through.
     """
@@ -111,7 +112,7 @@ def until_nothing_new(
     rng: np.random.Generator,
     measure: Callable[[Construction], None],
 ) -> None:
-    """Construct and have the construction measured until that makes no trial; BudgetSpent passes through."""
+    """Call `construct` and `measure` alternately until measuring brings no new trial; BudgetSpent passes through."""
     while True:
         found = construct(session.graph, rng)
         before = session.trials
@@ -121,19 +122,19 @@ def until_nothing_new(
 
 
 def tile_of(schedule: Schedule | GirSchedule) -> bytes:
-    """The register tile; of a fused operator's schedule where its values are placed."""
+    """Key of a schedule's register tile, or for a fused operator of its placements."""
     return schedule.row[HEADER:].tobytes() if isinstance(schedule, GirSchedule) else schedule.row[REGISTER_TILE].tobytes()
 
 
 def best_of_each(places: list[int], rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """Rows that differ at some of these places, the fastest of each kind, fastest first."""
+    """The fastest row for each combination of values at the positions `places`, fastest first."""
     ordered = rows[np.argsort(seconds, kind="stable")]
     _, first = np.unique(ordered[:, places], axis=0, return_index=True)
     return ordered[np.sort(first)]
 
 
 def best_of_structures(schedules: tuple[Schedule, ...]) -> list[Schedule]:
-    """The first of each structure in a ranking."""
+    """The first program of each structure in a ranking."""
     first: dict[bytes, Schedule] = {}
     for schedule in schedules:
         first.setdefault(schedule.row[STRUCTURE].tobytes(), schedule)
@@ -143,7 +144,7 @@ def best_of_structures(schedules: tuple[Schedule, ...]) -> list[Schedule]:
 def ranked(
     rows: np.ndarray, seconds: np.ndarray, graph: ConstructionGraph
 ) -> tuple[tuple[Schedule, ...], tuple[float, ...]]:
-    """Distinct programs by model latency, every level marked as opened (which changes no program)."""
+    """(distinct programs, their latencies), fastest first; all levels are opened, which does not change a program."""
     rows = opened(rows, graph.tables.ints) if isinstance(graph, ConstructionGraph) else rows
     _, first = np.unique(rows, axis=0, return_index=True)
     order = first[np.argsort(seconds[first], kind="stable")]
@@ -151,7 +152,7 @@ def ranked(
 
 
 def diverse(schedules: tuple[Schedule, ...], per_register_tile: int) -> list[Schedule]:
-    """The ranking with at most `per_register_tile` programs of each register tile in front, the others at the end."""
+    """The ranking reordered: the first `per_register_tile` programs of each register tile come before all other programs."""
     taken: dict[bytes, int] = {}
     first: list[Schedule] = []
     later: list[Schedule] = []

@@ -1,4 +1,4 @@
-"""Whether one kernel is faster than another, from the samples of two measurements."""
+"""A significance test of whether one kernel is faster than another, from the samples of two measurements."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from statistics import fmean, variance
 
 
 def is_faster(samples: Sequence[float], than: Sequence[float], level: float) -> bool:
-    """Whether the mean of `samples` is smaller, significantly so by Welch's two-sided t-test at that level.
+    """Whether the mean of `samples` is significantly smaller than that of `than`, by Welch's two-sided t-test at this level.
 
-    With fewer than two samples on a side, or no spread, the smaller mean decides. No samples are a failure, slower than all.
+    With fewer than two samples on a side, or without variance, the smaller mean decides. A kernel without samples has failed and
+    counts as slower than any other.
     """
     if not samples or not than:
         return bool(samples)

@@ -1,9 +1,9 @@
-"""A construction graph with a curve: the best latency after every evaluation of the model, and an end of the search.
+"""Graphs that record the best latency after every model evaluation as a curve, and end a search at a limit.
 
-For comparisons at equal evaluations, and at equal processor seconds: for a search on one thread these are its wall-clock time on
-an idle machine, and other work does not increase them. Evaluations through the graph are recorded one by one. Compiled walks,
-which evaluate by themselves, report their results (`ConstructionGraph.charge`), and so does a policy's observer after every step
-of its episodes.
+They serve comparisons at equal numbers of evaluations, and at equal processor seconds. For a search on one thread, processor
+seconds are its wall-clock time on an idle machine, and other processes do not increase them. Evaluations through the graph are
+recorded one by one. Compiled walks, which evaluate by themselves, report their results (`ConstructionGraph.charge`), and a
+policy's observer reports after every step of its episodes.
 """
 
 from __future__ import annotations
@@ -25,47 +25,47 @@ from gensor_gym.operators.types import Operator
 
 @dataclass
 class Curve:
-    """A search so far: every improvement, in order."""
+    """Learning curve of a search: every improvement so far, in order."""
 
     evaluations: list[int] = field(default_factory=list)
-    """Evaluations of the model, that of the improvement among them."""
+    """Number of model evaluations up to each improvement, including its own."""
     latencies: list[float] = field(default_factory=list)
-    """Seconds by the model of the best program then."""
+    """Model seconds of the best program after each improvement."""
     elapsed: list[float] = field(default_factory=list)
-    """Processor seconds since the search began."""
+    """Processor seconds from the beginning of the search to each improvement."""
 
     def add(self, evaluations: int, latency: float, elapsed: float) -> None:
-        """An evaluation; nothing if it is no improvement."""
+        """Append an evaluation if it is an improvement."""
         if math.isfinite(latency) and (not self.latencies or latency < self.latencies[-1]):
             self.evaluations.append(evaluations)
             self.latencies.append(latency)
             self.elapsed.append(elapsed)
 
     def best(self, evaluations: np.ndarray | float) -> np.ndarray:
-        """Best latency after `evaluations`, in their shape; infinite before the first program."""
+        """Best latency after each number of `evaluations`, in the same shape; infinite before the first program."""
         at = np.searchsorted(np.array(self.evaluations), evaluations, side="right")
         return np.array([math.inf, *self.latencies])[at]
 
 
 class Watched:
-    """Mixin of a graph with a curve. BudgetSpent ends the search when `limit` evaluations and `seconds` are both spent.
+    """Mixin for graphs that record a curve; BudgetSpent ends the search when `limit` evaluations and `seconds` are both spent.
 
-    Without seconds no evaluation beyond the limit is made. Compiled walks are charged when they end; their results beyond both
-    limits do not enter the curve.
+    If `seconds` is 0, no evaluation beyond the limit is made. Compiled walks are charged when they end, and their results beyond
+    both limits do not enter the curve.
     """
 
     clock: Callable[[], float] = staticmethod(time.process_time)
-    """Seconds since any time."""
+    """Function that returns seconds from an arbitrary origin."""
     evaluations: int
 
     def watch(self, limit: int, seconds: float = 0.0) -> None:
-        """Begin with an empty curve."""
+        """Set the limits, begin with an empty curve, and start the clock."""
         self.limit, self.seconds = limit, seconds
         self.curve = Curve()
         self.start()
 
     def start(self) -> None:
-        """Begin to count seconds now."""
+        """Start the clock now."""
         self._begun = self._last = self.clock()
 
     @property
@@ -74,7 +74,7 @@ class Watched:
         return self.clock() - self._begun
 
     def charge(self, evaluations: int, improvements: np.ndarray | None = None) -> None:
-        """Count, and note improvements; their times are spread evenly over the time since the charge before."""
+        """Count evaluations and record improvements, whose times are interpolated since the last charge."""
         before, since, now = self.evaluations, self._last - self._begun, self.elapsed
         super().charge(evaluations)  # type: ignore[misc]
         for at, latency in improvements if improvements is not None else ():
@@ -86,7 +86,7 @@ class Watched:
             self._end()
 
     def latencies(self, rows: np.ndarray) -> np.ndarray:
-        """As of any graph; once the seconds are spent, up to the limit."""
+        """Model seconds of rows; BudgetSpent if `seconds` are spent and the rows exceed the limit of evaluations."""
         before = self.evaluations
         allowed = rows if self.elapsed < self.seconds else rows[: max(0, self.limit - before)]
         seconds: np.ndarray = super().latencies(allowed)  # type: ignore[misc]
@@ -99,21 +99,21 @@ class Watched:
         return seconds
 
     def note(self, latency: float) -> None:
-        """The best program that a round ended with, for searches whose evaluations were not watched one by one."""
+        """Record the best latency at the end of a round, for searches whose evaluations are not recorded one by one."""
         self.curve.add(self.evaluations, latency, self.elapsed)
 
     def _end(self) -> None:
-        """Nothing is left."""
+        """Raise BudgetSpent."""
         if not self.seconds:
             self.evaluations = min(self.evaluations, self.limit)
         raise BudgetSpent(f"{self.evaluations} of {self.limit} model evaluations and {self.seconds} seconds spent")
 
 
 class WatchedGraph(Watched, ConstructionGraph):
-    """A construction graph with a curve over evaluations and seconds."""
+    """A construction graph that records a curve over evaluations and seconds; see `Watched`."""
 
     def __init__(self, operator: Operator | str, hardware: Hardware | str, space: str, limit: int, seconds: float = 0.0) -> None:
-        """ValueError for a limit below 1, or a task that there is not."""
+        """Make the graph and begin its curve; ValueError for a limit below 1, or an unknown operator, machine or space."""
         if limit < 1:
             raise ValueError(f"limit {limit!r}: expected a number of evaluations, 1 or more")
         super().__init__(operator, hardware, space)
@@ -121,9 +121,9 @@ class WatchedGraph(Watched, ConstructionGraph):
 
 
 class WatchedGir(Watched, GirGraph):
-    """A graph of a fused operator with a curve."""
+    """A graph of a fused operator that records a curve; see `Watched`."""
 
     def __init__(self, operator: Dataflow, hardware: Hardware, space: str, limit: int, seconds: float) -> None:
-        """See `Watched`."""
+        """Make the graph and begin its curve."""
         super().__init__(operator, hardware, space)
         self.watch(limit, seconds)

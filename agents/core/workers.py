@@ -1,4 +1,4 @@
-"""Compiled work shared out over worker threads."""
+"""Distribution of compiled work over worker threads."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import numpy as np
 from gensor_gym.hardware.cpuinfo import forced_threads
 
 _done: set[CodeType | None] = set()
-"""Work that was done before in this process."""
+"""Code of the work that was done before in this process, and thus is compiled."""
 
 
 def shared_out(work: Callable[[slice], Any], count: int) -> list[Any]:
-    """Results of `work` on even parts of range(count), one worker a part; compiled work does not hold the GIL.
+    """Run `work` on even parts of range(count), one thread per part; return the results. Compiled work releases the GIL.
 
-    When the work is new to the process, the calling thread does the first part: Numba compiles there for up to half a minute, and
-    a signal that stops the run is not blocked by another thread.
+    If the work is new to the process, the calling thread does the first part: Numba then compiles in it for up to half a minute,
+    and a signal that stops the run is not blocked by another thread.
     """
     edges = np.linspace(0, count, min(workers(), count) + 1).astype(int)
     parts = [slice(low, high) for low, high in zip(edges[:-1], edges[1:], strict=True)]
@@ -34,5 +34,5 @@ def shared_out(work: Callable[[slice], Any], count: int) -> list[Any]:
 
 
 def workers() -> int:
-    """Worker threads: GENSOR_GYM_THREADS or the usable cores; ValueError if it is no number of them."""
+    """Number of worker threads: GENSOR_GYM_THREADS if set, else the usable cores; ValueError for an invalid setting."""
     return forced_threads() or len(os.sched_getaffinity(0))

@@ -1,1 +1,1 @@
-"""Searches from proofs of optima: neighbours of certified optima (`nearest`), the proof itself (`certifier`)."""
+"""Searches by proofs of optima: transfer of certified optima of similar operators (`nearest`), and the proof (`certifier`)."""

@@ -1,4 +1,4 @@
-"""The proof of an optimum as a search: descents first, then enumeration or branch and bound to its end."""
+"""The proof of an optimum as a search: descents first, then a complete enumeration or branch and bound."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from gensor_gym.exact.optimum import MOST_NODES, certify
 
 @dataclass(frozen=True)
 class Certifier(ModelSearch):
-    """The proof of the optimum (`gensor_gym.exact`): its program is the fastest there is, and nothing is random."""
+    """Prove the optimum on the analytic model (`gensor_gym.exact`) and measure its program; deterministic."""
 
     nodes: int = MOST_NODES
-    """Block tiles after which it gives up."""
+    """Number of block tiles after which the proof is given up."""
     exhaustive: ClassVar[bool] = True
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """One construction. ValueError for a task without a method of proof, or if it gives up."""
+        """Yield one construction, of the optimum. ValueError if the task has no method of proof, or the proof is given up."""
         begin, before = time.perf_counter(), graph.evaluations
         found = certify(graph, most_nodes=self.nodes)
         made = graph.evaluations - before

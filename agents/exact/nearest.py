@@ -1,7 +1,7 @@
-"""Baseline of policies that were trained on other operators: optima of the most similar training operators, transferred.
+"""Baseline for policies trained on other operators: transferred optima of the most similar training operators.
 
-Certified optima of the train part stand for a table of tuned programs. An operator's neighbours are those of its class first,
-then the others, by the distance of their extents; with several machines, by that of their rates as well.
+Certified optima of the train part serve as a table of tuned programs. The neighbours of an operator are sorted by the distance of
+their extents, and also of the machines' rates if there are several machines. Operators of the same class come first.
 """
 
 from __future__ import annotations
@@ -29,45 +29,45 @@ from gensor_gym.locate import located
 from gensor_gym.measure.session import Session
 
 OTHER_CLASS = 64.0
-"""Distance, in doublings of an extent, of an operator of another class: more than any two of one class are apart."""
+"""Extra distance to an operator of another class, in doublings of an extent; it exceeds all distances within a class."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """One optimum of the table."""
+    """An entry of the table: the optimum of a training operator whose class is `kind`."""
 
     kind: str
     place: np.ndarray
-    """Coordinates for distances, float64: see `_place`."""
+    """Coordinates of the task for distances, float64 [MAX_AXES + 4]; see `_place`."""
     row: np.ndarray
-    """The program, int32 [ROW]."""
+    """Row of the optimal program, int32 [ROW]."""
 
 
 @dataclass(frozen=True)
 class Nearest(ModelSearch):
-    """Certified optima of the most similar train operators: nearest first, one evaluation each."""
+    """Transfer certified optima of the most similar training operators, nearest first, with one model evaluation each."""
 
     split: str = "v1"
-    """Version of the split whose train part is known."""
+    """Version of the split whose train part is used."""
     machines: tuple[str, ...] = ()
-    """Machines whose optima are known; the machine of the task where none is named."""
+    """Machines whose optima are used; if empty, the machine of the task."""
     certificates: str = ""
-    """File of certificates (`gensor_gym.exact`) in addition to the shipped ones."""
+    """File of certificates (`gensor_gym.exact`) to be used in addition to the shipped certificates; empty for none."""
     exhaustive: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """ValueError for machines that are no names of machines, each of its own."""
+        """Check that `machines` is a list of known machines; ValueError if not."""
         if isinstance(self.machines, str):
             raise ValueError(f"machines {self.machines!r}: expected names in a list, [{self.machines}]")
         for name in self.machines:
             hardware.get(name)
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Measure one after another, nearest first, until the budget is spent or none is left."""
+        """Measure one program per round, until the budget is spent or no round is left."""
         measure_first_of_each(self.rounds(session.graph, rng), session)
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """A program a round, of every neighbour whose program is legal here. ValueError without any known optimum."""
+        """Yield a construction of one program for every legal transferred optimum. ValueError without any known optimum."""
         programs = Programs(graph)
         for row in self.carried(programs):
             begin = time.perf_counter()
@@ -75,7 +75,7 @@ class Nearest(ModelSearch):
             yield Construction((Schedule(row),), (latency,), 1, 1, time.perf_counter() - begin)
 
     def carried(self, programs: Programs) -> Iterator[np.ndarray]:
-        """Legal programs int32 [ROW], all different, the nearest neighbour's first."""
+        """Yield the distinct legal programs int32 [ROW] transferred from known optima, nearest neighbour first."""
         graph, seen = programs.graph, set()
         known = table(tuple(self.machines) or (graph.hardware.name,), graph.space, self.split, self.certificates)
         if not known:
@@ -92,12 +92,12 @@ class Nearest(ModelSearch):
 
 @dataclass(frozen=True)
 class NearestDescents(Nearest):
-    """Compiled coordinate descents from those programs, nearest first, then from random ones."""
+    """Compiled coordinate descents from the transferred optima of `Nearest`, then from random programs."""
 
     exhaustive: ClassVar[bool] = False
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """A descent a round."""
+        """Yield the construction of one descent per round."""
         programs = Programs(graph)
         for row in self.carried(programs):
             yield descent(programs, row)
@@ -106,7 +106,7 @@ class NearestDescents(Nearest):
 
 
 def carried(programs: Programs, row: np.ndarray) -> np.ndarray:
-    """The vector int64 [C] whose columns are each nearest, by the logarithm of sizes, to those of another operator's program."""
+    """The vector int64 [C] whose choice in each column is nearest, in logarithms of sizes, to another operator's `row`."""
     wanted = [row[column.places] for column in programs.columns]
     logs = [w * 1.0 if c.is_knob else np.log2(w) for w, c in zip(wanted, programs.columns, strict=True)]
     return np.array([nearest(known, w) for known, w in zip(programs.logs, logs, strict=True)], dtype=np.int64)
@@ -114,7 +114,7 @@ def carried(programs: Programs, row: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def table(machines: tuple[str, ...], space: str, split: str, path: str) -> tuple[Known, ...]:
-    """The optima that are known on some machines in a space, those of the train part of a split."""
+    """Optima of the operators in a split's train part, on some machines in a space; `path` may name further certificates."""
     found = [c for machine in machines for c in certificates_of(machine, space)]
     if path:
         found += [c for c in read_certificates(located(path)) if c.hardware in machines and c.space == space]

@@ -19,31 +19,31 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class GirDescent(Constructing):
-    """One field or placed value after another is set to its best value, until a round changes nothing.
+    """Coordinate descent: set one field or placement after another to its best value, until a round changes nothing.
 
-    The first descent begins at the unscheduled program, others at random ones; the order of coordinates is drawn for each.
+    The first descent begins at the unscheduled program, later descents at random programs. Each round has a random order.
     """
 
     space: str = "gir"
     per_register_tile: int = 2
-    """Programs of one placement that are measured before others (see `agents.core.ranking.diverse`)."""
+    """Number of programs with the same placements that are measured before the rest (see `agents.core.ranking.diverse`)."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Descend, measure down the ranking, again until the budget is spent or nothing new is met."""
+        """Descend and measure down the ranking, again and again, until the budget is spent or a descent finds nothing new."""
         found = self.constructions(session.graph, rng)
         measure_rankings(lambda *_: next(found), session, rng, self.per_register_tile)
 
     def construct(self, graph: Any, rng: np.random.Generator) -> Construction:
-        """The first descent."""
+        """Construction of one descent, from the unscheduled program."""
         return self.descend(graph, graph.initial().row, rng)
 
     def constructions(self, graph: Any, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """One descent after another."""
+        """Yield one descent after another, without end."""
         for number in count():
             yield self.descend(graph, graph.random_schedule(rng).row if number else graph.initial().row, rng)
 
     def descend(self, graph: GirGraph, row: np.ndarray, rng: np.random.Generator) -> Construction:
-        """All programs that a descent evaluates."""
+        """Descend from `row`; return all evaluated programs, ranked by the model."""
         begin = time.perf_counter()
         asked, seconds = [row[None]], [graph.latencies(row[None])]
         best, changed = float(seconds[0][0]), True
@@ -63,7 +63,7 @@ class GirDescent(Constructing):
 
 
 def _along(graph: GirGraph, row: np.ndarray, place: int) -> np.ndarray:
-    """Legal rows that differ from one at a place alone, int32 [N, ROW]."""
+    """Legal rows int32 [N, ROW] that differ from `row` at position `place` alone."""
     if place < HEADER:
         values = np.arange(len(FIELDS[place].values))
     else:

@@ -1,4 +1,4 @@
-"""Gensor's traverser carried over to fused operators: the benefit of a primitive becomes its probability."""
+"""Gensor's traverser adapted to fused operators: a primitive's probability grows with its benefit."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from gensor_gym.measure.session import BudgetSpent, Session
 class GirMarkov:
     """Walkers that take each legal primitive a with P(a) proportional to B(a)^(1 / temperature).
 
-    B(a) = T(s) / T(s'), the seconds of the model before and after it: Gensor (arXiv 2502.11407) weighs primitives of one loop
-    nest by benefits of its own, which say nothing of placements. The form is ours. Each walker's temperature falls from `hot` to
-    `cold` in its steps. The programs visited are ranked by the model and measured in that order.
+    The benefit B(a) = T(s) / T(s') is the ratio of the model's seconds before and after the primitive. This form is ours: the
+    benefits of Gensor (arXiv 2502.11407) are for the primitives of one loop nest and do not cover placements. The temperature
+    falls from `hot` to `cold` along a walk. The visited programs are ranked by the model and measured in that order.
     """
 
     space: str = "gir"
@@ -26,7 +26,7 @@ class GirMarkov:
     cold: float = 0.2
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Walk, then measure until the budget is spent; walk again while there is budget left and something new is met."""
+        """Walk and measure the visited programs, again and again, until the budget is spent or a round finds nothing new."""
         graph: GirGraph = session.graph  # type: ignore[assignment]
         measured: set[bytes] = set()
         while fresh := {key: seconds for key, seconds in self.walk(graph, rng).items() if key not in measured}:
@@ -35,14 +35,14 @@ class GirMarkov:
                 session.measure([graph.schedule(np.frombuffer(key, np.int32))])  # type: ignore[list-item]
 
     def walk(self, graph: GirGraph, rng: np.random.Generator) -> dict[bytes, float]:
-        """Seconds by the model of all programs that one round of walkers visits, by their rows' bytes."""
+        """Bytes of a row -> model seconds, for all programs that one round of walkers visits."""
         rows = np.repeat(graph.initial().row[None], self.walkers, axis=0)
         seconds = graph.latencies(rows)
         found = dict(zip((row.tobytes() for row in rows), seconds.tolist(), strict=True))
         for temperature in np.geomspace(self.hot, self.cold, graph.horizon):
             try:
                 rows, seconds = self._step(graph, rows, seconds, float(temperature), rng)
-            except BudgetSpent:  # of evaluations: what was visited can still be measured
+            except BudgetSpent:  # of evaluations: the visited programs can still be measured
                 break
             found |= zip((row.tobytes() for row in rows), seconds.tolist(), strict=True)
         return found
@@ -50,7 +50,7 @@ class GirMarkov:
     def _step(
         self, graph: GirGraph, rows: np.ndarray, seconds: np.ndarray, temperature: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Every walker after one primitive; where nothing but `stop` is legal it stands still."""
+        """(rows, model seconds) of all walkers after one primitive each. A walker without a legal primitive but `stop` stays."""
         legal = graph.action_masks(rows)
         legal[:, STOP] = False
         after, there = applied(rows), np.full(legal.shape, np.inf)

@@ -1,4 +1,4 @@
-"""Observation of a policy of fused operators, and the programs of its episodes."""
+"""The observation of policies for fused operators, and the fastest programs of their episodes."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from gensor_gym.gir.schedule import ROW
 
 
 class GirObserver(Observer):
-    """The flat observation of `envs`, which are of `Gir-v0`; remembers the `retain` fastest programs of every episode."""
+    """Pass on the flat observation of `Gir-v0` environments and remember the `retain` fastest programs of every episode."""
 
     def __init__(self, envs: object, retain: int = 1, charge: Charge = lambda count, best: None) -> None:
-        """Nothing observed; `charge` as of `Observer`."""
+        """Begin without programs; `charge` is called like `Observer`'s."""
         super().__init__(envs, retain, charge)  # type: ignore[arg-type]
         self.rows = np.zeros((self.envs.num_envs, retain, ROW), dtype=np.int32)
 
     @property
     def space(self) -> gymnasium.spaces.Box:
-        """Observations of one environment."""
+        """Observation space of one environment."""
         return gymnasium.spaces.Box(-LIMIT, LIMIT, (NUM_FEATURES,), dtype=np.float32)
 
     @staticmethod
     def features(space: str) -> int:
-        """How many values a policy observes."""
+        """Number of values that a policy observes, the same for every space."""
         return NUM_FEATURES
 
     def observe(self, flat: np.ndarray, over: np.ndarray) -> np.ndarray:
-        """The flat observation; one evaluation of the model for each episode that is not `over`."""
+        """Remember the current programs of episodes that are not `over`, one model evaluation each; return `flat` unchanged."""
         here = np.flatnonzero(~over)
         task, rows, spaces = self.envs.task_indices[here], self.envs.rows[here], self.envs.tasks.spaces  # type: ignore[attr-defined]
         seconds = spaces.terms_of(task, spaces.numbers(task, rows))[:, 0]

@@ -1,4 +1,4 @@
-"""A policy that was learned on fused operators, as a strategy: its episodes propose programs, the model ranks them."""
+"""A policy learned on fused operators as a strategy: its episodes propose programs, and the model ranks them."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ POLICIES = ROOT / "agents" / "data" / "fused"
 
 @dataclass(frozen=True)
 class GirPpo(Episodic, LearnedWalk):
-    """Sample episodes of a policy of `Gir-v0`."""
+    """Sample episodes of a policy that was learned in `Gir-v0`."""
 
     space: str = "gir"
     episodes: int = 64
-    """Episodes sampled at a time, the first of them greedy."""
+    """Number of episodes in a round. The first episode is greedy, the rest are sampled."""
     temperature: float = 1.0
     agent: ClassVar[str] = "gir_ppo"
 
     def folder(self, graph: Any) -> Path:
-        """Folder of the checkpoint."""
+        """Folder of the checkpoint: `checkpoint`, or if empty the shipped folder for the hardware's kind."""
         return located(self.checkpoint) if self.checkpoint else POLICIES / f"{self.agent}_{graph.hardware.kind}"
 
     def policy(self, graph: Any) -> tuple[Learner, Any]:
-        """How the policy was learned, and its model."""
+        """(learner, model) of the policy."""
         return load_policy(str(self.folder(graph)))
 
     def explore(self, graph: Any, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
-        """Programs that the policy's episodes observe."""
+        """(rows, model seconds, number of steps) of the fastest programs in the policy's episodes."""
         learner, model = self.policy(graph)
         envs = GirVectorEnv(self.episodes, graph.operator, graph.hardware, space=self.space, autoreset_mode="Disabled")
         observer = learner.observer(envs, self.retain, graph.charge)  # type: ignore[arg-type]
@@ -57,7 +57,7 @@ def fused_learner() -> Learner:
 
 @lru_cache(maxsize=4)
 def load_policy(folder: str) -> tuple[Learner, Any]:
-    """The policy of a checkpoint folder; FileNotFoundError and ValueError as of `agents.policies.learned.load_policy`."""
+    """(learner, model) of a checkpoint folder; FileNotFoundError or ValueError like `agents.policies.learned.load_policy`."""
     from agents.learners.loading import network_of
     from gensor_gym.env.fused.observation import NUM_FEATURES
     from gensor_gym.gir.actions import NUM_ACTIONS

@@ -1,11 +1,11 @@
-"""Benefits of primitives, one by one; the transition probabilities, which weigh and normalise them, are in `walk.py`. Compiled.
+"""Benefits of single primitives, compiled. `walk.py` weights and normalises them to transition probabilities.
 
-Gensor states that the benefit of tiling compares memory traffic with memory footprint, that of caching latency and bandwidth of
-two memory levels, and that of virtual threads bank conflicts; the formulas were not available to us. This is our reconstruction:
-Roller's score S = (Q(T) - Q(T')) / (F(T') - F(T)) for tiling, in the form of ratios (Q(T) / Q(T')) / (F(T') / F(T)), each with an
-exponent, or as that difference in shares of Q and F; the ratio of transfer times for caching, the ratio of shared-memory
-wavefronts for virtual threads; and, as an option of its own, the ratio of the model's latencies. The exponents are configuration;
-`docs/design.md` says how they were chosen.
+Gensor states that the benefit of tiling compares memory traffic with memory footprint, the benefit of caching compares latency
+and bandwidth of two memory levels, and the benefit of virtual threads compares bank conflicts. The formulas were not available
+to us. We reconstruct tiling by Roller's score S = (Q(T) - Q(T')) / (F(T') - F(T)), either as ratios Q(T) / Q(T') and F(T) / F(T')
+with an exponent each, or as that difference in shares of Q and F. The benefit of caching is the ratio of transfer times, and the
+benefit of virtual threads is the ratio of shared-memory wavefronts. Tiling, virtual threads and knobs can be multiplied by the
+ratio of the model's latencies. The exponents are configuration; `docs/design.md` says how they were chosen.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from gensor_gym.graph.tables.tables import (
 )
 
 LEAST = 0.01
-"""Least score in the form of differences: a move that saves no traffic stays possible, as every move of the chain."""
+"""Least score in the form of differences, so that a move that saves no traffic keeps a probability above 0."""
 
 
 @compiled
 def waste(row, level, ints):  # noqa: ANN001, ANN201
-    """Padded over real iteration points of the tiles of a level, >= 1."""
+    """Ratio >= 1 of padded to real iteration points for the tiles of a level."""
     factor = 1.0
     for axis in range(ints[FIRST_SPATIAL], ints[END_REDUCE]):
         tile = row[TILE + level * MAX_AXES + axis]
@@ -49,7 +49,7 @@ def waste(row, level, ints):  # noqa: ANN001, ANN201
 
 @compiled
 def traffic(row, ints):  # noqa: ANN001, ANN201
-    """Q: bytes moved into the level under construction per real iteration point."""
+    """Traffic Q: bytes moved into the current level per real iteration point."""
     level = row[LEVEL]
     total = 0.0
     for t in range(ints[NUM_READS]):
@@ -63,7 +63,7 @@ def traffic(row, ints):  # noqa: ANN001, ANN201
 
 @compiled
 def occupied(row, ints):  # noqa: ANN001, ANN201
-    """F: elements (registers) or bytes (caches) that the level under construction holds."""
+    """Footprint F of the current level's tile: elements in registers, or bytes in a cache."""
     level = row[LEVEL]
     if level > 0:
         return tile_bytes(row, level, ints) * 1.0
@@ -75,7 +75,7 @@ def occupied(row, ints):  # noqa: ANN001, ANN201
 
 @compiled
 def difference_of(less, more):  # noqa: ANN001, ANN201
-    """Score of a tile whose traffic falls to 1 / `less` and whose footprint grows to `more` >= 1 times its size."""
+    """Score of a move that divides traffic by `less` and multiplies the footprint by `more` >= 1, from LEAST to 1 / LEAST."""
     saved, held = 1.0 - 1.0 / less, more - 1.0
     if held == 0.0:
         return 1.0 if saved == 0.0 else 1.0 / LEAST if saved > 0.0 else LEAST
@@ -86,8 +86,8 @@ def difference_of(less, more):  # noqa: ANN001, ANN201
 def difference_score(row, result, ints):  # noqa: ANN001, ANN201
     """Roller's score of a move that grows a tile, in shares: (Q(T) - Q(T')) / Q(T) over (F(T') - F(T)) / F(T).
 
-    Of a move that shrinks one, which Roller does not have, the reciprocal for the way back. Kept from LEAST to 1 / LEAST,
-    where nothing is saved and where nothing more is held.
+    A move that shrinks a tile, which Roller does not have, scores the reciprocal of the move back. Scores are clipped to
+    LEAST (no traffic is saved) and 1 / LEAST (the footprint does not grow).
     """
     before, after = occupied(row, ints), occupied(result, ints)
     if before > after:
@@ -97,7 +97,7 @@ def difference_score(row, result, ints):  # noqa: ANN001, ANN201
 
 @compiled
 def cache_benefit(row, ints, floats):  # noqa: ANN001, ANN201
-    """(L_low + S / B_low) / (L_high + S / B_high) for the tile's S bytes between the next level out and this one."""
+    """Ratio of transfer times L + S / B of the tile's S bytes: from the memory level farther out over the nearer level."""
     size = tile_bytes(row, row[LEVEL], ints) * 1.0
     if row[LEVEL] == 0:
         low = floats[L2_LATENCY] + size * ints[UNITS] / floats[L2_BW]
@@ -110,7 +110,7 @@ def cache_benefit(row, ints, floats):  # noqa: ANN001, ANN201
 
 @compiled
 def conflicts(row, ints):  # noqa: ANN001, ANN201
-    """Shared-memory wavefronts per reduction point of a warp; 1 if nothing is staged or there are no threads yet."""
+    """Shared-memory wavefronts per reduction point of a warp; 1 on a CPU, without staged reads, or before there are threads."""
     if ints[IS_CPU] == 1 or row[LEVEL] == 0:
         return 1.0
     total = 0.0

@@ -1,4 +1,4 @@
-"""Descents by the model from the best programs of a search: the end of Gensor's walk, at temperature zero."""
+"""Descents by the model from the best programs of a search, like Gensor's walk at temperature zero."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agents.gensor.walk import descents, improvements, new_trace
 from gensor_gym.construction import ConstructionGraph
 
 LIMIT = 112
-"""Steps of one descent, at most."""
+"""Maximum number of steps of one descent."""
 
 
 def descended(
@@ -21,9 +21,9 @@ def descended(
     limit: int = LIMIT,
     ints: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Programs [P, ROW] and seconds [P], plus the ends of descents from the best `count` register tiles.
+    """(rows [P, ROW], seconds [P]) with the ends of descents added, from the best programs of the best `count` register tiles.
 
-    `ints` is a table of the task in which some moves are not allowed.
+    `ints` may replace the task's table of whole numbers, to forbid some moves.
     """
     ends = best_of_each(REGISTER_TILE, rows, seconds)[:count].copy()
     if not len(ends):

@@ -1,8 +1,8 @@
-"""The traverser as the Markov chain it is: transition matrices, distributions and hitting times without sampling error.
+"""Exact analysis of the traverser as a Markov chain: transition matrices, distributions and hitting times without sampling error.
 
-The benefit of `cache` grows with the steps spent at a level, so the chain's state is a program and that number. One round
-of annealed walks is followed (`agents.gensor.walk`), from one start; rounds that begin where others ended are searches, not
-chains.
+The benefit of `cache` grows with the number of steps at a level, so a state of the chain is a program and that number. The chain
+describes one round of annealed walks (`agents.gensor.walk`) from one start. Later rounds, which begin where earlier rounds ended,
+are not covered.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ class Chain:
 
     states: StateGraph
     gains: np.ndarray
-    """Logarithm of every edge's benefit just after a level was opened or closed, float64 [E]."""
+    """Logarithm of every edge's benefit with no step spent at the level yet, float64 [E]."""
     options: np.ndarray
     start: int = 0
 
     @property
     def steps(self) -> int:
-        """Steps of a walk."""
+        """Number of steps of a walk."""
         return int(self.options[walk.STEPS])
 
     def temperatures(self) -> np.ndarray:
-        """Temperature of every step, falling geometrically, float64 [steps]."""
+        """Temperature of every step, decreasing geometrically, float64 [steps]."""
         begin, end = self.options[walk.START], self.options[walk.FINISH]
         cooling = (end / begin) ** (1.0 / max(1, self.steps - 1))
         return begin * cooling ** np.arange(self.steps)
 
     def matrix(self, temperature: float, at_level: int = 0) -> sparse.csr_array:
-        """Chances [S, S] of going from state to state after `at_level` steps at the level; rows add up to 1.
+        """Transition probabilities [S, S] after `at_level` steps at the level; rows add up to 1.
 
-        A state without a legal action stays. ValueError for a temperature that is not positive.
+        A state without a legal action keeps probability 1. ValueError for a temperature that is not positive.
         """
         if not temperature > 0:
             raise ValueError(f"temperature is {temperature!r}: expected a positive number")
@@ -56,11 +56,11 @@ class Chain:
         return (scale @ whole + sparse.diags_array(stuck.astype(float))).tocsr()
 
     def _ripeness(self, temperature: float, count: int) -> np.ndarray:
-        """Factor of the weight of `cache` after 0, 1, .. steps at a level, float64 [count]."""
+        """Factors float64 [count] by which the weight of `cache` has grown after 0, 1, .. steps at a level."""
         return np.arange(1, count + 1) ** (self.options[walk.CACHE_GROWTH] / temperature)
 
     def _weights(self, temperature: float) -> _Weights:
-        """Weights of all edges, relative to the largest of their state."""
+        """Weights of all edges relative to the largest weight of an edge from the same state."""
         states, count = self.states, len(self.states.rows)
         top = np.full(count, -np.inf)
         np.maximum.at(top, states.source, self.gains)
@@ -74,9 +74,9 @@ class Chain:
         return _Weights(part(~opens & ~closes), part(opens), part(closes))
 
     def distributions(self, absorbing: np.ndarray | None = None) -> np.ndarray:
-        """Chance of being in every state after 0, 1, .. steps, float64 [steps + 1, S].
+        """Probability of every state after 0, 1, .. steps, float64 [steps + 1, S].
 
-        Of states in `absorbing` (bool [S]) it is the chance of having come there first at that step; walks end in them.
+        Walks end in states of `absorbing` (bool [S]), which have the probability that a walk arrives exactly at that step.
         """
         count = len(self.states.rows)
         ending = np.zeros(count, dtype=bool) if absorbing is None else absorbing
@@ -91,7 +91,7 @@ class Chain:
         return found
 
     def _advance(self, now: np.ndarray, temperature: float) -> np.ndarray:
-        """One step of probabilities [steps at the level, S]."""
+        """Probabilities [steps at the level, S] one step after `now`."""
         parts = self._weights(temperature)
         ripeness = self._ripeness(temperature, len(now))[:, None]
         moves, opens, closes = (np.asarray(part.sum(axis=1)).ravel() for part in (parts.moves, parts.opens, parts.closes))
@@ -104,17 +104,17 @@ class Chain:
         return after + np.where(stuck, now, 0.0)
 
     def final(self) -> np.ndarray:
-        """Chance of every state being where a walk ends, float64 [S]."""
+        """Probability float64 [S] that a walk ends in each state."""
         return self.distributions()[-1]
 
     def hitting(self, targets: np.ndarray) -> np.ndarray:
-        """Chance that a walk has been in one of `targets` (bool [S]) after 0, 1, .. steps, float64 [steps + 1]."""
+        """Probability float64 [steps + 1] that a walk has visited a state of `targets` (bool [S]) after 0, 1, .. steps."""
         return np.cumsum(self.distributions(targets)[:, targets].sum(axis=1))
 
     def seen(self) -> tuple[np.ndarray, np.ndarray]:
-        """(seconds, chance that a walk's best program takes exactly so long), as `agents.gensor.walk.walk` keeps it.
+        """(ascending distinct seconds, probability that the best program of a walk takes exactly these seconds).
 
-        A walk evaluates all successors of where it is, of its last state none.
+        Like `agents.gensor.walk.walk`, a walk evaluates all successors of each state except its last.
         """
         least = self.states.seconds.copy()
         np.minimum.at(least, self.states.source, self.states.seconds[self.states.target])
@@ -123,9 +123,9 @@ class Chain:
         return levels, np.diff(within, prepend=0.0)
 
     def mean_hitting_times(self, targets: np.ndarray, temperature: float, at_level: int = 0) -> np.ndarray:
-        """Mean steps from every state to `targets` in the chain of `matrix(temperature, at_level)`, float64 [S].
+        """Mean number of steps float64 [S] from every state to `targets` in the chain of `matrix(temperature, at_level)`.
 
-        Infinite if a state may end up where no target can be reached from.
+        It is infinite for a state from which the chain may come to a state without a path to a target.
         """
         chain = self.matrix(temperature, at_level)
         reverse = (chain > 0).T.tocsr()
@@ -141,7 +141,7 @@ class Chain:
 
 @dataclass(frozen=True, eq=False)
 class _Weights:
-    """Weights of edges [S, S] that stay at a level, open one, close one."""
+    """Weights [S, S] of edges by kind: `moves` stay at a level, `opens` open the next level, `closes` close a level."""
 
     moves: sparse.csr_array
     opens: sparse.csr_array
@@ -149,9 +149,9 @@ class _Weights:
 
 
 def chain_of(graph: ConstructionGraph, strategy: Markov | None = None, states: StateGraph | None = None) -> Chain:
-    """The chain of a strategy's first round from the unscheduled program. ValueError if the task has too many states.
+    """The chain of a strategy's first round from the unscheduled program.
 
-    ValueError too for a strategy without backtracking, whose graph is another one.
+    ValueError if the task has too many states, or for a strategy without backtracking, whose graph differs.
     """
     strategy = strategy or Markov()
     if not strategy.backtracking:
@@ -167,7 +167,10 @@ def chain_of(graph: ConstructionGraph, strategy: Markov | None = None, states: S
 
 
 def expected_best(seconds: np.ndarray, chances: np.ndarray, count: int) -> float:
-    """Mean of the least of `count` independent draws of `seconds` [N] with `chances` [N]. ValueError below one draw."""
+    """Expected minimum of `count` independent draws from `seconds` [N] with probabilities `chances` [N].
+
+    ValueError for a count below 1.
+    """
     if count < 1:
         raise ValueError(f"count is {count!r}: expected one draw or more")
     order = np.argsort(seconds, kind="stable")
@@ -177,7 +180,7 @@ def expected_best(seconds: np.ndarray, chances: np.ndarray, count: int) -> float
 
 
 def _reached(edges: sparse.csr_array, start: np.ndarray, through: np.ndarray | None = None) -> np.ndarray:
-    """States that edges [S, S] lead to from `start` (bool [S]), by way of states in `through` alone; `start` among them."""
+    """States, bool [S], reachable along `edges` [S, S] from `start` (bool [S], included) through states of `through` alone."""
     found = start.copy()
     frontier = found
     while frontier.any():

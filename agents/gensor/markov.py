@@ -2,7 +2,7 @@
 
 Many walkers construct at once; the programs they visit are ranked by the analytic model and the top-k measured. `Markov` belongs
 to space `gensor`; `MarkovExtended` is our extension to the knobs of the extended space, and is not called Gensor. Details that
-the sources leave open (benefit exponents, annealing, retention, top-k) are fields: our reconstruction (see
+the sources leave open (benefit exponents, annealing, retention, top-k) are fields of our reconstruction (see
 `agents/gensor/benefits.py`; `docs/design.md` says how the values were chosen, and on which shapes).
 """
 
@@ -35,22 +35,24 @@ _LEAST = {
     1: ("walkers", "steps", "refine_steps", "retain", "per_register_tile"),
     0: ("refiners", "descents", "columns", "traffic", "footprint", "model", "cache", "cache_growth", "conflict"),
 }
-"""Smallest values of fields."""
+"""Smallest allowed value -> fields."""
 
 
 @dataclass(frozen=True)
 class Markov(Constructing):
-    """The traverser. Exponents of 0 switch a part of a benefit off."""
+    """Gensor's traverser. An exponent of 0 switches its part of a benefit off."""
 
     space: str = "gensor"
     walkers: int = 64
     steps: int = 112
-    """Steps of one walk; the paper reports convergence after the order of 100 iterations."""
+    """Number of steps of one walk; the paper reports convergence after the order of 100 iterations."""
     traffic: float = 2.0
     footprint: float = 0.25
     form: Form = "ratio"
-    """Form of a tiling's benefit in traffic Q and footprint F: Q(T) / Q(T') and F(T) / F(T'), each with its exponent, or Roller's
-        difference (Q(T) - Q(T')) / (F(T') - F(T)) in shares of both, with the exponent of traffic.
+    """Form of a tiling's benefit in traffic Q and footprint F.
+
+    "ratio" is Q(T) / Q(T') and F(T) / F(T'), each with its exponent. "difference" is Roller's (Q(T) - Q(T')) / (F(T') - F(T)) in
+    shares of both, with the exponent of traffic.
     """
     model: float = 2.0
     cache: float = 0.5
@@ -59,22 +61,22 @@ class Markov(Constructing):
     start_temperature: float = 2.0
     final_temperature: float = 0.2
     refiners: int = 40
-    """Walkers of a second, cooler round, which start from the register tiles of the best programs of the first."""
+    """Number of walkers in a second, cooler round, which start from the register tiles of the first round's best programs."""
     refine_steps: int = 96
     refine_temperature: float = 0.25
     descents: int = 24
-    """Best programs from which the walk continues at temperature zero."""
+    """Number of best programs from which the walk continues at temperature zero."""
     columns: int = 0
-    """Best programs, of different structures, from which coordinate descent over whole columns continues."""
+    """Number of best programs, with different structures, from which coordinate descent over whole columns continues."""
     retain: int = 4
-    """Best programs kept of each walk."""
+    """Number of best programs kept from each walk."""
     per_register_tile: int = 2
-    """Programs of one register tile among those measured: neighbours of the best are nearly the best again."""
+    """Number of programs with the same register tile that are measured before the rest, since neighbours are nearly equal."""
     backtracking: bool = True
-    """Whether walks may take inverse primitives; without them the graph is a tree, as Roller's is."""
+    """Whether walks may take inverse primitives. Without them the graph is a tree, like Roller's."""
 
     def __post_init__(self) -> None:
-        """ValueError for a form that there is not, and for numbers and temperatures that are too small."""
+        """Check the fields; ValueError for an unknown form, and for numbers and temperatures that are too small."""
         check_known("form", self.form, FORMS)
         for least, names in _LEAST.items():
             for name in names:
@@ -85,11 +87,11 @@ class Markov(Constructing):
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected a number above 0")
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Construct, measure the top of the ranking; construct anew when all of it was tried."""
+        """Construct and measure down the ranking; construct anew when the whole ranking is measured."""
         measure_rankings(self.construct, session, rng, self.per_register_tile, len(_kinds(session.graph)) > 1)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Walk with the model alone; no measurement."""
+        """Walk by the model alone and rank the visited programs; nothing is measured."""
         begin, before = time.perf_counter(), graph.evaluations
         parts = [self._part(graph, kind, rng) for kind in _kinds(graph)]
         rows, seconds = (np.concatenate(found) for found in zip(*((part[0], part[1]) for part in parts), strict=True))
@@ -100,7 +102,7 @@ class Markov(Constructing):
     def _part(
         self, graph: ConstructionGraph, kind: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray, int]:
-        """(programs [P, ROW], their seconds [P], states visited) of walks from the rows of a kind [S, ROW]."""
+        """(programs [P, ROW], their model seconds [P], number of states visited) of walks from the rows `kind` [S, ROW]."""
         starts = np.resize(kind, (self.walkers, ROW))
         rows, seconds, visited = self._walk(graph, starts, self.steps, self.start_temperature, rng)
         if self.refiners > 0:
@@ -116,17 +118,17 @@ class Markov(Constructing):
     def _descend_columns(
         self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """As `descended`, by whole columns (`agents.core.programs`), from the best program of each structure, which is kept."""
+        """(rows, seconds) with the ends of descents over whole columns added, from the best programs of different structures."""
         programs = Programs(graph, STRUCTURE)
         ends = [programs.descend(row) for row in best_of_each(STRUCTURE, rows, seconds)[: self.columns]]
         found, reached = zip(*ends, strict=True)
         return np.concatenate([rows, found]), np.concatenate([seconds, reached])
 
     def register_tiles(self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-        """Starts of the second round: the register tiles of the best programs, with all other levels open.
+        """Starts of the second round: the register tiles of the best programs, with no outer level tiled yet.
 
         Knobs stay, unless the bare register tile is illegal with them (threads that share a reduction need a longer block tile).
-        Then they are those of the unscheduled program, from which the walk starts if necessary.
+        They are then reset to the unscheduled program's. If this is illegal too, the start is the unscheduled program.
         """
         best = best_of_each(REGISTER_TILE, rows, seconds)[: self.refiners].copy()
         best[:, LEVEL] = 0
@@ -143,9 +145,9 @@ class Markov(Constructing):
     def _walk(
         self, graph: ConstructionGraph, starts: np.ndarray, steps: int, temperature: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray, int]:
-        """(best programs [<= W * R, ROW], their seconds, states visited) of walks, on all threads.
+        """(best programs [<= W * R, ROW], their model seconds, number of states visited) of walks, which run on all threads.
 
-        A walk on a small graph visits fewer programs than it may keep; places that none filled are left out.
+        On a small graph a walk may visit fewer than R programs; unfilled entries are left out.
         """
         rows = np.empty((len(starts), self.retain, ROW), dtype=np.int32)
         seconds = np.empty((len(starts), self.retain))
@@ -164,7 +166,7 @@ class Markov(Constructing):
         return rows[filled], seconds[filled], visited
 
     def _moves(self, graph: ConstructionGraph) -> np.ndarray:
-        """The table of whole numbers that walks go by; without backtracking no inverse primitive is allowed in it."""
+        """The task's table of whole numbers for walks; without `backtracking` it forbids the inverse primitives."""
         ints = graph.tables.ints
         if not self.backtracking:
             ints = ints.copy()
@@ -174,7 +176,7 @@ class Markov(Constructing):
         return ints
 
     def options(self, steps: int, temperature: float) -> np.ndarray:
-        """Settings of a walk in the form that the compiled one takes, float64 [`agents.gensor.walk.NUM_OPTIONS`]."""
+        """Settings of a walk for the compiled code, float64 [`agents.gensor.walk.NUM_OPTIONS`]."""
         values = {
             walk.TRAFFIC: self.traffic, walk.FOOTPRINT: self.footprint, walk.MODEL: self.model,
             walk.CACHE_WEIGHT: self.cache, walk.CACHE_GROWTH: self.cache_growth, walk.CONFLICT: self.conflict,
@@ -187,9 +189,10 @@ class Markov(Constructing):
 
 
 def _kinds(graph: ConstructionGraph) -> list[np.ndarray]:
-    """Rows [S, ROW] that walks begin at together: all, but those of a CPU each kind alone.
+    """Groups of rows [S, ROW] at which walks begin: one group with all starts on a GPU, a group for each start on a CPU.
 
-    Programs of one kind would leave those of another no place among the best: the model errs on each in its own way.
+    In a common group on a CPU, programs of one kind would displace all programs of another from the best, because the model's
+    error depends on the kind.
     """
     first = starts_of(graph.tables, graph.initial().row)
     return list(first[:, None]) if graph.tables.ints[IS_CPU] else [first]
@@ -213,8 +216,8 @@ class MarkovExtended(Markov):
     descents: int = 16
     columns: int = 8
     near: float = 1.3
-    """Programs predicted to take up to this multiple of the best are measured for their register tile."""
+    """Programs of rarely measured register tiles come first among programs predicted within this multiple of the best time."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Construct, then measure the best predictions, which measurements correct (`agents.core.feedback`)."""
+        """Construct, then measure programs by their predicted times, which measurements correct (`agents.core.feedback`)."""
         measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near)

@@ -1,7 +1,7 @@
 """One walk of the traverser over the construction graph, compiled; many run in parallel.
 
-A Markov chain: the next primitive depends on the current program and the hardware only, and on the temperature. Each step turns
-the benefits of the legal primitives into probabilities, P(a) proportional to B(a)^(1 / temperature).
+The walk is a Markov chain: the next primitive depends on the current program, the steps spent at its level, the hardware and the
+temperature only. Each step draws a legal primitive a with probability P(a) proportional to its benefit B(a)^(1 / temperature).
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from gensor_gym.graph.tables.tables import NUM_LEVELS
 TRAFFIC, FOOTPRINT, MODEL, CACHE_WEIGHT, CACHE_GROWTH, CONFLICT, START, FINISH, STEPS, DIFFERENCE = range(10)
 NUM_OPTIONS = 10
 MOST_IMPROVEMENTS = 512
-"""Entries of a trace; when it is full its last entry is replaced."""
+"""Maximum number of entries of a trace; when it is full, its last entry is replaced."""
 
 
 def new_trace() -> np.ndarray:
-    """An empty trace float64 [1 + MOST_IMPROVEMENTS, 2]: how many evaluations had been made, and the fastest seconds then.
+    """An empty trace of improvements, float64 [1 + MOST_IMPROVEMENTS, 2].
 
-    Row 0 is its head: the number of entries, and the evaluations made before the present walk.
+    Entries are (evaluations made so far, fastest seconds). Row 0 is a header: the number of entries, and the number of
+    evaluations before the current walk.
     """
     return np.zeros((1 + MOST_IMPROVEMENTS, 2))
 
@@ -51,7 +52,7 @@ def uniform(state):  # noqa: ANN001, ANN201
 
 @compiled
 def seeded(seed):  # noqa: ANN001, ANN201
-    """The state that `uniform` begins at."""
+    """Initial state of `uniform` for a seed."""
     state = np.empty(1, dtype=np.uint64)
     state[0] = np.uint64(seed)
     return state
@@ -59,7 +60,7 @@ def seeded(seed):  # noqa: ANN001, ANN201
 
 @compiled
 def log_benefit(action, now, after, row, result, at_level, ints, floats, options):  # noqa: ANN001, ANN201
-    """Logarithm of a primitive's benefit: latencies before and after, rows before and after, steps spent at the level."""
+    """Log benefit of a primitive that changes latency `now` to `after` and `row` to `result`, after `at_level` steps there."""
     gain = options[MODEL] * math.log(now / after)
     if TILE_UP <= action < CACHE and options[DIFFERENCE] == 1.0:
         gain += options[TRAFFIC] * math.log(difference_score(row, result, ints))
@@ -95,7 +96,7 @@ def choose(gains, legal, count, temperature, state):  # noqa: ANN001, ANN201
 
 @compiled
 def keep(rows, seconds, row, new):  # noqa: ANN001, ANN201
-    """Put a program among the best of this walk, once; rows [R, ROW] and seconds [R] stay sorted by seconds."""
+    """Insert a program into the best of a walk unless present; rows [R, ROW] and seconds [R] stay sorted by seconds."""
     size = seconds.shape[0]
     if new >= seconds[size - 1]:
         return
@@ -119,7 +120,7 @@ def keep(rows, seconds, row, new):  # noqa: ANN001, ANN201
 
 @compiled
 def note(trace, evaluations, seconds):  # noqa: ANN001, ANN201
-    """Enter the evaluation of this number into a trace if it is the fastest yet (see `new_trace`)."""
+    """Add (`evaluations`, `seconds`) to a trace if these seconds are the fastest so far (see `new_trace`)."""
     if trace.shape[0] < 2:
         return
     filled = int(trace[0, 0])
@@ -133,14 +134,14 @@ def note(trace, evaluations, seconds):  # noqa: ANN001, ANN201
 
 @compiled
 def remember(rows, seconds, trace, row, new, evaluations):  # noqa: ANN001, ANN201
-    """Put a program that was just evaluated among the best, and its time into the trace."""
+    """Record a program that was just evaluated: among the best programs with `keep`, in the trace with `note`."""
     keep(rows, seconds, row, new)
     note(trace, evaluations, new)
 
 
 @compiled
 def fill_gains(rows, seconds, source, action, target, ints, floats, options, gains):  # noqa: ANN001, ANN201
-    """`log_benefit` of every edge source -> target [E] between states rows [S, ROW], no step spent at the level yet."""
+    """Fill gains [E] with the `log_benefit` of edges source -> target between states `rows` [S, ROW], with `at_level` 0."""
     for e in range(source.shape[0]):
         a, b = source[e], target[e]
         gains[e] = log_benefit(action[e], seconds[a], seconds[b], rows[a], rows[b], 0, ints, floats, options)
@@ -148,9 +149,9 @@ def fill_gains(rows, seconds, source, action, target, ints, floats, options, gai
 
 @compiled
 def walk(row, seed, ints, floats, sizes, options, space, rows, seconds, trace):  # noqa: ANN001, ANN201
-    """One annealed walk of `row`, in place; fills the best programs and `trace`. `space` is the model's scratch space (`room`).
+    """Walk from `row`, in place, with annealing; fill the best `rows` with their `seconds`, and `trace`.
 
-    Returns (states visited, model evaluations).
+    `space` is the model's scratch memory (`room`). Returns (states visited, model evaluations).
     """
     state = seeded(seed)
     scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
@@ -169,7 +170,7 @@ def walk(row, seed, ints, floats, sizes, options, space, rows, seconds, trace): 
                 continue
             result[:] = row
             apply(result, action, ints, sizes)
-            if action == CACHE or action == UNCACHE:  # the same program
+            if action == CACHE or action == UNCACHE:  # these do not change the program
                 after[action] = now
             else:
                 after[action] = latency(result, ints, floats, terms, scratch, space)
@@ -191,7 +192,7 @@ def walk(row, seed, ints, floats, sizes, options, space, rows, seconds, trace): 
 
 @compiled
 def walks(starts, seeds, ints, floats, sizes, options, space, rows, seconds, trace):  # noqa: ANN001, ANN201
-    """`walk` from every start [W, ROW]: rows [W, R, ROW], seconds [W, R]. Returns (states visited, model evaluations)."""
+    """`walk` from every start [W, ROW] and fill rows [W, R, ROW], seconds [W, R]; return (states visited, evaluations)."""
     visited, evaluations = 0, 0
     for w in range(seeds.shape[0]):
         seconds[w] = np.inf
@@ -205,7 +206,7 @@ def walks(starts, seeds, ints, floats, sizes, options, space, rows, seconds, tra
 
 @compiled
 def descend(row, ints, floats, sizes, limit, space, trace):  # noqa: ANN001, ANN201
-    """The end of a walk at temperature zero: the best legal move by the model, in place, until none gains.
+    """Take the best legal move by the model, in place, until no move gains or after `limit` moves.
 
     Returns (seconds, model evaluations).
     """
@@ -234,7 +235,7 @@ def descend(row, ints, floats, sizes, limit, space, trace):  # noqa: ANN001, ANN
 
 @compiled
 def descents(rows, ints, floats, sizes, limit, space, seconds, trace):  # noqa: ANN001, ANN201
-    """`descend` from every row [W, ROW] in place; fills seconds [W] and returns the model evaluations in all."""
+    """`descend` from every row [W, ROW] in place; fill seconds [W] and return the total number of model evaluations."""
     evaluations = 0
     for w in range(rows.shape[0]):
         seconds[w], more = descend(rows[w], ints, floats, sizes, limit, space, trace)

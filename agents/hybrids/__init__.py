@@ -1,1 +1,1 @@
-"""Strategies made of two: searches on the analytic model, annealing behind another construction, a learned correction."""
+"""Combined strategies: searches on the analytic model, annealing after another construction, a learned correction."""

@@ -1,7 +1,7 @@
-"""Annealing by the model after another construction: its chains begin at the best programs of that one.
+"""Annealing by the model after another construction: its chains begin at the construction's best programs.
 
 A walk on the construction graph changes one tile at a time. A chain changes the whole column of tiles of an axis at once, so it
-crosses valleys of the model. Chains continue from the programs that a walk or a policy finds in some hundred evaluations.
+crosses barriers of the model. Chains continue from the programs that a walk or a policy finds in some hundred evaluations.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.tables.layout import ROW
 
 template_of = lru_cache(maxsize=4)(Template)
-"""The template of a graph, which lists every column, kept for the next round."""
+"""The template of a graph, cached for the next round because making it lists every column."""
 
 
 def annealed(
     graph: ConstructionGraph, found: Construction, chains: int, steps: int, temperature: float, rng: np.random.Generator
 ) -> Construction:
-    """A construction with the programs of chains that start at the best programs of its register tiles.
+    """Anneal from the best program of each of `found`'s fastest register tiles; return `found` with the chains' programs added.
 
-    A chain begins at each of the best, repeatedly if there are fewer than chains. Programs outside the template are skipped;
-    without any inside, chains begin at random ones.
+    If there are fewer starts than chains, starts are used repeatedly. Programs outside the template are skipped; if none is left,
+    chains begin at random programs.
     """
     begin = time.perf_counter()
     template = template_of(graph)
@@ -59,43 +59,43 @@ class Annealed:
     """Mixin of a constructing strategy: chains of `agents.autotvm.annealing_on_model` continue from its programs."""
 
     chains: int = 2
-    """Chains of annealing by the model, begun at the best programs of different register tiles."""
+    """Number of chains of annealing by the model, which begin at the best programs of different register tiles."""
     chain_steps: int = 512
-    """Steps of each."""
+    """Steps of each chain."""
     chain_temperature: float = 0.02
-    """As `ModelAnnealing`'s, which also gives the other two values."""
+    """Start temperature of a chain. This default and the two above are those of `ModelAnnealing`."""
 
     def __post_init__(self) -> None:
-        """ValueError for no chains, no steps or a negative temperature, and as of the strategy."""
+        """Check the fields; ValueError for no chains, no steps or a negative temperature, or from the strategy's own check."""
         if self.chains < 1 or self.chain_steps < 1 or self.chain_temperature < 0:
             given = f"chains={self.chains}, chain_steps={self.chain_steps}, chain_temperature={self.chain_temperature}"
             raise ValueError(f"{given}: expected 1 or more, 1 or more, and 0 or more")
         super().__post_init__()  # type: ignore[misc]
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """The strategy's construction, then the chains; no measurement."""
+        """The strategy's construction with the chains' programs added; nothing is measured."""
         found: Construction = super().construct(graph, rng)  # type: ignore[misc]
         return annealed(graph, found, self.chains, self.chain_steps, self.chain_temperature, rng)
 
 
 @dataclass(frozen=True)
 class PolicyAnnealing(Annealed, Ppo):
-    """A few episodes of a policy, then the chains."""
+    """A few episodes of a policy, then annealing chains by the model from the best programs."""
 
     episodes: int = 4
 
 
 @dataclass(frozen=True)
 class ColumnsAnnealing(Annealed, ColumnWriter):
-    """A few programs of a policy that writes them column by column, then the chains."""
+    """A few programs from a policy that writes them column by column, then annealing chains from the best of them."""
 
     episodes: int = 32
 
 
 @dataclass(frozen=True)
 class MarkovAnnealing(Annealed, Markov):
-    """Gensor's traverser, then the chains; ours, and not called Gensor.
+    """Gensor's traverser, then annealing chains from the best programs. The combination is ours, not Gensor's.
 
-    With a short walk (experiments/data/tuned/markov_annealing_budgets.json) it is the baseline of `PolicyAnnealing`; the default
-    is the whole walk of `Markov`, some 100,000 evaluations.
+    With a short walk (experiments/data/tuned/markov_annealing_budgets.json) it is the baseline of `PolicyAnnealing`. By default
+    the walk is `Markov`'s, with some 100,000 evaluations.
     """

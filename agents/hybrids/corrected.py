@@ -1,4 +1,4 @@
-"""Another strategy's programs, ranked by the analytic model with a learned correction, measured as `markov_ext` measures."""
+"""Another strategy's programs, ranked by the analytic model with a learned correction and measured like `markov_ext`'s."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class Corrected(Constructing):
-    """`proposer` constructs, the corrected model ranks; without a correction the model alone does."""
+    """Construct programs with `proposer` and rank them by the corrected model, or without a correction by the model alone."""
 
     space: str = "extended"
     proposer: str = "markov_ext"
     """A strategy that constructs by the model alone."""
     checkpoint: str = ""
-    """Folder of its policy, if it has one."""
+    """Folder of the proposer's policy, if the proposer has a policy."""
     trust: bool = False
-    """As the proposer's setting of that name, if it has a checkpoint."""
+    """The proposer's `trust`; it is passed on only together with a `checkpoint`."""
     correction: str = ""
-    """Folder of `gensor learn_correction`; empty takes none."""
+    """Folder that `gensor learn_correction` wrote; if empty, the model is not corrected."""
     most: int = 512
-    """Programs, fastest by the model first, that are corrected and kept."""
+    """Maximum number of programs that are corrected and kept, fastest by the model first."""
     refined: int = 0
-    """Programs, fastest by the corrected model first, from which a descent over columns begins."""
+    """Number of programs, fastest by the corrected model first, from which a descent over columns begins."""
     descents: int = 6
-    """Most steps of a descent."""
+    """Maximum number of steps of a descent."""
     walkers: int = 0
-    """Walks of the traverser by the corrected model, from the register tiles of the fastest programs."""
+    """Number of the traverser's walks by the corrected model, which begin at the register tiles of the fastest programs."""
     steps: int = 48
-    """Steps of a walk."""
+    """Number of steps of each walk."""
     per_register_tile: int = 2
     near: float = 1.3
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Construct, correct, measure, until the budget is spent or nothing new comes."""
+        """Construct, correct and measure, again and again, until the budget is spent or nothing new comes."""
         predict = partial(self.predict, session.graph) if self.correction else None
         measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near, predict=predict)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """The construction of the proposer, its latencies corrected."""
+        """The proposer's construction, with corrected latencies and ranked by them."""
         found: Construction = self._inner().construct(graph, rng)
         if not self.correction or not found.schedules:
             return found
@@ -68,7 +68,7 @@ class Corrected(Constructing):
     def _walked(
         self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """With the programs of the traverser's second round, in which the corrected model takes the analytic model's part."""
+        """(rows, seconds) with the programs of walks added, whose benefits are ratios of the corrected model's times."""
         if self.walkers == 0:
             return rows, seconds
         traverser = MarkovExtended(space=self.space, refiners=self.walkers)
@@ -80,7 +80,7 @@ class Corrected(Constructing):
         return np.concatenate([rows, more[new]]), np.concatenate([seconds, predicted[new]])
 
     def _refined(self, graph: ConstructionGraph, rows: np.ndarray, seconds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """With the programs that descents go through: each step is the best neighbour that differs in one column."""
+        """(rows, seconds) with the programs on descents added. A step goes to the best program that differs in one column."""
         known = {row.tobytes(): float(value) for row, value in zip(rows, seconds, strict=True)}
         programs = Programs(graph)
         for start in np.argsort(seconds, kind="stable")[: self.refined]:
@@ -97,15 +97,15 @@ class Corrected(Constructing):
         return found, np.array(list(known.values()))
 
     def predict(self, graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
-        """Seconds float64 [B] of rows by the corrected model, up to a factor that is one for the whole operator."""
+        """Seconds float64 [B] of rows by the corrected model, up to a factor that all programs of the operator share."""
         return load_correction(self.correction).seconds(graph, rows)
 
     def _inner(self) -> Any:
-        """The proposer."""
+        """The strategy named `proposer`."""
         of_policy = {"checkpoint": self.checkpoint, "trust": self.trust} if self.checkpoint else {}
         return get_strategy(self.proposer, space=self.space, **of_policy)
 
     def training_seconds(self, graph: ConstructionGraph) -> float | None:
-        """Training cost of the policy inside, if there is one."""
+        """Training cost in seconds of the proposer's policy; None if it has no policy."""
         cost = getattr(self._inner(), "training_seconds", None)
         return float(cost(graph)) if callable(cost) else None

@@ -1,7 +1,7 @@
 """A learned correction of the analytic model: boosted trees that predict the logarithm of a program's measured time.
 
-Trained on operators of the train part, used on any. Each operator's mean is subtracted first, because only the order of its
-programs matters. This is a second model on top of the first, and no policy.
+It is trained on operators of the train part and used on any operator. Each operator's mean is subtracted from its logarithms
+first, because only the order of its programs matters. The correction is a second cost model on top of the first, not a policy.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ SETTINGS: dict[str, Any] = {
 ROUNDS = 300
 _LOOKED_AT = {"cpu": "cascade_lake", "gpu": "h200"}
 NEARER, LEAST_WEIGHT = 2.0, 0.05
-"""A program counts by (best time of its operator / its time) to this power, and at least so much."""
+"""A program's training weight is (best time of its operator / its time) ** NEARER, but at least LEAST_WEIGHT."""
 FINGERPRINTED = 8
-"""Tasks that the fingerprint of a correction looks at: of more it takes minutes."""
+"""Maximum number of training tasks in the fingerprint of a correction; more would take minutes."""
 
 
 @dataclass(frozen=True)
 class Correction:
-    """Two fitted boosters: one predicts log(measured / model), the other log(measured). Their mean errs less than either."""
+    """Two fitted boosters: one predicts log(measured / model), the other log(measured). Their mean errs less than each alone."""
 
     residual: Any
     direct: Any
 
     @classmethod
     def fit(cls, features: np.ndarray, logs: np.ndarray, groups: np.ndarray, seed: int = 0) -> Correction:
-        """Learn logarithms of measured seconds float64 [B] of features [B, F]; `groups` int64 [B] numbers their operators."""
+        """Fit to features [B, F] and `logs` of measured seconds float64 [B]; `groups` int64 [B] is each program's operator."""
         import xgboost
 
         over = logs - np.minimum.reduceat(logs[order := np.argsort(groups, kind="stable")], _starts(groups[order]))[groups]
@@ -58,7 +58,7 @@ class Correction:
         return cls(fitted(logs - features[:, 0]), fitted(logs))
 
     def seconds(self, graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
-        """Predicted seconds of rows of the graph up to a constant of the operator, float64 [B]; infinite for illegal programs."""
+        """Predicted seconds float64 [B] of rows, up to a factor constant for the operator; infinite for illegal programs."""
         found = graph.latencies(rows)
         legal = np.isfinite(found)
         if legal.any():
@@ -66,7 +66,7 @@ class Correction:
         return found
 
     def log_ratio(self, features: np.ndarray) -> np.ndarray:
-        """Predicted log(measured / model) up to a constant of the operator, float64 [B], of features [B, F]."""
+        """Predicted log(measured / model) float64 [B] from features [B, F], up to a summand constant for the operator."""
         import xgboost
 
         data = xgboost.DMatrix(features)
@@ -74,7 +74,7 @@ class Correction:
         return np.asarray(found, dtype=np.float64)
 
     def save(self, folder: Path, card: dict[str, Any]) -> None:
-        """Write the trees and card.json; the card names `operators`, `kind` of hardware and `space` of the measurements."""
+        """Write the trees and card.json. `card` has the `operators`, hardware `kind` and `space` of the measurements."""
         folder.mkdir(parents=True, exist_ok=True)
         trees = {name: json.loads(booster.save_raw("json")) for name, booster in vars(self).items()}
         write_whole(folder / FILE, gzip.compress(json.dumps(trees).encode(), mtime=0))
@@ -82,21 +82,21 @@ class Correction:
 
 
 def _starts(ordered: np.ndarray) -> np.ndarray:
-    """Where each number begins in ascending numbers, 0 to the last."""
+    """First index of each number 0, 1, .. in `ordered`, which is ascending and contains every number up to its last."""
     return np.searchsorted(ordered, np.arange(ordered[-1] + 1))
 
 
 def centred(values: np.ndarray, groups: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Values [B] less the weighted mean of their group."""
+    """Values [B] minus the weighted mean of their group."""
     means = np.bincount(groups, weights=values * weights) / np.maximum(np.bincount(groups, weights=weights), 1e-300)
     found: np.ndarray = values - means[groups]
     return found
 
 
 def _fingerprint(card: dict[str, Any]) -> str:
-    """Fingerprint of some of the training tasks of a correction: its features are the model's terms for them.
+    """Common fingerprint of some training tasks of a correction, which learned from the model's terms of these tasks.
 
-    They are looked at on a machine whose figures are written down: those of the host differ from measurement to measurement.
+    It is taken on a machine with fixed constants, because the host's constants vary from measurement to measurement.
     """
     every = max(1, len(card["operators"]) // FINGERPRINTED)
     some = map(operators.parse, card["operators"][::every][:FINGERPRINTED])
@@ -105,7 +105,7 @@ def _fingerprint(card: dict[str, Any]) -> str:
 
 @lru_cache(maxsize=4)
 def load_correction(folder: str) -> Correction:
-    """The correction in a folder. FileNotFoundError says how to learn one, ValueError that it is of another fingerprint."""
+    """Load the correction in a folder; FileNotFoundError if it is missing, ValueError if damaged or of another fingerprint."""
     import xgboost
 
     path = Path(folder) / FILE

@@ -1,4 +1,4 @@
-"""Compiled coordinate descents by the model that begin at the programs of a policy that writes columns."""
+"""Compiled coordinate descents by the model from the programs of a policy that writes columns."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class ColumnsDescents(ColumnWriter):
-    """Programs of a policy that `agent=columns` learned, and descents from the best of them, again and again."""
+    """Sample programs from a policy of `agent=columns` and descend from the best of them, again and again."""
 
     episodes: int = 32
     descents: int = 4
-    """Programs of a round, of different register tiles, from which descents continue."""
+    """Number of programs of a round, with different register tiles, from which descents continue."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Measure the best program of a round and where each descent ends, until the budget is spent or nothing new comes."""
+        """Measure the best program of each round and the end of each descent, until the budget is spent or nothing new comes."""
         measure_first_of_each(self.constructions(session.graph, rng), session)
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """The programs of a round, then a construction for each descent; ends where no new program is left to draw."""
+        """Yield a round's programs, then a construction for each descent, round after round; end if no new program is left."""
         programs, memory = Programs(graph), Memory(self.temperature)
         while True:
             found = self.written(graph, self.episodes, memory, rng)

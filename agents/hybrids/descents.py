@@ -1,4 +1,4 @@
-"""Coordinate descents by the model, one after another: the baseline in seconds of a policy with few evaluations."""
+"""Coordinate descents by the model, one after another: the baseline, in seconds, of a policy with few evaluations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gensor_gym.measure.session import Session
 
 
 def descent(programs: Programs, row: np.ndarray) -> Construction:
-    """End of the compiled descent from `row` int32 [ROW]."""
+    """Construction of one program, the end of the compiled coordinate descent from `row` int32 [ROW]."""
     begin, before = time.perf_counter(), programs.graph.evaluations
     row, seconds = programs.descend(row)
     made = programs.graph.evaluations - before
@@ -28,15 +28,16 @@ def descent(programs: Programs, row: np.ndarray) -> Construction:
 class Descents(ModelSearch):
     """Compiled coordinate descents on the model over whole columns, from one random program after another.
 
-    The proof of an optimum begins with them (`gensor_gym.exact.incumbent`). `model_descent` measures more.
+    Proofs of optima begin with such descents (`gensor_gym.exact.incumbent`). `model_descent` also measures the neighbours of
+    their ends.
     """
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Measure where each descent ends, until the budget is spent or descents end where others ended."""
+        """Measure the end of each descent, until the budget is spent or descents end at known programs only."""
         measure_first_of_each(self.rounds(session.graph, rng), session)
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """A descent a round."""
+        """Yield the construction of one descent per round."""
         programs = Programs(graph)
         while True:
             yield descent(programs, graph.random_schedule(rng).row)

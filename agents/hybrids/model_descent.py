@@ -1,4 +1,4 @@
-"""Coordinate descent on the analytic model, its ends and all that differs from them in one column measured."""
+"""Coordinate descent on the analytic model; its ends, and the programs that differ from them in one column, are measured."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from gensor_gym.measure.session import Session
 
 @dataclass(frozen=True)
 class ModelDescent(ModelSearch):
-    """The compiled coordinate descent (`gensor_gym.cost.column_descent`) from random programs, several in a round."""
+    """Compiled coordinate descents (`gensor_gym.cost.column_descent`) from random programs, several in a round."""
 
     restarts: int = 12
-    """Descents from random programs in a round."""
+    """Number of descents from random programs in a round."""
 
     structures: int = 0
-    """Structures (packed operands, order of loops, ..) of the best programs, in each of which a descent continues."""
+    """Number of structures (packed operands, loop order, ..): a descent within each continues from its best program."""
 
     register_tiles: int = 0
-    """Other register tiles of the best program, the fastest by the model, from each of which a descent continues.
+    """Number of other register tiles, fastest by the model: with each of them a descent continues from the best program.
 
-    Only on a CPU: its effect on a GPU was not measured.
+    Used on CPUs only, because its effect on a GPU was not measured.
     """
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """One set of descents after another, each from new random programs."""
+        """Yield the construction of one set of descents after another, each from new random programs."""
         programs, within = Programs(graph), Programs(graph, STRUCTURE)
         while True:
             begin, before = time.perf_counter(), graph.evaluations
@@ -49,7 +49,7 @@ class ModelDescent(ModelSearch):
             yield Construction(*ranked(rows, seconds, graph), len(rows), made, time.perf_counter() - begin)
 
     def _with_other_tiles(self, programs: Programs, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """As `_descended`, from `row` with other register tiles."""
+        """(rows, model seconds) of descents from variants of `row` with other register tiles, like `descended`."""
         rows = programs.other_register_tiles(row)
         seconds = programs.graph.latencies(rows)
         legal = np.isfinite(seconds)
@@ -59,10 +59,10 @@ class ModelDescent(ModelSearch):
 
 @dataclass(frozen=True)
 class ModelDescentExtended(ModelDescent):
-    """The same in the extended space, in many structures, with measurements correcting the model structure by structure.
+    """`ModelDescent` in the extended space, in many structures; measurements correct the model structure by structure.
 
-    The model errs by a fifth from structure to structure (it takes caches and misaligned loads for better than they are), which a
-    few trials correct if the ranking holds good programs of each.
+    The model's error differs by a fifth from structure to structure, since it is too optimistic about caches and misaligned
+    loads. A few trials correct this if the ranking contains good programs of each structure.
     """
 
     space: str = "extended"
@@ -70,10 +70,10 @@ class ModelDescentExtended(ModelDescent):
     structures: int = 12
     register_tiles: int = 8
     near: float = 1.3
-    """Programs predicted to take up to this multiple of the best are measured for their register tile."""
+    """Programs of rarely measured register tiles come first among programs predicted within this multiple of the best time."""
     explored: float = 1.2
-    """Structures whose best program is predicted to take up to this multiple of the best of all are measured once, first."""
+    """First of all, the best program of each new structure is measured if predicted within this multiple of the best time."""
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Descend, then measure the best predictions, which measurements correct (`agents.core.feedback`)."""
+        """Descend, then measure programs by their predicted times, which measurements correct (`agents.core.feedback`)."""
         measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near, self.explored)

@@ -25,7 +25,7 @@ from gensor_gym.measure.session import Session
 
 @dataclass
 class Asked:
-    """Everything that one round of a search asked the model."""
+    """All programs that one round of a search evaluated by the model, and their seconds."""
 
     graph: ConstructionGraph
     rows: list[np.ndarray] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Asked:
     begin: float = field(default_factory=time.perf_counter)
 
     def ask(self, rows: np.ndarray) -> np.ndarray:
-        """Seconds of rows [B, ROW] by the model, float64 [B]."""
+        """Evaluate and remember rows [B, ROW]; return their model seconds float64 [B]."""
         rows = np.ascontiguousarray(rows, dtype=np.int32)
         seconds = self.graph.latencies(rows)
         self.rows.append(rows)
@@ -41,7 +41,7 @@ class Asked:
         return seconds
 
     def construction(self) -> Construction:
-        """The legal evaluated programs, ranked."""
+        """Construction of the legal evaluated programs, ranked by the model."""
         rows, seconds = np.concatenate(self.rows), np.concatenate(self.seconds)
         legal = np.isfinite(seconds)
         schedules, latencies = ranked(rows[legal], seconds[legal], self.graph)
@@ -50,54 +50,53 @@ class Asked:
 
 @dataclass(frozen=True)
 class ModelSearch(Constructing):
-    """A search of the model that begins again and again, each round by itself."""
+    """Base of searches on the model in independent rounds, repeated without end."""
 
     space: str = "gensor"
     per_register_tile: int = 2
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
-        """Go a round, measure the top of its ranking, again until the budget is spent or nothing new is found."""
+        """Search a round and measure down its ranking, again and again, until the budget is spent or nothing new is found."""
         measure_rankings(self.construct, session, rng, self.per_register_tile)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """One round; no measurement."""
+        """Construction of one round; nothing is measured."""
         return next(self.rounds(graph, rng))
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """One round after another."""
+        """Yield the construction of one round after another; `once` makes no difference."""
         return self.rounds(graph, rng)
 
     @abstractmethod
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """One round after another, each from new random programs."""
+        """Yield the construction of one round after another, each from new random programs."""
 
 
 @dataclass(frozen=True)
 class ModelAnnealing(ModelSearch):
-    """Parallel simulated annealing over tile chains and knobs: AutoTVM's search, the score being -log of the model's latency.
+    """Parallel simulated annealing over tile chains and knobs: AutoTVM's search with -log of the model's latency as the score.
 
-    The temperature falls linearly from `start_temperature` to 0: at the start a program that is slower by this amount, in the
-    logarithm of the latency, is accepted one time in e. Numbers are those that `gensor tune_budgets` chose for 4,096 evaluations
-    on train and validation (H200, space `gensor`); AutoTVM's 128 chains of 500 steps assume free scores.
+    The temperature falls linearly from `start_temperature` to 0. The defaults are those that `gensor tune_budgets` chose for
+    4,096 evaluations on train and validation (H200, space `gensor`); AutoTVM's 128 chains of 500 steps assume free scores.
     """
 
     chains: int = 2
     steps: int = 512
     start_temperature: float = 0.02
-    """At the start a program that is slower by this amount, in the logarithm, is accepted one time in e."""
+    """At the start, a program that is slower by this amount in log latency is accepted with probability 1 / e."""
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """One annealing after another, each from new random programs."""
+        """Yield the construction of one annealing after another, each from new random programs."""
         template = Template(graph)
         while True:
             chains = AnnealingOnModel(template, self.chains, self.steps, self.start_temperature, patience=self.steps)
-            least = max(self.chains, len(template.strata))  # few chains: strata by turns
+            least = max(self.chains, len(template.strata))  # with few chains, random strata
             chains.points = template.random(least, rng)[: self.chains]
             yield anneal(graph, chains, rng).construction()
 
 
 def anneal(graph: ConstructionGraph, chains: AnnealingOnModel, rng: np.random.Generator) -> Asked:
-    """One annealing of chains on the analytic model, the score being -log of its latency."""
+    """Anneal `chains` once, with -log of the model's latency as the score; return all evaluated programs."""
     asked = Asked(graph)
 
     def score(points: np.ndarray) -> np.ndarray:
@@ -110,16 +109,16 @@ def anneal(graph: ConstructionGraph, chains: AnnealingOnModel, rng: np.random.Ge
 
 @dataclass(frozen=True)
 class ModelEvolution(ModelSearch):
-    """Evolution of Ansor's sketches, the score being the roofline floor over the model's latency.
+    """Ansor's evolution of sketches with the roofline floor over the model's latency as the score.
 
-    Probabilities of mutation and crossover are Ansor's; population and generations are ours, for budgets of thousands.
+    Probabilities of mutation and crossover are Ansor's. Population and generations are ours, for thousands of evaluations.
     """
 
     population: int = 128
     generations: int = 16
 
     def rounds(self, graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Construction]:
-        """One evolution after another, each from a new random population."""
+        """Yield the construction of one evolution after another, each from a new random population."""
         evolution = Evolution(graph, derive_sketches(graph), Settings(self.population, self.generations))
         while True:
             asked = Asked(graph)

@@ -1,9 +1,9 @@
 """Features of programs for a learned model of time: float32, the same layout for every operator and machine.
 
 Most are logarithms, so that trees and small networks see ratios. Groups, in order: the model's latency over the roofline floor
-and each term's share of it, values of knobs, tiles, trip counts, padding, sizes of tiles by level, remainders of vectors,
-registers and bytes of tiles over caches, powers of two in the extents (rows that share cache sets), and the operator and the
-machine as an observation has them (`gensor_gym.env.observation`).
+and each term's share of the latency, values of knobs, tiles, trip counts, padding, sizes of tiles by level, remainders of
+vectors, registers, bytes of tiles over capacities of caches, powers of two in the extents (rows that share cache sets), and
+the operator's and machine's features in an observation (`gensor_gym.env.observation`).
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from gensor_gym.graph.resources import accumulators_of, tile_bytes, vectors_alon
 from gensor_gym.graph.tables.layout import KNOB, MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS, TILE, slot_of
 
 LEAST = 1e-4
-"""Share of the latency below which a term counts as nothing."""
+"""Smallest share of the latency: smaller shares of terms are raised to it before the logarithm."""
 LEVELS = MAX_LEVELS - 1
-"""The last level only exists on machines with another level of memory; no machine has it yet."""
+"""Number of tile levels in the features. The last level of a row is left out: no machine has so many levels yet."""
 HELD = ((0, "l1"), (1, "l1"), (1, "l2"), (2, "l2"), (2, "l3"))
-"""Levels of tiles, and the caches that they are compared with."""
+"""(level of a tile, cache with whose capacity the tile's bytes are compared)."""
 MOST_TWOS = 10
-"""Powers of two that are counted: beyond them rows share all sets of a cache."""
+"""Maximum number of factors of two that are counted in an extent: with more, rows share all sets of a cache anyway."""
 VERSION = 1
-"""Changes with the layout."""
+"""Version of the layout, to be raised with every change of it."""
 _VALUES = np.zeros((len(KNOBS), max(len(knob.values) for knob in KNOBS)))
 for _place, _knob in enumerate(KNOBS):
     _VALUES[_place, : len(_knob.values)] = [float(value) for value in _knob.values]
 
 
 def features_of(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
-    """Float32 [B, F] for rows int32 [B, ROW] of legal programs of the graph."""
+    """Features float32 [B, F] of rows int32 [B, ROW], which are legal programs of the graph."""
     op, hw = graph.operator, graph.hardware
     found = graph.terms_of(rows)
     seconds, terms = found[:, 0], found[:, 1:]
@@ -62,7 +62,7 @@ def features_of(graph: ConstructionGraph, rows: np.ndarray) -> np.ndarray:
 
 @compiled
 def fill_held(rows, ints, out):  # noqa: ANN001, ANN201
-    """Accumulators, vectors of a register tile's row, and bytes of the tiles of HELD: rows int32 [B, ROW], out float64 [B, 7]."""
+    """Fill out float64 [B, 7] for rows int32 [B, ROW]: accumulators, vectors in a register tile's row, bytes of HELD's tiles."""
     for b in range(rows.shape[0]):
         row = rows[b]
         out[b, 0], out[b, 1] = accumulators_of(row, ints), vectors_along(row, ints)

@@ -1,1 +1,1 @@
-"""Training of policies that walk: the registry of learners, their networks, their observations, cloning."""
+"""Training of policies that walk on the construction graph: learners and their registry, networks, observations, cloning."""

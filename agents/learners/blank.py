@@ -1,4 +1,4 @@
-"""Models without environments, from the sizes of observation and action spaces."""
+"""Models without environments, built from the sizes of observation and action spaces to be filled with saved weights."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv
 
 _LEAST = {"n_steps": 2, "batch_size": 2, "buffer_size": 1}
-"""Settings of training that a model's buffers are as large as."""
+"""Training setting that determines a buffer's size -> its smallest value."""
 
 
 class Blank(VecEnv):
-    """One environment that has spaces and is never stepped."""
+    """A vector of one environment that has spaces but can never be stepped."""
 
     discount = 1.0
 
     def __init__(self, observations: int, actions: int, space: str) -> None:
-        """So many features and actions; `space` names the actions that look ahead."""
+        """Set the numbers of observed features and actions; `space` determines which actions a network looks ahead along."""
         self._tasks = SimpleNamespace(space=space)
         super().__init__(1, spaces.Box(-np.inf, np.inf, (observations,), np.float32), spaces.Discrete(actions))
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """`tasks` of the environment, of anything else nothing."""
+        """A list with the environment's `tasks`, or with None for any other attribute."""
         return [self._tasks if attr_name == "tasks" else None]
 
     def _none(self, *_: Any, **__: Any) -> Any:
@@ -35,5 +35,5 @@ class Blank(VecEnv):
 
 
 def settings_of_answers(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """An agent's settings with the smallest buffers: its network is the same."""
+    """An agent's settings with the smallest buffers, for a model that only answers; the network stays the same."""
     return {**settings, **{name: value for name, value in _LEAST.items() if name in settings}}

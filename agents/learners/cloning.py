@@ -1,9 +1,9 @@
-"""Behaviour cloning: a policy learns the ways to known programs before it learns by itself (Pomerleau 1991).
+"""Behaviour cloning: a policy learns paths to known programs before it learns by itself (Pomerleau 1991).
 
 The teacher names a program: the certified optimum of a task (`gensor_gym.exact`) or the best that Gensor's traverser finds. A
-shortest way leads there (`gensor_gym.exact.paths`); moves between two openings of levels are shuffled where that is legal, those
-along one axis in their order. In every state each axis with moves left is as good, so the policy is shown all of them with equal
-weight. The critic is shown the value of the way. How ways are shuffled and weighed is ours.
+shortest path leads to it (`gensor_gym.exact.paths`). Moves between two openings of levels are shuffled if that is legal, but
+moves along one axis keep their order. In every state the next moves of all axes are equally good, so the policy learns them with
+equal weights. The critic learns the path's return. Shuffling and weights are ours.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from gensor_gym.graph.actions import ACTIONS, CACHE, NUM_ACTIONS, STOP, UNCACHE
 from gensor_gym.graph.schedule import Schedule
 
 MOST_STATES = 3000
-"""States that the search for a way may look at: a task whose way is longer to find is left out."""
+"""Maximum number of states that the search for a path may visit; a task whose path takes longer to find is left out."""
 
 
 @dataclass(frozen=True)
 class Examples:
-    """States with a teacher's actions."""
+    """Training examples: states with the teacher's actions and returns."""
 
     observations: np.ndarray
-    """float32 [E, O]."""
+    """Observations of the states, float32 [E, O]."""
     masks: np.ndarray
     """Legal actions, bool [E, N]."""
     targets: np.ndarray
     """Probabilities of the teacher's actions, float32 [E, N]."""
     returns: np.ndarray
-    """Returns of the teacher's episodes from there, float32 [E]."""
+    """Returns of the teacher's episodes from these states on, float32 [E]."""
 
 
 def optimum(graph: ConstructionGraph, rng: np.random.Generator) -> Schedule | None:
-    """The certified optimum; None if no certificate of this fingerprint is there."""
+    """The certified optimum; None without a certificate of the current fingerprint."""
     found = certificate_of(graph)
     return found.best if found is not None else None
 
@@ -58,13 +58,16 @@ def markov(graph: ConstructionGraph, rng: np.random.Generator) -> Schedule | Non
 TEACHERS: Mapping[str, Callable[[ConstructionGraph, np.random.Generator], Schedule | None]] = {
     "optimum": optimum, "markov": markov,
 }  # fmt: skip
-"""Name -> the program that a teacher builds for a task, or None."""
+"""Name of a teacher -> function that returns its program for a task, or None."""
 
 
 def examples(
     learner: Learner, tasks: TaskSet, teacher: str, ways: int, step_cost: float, rng: np.random.Generator
 ) -> Examples:
-    """States on `ways` ways to the teacher's program of every task; ValueError for no such teacher, or no task taught."""
+    """Examples from `ways` shuffled paths to the teacher's program of every task.
+
+    ValueError if the teacher is unknown, or knows no task.
+    """
     if teacher not in TEACHERS:
         raise ValueError(f"no teacher {teacher!r}: expected one of {sorted(TEACHERS)}")
     parts = []
@@ -79,9 +82,9 @@ def examples(
 
 
 def way_to(graph: ConstructionGraph, goal: Schedule) -> list[int] | None:
-    """A shortest way to a program.
+    """Actions of a shortest path to a program.
 
-    None if it is longer than an episode, or limits are in the way so often that it is not found quickly.
+    None if the path is longer than an episode, or not found within MOST_STATES states because of the hardware's limits.
     """
     try:
         way = actions_to(graph, goal, MOST_STATES)
@@ -93,7 +96,7 @@ def way_to(graph: ConstructionGraph, goal: Schedule) -> list[int] | None:
 def of_task(
     learner: Learner, graph: ConstructionGraph, way: list[int], ways: int, step_cost: float, rng: np.random.Generator
 ) -> Examples:
-    """Examples of one task from shuffled forms of a way, `stop` at its end among them."""
+    """Examples of one task from `ways` shuffled forms of the path `way`, including the `stop` at its end."""
     rows, steps, targets = [], [], []
     for _ in range(ways):
         row = graph.initial().row
@@ -118,9 +121,9 @@ def of_task(
 
 
 def segments(way: list[int]) -> list[list[list[int]]]:
-    """A way cut where levels are opened or closed. Each piece is queues of actions that keep their order.
+    """Cut a path at the moves between levels; each segment is a list of queues of actions.
 
-    There is one for each axis or knob, and one for a move between levels.
+    A queue has the actions of one axis or knob in their order. A move between levels is a separate segment with one queue.
     """
     pieces: list[dict[object, list[int]]] = [{}]
     for action in way:
@@ -133,7 +136,7 @@ def segments(way: list[int]) -> list[list[list[int]]]:
 
 
 def next_actions(graph: ConstructionGraph, row: np.ndarray, queues: list[list[list[int]]]) -> list[int]:
-    """Actions that lead on from here; `stop` at the end of the way, or where shuffling has led to moves that are not legal."""
+    """Legal next actions of the path's remaining `queues`; [STOP] at the end, or if shuffling has made all of them illegal."""
     while queues and not queues[0]:
         queues.pop(0)
     if not queues:
@@ -143,7 +146,7 @@ def next_actions(graph: ConstructionGraph, row: np.ndarray, queues: list[list[li
 
 
 def imitate(model: Any, shown: Examples, epochs: int, batch_size: int, learning_rate: float, seed: int) -> list[float]:
-    """Fit actor and critic of an actor-critic with masks to examples; returns the mean loss of every epoch."""
+    """Fit the actor and the critic of a model with masks to examples; return the mean loss of every epoch."""
     policy, generator = model.policy, np.random.default_rng(seed)
     optimizer = torch.optim.Adam(policy.parameters(), lr=learning_rate)
     policy.set_training_mode(True)

@@ -1,4 +1,4 @@
-"""Policies that look at some groups of the flat observation alone, for ablations."""
+"""A features extractor that passes on only some groups of the flat observation, for ablations of policies."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gensor_gym.env.observation import group_slices
 
 
 class Groups(BaseFeaturesExtractor):
-    """Columns of observations {"observation", ..} or float32 [B, O] that belong to the groups named."""
+    """Features extractor that keeps the columns of some groups, for observations float32 [B, O] or {"observation": .., ..}."""
 
     def __init__(self, observation_space: spaces.Space, groups: tuple[str, ...] | None = None) -> None:
-        """`groups` as of `gensor_gym.env.observation.GROUPS`, None for all; ValueError names an unknown one."""
+        """Keep `groups` (names of `gensor_gym.env.observation.GROUPS`, None for all); ValueError names an unknown group."""
         flat = observation_space["observation"] if isinstance(observation_space, spaces.Dict) else observation_space
         total = int(np.prod(flat.shape or ()))
         slices = group_slices(groups).values()
@@ -26,12 +26,12 @@ class Groups(BaseFeaturesExtractor):
         self.register_buffer("kept", torch.as_tensor(kept), persistent=False)
 
     def forward(self, observations: Any) -> torch.Tensor:
-        """float32 [B, features kept]."""
+        """The kept features, float32 [B, K]."""
         flat = observations["observation"] if isinstance(observations, dict) else observations
         return flat.flatten(1)[:, self.kept]
 
 
 def of_groups(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of a policy for an agent's setting `groups`."""
+    """Keyword arguments of a policy for an agent's setting `groups`."""
     groups = settings.get("groups")
     return {"features_extractor_class": Groups, "features_extractor_kwargs": {"groups": groups and tuple(groups)}}

@@ -1,4 +1,4 @@
-"""Trusted files from before the learners had a folder of their own name their classes by modules that are gone."""
+"""Old module names of learners' classes, which trusted files of earlier versions still use."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ MASKED = ("policy", "ppo", "q")
 FORMER = {f"{room}.masked_{name}": f"agents.learners.masked.{name}" for room in ("agents", "agents.learners") for name in MASKED}
 FORMER |= {name: "agents.learners.feature_groups" for name in ("agents.groups", "agents.learners.groups")}
 FORMER["agents.networks"] = "agents.learners.networks"
-"""Module that a pickle names -> where its classes are now."""
+"""Module named in a pickle -> module that now has its classes."""
 
 
 @contextmanager
 def former_names() -> Iterator[None]:
-    """Context in which unpickling finds classes under their old names as well."""
+    """Context in which unpickling also finds classes under their old module names."""
     missing = [name for name in FORMER if name not in sys.modules]
     sys.modules.update({name: import_module(FORMER[name]) for name in missing})
     try:

@@ -1,4 +1,4 @@
-"""A learned policy asked about any programs of a task: its actions, its value, and the best programs observed on the way."""
+"""Evaluation of a learned policy on any programs of a task: probabilities of actions, values, and the best observed programs."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from gensor_gym.graph.tables.tables import HORIZON
 
 @dataclass(frozen=True)
 class Answer:
-    """Outputs of a policy for programs."""
+    """Outputs of a policy for B programs, and the programs' times by the model."""
 
     chances: np.ndarray
-    """Log-probabilities of actions float [B, N]; -inf if one is not legal."""
+    """Log-probabilities of actions, float [B, N]; -inf for illegal actions."""
     values: np.ndarray
-    """Expected returns from there on, float [B], in the scale of `agents.learners.observed`."""
+    """Expected returns from each program on, float [B], in the scale of `agents.learners.observed`."""
     seconds: np.ndarray
-    """The programs' seconds by the model, float [B]."""
+    """Model seconds of the programs, float [B]."""
     nearest: np.ndarray
-    """Seconds of the fastest program observed from each, itself among them, float [B]."""
+    """Model seconds of the fastest program observed from each program, including itself, float [B]."""
 
 
 class Guide:
     """A policy on one task. Evaluations of the model are charged to the graph."""
 
     def __init__(self, learner: Learner, model: object, graph: ConstructionGraph, retain: int = 4) -> None:
-        """Keeps the `retain` fastest programs observed from every program asked about."""
+        """Keep the `retain` fastest programs observed from every program given to `ask`."""
         self.learner, self.model, self.graph, self.retain = learner, model, graph, retain
         self.tasks = TaskSet(graph.operator, graph.hardware, graph.space)
         self._rows: list[np.ndarray] = []
         self._seconds: list[np.ndarray] = []
 
     def ask(self, rows: np.ndarray, steps: int) -> Answer:
-        """Evaluate the policy on programs [B, ROW] with `steps` steps left of an episode."""
+        """Evaluate the policy on programs [B, ROW] with `steps` steps left in an episode."""
         placed = Placed(self.tasks, rows, steps)
         observer = self.learner.observer(placed, self.retain, self.graph.charge)
         observed = observer.observe(placed.flat, np.zeros(len(rows), dtype=np.bool_))
@@ -59,10 +59,10 @@ class Guide:
 
 
 class Placed:
-    """Any programs of one task, with a policy's observation: `flat` float32 [B, F]."""
+    """Any programs of one task, with their flat observation `flat` float32 [B, F], as if environments were at them."""
 
     def __init__(self, tasks: TaskSet, rows: np.ndarray, steps: int | np.ndarray) -> None:
-        """`steps` left of the episode, one number or one of each program."""
+        """Compute observations and masks of `rows`; `steps` are left in the episode, one number or one per program."""
         rows, count = plain(rows), len(rows)
         self.tasks, self.num_envs, self.rows = tasks, count, rows
         self.task_indices = np.zeros(count, dtype=np.int64)

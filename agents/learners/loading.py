@@ -1,6 +1,6 @@
-"""Saving and loading the policies of learners: tensors into a network that the card's settings say.
+"""Saving and loading the policies of learners: tensors fill a network that is built from the card's settings.
 
-A file of stable-baselines3 is read only where it is trusted: it holds pickles, and a pickle is a program.
+A file of stable-baselines3 is read only if it is trusted, because it contains pickles, which can run code.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from agents.learners.registry import Learner, get_learner
 from agents.learners.stored import FACTS, POLICY, ZIP, check_trust, described, fill, load_tensors, save_tensors
 
 MOST_FEATURES = 8192
-"""Observed, or actions; the largest policy that ships observes 707."""
+"""Maximum number of observed features, and of actions, in a policy's file; the largest shipped policy observes 707."""
 
 
 def save_policy(path: Path, model: Any) -> None:
-    """The network of a learner's model, without optimiser and settings: these stand in the card."""
+    """Write the network of a learner's model, without its optimiser and settings (which are in the card)."""
     widths = int(flat_space(model).shape[0]), int(model.action_space.n)
     save_tensors(path, model.policy.state_dict(), **dict(zip(FACTS, widths, strict=True)))
 
 
 def flat_space(model: Any) -> Any:
-    """The space of a model's observations, without masks."""
+    """Space of a model's observations, without the mask."""
     observed = model.observation_space
     return observed["observation"] if isinstance(observed, spaces.Dict) else observed
 
 
 def load_model(folder: Path, card: Mapping[str, Any], trust: bool = False) -> tuple[Learner, Any]:
-    """The learner of a folder's policy, and its model; ValueError names a mismatch."""
+    """(learner, model) of a folder's policy; ValueError names a mismatch. `trust` permits files of stable-baselines3."""
     learner = get_learner(described(folder, card)[0])
     if not (folder / POLICY).exists():
         check_trust(folder, trust)
@@ -42,13 +42,13 @@ def load_model(folder: Path, card: Mapping[str, Any], trust: bool = False) -> tu
 
 
 def network_of(folder: Path, card: Mapping[str, Any], learner: Learner) -> Any:
-    """A model with the tensors of a folder; ValueError names a mismatch."""
+    """Model built from the card and filled with the tensors of a folder; ValueError names a mismatch."""
     agent, settings, space = described(folder, card)
     tensors, facts = load_tensors(path := folder / POLICY)
     for name in FACTS:
         if not 1 <= facts.get(name, 0) <= MOST_FEATURES:
             raise ValueError(f"policy {path} says {facts.get(name)} {name}; expected a number from 1 to {MOST_FEATURES}")
-    with torch.random.fork_rng(devices=[]):  # weights are drawn, and written over
+    with torch.random.fork_rng(devices=[]):  # random initial weights, which are overwritten
         try:
             blank = Blank(facts["observations"], facts["actions"], space)
             model = learner.make(settings_of_answers(settings), blank, None)

@@ -1,9 +1,9 @@
 """Networks of policies: a loop nest as a set of axes, and scores of actions by their successor programs.
 
-The flat network of `ppo`, `a2c` and `dqn` is their library's own: its layers are `net_arch` of a file of `conf/agent/`.
+The flat network of `ppo`, `a2c` and `dqn` is that of their library, with the layers `net_arch` of a file in `conf/agent/`.
 
-Set networks as in Zaheer et al. (2017, Deep Sets): one perceptron for every axis, pooled by mean and maximum. An axis's features
-do not depend on its slot, so that exchanging two slots exchanges their scores.
+Set networks are those of Zaheer et al. (2017, Deep Sets): one perceptron for all axes, pooled by mean and maximum. An axis's
+features do not depend on its slot, so that exchanging two slots exchanges their scores.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gensor_gym.graph.actions import ACTIONS, NUM_ACTIONS
 from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, SPATIAL_SLOTS
 
 _MOVES = 6
-"""Features of an axis in the group `operator` besides its extent: whether it moves each of three tensors, and contiguously."""
+"""Features of an axis in the group `operator` besides its extent: for three tensors, if it moves them, and if contiguously."""
 _OF_AXES = ("tile", "inverse_tile", "set_vthread", "inverse_vthread")
 PRIMITIVES = tuple(dict.fromkeys(action.primitive for action in ACTIONS))
 HIDEABLE: dict[str, slice] = {
@@ -25,8 +25,8 @@ HIDEABLE: dict[str, slice] = {
 }
 """Parts of the flat observation that can be hidden from a network.
 
-The group `operator` without the extents, which identifies the operator's class; the hardware's figures. They are constant in an
-episode, and out of distribution on new classes and machines.
+`kind` is the group `operator` without the extents, which identifies the operator class; `hardware` are the machine's constants.
+Both are constant in an episode, and out of distribution for new operator classes and machines.
 """
 
 
@@ -44,7 +44,7 @@ def axis_places() -> list[list[int]]:
 
 
 def all_but(hidden: tuple[str, ...]) -> torch.Tensor:
-    """1 for every visible flat feature [F], else 0; ValueError names a part that cannot be hidden."""
+    """Mask [F] over the flat observation, 0 for the parts `hidden` and else 1; ValueError for parts not in HIDEABLE."""
     if unknown := [name for name in hidden if name not in HIDEABLE]:
         raise ValueError(f"agent.hidden {unknown}: expected some of {sorted(HIDEABLE)}")
     shown = torch.ones(NUM_FEATURES)
@@ -62,28 +62,28 @@ def perceptron(sizes: list[int]) -> nn.Sequential:
 
 
 class Flat(nn.Module):
-    """Context of a state by a perceptron over the flat observation; axes are not distinguished."""
+    """Perceptron from the flat observation to the context of a state; it has no embeddings of axes."""
 
     def __init__(self, width: int) -> None:
-        """`width` of both layers and of the context."""
+        """Make two layers of `width`, which is also the context's width."""
         super().__init__()
         self.width = width
         self.body = perceptron([NUM_FEATURES, width, width])
 
     def forward(self, flat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Context [B, W] of observations [B, F], and no embeddings of axes."""
+        """(context [B, W] of observations [B, F], None in place of embeddings of axes)."""
         return self.body(flat), None
 
 
 class AxisSet(nn.Module):
-    """Context of a state, and an embedding of every axis, equivariant over the slots of spatial and of reduce axes."""
+    """Context of a state and embeddings of its axes, equivariant to permuting spatial slots and to permuting reduce slots."""
 
     places: torch.Tensor
     rest: torch.Tensor
     spatial: torch.Tensor
 
     def __init__(self, width: int) -> None:
-        """`width` of the context and of the embeddings."""
+        """Make the layers; `width` is that of the context and of the embeddings."""
         super().__init__()
         self.width = width
         places = axis_places()
@@ -98,7 +98,7 @@ class AxisSet(nn.Module):
         self.mixed = perceptron([2 * width, width])
 
     def forward(self, flat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Context [B, W] and embeddings [B, A, W] of observations [B, F]."""
+        """(context [B, W], embeddings of axes [B, A, W]) of observations [B, F]."""
         count = len(flat)
         of_axes, rest = flat[:, self.places], flat[:, self.rest]
         present = of_axes[:, :, self.extent : self.extent + 1] > 0  # an extent above 1
@@ -110,12 +110,12 @@ class AxisSet(nn.Module):
 
 
 class ByAction(nn.Module):
-    """Logits [B, N] from the context alone, or for primitives along an axis from the embedding of that axis."""
+    """Logits [B, N] of actions from the context, or for primitives along an axis from the axis's embedding if there is one."""
 
     actions: torch.Tensor
 
     def __init__(self, width: int, axes: bool) -> None:
-        """`axes`: whether there are embeddings."""
+        """Make the layers; `axes` tells whether there are embeddings of axes."""
         super().__init__()
         self.others = nn.Linear(width, NUM_ACTIONS)
         self.along = nn.Linear(width, len(_OF_AXES)) if axes else None
@@ -123,7 +123,7 @@ class ByAction(nn.Module):
         self.register_buffer("actions", torch.tensor(along), persistent=False)
 
     def forward(self, context: torch.Tensor, embedded: torch.Tensor | None) -> torch.Tensor:
-        """Logits of all actions."""
+        """Logits [B, N] of all actions from contexts [B, W] and embeddings of axes [B, A, W] or None."""
         logits = self.others(context)
         if self.along is None or embedded is None:
             return logits
@@ -131,10 +131,10 @@ class ByAction(nn.Module):
 
 
 class BySuccessor(nn.Module):
-    """Logits [B, N] by one small perceptron for every action, from the features of the program it leads to.
+    """Logits [B, N] by one small perceptron, applied to the features of every legal action's successor program.
 
-    It sees the context of the state, the action's primitive and, where there are any, the embedding of its axis; without
-    embeddings it has a vector of its own for every action. Actions that are not legal are left out.
+    Its further inputs are the state's context, a learned vector of the action's primitive, and the embedding of the action's
+    axis. Without embeddings of axes there is a learned vector of every action instead. Illegal actions have the logit 0.
     """
 
     actions: torch.Tensor
@@ -142,7 +142,7 @@ class BySuccessor(nn.Module):
     kinds: torch.Tensor
 
     def __init__(self, width: int, axes: bool, actions: list[int], features: int) -> None:
-        """For successors of these actions, `features` features each."""
+        """Make the layers for successors of `actions` with `features` features each; `axes`: there are embeddings."""
         super().__init__()
         self.features = features
         slots = [MAX_AXES if (axis := ACTIONS[n].axis) is None else axis for n in actions]
@@ -158,7 +158,7 @@ class BySuccessor(nn.Module):
         nn.init.normal_(self.kind.weight, std=0.1)
 
     def forward(self, ahead: torch.Tensor, context: torch.Tensor, embedded: torch.Tensor | None) -> torch.Tensor:
-        """Logits from successors' features [B, A, F]; the first of them is 1 if an action is legal."""
+        """Logits [B, N] from successors' features [B, A, F], whose first feature is 1 if the action is legal."""
         state, at = torch.nonzero(ahead[:, :, 0] > 0.5, as_tuple=True)
         # index_select: the gradient of plain indexing is far slower on a CPU
         hidden = self.program(ahead[state, at]) + self.kind(self.kinds[at]) + self.context(context).index_select(0, state)
@@ -172,13 +172,13 @@ class BySuccessor(nn.Module):
 class ActorCritic(nn.Module):
     """The `mlp_extractor` of MaskablePPO: logits of all actions from one network, the critic's features from another.
 
-    The critic is flat and so cheaper: only training and the leaves of a tree use it.
+    The critic is flat and thus cheap. Only training and the leaves of a tree search use it.
     """
 
     shown: torch.Tensor
 
     def __init__(self, width: int, axes: bool, actions: list[int], features: int, hidden: tuple[str, ...] = ()) -> None:
-        """`actions` with successors in the observation, none for the flat one; `features` of each; `hidden` of `HIDEABLE`."""
+        """Make the networks. The observation has `features` of the successor of each of `actions`; `hidden` is of HIDEABLE."""
         super().__init__()
         self.register_buffer("shown", all_but(hidden), persistent=False)
         self.count, self.features = len(actions), features
@@ -191,11 +191,11 @@ class ActorCritic(nn.Module):
         self.latent_dim_pi, self.latent_dim_vf = NUM_ACTIONS, width
 
     def forward(self, observation: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(logits [B, N], the critic's features [B, W])."""
+        """(logits [B, N] of all actions, the critic's features [B, W])."""
         return self.forward_actor(observation), self.forward_critic(observation)
 
     def forward_actor(self, observation: torch.Tensor) -> torch.Tensor:
-        """Logits of all actions."""
+        """Logits [B, N] of all actions."""
         context, embedded = self.state(self._flat(observation))
         if self.scores is None:
             assert self.logits is not None
@@ -203,21 +203,21 @@ class ActorCritic(nn.Module):
         return self.scores(self._successors(observation), context, embedded)
 
     def forward_critic(self, observation: torch.Tensor) -> torch.Tensor:
-        """The critic's features: of the state, and of every successor's gain."""
+        """The critic's features [B, W], from the state and from every successor's legality and gain."""
         context = self.critic(self._flat(observation))[0]
         if self.ahead is None:
             return context
         return self.ahead(torch.cat([context, self._successors(observation)[:, :, :2].flatten(1)], 1))
 
     def last_layers(self) -> list[nn.Linear]:
-        """The layers that give logits."""
+        """The linear layers whose outputs are logits."""
         layers = [self.scores.last[-1]] if self.scores is not None else [self.logits.others, self.logits.along]  # type: ignore[union-attr]
         return [layer for layer in layers if isinstance(layer, nn.Linear)]
 
     def _flat(self, observation: torch.Tensor) -> torch.Tensor:
-        """The flat part of observations [B, F], zero where hidden."""
+        """The flat part of observations [B, F], with zeros in place of hidden features."""
         return observation[:, :NUM_FEATURES] * self.shown
 
     def _successors(self, observation: torch.Tensor) -> torch.Tensor:
-        """The successors' part of observations, [B, A, F]."""
+        """The features of successors in the observations, [B, A, F]."""
         return observation[:, NUM_FEATURES:].view(-1, self.count, self.features)

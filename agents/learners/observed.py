@@ -1,4 +1,4 @@
-"""The training environment of a policy: its observer's observations, and returns that begin at the same level in every task."""
+"""The training environment of a policy: its observer's observations, and returns that are comparable between tasks."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 
 class ObservedVecEnv(VecEnvWrapper):
-    """Observations of an `Observer`. The last reward is made smaller by a constant of the task, log(T_cap / T_model(s0)).
+    """Vector environment with an `Observer`'s observations and the constant log(T_cap / T_model(s0)) subtracted at the end.
 
-    With discount 1 a return is then the log speed-up over the unscheduled program, less the step costs: a policy is not changed
-    by a constant of the task, and the critic need not learn it. On the analytic tier with shaping `stop` is left with nothing to
-    pay, and so it pays nothing, also where a program is slower than T_cap and the environment's R is cut off at 0: there the
-    environment would reward no progress.
+    With discount 1 a return is then the log speed-up over the unscheduled program, minus the step costs. A constant of the task
+    does not change the best policy, but the critic need not learn it. On the analytic backend with shaping, nothing is left for
+    the last reward, so it is 0. It is also 0 for programs slower than T_cap, whose R the environment clips at 0; there the
+    environment's own reward would ignore progress.
     """
 
     venv: ConstructVecEnv
 
     def __init__(self, venv: ConstructVecEnv, observer: type[Observer], measured: bool = False) -> None:
-        """`venv` must see the flat observation. `measured`: its last reward is a measurement's, whatever its tier."""
-        envs: Any = venv.envs  # whose tasks the observer knows
+        """Wrap `venv`, which has the flat observation. `measured`: last rewards come from measurements on any backend."""
+        envs: Any = venv.envs  # the observer reads their tasks
         self.observer = observer(envs)
         super().__init__(venv, observation_space=self.observer.space)
         self._running = np.zeros(venv.num_envs, dtype=np.bool_)
@@ -42,22 +42,22 @@ class ObservedVecEnv(VecEnvWrapper):
 
     @property
     def discount(self) -> float:
-        """The discount of the process: gamma of an agent."""
+        """Discount of the decision process, to be used as an agent's gamma."""
         return self.venv.discount
 
     @property
     def tasks(self) -> TaskSet:
-        """The tasks that are drawn from."""
+        """The tasks that episodes are drawn from."""
         tasks: Any = self.venv.envs.tasks
         return tasks  # type: ignore[no-any-return]
 
     def reset(self) -> np.ndarray:
-        """Observations of the first states."""
+        """Reset the environments; return the observer's observations of the first states."""
         flat: Any = self.venv.reset()
         return self.observer.observe(flat, self._running)
 
     def step_wait(self) -> VecEnvStepReturn:
-        """As of the wrapped environment, with the observer's observations."""
+        """Step like the wrapped environments, with the observer's observations and the changed last rewards."""
         played = self.venv.envs.task_indices.copy()
         stepped: Any = self.venv.step_wait()
         flat, rewards, ended, infos = stepped

@@ -1,7 +1,7 @@
 """Observation of the programs that a policy may build next, and the best program observed.
 
-`Observer` gives the flat observation. `LookaheadObserver` adds the model's terms of every legal action's successor, as Gensor's
-traverser uses them (arXiv 2502.11407); every evaluated program counts, as for the traverser.
+`Observer` gives the flat observation. `LookaheadObserver` adds the model's terms of every legal action's successor, which
+Gensor's traverser uses too (arXiv 2502.11407). Every evaluated program is charged, like the traverser's.
 """
 
 from __future__ import annotations
@@ -28,93 +28,94 @@ _RESOURCES = OFFSETS["resources"]
 _LEGAL, _GAIN, _RATIO = 0, 1, 2
 _USES = _RATIO + NUM_TERMS
 _GROWTH, _LEFT, _AFTER = _USES + 6, _USES + 7, _USES + 8
-# Not the environment's view `successors` (`gensor_gym.env.views`), which is part of its interface: that one has a row for each
-# of all actions, their levels and primitives, and charges nothing. Shipped policies were trained on these features.
+# These features are not the environment's view `successors` (`gensor_gym.env.views`), which has a row for each of all actions,
+# their levels and primitives, and charges nothing. Shipped policies were trained on the features here.
 NUM_LOOKAHEAD_FEATURES = _AFTER + 1
-"""Legal; log speed-up; log ratios of the terms; resources; log2 of the size's growth and of the rest of the axis.
+"""Number of features per action, which are all zero if the action is illegal.
 
-Log10 of the latency over the roofline floor. All zero if the action is illegal.
+Legality; log speed-up; log ratios of the model's terms; resources; log2 of the size's growth and of the rest of the axis; log10
+of the latency over the roofline floor.
 """
 
 
 class Programs(Protocol):
-    """Programs of an observer: environments, or any programs (`agents.learners.guide.Placed`)."""
+    """The programs that an observer observes: those of environments, or any (`agents.learners.guide.Placed`)."""
 
     tasks: TaskSet
     num_envs: int
 
     @property
     def task_indices(self) -> np.ndarray:
-        """Task of each, int64 [B]."""
+        """Index of each program's task, int64 [B]."""
 
     @property
     def rows(self) -> np.ndarray:
-        """Schedules int32 [B, ROW]."""
+        """Rows of the programs, int32 [B, ROW]."""
 
     def action_masks(self) -> np.ndarray:
         """Legal actions, bool [B, N]."""
 
 
 Charge = Callable[[int, np.ndarray], None]
-"""As `ConstructionGraph.charge`: evaluations, and improvements float64 [K, 2] of (evaluations by then, seconds)."""
+"""Type of `ConstructionGraph.charge`: (number of evaluations, improvements float64 [K, 2] of (evaluations so far, seconds))."""
 
 
 class Observer:
-    """The flat observation of `envs`; remembers the `retain` fastest programs that every episode went through."""
+    """Pass on the flat observation of `envs` and remember the `retain` fastest programs of every episode."""
 
     extra = 0
     """Number of values in addition to the flat observation."""
 
     def __init__(self, envs: Programs, retain: int = 1, charge: Charge = lambda count, best: None) -> None:
-        """Nothing observed; `charge` is told how many programs the model was asked about, and the best so far [[count, s]]."""
+        """Begin without programs; `charge` is called with the number of evaluations and the best so far, [[count, seconds]]."""
         self.envs, self.charge = envs, charge
         self.rows = np.zeros((envs.num_envs, retain, ROW), dtype=np.int32)
         self.seconds = np.full((envs.num_envs, retain), np.inf)
 
     @property
     def space(self) -> gymnasium.spaces.Box:
-        """Observations of one environment."""
+        """Observation space of one environment."""
         return gymnasium.spaces.Box(-LIMIT, LIMIT, (NUM_FEATURES + self.extra,), dtype=np.float32)
 
     @staticmethod
     def features(space: str) -> int:
-        """How many values a policy of a space of schedules observes."""
+        """Number of values that a policy observes in the space of schedules `space`."""
         return NUM_FEATURES
 
     def observe(self, flat: np.ndarray, over: np.ndarray) -> np.ndarray:
-        """Observations float32 [B, O] from the flat ones [B, F]; episodes that are `over` (bool [B]) are not looked at."""
+        """Observations float32 [B, O] from flat observations [B, F]. Programs are remembered except of episodes `over` [B]."""
         tasks = self.envs.tasks
         rows, tables = self.envs.rows, (tasks.ints, tasks.floats)
         self._asked(evaluate_here(self.envs.task_indices, rows, over, *tables, tasks.room(), self.rows, self.seconds))
         return flat
 
     def _asked(self, count: int) -> None:
-        """Charge `count` evaluations of the model; the best program so far counts after all of them."""
+        """Charge `count` model evaluations, with the best program so far as the improvement at the last of them."""
         if count:
             self.charge(count, np.array([[count, self.seconds.min()]]))
 
     def programs(self) -> tuple[np.ndarray, np.ndarray]:
-        """The fastest observed: rows int32 [P, ROW], model seconds [P]."""
+        """(rows int32 [P, ROW], model seconds [P]) of the fastest observed programs of all episodes."""
         found = np.isfinite(self.seconds)
         return self.rows[found], self.seconds[found]
 
 
 class LookaheadObserver(Observer):
-    """The flat observation, then NUM_LOOKAHEAD_FEATURES values for every action in `lookahead_actions` of the space."""
+    """Observe the flat observation, then NUM_LOOKAHEAD_FEATURES values for every action of `lookahead_actions(space)`."""
 
     def __init__(self, envs: Programs, retain: int = 1, charge: Charge = lambda count, best: None) -> None:
-        """Nothing observed yet."""
+        """Begin without programs; see `Observer`."""
         super().__init__(envs, retain, charge)
         self.actions = lookahead_actions(envs.tasks.space)
         self.extra = len(self.actions) * NUM_LOOKAHEAD_FEATURES
 
     @staticmethod
     def features(space: str) -> int:
-        """Number of features: those of the flat observation and of every action."""
+        """Number of values that a policy observes: the flat observation, and the features of every action."""
         return NUM_FEATURES + len(lookahead_actions(space)) * NUM_LOOKAHEAD_FEATURES
 
     def observe(self, flat: np.ndarray, over: np.ndarray) -> np.ndarray:
-        """As of `Observer`; successors are remembered as well."""
+        """Observations float32 [B, O] with the successors' features; successors are remembered like current programs."""
         out = np.zeros((len(flat), NUM_FEATURES + self.extra), dtype=np.float32)
         out[:, :NUM_FEATURES] = flat
         tasks = self.envs.tasks
@@ -127,7 +128,7 @@ class LookaheadObserver(Observer):
 
 
 def lookahead_actions(space: str) -> np.ndarray:
-    """Actions that may be legal in a space, int64 [A]: virtual threads are along spatial axes alone."""
+    """Actions int64 [A] that can be legal in a space; virtual threads along reduce axes never are."""
     inert = {"set_vthread", "inverse_vthread"}
     return np.array(
         [
@@ -140,7 +141,7 @@ def lookahead_actions(space: str) -> np.ndarray:
 
 @compiled
 def evaluate_here(task, rows, over, ints, floats, space, best_rows, best_seconds):  # noqa: ANN001, ANN201
-    """Keep every program [B, ROW] that is not over among the best of its episode; returns evaluations of the model."""
+    """Evaluate the programs [B, ROW] of running episodes and keep the best of each; return the number of evaluations."""
     terms, tiles, evaluations = np.empty(NUM_TERMS), np.empty(ROW, dtype=np.int32), 0
     for b in range(rows.shape[0]):
         if not over[b]:
@@ -152,7 +153,7 @@ def evaluate_here(task, rows, over, ints, floats, space, best_rows, best_seconds
 
 @compiled
 def evaluate_ahead(task, rows, over, masks, actions, ints, floats, sizes, space, out, best_rows, best_seconds):  # noqa: ANN001, ANN201
-    """Fill the successors' part of observations out [B, O]; returns evaluations of the model."""
+    """Fill the successors' features in the observations `out` [B, O]; return the number of model evaluations."""
     result, flat = np.empty(ROW, dtype=np.int32), np.zeros(_RESOURCES + 6, dtype=np.float32)
     here, there, evaluations = np.empty(NUM_TERMS), np.empty(NUM_TERMS), 0
     tiles = np.empty(ROW, dtype=np.int32)
@@ -172,7 +173,7 @@ def evaluate_ahead(task, rows, over, masks, actions, ints, floats, sizes, space,
             apply(result, action, ints[t], sizes[t])
             after = now
             there[:] = here
-            if action != STOP and action != CACHE and action != UNCACHE:  # else the same program
+            if action != STOP and action != CACHE and action != UNCACHE:  # these do not change the program
                 after = latency(result, ints[t], floats[t], there, tiles, space)
                 evaluations += 1
                 keep(best_rows[b], best_seconds[b], result, after)
@@ -183,7 +184,7 @@ def evaluate_ahead(task, rows, over, masks, actions, ints, floats, sizes, space,
 
 @compiled
 def fill_one(out, now, after, here, there, ints, floats, flat, result):  # noqa: ANN001, ANN201
-    """The model's terms of one successor relative to the present program, and its resources."""
+    """Fill a successor's features but for sizes: its model terms relative to the current program's, and its resources."""
     out[_LEGAL] = 1.0
     out[_GAIN] = max(-LIMIT, min(LIMIT, math.log(now / after)))
     least = 1e-3 * floats[FLOOR]
@@ -197,7 +198,7 @@ def fill_one(out, now, after, here, there, ints, floats, flat, result):  # noqa:
 
 @compiled
 def fill_size(out, row, result, action, ints):  # noqa: ANN001, ANN201
-    """How much a tile, or the virtual threads, along an axis grow, and how much of the axis is left."""
+    """Fill a successor's features of size: log2 growth of the changed tile or virtual threads, and the rest of the axis."""
     if action < TILE_UP or action == CACHE or action == UNCACHE or action >= KNOB_UP:
         return
     if action < CACHE:

@@ -1,8 +1,8 @@
-"""How policies are learned, and the registry of the ways there are.
+"""Learners, which are methods of training policies, and their registry.
 
-A learner makes a model of stable-baselines3 from settings (`conf/agent/NAME.yaml`) and environments, and
-says how probable a model finds every action. Training (`gensor train`) and strategies (`agents.policies.ppo`) know no
-more of it.
+A learner makes a stable-baselines3 model from settings (`conf/agent/NAME.yaml`) and environments, and computes a model's
+probabilities of actions. Training (`gensor train`) and strategies (`agents.policies.ppo`) use a learner only through this
+interface.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class Learner:
     """A method of training a policy."""
 
     make: Callable[[Mapping[str, Any], Any, int | None], Any]
-    """(settings, `VecEnv`, seed or None) -> a fresh model, which has `policy`, `learn` and `num_timesteps`."""
+    """(settings, `VecEnv`, seed or None) -> an untrained model, which has `policy`, `learn` and `num_timesteps`."""
     load: Callable[[Path], Any]
-    """(file of stable-baselines3) -> its model. Runs the code that the file holds: see `agents.learners.loading`."""
+    """(file of stable-baselines3) -> its model. This can run code in the file: see `agents.learners.loading`."""
     logits: Callable[[Any, np.ndarray, np.ndarray], np.ndarray]
-    """(model, observations [B, O], masks bool [B, N]) -> log-probabilities up to a constant [B, N], -inf if not legal."""
+    """(model, observations [B, O], masks bool [B, N]) -> log-probabilities [B, N] up to a constant, -inf for illegal actions."""
     values: Callable[[Any, np.ndarray], np.ndarray]
-    """(model, observations [B, O]) -> expected returns float [B] from there on."""
+    """(model, observations [B, O]) -> expected returns float [B] from these states on."""
     observer: type[Observer] = Observer
-    """Observer of the policy."""
+    """Class of the observer that makes the policy's observations."""
 
 
 LEARNERS: dict[str, str] = {
@@ -42,11 +42,11 @@ LEARNERS: dict[str, str] = {
     "ppo_axes": "agents.learners.masked.ppo:PPO_AXES",
     "ppo_successors": "agents.learners.masked.ppo:PPO_SUCCESSORS",
 }
-"""Name -> module:attribute of a `Learner`. A file of that name in conf/agent/ makes it known to the command line."""
+"""Name -> "module:attribute" of a `Learner`. The command line knows a name if conf/agent/ has a file of that name."""
 
 
 def get_learner(name: str) -> Learner:
-    """The learner of that name; ValueError names those there are."""
+    """The learner of that name; ValueError for an unknown name lists the known names."""
     if name not in LEARNERS:
         raise ValueError(
             f"no agent {name!r} that walks on the graph; such agents are {sorted(LEARNERS)} (policies of columns are for the "

@@ -1,6 +1,6 @@
-"""A policy's file: tensors by name in a safetensors file, which holds numbers only, with a JSON card next to it.
+"""Files of policies: named tensors in a safetensors file, which contains numbers only, with a JSON card next to it.
 
-No code comes from such a file: its tensors fill a network that is built from the card's settings.
+Such a file cannot run code: its tensors fill a network that is built from the card's settings.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     import torch
 
 POLICY, ZIP = "policy.safetensors", "policy.zip"
-"""Files of a policy: ours, and that of stable-baselines3, of other projects and of earlier versions."""
+"""Names of a policy's file: our own format, and that of stable-baselines3 (from other projects and earlier versions)."""
 MOST_BYTES = 256 << 20
-"""Limit on a policy's file; the shipped ones have less than one megabyte."""
+"""Largest size of a policy's file; the shipped files have less than one megabyte."""
 MOST_WIDTH = 2048
 """Largest width of a layer."""
 _LAYERS, _WIDTHS = 8, ("width", "n_quantiles")
 FACTS = ("observations", "actions")
-"""Sizes of a walking policy's observation and action space, in the file's header."""
+"""Entries of the file's header: sizes of the observation space and the action space of a policy that walks on the graph."""
 
 
 def save_tensors(path: str | os.PathLike[str], tensors: Mapping[str, torch.Tensor], **facts: int) -> None:
-    """Write tensors, with whole numbers by name."""
+    """Write named tensors to a safetensors file, with the named whole numbers `facts` in its header."""
     from safetensors.torch import save
 
     kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
@@ -34,7 +34,10 @@ def save_tensors(path: str | os.PathLike[str], tensors: Mapping[str, torch.Tenso
 
 
 def load_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, torch.Tensor], dict[str, int]]:
-    """(tensors, whole numbers) of a file. ValueError for one that is no such file, and for numbers that are not finite."""
+    """(tensors by name, whole numbers of FACTS) of a safetensors file.
+
+    ValueError if the file is too large or damaged, or contains numbers that are not finite.
+    """
     import torch
     from safetensors import SafetensorError, safe_open
 
@@ -52,7 +55,7 @@ def load_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, torch.Tensor],
 
 
 def fill(network: torch.nn.Module, tensors: Mapping[str, torch.Tensor], path: str | os.PathLike[str]) -> None:
-    """Put the tensors of a file into a network. ValueError if names, shapes or types are not the network's."""
+    """Load the tensors of a file into a network; ValueError if names, shapes or types differ from the network's."""
     wanted = {name: _kind(tensor) for name, tensor in network.state_dict().items()}
     found = {name: _kind(tensor) for name, tensor in tensors.items()}
     for name in [*wanted, *found]:
@@ -65,13 +68,13 @@ def fill(network: torch.nn.Module, tensors: Mapping[str, torch.Tensor], path: st
 
 
 def check_width(folder: str | os.PathLike[str], name: str, value: object) -> None:
-    """ValueError for a width that is no whole number from 1 to MOST_WIDTH: a network is built by it."""
+    """Check that the width `value` of a card's network is a whole number from 1 to MOST_WIDTH; ValueError if not."""
     if type(value) is not int or not 1 <= value <= MOST_WIDTH:
         raise ValueError(f"the card in {folder} has agent.{name} {value!r}; expected widths from 1 to {MOST_WIDTH}")
 
 
 def described(folder: Path, card: Mapping[str, Any]) -> tuple[str, dict[str, Any], str]:
-    """Agent, its settings and the space of a card; ValueError for an invalid card, and for networks too large."""
+    """(agent, its settings, space) of a card; ValueError for an invalid card, and for networks that are too large."""
     agent, config = card.get("agent"), card.get("config")
     settings = config.get("agent") if isinstance(config, dict) else None
     env = config.get("env") if isinstance(config, dict) else None
@@ -88,7 +91,7 @@ def described(folder: Path, card: Mapping[str, Any]) -> tuple[str, dict[str, Any
 
 
 def check_trust(folder: Path, trust: bool) -> None:
-    """ValueError unless a folder's file of stable-baselines3 is trusted; if it is, a warning names the risk."""
+    """Check that a folder's stable-baselines3 file exists and is trusted; ValueError if not trusted, else warn of the risk."""
     if not (path := folder / ZIP).exists():
         raise FileNotFoundError(f"no policy at {folder / POLICY}")
     if trust is not True:
@@ -100,5 +103,5 @@ def check_trust(folder: Path, trust: bool) -> None:
 
 
 def _kind(tensor: torch.Tensor) -> str:
-    """Type and shape, in words."""
+    """Text of a tensor's type and shape."""
     return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"

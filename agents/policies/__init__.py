@@ -1,1 +1,1 @@
-"""Learned policies that walk, as strategies: checkpoints, sampled episodes, beams and tree search by a policy."""
+"""Strategies with learned policies that walk on the construction graph: checkpoints, episodes, beam search, tree search."""

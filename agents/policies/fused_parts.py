@@ -1,7 +1,7 @@
-"""Fused operators for training, selecting and testing policies: shapes drawn once, from a fixed seed.
+"""Fused operators for training, selecting and testing policies, with shapes drawn from fixed seeds.
 
-`fused/train`, `fused/validation` and `fused/test` have different shapes of the same factories. `fused/unseen` has a factory that
-no policy has seen: masked softmax reads a second tensor besides its rows, and has a map before its first reduction.
+The parts `fused/train`, `fused/validation` and `fused/test` have different shapes of the same factories. `fused/unseen` has a
+factory that no policy was trained on: masked softmax reads a second tensor and has a map before its first reduction.
 """
 
 from __future__ import annotations
@@ -27,14 +27,17 @@ UNSEEN = ("masked_softmax",)
 _DRAWN: Mapping[str, tuple[int, tuple[str, ...], int]] = MappingProxyType({
     "fused/train": (0, SEEN, 6), "fused/validation": (1, SEEN, 2), "fused/test": (2, SEEN, 1), "fused/unseen": (3, UNSEEN, 4),
 })  # fmt: skip
-"""Part -> (seed, factories, shapes of each)."""
+"""Part -> (seed, factories, number of shapes per factory)."""
 _LARGEST = 1 << 23
-"""Elements of a value."""
+"""Maximum number of elements of a value, counted as the product of all extents."""
 DIGITS = 16
 
 
 def fused_operators(given: str | Sequence[str]) -> list[Dataflow]:
-    """Fused operators of parts (`fused/train`), calls (`softmax(m=64, n=96)`) and texts; ValueError names an invalid one."""
+    """Fused operators for names of parts (`fused/train`), calls (`softmax(m=64, n=96)`) or texts of graphs.
+
+    ValueError names an invalid entry.
+    """
     found: list[Dataflow] = []
     for one in [given] if isinstance(given, str) else given:
         found += part(one) if one.startswith("fused/") else [_fused(one)]
@@ -43,7 +46,7 @@ def fused_operators(given: str | Sequence[str]) -> list[Dataflow]:
 
 @cache
 def part(name: str) -> tuple[Dataflow, ...]:
-    """The operators of a part; ValueError names those there are."""
+    """The operators of a part; ValueError for an unknown part lists the known parts."""
     if name not in _DRAWN:
         raise ValueError(f"part {name!r}: expected one of {', '.join(_DRAWN)}{near(name, _DRAWN)}")
     seed, factories, count = _DRAWN[name]
@@ -52,21 +55,21 @@ def part(name: str) -> tuple[Dataflow, ...]:
 
 
 def parts_of(given: str | Sequence[str]) -> list[str]:
-    """Parts that contain the operators; `train` if there are none."""
+    """Parts that contain some of the operators, without the prefix `fused/`; ["train"] if no part does."""
     chosen = set(fused_operators(given))
     return sorted(name.partition("/")[2] for name in _DRAWN if chosen.intersection(part(name))) or ["train"]
 
 
 def fused_fingerprints(ops: Iterable[Dataflow], hardware: str, space: str) -> dict[str, str]:
-    """Fingerprint of every task, by the operator's text: it changes with its space, its rules or its model.
+    """Operator's text -> fingerprint of its task, a hash that changes with its space, its rules or its model.
 
-    Legal schedules count exactly, their seconds to six digits.
+    The hash covers the set of legal schedules exactly and their seconds to six digits.
     """
     return {str(op): _fingerprint(op, hardware, space) for op in ops}
 
 
 def is_fused(space: str) -> bool:
-    """Whether a space's name is one of fused operators."""
+    """Whether `space` is the name of a space of fused operators."""
     return space in SPACES
 
 
@@ -87,7 +90,7 @@ def _fused(text: str) -> Dataflow:
 
 
 def _drawn(factory: str, rng: np.random.Generator) -> Dataflow:
-    """Extents spread evenly by their logarithms; one in two is a multiple of 16."""
+    """An operator with extents drawn log-uniformly; half of the last extents are rounded to a multiple of 16."""
     names = [one.name for one in inspect.signature(FACTORIES[factory]).parameters.values() if one.annotation == "int"]
     while True:
         extents = {name: int(2 ** rng.uniform(*((1, 6) if name == "h" else (4, 12)))) for name in names}

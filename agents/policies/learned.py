@@ -1,4 +1,4 @@
-"""Strategies with a learned policy: its checkpoint, how it is loaded, its training cost."""
+"""Base classes of strategies with a learned policy: its checkpoint, loading, and training cost."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ POLICIES = ROOT / "agents" / "data" / "policies"
 
 @dataclass(frozen=True)
 class Learned(Constructing):
-    """A search with a policy. The programs it saw are ranked by the model, and the top is measured.
+    """A search with a policy. The model ranks the programs that the policy visited, and the best are measured.
 
-    The checkpoint is a folder with `policy.safetensors` and `card.json`; by default the one shipped for the hardware's kind. It
-    was trained on the train split on the analytic tier only.
+    The checkpoint is a folder with `policy.safetensors` and `card.json`. The default is the policy shipped for the hardware's
+    kind, which was trained on the train split with the analytic backend only.
     """
 
     space: str = "extended"
     checkpoint: str = ""
-    """Folder of the policy; empty takes agents/data/policies/<agent>_<kind of hardware>, which ships."""
+    """Folder of the policy; if empty, the shipped agents/data/policies/<agent>_<kind of hardware>."""
     per_register_tile: int = 2
-    """Programs of one register tile that are measured before others."""
+    """Number of programs with the same register tile that are measured before the rest."""
     trust: bool = False
-    """Whether a `policy.zip` of stable-baselines3 may be read, which runs whatever code its maker put into it."""
+    """Whether a `policy.zip` of stable-baselines3 may be read. Reading it can run any code that its author put into it."""
     agent: ClassVar[str] = "ppo"
-    """Agent that trained the default policy."""
+    """Name of the agent that trained the default policy."""
 
     near: float | None = None
-    """If set, proposals are measured as by `markov_ext`.
+    """If set, measurements correct the model's predictions, as in `markov_ext` with this `near` (`agents.core.feedback`).
 
-    Corrected by measurements, within this multiple of the best (`agents.core.feedback`). Otherwise down the ranking of the model.
+    If None, programs are measured in the order of the model.
     """
 
     def search(self, session: Session, rng: np.random.Generator) -> None:
@@ -60,27 +60,27 @@ class Learned(Constructing):
             measure_with_feedback(self.construct, session, rng, self.per_register_tile, self.near)
 
     def folder(self, graph: ConstructionGraph) -> Path:
-        """Folder of the checkpoint."""
+        """Folder of the checkpoint: `checkpoint`, or if empty the shipped folder for the hardware's kind."""
         return located(self.checkpoint) if self.checkpoint else POLICIES / f"{self.agent}_{graph.hardware.kind}"
 
     def training_seconds(self, graph: ConstructionGraph) -> float:
-        """Training cost of the policy, from its card."""
+        """Training cost of the policy in seconds, from its card."""
         return float(read_card(self.folder(graph))["training_seconds"])
 
 
 class Episodic(Constructing):
-    """Put before a strategy with `episodes`, whose draws have a `temperature`: constructions that begin small."""
+    """Mixin for a strategy of `episodes` sampled at a `temperature`: its first constructions have few episodes."""
 
     episodes: int
     temperature: float
 
     def __post_init__(self) -> None:
-        """ValueError for no episodes, or a temperature that is not above 0."""
+        """Check the fields; ValueError for no episodes, or a temperature that is not above 0."""
         if self.episodes < 1 or self.temperature <= 0:
             raise ValueError(f"episodes={self.episodes}, temperature={self.temperature}: expected 1 or more, and above 0")
 
     def constructions(self, graph: ConstructionGraph, rng: np.random.Generator, once: bool = False) -> Iterator[Construction]:
-        """Constructions of 1, 2, 4, .. and then always `episodes` episodes; with `once` a single one of `episodes`."""
+        """Yield constructions of 1, 2, 4, .. episodes, then always of `episodes`; with `once` of `episodes` from the start."""
         growing = () if once else (min(1 << turn, self.episodes) for turn in range(self.episodes.bit_length()))
         for episodes in chain(growing, repeat(self.episodes)):
             yield dataclasses.replace(self, episodes=episodes).construct(graph, rng)  # type: ignore[type-var]
@@ -88,19 +88,19 @@ class Episodic(Constructing):
 
 @dataclass(frozen=True)
 class LearnedWalk(Learned):
-    """A search with a policy that walks on the construction graph, step by step, and remembers the visited programs."""
+    """A search with a policy that walks on the construction graph step by step and remembers the visited programs."""
 
     retain: int = 4
-    """Fastest programs kept of each episode, or of the neighbourhood of each evaluated program."""
+    """Number of fastest programs kept from each episode, or from the neighbourhood of each evaluated program."""
     descents: int = 0
-    """Best programs, of different register tiles, from which descents by the model continue, as the traverser's do."""
+    """Number of best programs, with different register tiles, from which descents by the model continue (like `Markov`'s)."""
 
     def policy(self, graph: ConstructionGraph) -> tuple[Learner, Any]:
-        """How the policy for a task was learned, and its model."""
+        """(learner, model) of the policy for a task."""
         return load_policy(str(self.folder(graph)), self.trust)
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """The fastest programs observed, fastest by the model first; no measurement."""
+        """Construction of the programs that the policy observed, ranked by the model; nothing is measured."""
         begin, before = time.perf_counter(), graph.evaluations
         rows, seconds, visited = self.explore(graph, rng)
         schedules, latencies = ranked(*descended(graph, rows, seconds, self.descents), graph)
@@ -108,15 +108,15 @@ class LearnedWalk(Learned):
 
     @abstractmethod
     def explore(self, graph: ConstructionGraph, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
-        """(programs observed int32 [P, ROW], their seconds by the model [P], states visited)."""
+        """(observed programs int32 [P, ROW], their model seconds [P], number of states visited)."""
 
 
 @lru_cache(maxsize=8)
 def load_policy(folder: str, trust: bool = False) -> tuple[Learner, Any]:
-    """How the policy of a checkpoint folder was learned, and its model; see `checked_card`.
+    """(learner, model) of the policy in a checkpoint folder, whose card is checked by `checked_card`.
 
-    ValueError for a policy that observes, or answers, other than its learner does here. `trust` reads files of
-    stable-baselines3, which runs the code that they hold.
+    ValueError if the policy's numbers of observations or actions differ from its learner's here. `trust` allows files of
+    stable-baselines3, and reading these can run code in them.
     """
     from agents.learners.loading import flat_space, load_model
 

@@ -1,4 +1,4 @@
-"""Beam search by the probability that a policy gives to programs; the model ranks all that was observed."""
+"""Beam search by a policy's probabilities of reaching programs; the model ranks all observed programs."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from gensor_gym.graph.actions import NUM_ACTIONS, STOP
 
 @dataclass(frozen=True)
 class PolicyBeam(LearnedWalk):
-    """After every step, keep the `width` programs at which the policy most probably is.
+    """Beam search that keeps, after every step, the `width` programs that the policy reaches with the highest probability.
 
-    Many paths lead to a program, because the order of most actions does not matter. Their probabilities are summed, so that a
-    beam of a given width holds as many distinct programs; our variant of beam search. With `noise`, Gumbel noise on the
-    logarithms at every step makes another search of the same task see other programs.
+    Many paths lead to a program, because the order of most actions does not matter. In our variant of beam search their
+    probabilities are summed, so that the programs of a beam are distinct. With `noise`, Gumbel noise on the log-probabilities at
+    every step makes repeated searches of a task visit different programs.
     """
 
     width: int = 16
     noise: float = 0.0
 
     def __post_init__(self) -> None:
-        """ValueError for a beam of nothing or negative noise."""
+        """Check the fields; ValueError for a width below 1 or negative noise."""
         if self.width < 1 or self.noise < 0:
             raise ValueError(f"width={self.width}, noise={self.noise}: expected 1 or more, and 0 or more")
 
     def explore(self, graph: ConstructionGraph, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
-        """Programs evaluated and observed by the search."""
+        """(evaluated and observed programs, their model seconds, number of states visited) of one beam search."""
         guide, visited = Guide(*self.policy(graph), graph, self.retain), 0
         rows, chances = graph.initial().row[None], np.zeros(1)
         for steps in range(graph.horizon, 1, -1):
@@ -43,7 +43,7 @@ class PolicyBeam(LearnedWalk):
     def _step(
         self, guide: Guide, rows: np.ndarray, chances: np.ndarray, steps: int, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The most probable programs [<= width, ROW] one step later, and the logarithms of their probabilities."""
+        """(most probable programs [<= width, ROW] one step later, their log-probabilities), most probable first."""
         after = guide.ask(rows, steps).chances
         after[:, STOP] = -np.inf
         parents, actions = np.divmod(np.flatnonzero(np.isfinite(after)), NUM_ACTIONS)

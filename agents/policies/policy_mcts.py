@@ -1,4 +1,4 @@
-"""Monte-Carlo tree search that a policy guides: its probabilities order and weigh children, its critic values leaves.
+"""Monte-Carlo tree search guided by a policy: its probabilities order and weight children, and its critic evaluates leaves.
 
 PUCT as in AlphaZero (Silver et al. 2018), without rollouts, on the tree of `agents.baselines.mcts`.
 """
@@ -19,22 +19,22 @@ from gensor_gym.graph.actions import STOP
 
 @dataclass(frozen=True)
 class PolicyMcts(LearnedWalk):
-    """Simulations from the unscheduled program. A simulation ends at a new child, which the critic evaluates.
+    """Tree search from the unscheduled program. A simulation ends at a new child, which the critic evaluates.
 
-    The value of a node is the time of the best program observed from it, or the critic's estimate.
+    The value of a new child mixes the best time among the programs observed there with the critic's estimate.
     """
 
     simulations: int = 400
     exploration: float = 1.0
     """Weight of prior x sqrt(visits of the parent) / (1 + visits of the child)."""
     widening: float = 2.0
-    """A node visited n times has at most widening x n^exponent children."""
+    """A node that was visited n times has at most widening x n^exponent children."""
     exponent: float = 0.5
     critic: float = 0.5
-    """Share of the critic in the value of a leaf; the rest is the best program observed from there."""
+    """Weight of the critic's estimate in the value of a leaf; the rest is the weight of the best observed time."""
 
     def explore(self, graph: ConstructionGraph, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
-        """Programs evaluated and observed in a new tree."""
+        """(programs evaluated and observed in a new tree, their model seconds, number of nodes)."""
         tree = Mcts(self.space, self.simulations, self.exploration, self.widening, self.exponent)
         guide = Guide(*self.policy(graph), graph, self.retain)
         search = GuidedSearch(tree, graph, rng, guide, self.critic)
@@ -44,24 +44,24 @@ class PolicyMcts(LearnedWalk):
 
 
 class GuidedSearch(Search):
-    """A tree whose children and values come from a policy. A node is asked about once, when it becomes a child."""
+    """A tree search whose priors and leaf values come from a policy, which is evaluated once at each new node."""
 
     def __init__(
         self, settings: Mcts, graph: ConstructionGraph, rng: np.random.Generator, guide: Guide, critic: float
     ) -> None:
-        """A root, asked about."""
+        """Begin with a root and evaluate the policy at it."""
         self.guide, self.critic = guide, critic
         self.chances: dict[bytes, np.ndarray] = {}
-        """Log-probabilities of actions by row."""
+        """Bytes of a row -> log-probabilities of its actions."""
         super().__init__(settings, graph, rng)
 
     def first_low(self) -> float:
-        """The root's best time so far."""
+        """Evaluate the root; return the log of the best time observed there."""
         self.leaf(self.root)
         return self.root.low
 
     def expand(self, node: Node) -> list[Node]:
-        """Successors that the tree does not hold, the least probable first."""
+        """New nodes for the legal successors that are not in the tree yet, least probable first."""
         if node.depth >= self.graph.horizon - 1:
             return []
         chances = self.chances.pop(node.row.tobytes())
@@ -76,12 +76,12 @@ class GuidedSearch(Search):
         ]
 
     def bound(self, node: Node, child: Node) -> float:
-        """PUCT."""
+        """PUCT score of a child: its value plus the exploration term."""
         spread = child.prior * math.sqrt(node.visits) / (1 + child.visits)
         return self.value(child) + self.settings.exploration * spread
 
     def leaf(self, node: Node) -> float:
-        """Ask about a new node; log of the latency that may be reached from it."""
+        """Evaluate a new node by the policy; return the estimated log of the best latency reachable from it."""
         if node.row.tobytes() in self.chances or node.visits:
             return node.low
         answer = self.guide.ask(node.row[None], self.graph.horizon - node.depth)

@@ -1,4 +1,4 @@
-"""A learned policy as a strategy: its episodes propose programs, the model ranks them, the top is measured."""
+"""A learned policy as a strategy: its episodes propose programs, the model ranks them, and the best are measured."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from gensor_gym.graph.actions import STOP
 
 @dataclass(frozen=True)
 class Ppo(Episodic, LearnedWalk):
-    """Sample episodes of the policy; any learner's, PPO's by default."""
+    """Sample episodes of a policy, which may come from any learner; the default policy is PPO's."""
 
     episodes: int = 64
-    """Episodes sampled at a time, the first of them greedy."""
+    """Number of episodes in a round. The first episode is greedy, the rest are sampled."""
     temperature: float = 1.0
-    """Temperature of sampling: above 1 the policy explores more, which pays off with many episodes."""
+    """Temperature of sampling; above 1 the policy explores more, which pays off with many episodes."""
 
     def explore(self, graph: ConstructionGraph, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
-        """Programs that the policy's episodes observe."""
+        """(programs observed in the policy's episodes, their model seconds, number of steps)."""
         learner, model = self.policy(graph)
         envs = ConstructVectorEnv(
             self.episodes, operator=graph.operator, hardware=graph.hardware, space=self.space, autoreset_mode="Disabled"
@@ -40,21 +40,21 @@ class Ppo(Episodic, LearnedWalk):
 
 @dataclass(frozen=True)
 class A2c(Ppo):
-    """A policy that `agent=a2c` learned."""
+    """Sample episodes of a policy that `agent=a2c` learned."""
 
     agent: ClassVar[str] = "a2c"
 
 
 @dataclass(frozen=True)
 class Dqn(Ppo):
-    """Values that `agent=dqn` learned: the best action first, then draws by Boltzmann's distribution."""
+    """Sample episodes by action values that `agent=dqn` learned: one greedy, the rest from their Boltzmann distribution."""
 
     agent: ClassVar[str] = "dqn"
 
 
 @dataclass(frozen=True)
 class QrDqn(Ppo):
-    """Values that `agent=qrdqn` learned, means of quantiles; as `Dqn`."""
+    """Like `Dqn`, with action values that are means of the quantiles that `agent=qrdqn` learned."""
 
     agent: ClassVar[str] = "qrdqn"
 
@@ -62,10 +62,10 @@ class QrDqn(Ppo):
 def rollout(
     learner: Learner, model: Any, envs: EpisodesVectorEnv, observer: Observer, rng: np.random.Generator, temperature: float = 1.0
 ) -> int:
-    """One episode in every environment of the observer, which remembers the programs; returns the total number of steps.
+    """Run one episode in every environment while `observer` remembers the programs; return the total number of steps.
 
-    Environment 0 takes the most probable legal action, the others sample; none revisits a program. The environments are of one
-    task.
+    Environment 0 takes the most probable legal action, the other environments sample; no episode revisits a program. All
+    environments have the same task.
     """
     flat, _ = envs.reset(seed=int(rng.integers(2**31)))
     over, steps, visited = np.zeros(envs.num_envs, dtype=bool), 0, Visited(envs.tasks.graphs[0], envs.num_envs)
@@ -85,6 +85,6 @@ def rollout(
 
 
 def drawn(logits: np.ndarray, greedy: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Scores [B, N] whose maximum is the action: the most probable one if `greedy` [B], else drawn by `rng`."""
+    """Scores [B, N] whose maximum is the chosen action: the most probable action if `greedy` [B], else a random draw."""
     scores: np.ndarray = logits + np.where(greedy[:, None], 0.0, rng.gumbel(size=logits.shape))
     return scores

@@ -1,4 +1,4 @@
-"""The tasks that a policy was trained on, bound to it by their fingerprints in its card."""
+"""Fingerprints of a policy's training tasks, stored in its card to notice when the tasks have changed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from gensor_gym import operators
 from gensor_gym.fingerprint import common, fingerprints
 
 KEPT = "fingerprints"
-"""Field of a card: the fingerprint of every task by its operator's text; `fingerprint` is that of all together."""
+"""Field of a card: operator's text -> fingerprint of its task. The field `fingerprint` is the common hash of all tasks."""
 
 
 def bound(trained_on: str | Sequence[str], env: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a card or checkpoint that bind it to its tasks: operators on the hardware and in the space of `env`."""
+    """Fields with the fingerprints of training tasks, for a card: the operators on the hardware and in the space of `env`."""
     if is_fused(env["space"]):
         found = fused_fingerprints(fused_operators(trained_on), env["hardware"], env["space"])
     else:
@@ -28,10 +28,10 @@ def is_current(card: Mapping[str, Any]) -> bool:
 
 
 def changed_tasks(card: Mapping[str, Any]) -> list[str]:
-    """Operators of a card whose tasks have changed; only the largest of every class of operators is checked.
+    """Texts of a card's operators whose tasks have changed. Only one operator of every operator class is checked.
 
-    A card without fingerprints counts as changed. If operators, machine or space are unknown, the unknown name is returned
-    instead.
+    All operators of a card without fingerprints count as changed. If operators, machine or space are unknown here, the list
+    consists of one text that says so.
     """
     known = card.get(KEPT, {})
     try:
@@ -43,7 +43,7 @@ def changed_tasks(card: Mapping[str, Any]) -> list[str]:
 
 
 def _now(trained_on: str | Sequence[str], env: Mapping[str, Any]) -> dict[str, str]:
-    """Fingerprints of one operator of each class, the largest of one loop nest."""
+    """Fingerprints of one operator per operator class: the last of a fused operator's class, the largest of other classes."""
     if is_fused(env["space"]):
         first = {op.name: op for op in fused_operators(trained_on)}
         return fused_fingerprints(first.values(), env["hardware"], env["space"])

@@ -1,7 +1,7 @@
-"""Episodes that do not go back to where they have been.
+"""Choice of actions that keeps an episode from returning to programs that it has visited.
 
-Gensor's graph has a way back for every primitive. A policy that takes the most probable action goes round in a circle as soon as
-it comes to a program twice; one that draws spends evaluations of the model on programs that it has been at. Ours.
+Gensor's graph has an inverse for every primitive. A greedy policy loops forever as soon as it reaches a program twice, and a
+sampling policy spends model evaluations on programs that it has visited before. This rule is ours.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from gensor_gym.graph.actions import STOP
 
 
 class Visited:
-    """Programs that each of several episodes on one graph has been at."""
+    """The programs that each of several episodes on one graph has visited."""
 
     def __init__(self, graph: ConstructionGraph, episodes: int) -> None:
-        """Nowhere yet."""
+        """Begin with no visited programs."""
         self.graph = graph
         self.been: list[set[bytes]] = [set() for _ in range(episodes)]
 
     def choose(self, episodes: np.ndarray, rows: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        """Actions int64 [B] of the highest scores [B, N], -inf if not legal, that lead the `episodes` [B] to new programs.
+        """Actions int64 [B] with the highest scores [B, N] (-inf if illegal) that lead the `episodes` [B] to new programs.
 
-        `rows` int32 [B, ROW] is where they are. An episode that can go nowhere new stops.
+        `rows` int32 [B, ROW] are their current programs. The action is STOP if no legal action leads to a new program.
         """
         for episode, row in zip(episodes, rows, strict=True):
             self.been[episode].add(row.tobytes())

@@ -1,1 +1,1 @@
-"""Searches of recorded tuning spaces: the function `tune`, annealing, policies, and the optima of other devices."""
+"""Searches of recorded tuning spaces: the function `tune`, learned policies, and the best configurations of other devices."""

@@ -1,4 +1,4 @@
-"""Configurations in the order of their times on other devices, from other recordings of the kernel."""
+"""A search that tries configurations in the order of their times in recordings of the same kernel on other devices."""
 
 from __future__ import annotations
 
@@ -10,32 +10,35 @@ import numpy as np
 from gensor_gym.spaces import TuningSession, TuningSpace, load_space
 
 SLOWEST = 2.0
-"""Regret of a configuration that failed on a device: this multiple of the log regret of the slowest that ran."""
+"""A configuration that failed on a device has this multiple of the largest log regret on the device."""
 
 
 @dataclass(frozen=True)
 class OtherDevices:
-    """Measure configurations in the order of their mean log regret on the devices of `spaces`; those not recorded there never."""
+    """Measure configurations in the order of their mean log regret on the other devices of `spaces`.
+
+    Configurations that are not recorded on all of these devices are never measured.
+    """
 
     spaces: Sequence[str] = ()
-    """Files of the same kernel on other devices; their times are taken as the session takes its own."""
+    """Recordings of the same kernel on other devices, as files; their times are read with the session's `timing`."""
 
     def __post_init__(self) -> None:
-        """ValueError if there is nothing to learn from."""
+        """Check that `spaces` is a list of one or more files; ValueError if not."""
         if not isinstance(self.spaces, Sequence) or isinstance(self.spaces, str) or not self.spaces:
             raise ValueError(f"spaces is {self.spaces!r}: expected a list of one file or more, of the kernel on other devices")
 
     def search(self, session: TuningSession, rng: np.random.Generator) -> None:
-        """Down the order until the budget is spent."""
+        """Measure the configurations in order until the budget is spent."""
         graph, timing = session.graph, session.backend.timing
         for index in order(graph.space, [load_space(path) for path in self.spaces], timing):
             session.measure([graph.at(int(index))])
 
 
 def order(space: TuningSpace, others: Sequence[TuningSpace], timing: str = "reported") -> np.ndarray:
-    """Places in `space` of the configurations that all `others` have, best there first, int64; ties in the order of the file.
+    """Indices int64 in `space` of the configurations that all `others` contain, in the order of mean log regret in `others`.
 
-    ValueError if the parameters differ, or no configuration is recorded on all.
+    Ties stay in the order of `space`. ValueError if the parameters differ, or if no configuration is in all `others`.
     """
     names = [p.name for p in space.parameters]
     total = np.zeros(len(space))
@@ -54,6 +57,6 @@ def order(space: TuningSpace, others: Sequence[TuningSpace], timing: str = "repo
 
 
 def _regret(other: TuningSpace, regrets: np.ndarray, configuration: dict) -> float:
-    """Regret of a configuration on another device, infinite if it is not recorded there."""
+    """Log regret of a configuration on another device; infinite if it is not recorded there."""
     found = other.find(configuration)
     return np.inf if found is None else float(regrets[found])

@@ -1,7 +1,7 @@
-"""A learned policy as a search of a recorded space: its episodes measure every configuration that they come to.
+"""A learned policy as a search of a recorded space: its episodes measure every configuration that they visit.
 
-The policy was learned in `gensor_gym/Recorded-v0` on recordings of the same kernel, of this device or of others
-(`gensor train_recorded`), and it sees the same observations here: indices of the values, times so far, the remaining budget.
+The policy was learned in `gensor_gym/Recorded-v0` on recordings of the same kernel, on this device or other devices
+(`gensor train_recorded`). It has the same observations here: indices of the values, times so far, the remaining budget.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ STARTS = ("best", "random")
 
 @dataclass(frozen=True)
 class TuningPolicy:
-    """Episode after episode from random configurations, actions drawn by the policy, until the budget is spent."""
+    """Run episodes from random configurations, with actions drawn from the policy, until the budget is spent."""
 
     checkpoint: str = ""
     """Folder of the policy."""
     trust: bool = False
-    """Whether a `policy.zip` of stable-baselines3 may be read, which runs whatever code its maker put into it."""
+    """Whether a `policy.zip` of stable-baselines3 may be read. Reading it can run any code that its author put into it."""
     temperature: float = 1.0
-    """Temperature of the draws: above 1 the policy explores more."""
+    """Temperature of the draws; above 1 the policy explores more."""
     starts: str = "best"
-    """Starts of the first episodes: `best` in each of the training recordings, or `random` as all others."""
+    """Where the first episodes start: `best` is the best configuration of each training recording, `random` a random one."""
     patience: int = 100
-    """Episodes in a row without a new trial, after which the space counts as exhausted."""
+    """Number of consecutive episodes without a new trial after which the space counts as exhausted."""
 
     def __post_init__(self) -> None:
-        """ValueError for a temperature that is not above 0, no checkpoint, or an unknown place to start."""
+        """Check the fields; ValueError for a temperature that is not above 0, no checkpoint, or unknown `starts`."""
         if not self.temperature > 0 or not self.checkpoint or self.starts not in STARTS:
             found = f"checkpoint={self.checkpoint!r}, temperature={self.temperature}, starts={self.starts!r}"
             raise ValueError(f"{found}: expected a folder, a number above 0, and one of {STARTS}")
 
     def search(self, session: TuningSession, rng: np.random.Generator) -> None:
-        """Episodes until the budget is spent, or nothing new is met."""
+        """Run episodes until the budget is spent or `patience` episodes in a row find nothing new."""
         learner, model, card = self._load()
         graph, timing = session.graph, session.backend.timing
         check_fits(card, graph.space, self.checkpoint)
@@ -61,7 +61,7 @@ class TuningPolicy:
             idle = 0 if session.trials > before else idle + 1
 
     def _load(self) -> tuple[Any, Any, dict[str, Any]]:
-        """Learner, model and card."""
+        """(learner, model, card) of the checkpoint; FileNotFoundError if it has no policy of recorded spaces."""
         from agents.learners.loading import load_model
 
         folder = located(self.checkpoint)
@@ -76,7 +76,7 @@ class TuningPolicy:
 
 
 def check_fits(card: dict[str, Any], space: TuningSpace, checkpoint: str) -> None:
-    """ValueError if a policy was learned on other parameters, or other values of them, than a space has."""
+    """Check that a policy was learned on the parameters and values of `space`; ValueError if not."""
     learned = [(name, tuple(values)) for name, values in card["parameters"]]
     if learned != space.variables:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The front door to recorded spaces: search one, and say how far from its optimum the result is."""
+"""Main entry point for recorded spaces: search a space, and report the result's distance from its optimum."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RecordedStrategy = Search[TuningSession]
 
 
 def get_strategy_of_spaces(name: str, **hyperparameters: object) -> RecordedStrategy:
-    """The strategy of that name; ValueError names unknown strategies or hyperparameters and those there are."""
+    """The strategy of that name; ValueError for unknown strategies or hyperparameters, which lists the known names."""
     return build(name, RECORDED, hyperparameters)
 
 
@@ -27,7 +27,7 @@ class Tuned:
     configuration: dict[str, Value]
     seconds: float
     regret: float
-    """log(T / T*), T* being the best recorded time; zero for statistical ties with it."""
+    """log(T / T*) with the best recorded time T*; zero if statistically tied with it."""
     in_optimal_set: bool
     """Whether the configuration is statistically tied with the best."""
     trace: tuple[TraceRow, ...]
@@ -42,9 +42,9 @@ def tune(
     timing: str = "reported",
     **hyperparameters: object,
 ) -> Tuned:
-    """Search a recorded space (or its file) with a budget of trials and of recorded seconds, None being no limit.
+    """Search a recorded space, or the space in a file, with a budget of trials and of recorded seconds. None means no limit.
 
-    ValueError names the unknown argument. RuntimeError if no trial ended OK.
+    ValueError names an unknown argument. RuntimeError if no trial ended OK.
     """
     if not isinstance(space, TuningSpace):
         space = load_space(space)

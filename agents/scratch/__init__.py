@@ -1,1 +1,1 @@
-"""Agents that learn one task from nothing, in environments whose steps a session of a frozen suite counts."""
+"""Agents that learn one task from scratch, in environments whose steps a session of a frozen suite counts."""

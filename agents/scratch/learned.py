@@ -1,4 +1,4 @@
-"""Shared parts of agents that learn from scratch: most of the steps are training, then they show ten programs."""
+"""Shared parts of agents that learn from scratch: most steps are training, then the policy's programs are measured."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from gensor_gym.env import CONSTRUCT
 from gensor_gym.suites.session import LearningSession
 
 Act = Callable[[Any, np.ndarray, bool], int]
-"""(observation, legal actions bool [N], whether the most probable action is asked for) -> action."""
+"""(observation, legal actions bool [N], whether to take the most probable action) -> action."""
 
 
 @dataclass(frozen=True)
 class FromScratch(ABC):
-    """Learns in environments of the session, then measures the policy's greedy episode and draws until no trial is left."""
+    """Learn in environments of the session, then measure the programs of one greedy episode and of sampled episodes."""
 
     space: str = "gensor"
     shown: int = 2000
-    """Steps that are kept for the episodes whose programs are measured."""
+    """Number of steps reserved for the episodes whose programs are measured."""
 
     def search(self, session: LearningSession, rng: np.random.Generator) -> None:
-        """Spend the session's steps; BudgetSpent passes through. ValueError for a session that counts no steps."""
+        """Learn and measure until no trial is left; BudgetSpent passes through. ValueError for a session without environments."""
         if not isinstance(session, LearningSession):
             raise ValueError(f"{type(self).__name__} learns in environments: expected a session of from_scratch of suite v1")
         act = self.learn(session, int(rng.integers(2**31)))
@@ -36,16 +36,16 @@ class FromScratch(ABC):
             session.measure([env.get_wrapper_attr("schedule")])
 
     def environment(self) -> dict[str, Any]:
-        """Name and arguments of its environment."""
+        """Name and keyword arguments of the agent's environment, for `LearningSession.make_env`."""
         return {"name": CONSTRUCT}
 
     @abstractmethod
     def learn(self, session: LearningSession, seed: int) -> Act:
-        """The policy that was learned, `shown` steps being left."""
+        """Learn and return the policy, leaving `shown` steps of the session."""
 
 
 def show(env: Any, act: Act, greedy: bool) -> None:
-    """One episode, whose program is the environment's at its end."""
+    """Run one episode; its program is the environment's schedule at the end."""
     observation, _ = env.reset()
     ended = False
     while not ended:

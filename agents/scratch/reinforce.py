@@ -1,4 +1,4 @@
-"""REINFORCE through `Write-v0`: the learner of `columns`, of one task alone, by the steps that writing takes."""
+"""REINFORCE through `Write-v0`: the learner of `columns` on a single task, with a budget of environment steps."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from gensor_gym.suites.session import LearningSession
 
 
 class CountedLearner(ColumnLearner):
-    """A learner whose programs are written in an environment that a session counts."""
+    """A learner that writes its programs in a session's environments, which count the steps."""
 
     session: LearningSession
 
     def writing(self, hardware: Hardware) -> Any:
-        """The session's environment, whose machine is the session's."""
+        """The session's environments, for the session's machine."""
         return self._envs
 
     def within(self, session: LearningSession) -> CountedLearner:
-        """Itself, writing through a session."""
+        """Write through a session's environments from now on; return the learner itself."""
         made = {"choices": "columns", "masked": False, "autoreset_mode": "Disabled"}
         self._envs = session.make_vec(self.settings["programs"], WRITE, **made)
         return self
@@ -34,21 +34,21 @@ class CountedLearner(ColumnLearner):
 
 @dataclass(frozen=True)
 class ScratchReinforce:
-    """REINFORCE on ranks through `Write-v0`: the learner of `columns`, from nothing on one task."""
+    """REINFORCE on ranks through `Write-v0`: the learner of `columns`, from scratch on one task."""
 
     space: str = "gensor"
     width: int = 64
     programs: int = 32
-    """Programs of a batch."""
+    """Number of programs in a batch."""
     best: float = 0.15
-    """Share of a batch's programs that is made more probable."""
+    """Share of a batch's programs, the fastest, that become more probable."""
     learning_rate: float = 0.005
     entropy: float = 0.02
 
     def search(self, session: LearningSession, rng: np.random.Generator) -> None:
-        """Learn while steps are left, then measure the most probable program and draws, none twice.
+        """Learn while steps are left, then measure the most probable program and further distinct draws.
 
-        ValueError for a session that counts no steps.
+        ValueError for a session without environments.
         """
         if not isinstance(session, LearningSession):
             raise ValueError("ScratchReinforce learns in environments: expected a session of from_scratch of suite v1")

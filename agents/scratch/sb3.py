@@ -1,8 +1,8 @@
-"""Algorithms of stable-baselines3 and sb3-contrib, from scratch, by their defaults except for expensive ones.
+"""Algorithms of stable-baselines3 and sb3-contrib, trained from scratch with their defaults, except for expensive settings.
 
-Rollouts of PPO have 2,048 steps, as by default, of 32 environments, in minibatches of 512 in place of 64. DQN learns from 128
-transitions for every 16 steps instead of 32 for every 4, the same ratio, and its buffer holds no more than there are steps. The
-two algorithms without masks may choose illegal actions, which costs a step.
+Rollouts of PPO have the default 2,048 steps in total, from 32 environments, in minibatches of 512 in place of 64. DQN learns from
+128 transitions for every 16 steps in place of 32 for every 4, which is the same ratio, and its buffer is no larger than the
+number of steps. The two algorithms without masks may choose illegal actions, each of which costs a step.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sb3(FromScratch):
-    """One algorithm of the two libraries."""
+    """Base of agents with an algorithm of stable-baselines3 or sb3-contrib."""
 
     num_envs: int = 32
 
     def learn(self, session: LearningSession, seed: int) -> Act:
-        """The model's own predictions."""
+        """Train the algorithm's model; return its predictions as the policy."""
         from gensor_gym.env.sb3 import ConstructVecEnv
 
         seed = seed_of_run(seed)
@@ -40,16 +40,16 @@ class Sb3(FromScratch):
         envs = ConstructVecEnv(session.make_vec(self.num_envs, **self.environment()))
         envs.seed(seed)
         model = self.make(envs, seed)
-        round_of = getattr(model, "n_steps", 1) * self.num_envs  # a rollout that has begun is ended
+        round_of = getattr(model, "n_steps", 1) * self.num_envs  # steps of a rollout, which is always completed
         model.learn((session.steps_left - self.shown) // round_of * round_of)
         return self.acting(model)
 
     @abstractmethod
     def make(self, envs: ConstructVecEnv, seed: int) -> Any:
-        """A fresh model."""
+        """An untrained model for these environments."""
 
     def acting(self, model: Any) -> Act:
-        """The model's action in one environment."""
+        """The model's policy in one environment, which ignores the legal actions."""
 
         def act(observation: Any, legal: np.ndarray, greedy: bool) -> int:
             return int(model.predict(observation, deterministic=greedy)[0])
@@ -59,21 +59,21 @@ class Sb3(FromScratch):
 
 @dataclass(frozen=True)
 class ScratchPpo(Sb3):
-    """PPO of stable-baselines3, which knows no masks, in `Construct-v0`."""
+    """PPO of stable-baselines3, which has no action masks, in `Construct-v0`."""
 
     def make(self, envs: ConstructVecEnv, seed: int) -> PPO:
-        """See the module."""
+        """An untrained PPO with the settings of the module's docstring."""
         return PPO("MlpPolicy", envs, n_steps=2048 // self.num_envs, batch_size=512, seed=seed, device="cpu")
 
 
 @dataclass(frozen=True)
 class ScratchDqn(Sb3):
-    """DQN of stable-baselines3, which knows no masks, in `Construct-v0`."""
+    """DQN of stable-baselines3, which has no action masks, in `Construct-v0`."""
 
     num_envs: int = 16
 
     def make(self, envs: ConstructVecEnv, seed: int) -> DQN:
-        """See the module."""
+        """An untrained DQN with the settings of the module's docstring."""
         return DQN("MlpPolicy", envs, buffer_size=50_000, batch_size=128, train_freq=1, seed=seed, device="cpu")
 
 
@@ -82,11 +82,11 @@ class ScratchMaskedPpo(Sb3):
     """MaskablePPO of sb3-contrib in `Construct-v0`, whose actions are primitives."""
 
     def make(self, envs: ConstructVecEnv, seed: int) -> MaskablePPO:
-        """See the module."""
+        """An untrained MaskablePPO with the settings of the module's docstring."""
         return MaskablePPO("MlpPolicy", envs, n_steps=2048 // self.num_envs, batch_size=512, seed=seed, device="cpu")
 
     def acting(self, model: Any) -> Act:
-        """Legal actions alone."""
+        """The model's policy in one environment, which takes legal actions only."""
 
         def act(observation: Any, legal: np.ndarray, greedy: bool) -> int:
             return int(model.predict(observation, action_masks=legal, deterministic=greedy)[0])
@@ -99,5 +99,8 @@ class ScratchMaskedWriting(ScratchMaskedPpo):
     """MaskablePPO of sb3-contrib in `Write-v0`."""
 
     def environment(self) -> dict[str, Any]:
-        """Sizes are choices, 256 of them: whole columns are more than a thousand, and a run is four times as dear."""
+        """`Write-v0` with sizes as choices, of which there are 256.
+
+        Whole columns as choices are more than a thousand and make a run four times as expensive.
+        """
         return {"name": WRITE}

@@ -1,1 +1,1 @@
-"""The suites of `python -m experiments.bench`, one file each: `run(config, emit)` writes lines through `emit`."""
+"""Suites of `python -m experiments.bench`, one module each, whose `run(config, emit)` writes result lines through `emit`."""

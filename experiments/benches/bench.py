@@ -22,15 +22,15 @@ SUITES = (
     "env", "construct", "kernels", "call", "fused", "fused_model", "networks", "profile", "tuning", "measure", "repeatability",
     "replay", "static", "model", "start", "uniform",
 )  # fmt: skip
-"""Each is a module of `experiments.benches` and an entry of conf/bench.yaml; long ones are files of conf/bench."""
+"""Names of the suites: modules of `experiments.benches`, with settings in conf/bench.yaml or a file of conf/bench."""
 _CALLS = ("called", "into_out", "bound", "bound_at_lines", "called_with_tensors")
 _FUSED = ("into", "called_inner", "into_inner")
 TIMES = frozenset(("kernel", "torch", "measured", *_CALLS, *_FUSED, *(f"{name}_adds" for name in _CALLS)))
-"""Entries of their lines that are seconds without saying so in their names."""
+"""Keys of the suites' lines whose values are seconds although their names do not say so."""
 
 
 def bench(config: DictConfig) -> dict[str, Lines]:
-    """Run one suite or all; returns the lines by suite. ValueError for an unknown suite or a bad folder."""
+    """Run one suite or all and return the lines by suite. ValueError for an unknown suite or a bad folder."""
     check_known("suite", config.suite, (*SUITES, "all"))
     chosen = SUITES if config.suite == "all" else (config.suite,)
     for suite in chosen:
@@ -48,15 +48,15 @@ def bench(config: DictConfig) -> dict[str, Lines]:
 
 @configured("bench")
 def run(config: DictConfig) -> None:
-    """Run one configuration."""
+    """Run the suites of one configuration; on a terminal, also show their results as tables."""
     with refusals():
         lines = bench(config)
-        if (console := Console()).is_terminal:  # a pipe has had the lines themselves
+        if (console := Console()).is_terminal:  # a pipe has received the lines themselves
             for suite, found in lines.items():
                 for sheet in of_records(suite, found.rows, TIMES).values():
                     sheet.show(console)
 
 
 def main() -> None:
-    """Command line, with operators as plain text."""
+    """Run the command line, whose arguments may contain operators as plain text."""
     command_line(run)

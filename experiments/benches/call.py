@@ -1,8 +1,8 @@
-"""Calling a kernel as README does, `optimize(..).kernel(a, b)`, next to its measured time: the overhead of a call.
+"""Overhead of a call from Python as in the README, `optimize(..).kernel(a, b)`, over the kernel's measured time.
 
-In every round the backend measures the kernel anew in its worker. Then this process calls it several times from Python, in each
-of several ways, and torch's function on the same inputs, which also returns a fresh output. Inputs begin where NumPy's larger
-arrays do, as in measurements; `bound_at_lines` is the kernel's time on inputs at cache lines, as torch's own.
+In every round the backend measures the kernel again in its worker. Then this process calls the kernel from Python in several
+ways, and torch's function on the same inputs, which also returns a new output. Inputs begin ARRAY_OFFSET bytes past a cache line,
+like in measurements and like NumPy's larger arrays; for `bound_at_lines` they begin at a cache line, like torch's own tensors.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from gensor_gym.measure.measurement import Status
 from gensor_gym.operators.inputs import ARRAY_OFFSET
 
 SAMPLES = 10
-"""Samples of each way in a round."""
+"""Timed samples of each way to call in a round."""
 LONGEST = 10e-3
-"""Seconds of a sample, at most, unless one call takes longer."""
+"""Largest duration of a sample in seconds, unless a single call takes longer."""
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """A line for each operator."""
+    """Emit a line for the machine and one for each operator."""
     settings, hw = config.call, hardware.get("host")
     emit(kind="machine", threads=hw.units, **machine())
     for op in dict.fromkeys(operators.resolve(list(settings.operators))):
@@ -41,9 +41,9 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _compared(found: Result, settings: DictConfig, seed: int, hw: Hardware) -> dict[str, Any]:
-    """Seconds as measured, as called and as bound, and torch's call; median and interval over the rounds, and the overhead.
+    """Seconds of the kernel measured, called and bound, of torch's call, and overheads: medians with intervals over the rounds.
 
-    RuntimeError if the kernel fails when it is measured again.
+    Raise RuntimeError if the kernel fails when it is measured again.
     """
     op, backend, steal = found.task.operator, get_backend("cpu", hw), Steal()
     ways = _ways(found, operators.random_inputs(op, np.random.default_rng(seed)))
@@ -62,7 +62,7 @@ def _compared(found: Result, settings: DictConfig, seed: int, hw: Hardware) -> d
 
 
 def _ways(found: Result, drawn: tuple[np.ndarray, ...]) -> dict[str, Callable[[], object]]:
-    """Calls of the same inputs: as README does, into an output of the caller's, bound, with tensors; and torch's of those."""
+    """Name -> call on the same inputs: as in the README, into an existing output, bound, with tensors, and torch's function."""
     inputs, at_lines = ([placed(array, offset) for array in drawn] for offset in (ARRAY_OFFSET, 0))
     import torch
 
@@ -77,9 +77,9 @@ def _ways(found: Result, drawn: tuple[np.ndarray, ...]) -> dict[str, Callable[[]
 
 
 def _seconds(call: Callable[[], object], calls: int) -> float:
-    """Seconds of a call, the median over `SAMPLES` samples of `calls` calls each, as in a measurement; one more warms up.
+    """Seconds of a call: the median over `SAMPLES` samples of `calls` calls each, after one uncounted sample.
 
-    Samples of long calls have fewer: a measurement's lasts some milliseconds, too.
+    Samples of slow calls contain fewer calls, so that a sample takes at most LONGEST.
     """
     samples = []
     for _ in range(1 + SAMPLES):

@@ -1,7 +1,7 @@
-"""Construction by the model: its seconds, its latency over the best known, the states it visits.
+"""Construction by the analytic model: its wall time, its latency over the best known, and the number of states it visits.
 
-The compiled coordinate descents that certification begins with are listed too: the baseline in wall time of a policy with few
-evaluations.
+The compiled coordinate descents that certification begins with are timed too. They are the baseline in wall time for a policy
+with few evaluations.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from gensor_gym.locate import located
 
 @dataclass(frozen=True)
 class Descents:
-    """`exact.incumbent` as a construction of one program: the best of `restarts` descents, on the model of a GPU."""
+    """`exact.incumbent` as a strategy that constructs one program: the best of `restarts` coordinate descents on a GPU model."""
 
     space: str
     restarts: int
 
     def construct(self, graph: ConstructionGraph, rng: np.random.Generator) -> Construction:
-        """Every program that the model is asked about is a state visited."""
+        """Construct the best program of the descents; each evaluated program counts as a visited state."""
         begin, seed = time.perf_counter(), int(rng.integers(2**31))
         row, seconds, evaluations = incumbent(graph, moving_knobs(graph), self.restarts, seed)
         return Construction((Schedule(row),), (seconds,), evaluations, evaluations, time.perf_counter() - begin)
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """One line for each distinct shape, and one over all of them."""
+    """Emit one line for the machine, one for each distinct operator, and one over all of them."""
     settings = config.construct
     emit(kind="machine", hardware=settings.hardware, space=settings.space, **machine())
     ops = list(dict.fromkeys(operators.resolve(_plain(settings.operators))))
@@ -63,7 +63,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _shape(op: Any, settings: DictConfig, strategies: dict[str, Any], known: BestKnown, seed: int) -> dict[str, Any]:
-    """All constructions of one shape."""
+    """Construct programs of one operator by every strategy, `repeats` times each; return the operator's line."""
     target = ConstructionGraph(op, settings.hardware, settings.space)
     searched = 0.0
     if (certificate := certificate_of(target)) is not None:
@@ -95,19 +95,19 @@ def _shape(op: Any, settings: DictConfig, strategies: dict[str, Any], known: Bes
 
 
 def _graph(op: Any, settings: DictConfig, name: str, strategies: dict[str, Any]) -> ConstructionGraph:
-    """A graph of the strategy's own space."""
+    """Construction graph of the operator in the space of the strategy `name`."""
     return ConstructionGraph(op, settings.hardware, strategies[name].space)
 
 
 def _best(found: Any, target: ConstructionGraph) -> tuple[Schedule | None, float]:
-    """The fastest program of a construction; its schedule only if it is one of the target space."""
+    """(schedule of the construction's fastest program, or None if it is illegal in the target space; the program's latency)."""
     at = int(np.argmin(found.latencies))
     schedule = found.schedules[at]
     return (schedule if target.is_legal(schedule) else None), float(found.latencies[at])
 
 
 def _overall(rows: list[dict[str, Any]], settings: DictConfig, strategies: dict[str, Any]) -> dict[str, object]:
-    """Geometric means, interquartile means of the regret to certified optima, how often the strategy is behind the baseline."""
+    """The line over all operators: geometric means, regrets to certified optima, number of losses to the baseline."""
     ours, theirs = settings.strategy, settings.baseline
     line: dict[str, object] = {
         "shapes": len(rows),
@@ -133,10 +133,10 @@ def _overall(rows: list[dict[str, Any]], settings: DictConfig, strategies: dict[
 
 
 def _iqm_regret(ratios: list[float]) -> float | None:
-    """Interquartile mean of log(T / T*); None without a certified optimum."""
+    """Interquartile mean of log(T / T*); None if no operator has a certified optimum."""
     return float(statistics.interquartile_mean(np.log(ratios), axis=0)) if ratios else None
 
 
 def _plain(value: Any) -> Any:
-    """Lists of the configuration as lists."""
+    """The value as text, or as a plain list instead of a list of OmegaConf."""
     return value if isinstance(value, str) else list(value)

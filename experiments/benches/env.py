@@ -1,4 +1,4 @@
-"""Steps per second of the environment, single and vector, the time of a step's parts, and steps per second of learning on it.
+"""Environment throughput: steps per second, single and vectorized, time of a step's parts, and steps per second of training.
 
 Legal actions are drawn beforehand by playing the same episodes once (the environment is deterministic under a seed), so that only
 stepping is timed: transition, mask, observation, reward, and the resets between episodes.
@@ -23,7 +23,7 @@ from gensor_gym.graph.compiling.early import waiting
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """One line for every hardware, operator, space and form; then those of learning; and all as a table."""
+    """Emit a line for every combination of hardware, operator, space and form, then lines for training; print all as tables."""
     settings = config.env
     emit(kind="machine", **machine())
     for space in settings.fused.spaces:
@@ -45,9 +45,9 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _single(name: str, arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> None:
-    """The environment as `gymnasium.make` gives it."""
+    """Time the environment that `gymnasium.make` returns."""
     env = gymnasium.make(name, **arguments)
-    with waiting():  # what is timed is compiled
+    with waiting():  # compile everything before it is timed
         episodes = _play(env, settings.single_steps, seed)
     steps = sum(map(len, episodes))
 
@@ -62,7 +62,7 @@ def _single(name: str, arguments: dict, settings: DictConfig, seed: int, emit: L
 
 
 def _vector(name: str, arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> None:
-    """The native vector form; steps of environments that only reset are not counted."""
+    """Time the native vector environment; steps of sub-environments that only reset are not counted."""
     envs = gymnasium.make_vec(name, num_envs=settings.num_envs, **arguments)
     actions, steps = _play_vector(envs, settings.vector_steps, seed)
 
@@ -77,7 +77,7 @@ def _vector(name: str, arguments: dict, settings: DictConfig, seed: int, emit: L
 
 
 def _parts(arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> None:
-    """Times of a step's parts, at states of episodes."""
+    """Time the parts of a step at states that episodes reach."""
     envs = gymnasium.make_vec(CONSTRUCT, num_envs=settings.num_envs, **arguments)
     _play_vector(envs, parts.DEEP, seed)
     inner: Any = envs.unwrapped
@@ -86,7 +86,7 @@ def _parts(arguments: dict, settings: DictConfig, seed: int, emit: Lines) -> Non
 
 
 def _emit(emit: Lines, form: str, count: int, arguments: dict, steps: int, repeat: Callable[[], None], repeats: int) -> None:
-    """Time the repeats, each with the machine's own speed: wall time, and processor time of all threads."""
+    """Time the repeats and emit their rates: wall time, processor time of all threads, and the speed of the calibration loop."""
     repeat()
     steal = Steal()
     rates, loops, busy = [], [], []
@@ -103,7 +103,7 @@ def _emit(emit: Lines, form: str, count: int, arguments: dict, steps: int, repea
 
 
 def table(rows: list[dict]) -> str:
-    """Medians of all lines as text; the calibration loop is in millions of rounds a second, stolen time in percent."""
+    """Text table of all lines' medians; the calibration loop is in millions of iterations per second, stolen time in percent."""
     lines = ["form                hardware      space     operator           steps/s  CPU us/step  env %   loop  stolen"]
     for row in rows:
         if row["kind"] in ("machine", "parts"):
@@ -119,7 +119,7 @@ def table(rows: list[dict]) -> str:
 
 
 def table_of_parts(rows: list[dict]) -> str:
-    """Medians of the parts of a step, in microseconds of processor time."""
+    """Text table of the medians of a step's parts, in microseconds of processor time."""
     lines = ["parts of a step     hardware      space     operator          model   mask   observation"]
     for row in rows:
         if row["kind"] == "parts":
@@ -132,7 +132,7 @@ def table_of_parts(rows: list[dict]) -> str:
 
 
 def _play(env: gymnasium.Env, steps: int, seed: int) -> list[list[int]]:
-    """Actions of whole episodes, `steps` or a few more in all: legal, and `stop` only where nothing else is."""
+    """Actions of whole episodes, at least `steps` in all. They are legal, and `stop` is chosen only if nothing else is legal."""
     rng = np.random.default_rng(seed)
     episodes: list[list[int]] = []
     while sum(map(len, episodes)) < steps:
@@ -146,7 +146,7 @@ def _play(env: gymnasium.Env, steps: int, seed: int) -> list[list[int]]:
 
 
 def _play_vector(envs: gymnasium.vector.VectorEnv, steps: int, seed: int) -> tuple[np.ndarray, int]:
-    """Actions int64 [steps, num_envs], and how many of them are not consumed by a reset."""
+    """(actions int64 [steps, num_envs], number of actions that are not consumed by a reset)."""
     rng = np.random.default_rng(seed)
     _, info = envs.reset(seed=seed)
     actions = np.zeros((steps, envs.num_envs), dtype=np.int64)
@@ -154,7 +154,7 @@ def _play_vector(envs: gymnasium.vector.VectorEnv, steps: int, seed: int) -> tup
     counted = 0
     for row in actions:
         masks = info["action_mask"].astype(bool)
-        masks[:, STOP] &= ~masks[:, 1:].any(axis=1)  # the first size of all, where programs are written
+        masks[:, STOP] &= ~masks[:, 1:].any(axis=1)  # index 0 of the writing form is a size, not `stop`
         row[:] = np.where(masks, rng.random(masks.shape), -1.0).argmax(axis=1)
         counted += int(np.count_nonzero(~over))
         _, _, over, _, info = envs.step(row)
@@ -162,6 +162,6 @@ def _play_vector(envs: gymnasium.vector.VectorEnv, steps: int, seed: int) -> tup
 
 
 def _choose(mask: np.ndarray, rng: np.random.Generator) -> int:
-    """A legal action, `stop` only where it is the only one."""
+    """A random legal action; `stop` only if no other action is legal."""
     legal = np.flatnonzero(mask[1:]) + 1
     return int(rng.choice(legal)) if len(legal) else STOP

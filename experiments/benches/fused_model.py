@@ -1,4 +1,4 @@
-"""Ranking of fused operators' programs by the model of row nests: random programs and its own first ones, measured on this CPU.
+"""Ranking of fused operators' programs by the model of row nests: random programs and its own first choices, timed on this CPU.
 
 `python -m experiments.bench suite=fused_model`. Measurements are kept, so that an interrupted run resumes.
 """
@@ -18,11 +18,11 @@ from gensor_gym.gir.graph import GirGraph
 from gensor_gym.measure.session import Budget, Session, Task
 
 FIRST = (1, 3, 10)
-"""Numbers of first programs by the model whose regret is reported, and of those that `exhaustive` tries first."""
+"""Values of k: the regret of the model's first k programs is reported, and that of the first FIRST[1] in `exhaustive`'s order."""
 
 
 def run(config: DictConfig, lines: Lines) -> None:
-    """A line for the machine, one for every operator, one for all."""
+    """Emit a line for the machine, one for every operator and one over all."""
     settings = config.fused_model
     lines(kind="machine", **machine())
     store = settings.store or str(Path(config.output) / "fused_model.sqlite")
@@ -36,7 +36,7 @@ def run(config: DictConfig, lines: Lines) -> None:
 
 
 def ranked(operator: str, settings: DictConfig, seed: int, store: str) -> dict[str, Any]:
-    """One operator's programs, measured, with the model's seconds."""
+    """Measure programs of one operator and compare their times with the model's seconds; return the operator's line."""
     session = Session(Task.of(operator, "host", "cpu", "gir"), Budget(), store)
     graph: GirGraph = session.graph  # type: ignore[assignment]
     rng = np.random.default_rng(seed)

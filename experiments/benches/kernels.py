@@ -1,10 +1,10 @@
-"""Kernels against torch: the result of a search, timed in interleaved rounds with torch's own, one operator after another.
+"""Kernels compared with torch: a search's result and torch's function, timed in interleaved rounds, operator by operator.
 
-Every kernel has two times. Isolated: in a loop of C in a worker, with an existing output, torch's freed memory kept. Called: from
-Python in this process, both sides with a fresh output (`kernel_sets.called`).
+Every kernel has two times. The isolated time comes from a C loop in a worker, with an existing output; torch keeps its freed
+memory. The called time comes from Python in this process, and both sides make a new output (`kernel_sets.called`).
 
 The strategy and, optionally, reference searches with more trials find a kernel each; all of them and torch are timed together.
-Torch runs on one thread and on as many as ours, and its best counts. The register-resident multiply-add loop of
+Torch runs on one thread and on our number of threads, and the faster counts. The register-resident multiply-add loop of
 `hardware/probe.c` runs just before and after each operator, so that shares refer to the same minute. GENSOR_GYM_THREADS=1 runs
 everything on one thread. An int8 operator is also compared with its float32 twin. A second start with the same settings resumes.
 """
@@ -43,13 +43,13 @@ from gensor_gym.operators.traits import is_product
 from gensor_gym.operators.types import Operator
 
 Winners = dict[str, tuple[Schedule, float]]
-"""Label -> schedule and the seconds that its search saw."""
+"""Label -> (schedule, seconds that its search measured)."""
 QUIET = 0.1
-"""Quantile of our samples that is compared with the multiply-add loop's best."""
+"""Quantile of a kernel's samples that is compared with the multiply-add loop's best rate."""
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """One line for each shape, one over all, and a figure."""
+    """Emit one line for each shape and one over all, and draw the figure."""
     settings = config.kernels
     hw = hardware.get("host")
     emit(kind="machine", fma_loop_flops=hw.peak_of("float32"), threads=hw.units, **machine())
@@ -84,7 +84,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 def _once(
     done: Journal, op: Operator, settings: DictConfig, seed: int, store: str, retimers: dict[int, Retimer]
 ) -> dict[str, Any]:
-    """The line of a shape, which a second start with the same settings and code finds among those that are done."""
+    """The line of a shape: from the journal if it was timed with the same settings and code, otherwise timed now."""
     asked = {name: settings[name] for name in ("strategy", "trials", "rounds")} | {"reference": str(settings.reference)}
     key = short_hash([str(op), asked, seed, list(retimers), processor_name(), code_digest()])
     if key in done.rows:
@@ -96,7 +96,7 @@ def _once(
 
 
 def _shape(op: Operator, settings: DictConfig, seed: int, store: str, retimers: dict[int, Retimer]) -> dict[str, Any]:
-    """Search, then time the winners with torch."""
+    """Search, then time the winners with torch; return the line of the shape."""
     retimer = next(iter(retimers.values()))
     found, row = _search(op, settings, seed, store, retimer)
     if KERNEL not in found:
@@ -115,7 +115,7 @@ def _shape(op: Operator, settings: DictConfig, seed: int, store: str, retimers: 
 
 
 def _twin(op: Operator, schedule: Schedule, settings: DictConfig, seed: int, store: str, retimer: Retimer) -> dict[str, Any]:
-    """The float32 kernel of the same search, and the gain of int8 over it."""
+    """Search for the float32 kernel of the same shape; return the int8 kernel's speed-up over it."""
     twin = float32_twin(op)
     found, row = _search(twin, settings, seed, store, retimer)
     if KERNEL not in found:
@@ -124,7 +124,7 @@ def _twin(op: Operator, schedule: Schedule, settings: DictConfig, seed: int, sto
 
 
 def _search(op: Operator, settings: DictConfig, seed: int, store: str, retimer: Retimer) -> tuple[Winners, dict[str, Any]]:
-    """(winners by label, report of the searches): the strategy's under `kernel`, references under their names."""
+    """(winners by label, report of the searches): `kernel` is the strategy's winner, other labels name references."""
     hw = retimer.hardware
     wanted = [(KERNEL, settings.strategy, settings.trials)]
     wanted += [(f"{name}@{settings.reference.trials}", name, settings.reference.trials) for name in settings.reference.strategies]
@@ -144,7 +144,7 @@ def _search(op: Operator, settings: DictConfig, seed: int, store: str, retimer: 
 
 
 def _ratios(op: Operator, hw: Hardware, compared: dict[int, Comparison], loop: float, found: Winners) -> dict[str, Any]:
-    """Our time and torch's at its best thread count; the share of roofline, loop and reference."""
+    """Our time and torch's at its best thread count, and our shares of the roofline, the multiply-add loop and the reference."""
     floor, best = roofline_floor(op, hw), min(compared, key=lambda threads: float(np.median(compared[threads].samples[TORCH])))
     samples = compared[best].samples
     ours, torch = samples[KERNEL], samples[TORCH]
@@ -164,5 +164,5 @@ def _ratios(op: Operator, hw: Hardware, compared: dict[int, Comparison], loop: f
 
 
 def _fma_loop() -> float:
-    """Operations a second of the register-resident loop on all our threads, now."""
+    """Operations per second of the register-resident multiply-add loop on all our threads, measured now."""
     return probe.run(cpu_info(), find_compiler(), memory=False).figures["float32"]

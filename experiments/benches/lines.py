@@ -22,10 +22,10 @@ LOOP = 200_000
 
 
 class Lines:
-    """A row per result, to a journal and to standard output, where a terminal is told that it came, and a pipe all of it."""
+    """Result rows, written to a journal and to standard output: in full to a pipe, as a short note to a terminal."""
 
     def __init__(self, path: Path, suite: str) -> None:
-        """Begin the journal anew."""
+        """Open the journal and empty it."""
         self.suite, self.path, self.journal = suite, path, Journal(path, ())
         self.journal.drop(set(self.journal.rows))
 
@@ -35,7 +35,7 @@ class Lines:
         return list(self.journal)
 
     def __call__(self, **values: object) -> None:
-        """Write one line."""
+        """Write one row with these values."""
         row = {"suite": self.suite, **values}
         self.journal.add(row)
         told = f"{self.suite}: {row.get('kind', '')} {row.get('operator', '')}"
@@ -43,7 +43,7 @@ class Lines:
 
 
 def machine() -> dict[str, object]:
-    """Machine, time and revision."""
+    """Processor, number of cores, load, date and digest of the code."""
     return {
         "processor": processor_name(),
         "cores": len(os.sched_getaffinity(0)),
@@ -54,7 +54,7 @@ def machine() -> dict[str, object]:
 
 
 def calibration() -> float:
-    """Rounds of an empty loop of Python per second: the machine's present speed for a process."""
+    """Iterations per second of an empty Python loop: the machine's present speed for a process."""
     begin = time.perf_counter()
     for _ in range(LOOP):
         pass
@@ -62,27 +62,27 @@ def calibration() -> float:
 
 
 class Steal:
-    """Share of processor time that the hypervisor gave to others, since this was made."""
+    """Share of processor time that the hypervisor gave to other guests since this object was made."""
 
     def __init__(self) -> None:
-        """Begin."""
+        """Remember the current tick counts."""
         self._before = _ticks()
 
     def share(self) -> float:
-        """Stolen over all ticks; 0 if the system does not say."""
+        """Stolen ticks divided by all ticks; 0 if the system does not report them."""
         after = _ticks()
         total = after[1] - self._before[1]
         return (after[0] - self._before[0]) / total if total > 0 else 0.0
 
 
 def spread(samples: list[float]) -> dict[str, float]:
-    """Median and its 95 percent interval by order statistics."""
+    """Median of the samples and its 95 percent interval by order statistics."""
     low, high = median_interval(samples)
     return {"median": sorted(samples)[len(samples) // 2], "low": low, "high": high}
 
 
 def _ticks() -> tuple[int, int]:
-    """(stolen, all) ticks since boot, of all processors."""
+    """(stolen ticks, all ticks) of all processors since boot; zeros if the system does not report them."""
     stat = Path("/proc/stat")
     if not stat.exists():
         return 0, 0
@@ -92,7 +92,7 @@ def _ticks() -> tuple[int, int]:
 
 @contextmanager
 def empty_cache() -> Iterator[None]:
-    """The project's cache folder is a new and empty one for a while, also for worker processes."""
+    """Use a new, empty cache folder for the project within the `with` block, also in worker processes."""
     before = os.environ.get(VARIABLE)
     with tempfile.TemporaryDirectory(prefix="gensor-gym-") as folder:
         os.environ[VARIABLE] = folder

@@ -1,4 +1,4 @@
-"""The measuring itself: trials per second, the time of their parts, the overhead of isolation, compile times.
+"""Performance of measuring itself: trials per second, time of their parts, overhead of isolation, and compile times.
 
 The folder of compiled kernels is empty when the suite begins, so that every trial compiles its kernel.
 """
@@ -25,11 +25,11 @@ from gensor_gym.measure.workers.requests import Built, Trial
 from gensor_gym.operators.types import Operator
 
 CHOICES = 10
-"""Random schedules for each one that the model ranks first."""
+"""Number of random schedules drawn for each schedule that the model ranks first."""
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Lines for the rate of trials, and for compilation by operator and in all."""
+    """Emit the rates of trials, the overhead of isolation, and compile times by operator and in all."""
     settings = config.measure
     hw = hardware.get("host")
     emit(kind="machine", compiler=find_compiler().version, calibration_loop_per_second=calibration(), **machine())
@@ -45,14 +45,14 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _ranked(graph: ConstructionGraph, rng: np.random.Generator, count: int) -> list[Schedule]:
-    """The best of some random schedules by the model, as a search would measure."""
+    """The `count` best of many random schedules by the model, similar to the choice of a search."""
     drawn = [graph.random_schedule(rng) for _ in range(CHOICES * count)]
     seconds = graph.latencies(np.ascontiguousarray(graph.stack(drawn), dtype=np.int32))
     return [drawn[i] for i in np.argsort(seconds, kind="stable")[:count]]
 
 
 def _rate(name: str, op: Operator, schedules: list[Schedule], hw: Hardware, emit: Lines) -> None:
-    """Measure all of one kind of schedules; the worker is started by the first one beforehand."""
+    """Measure schedules and emit the rate of trials; the first schedule only starts the worker."""
     backend = cpu_backend()
     try:
         backend.measure(op, schedules[:1], hw)
@@ -74,14 +74,14 @@ def _rate(name: str, op: Operator, schedules: list[Schedule], hw: Hardware, emit
 
 
 def _isolation(op: Operator, schedules: list[Schedule], hw: Hardware, rounds: int, emit: Lines) -> None:
-    """The same kernels as trials of a worker that is shut in and of one that is not, in turns: seconds of each, and the ratio."""
+    """Run the same kernels as trials of an isolated and of an ordinary worker in turns; emit seconds of each and their ratio."""
     workers = {name: WorkerProcess(cpu_backend().name, shut_in=name == "on") for name in ("off", "on")}
     seconds: dict[str, list[float]] = {name: [] for name in workers}
     backend = cpu_backend()
     try:
         made = backend.compile([k for k in (make_kernel(op, s, hw) for s in schedules) if not isinstance(k, Measurement)])
         built = [item for item in made if isinstance(item, Built)]
-        for number in range(rounds + 1):  # the first, which starts the workers, does not count
+        for number in range(rounds + 1):  # round 0, which starts the workers, does not count
             for item in built:
                 for name in sorted(workers, reverse=number % 2 == 1):
                     begin = time.perf_counter()
@@ -98,18 +98,18 @@ def _isolation(op: Operator, schedules: list[Schedule], hw: Hardware, rounds: in
 
 
 def _middle(values: list[float]) -> float | None:
-    """Median, None of nothing."""
+    """Median; None for an empty list."""
     return median(values) if values else None
 
 
 def _condition(measurement: Measurement, name: str) -> float:
-    """A number among the conditions of a measurement."""
+    """A number from the conditions of a measurement."""
     value: Any = measurement.conditions[name]
     return float(value)
 
 
 def _compile(settings: DictConfig, hw: Hardware, rng: np.random.Generator, emit: Lines) -> None:
-    """Random schedules of awkward operators, compiled on all cores: seconds each, by operator and in all."""
+    """Compile random schedules of awkward operators on all cores; emit the seconds per kernel, by operator and in all."""
     backend, whole = cpu_backend(), []
     for text in settings.operators:
         op = operators.parse(text)
@@ -127,7 +127,7 @@ def _compile(settings: DictConfig, hw: Hardware, rng: np.random.Generator, emit:
 
 
 def _seconds(backend: NativeBackend, op: Operator, schedules: list[Schedule], hw: Hardware) -> tuple[list[float], int]:
-    """Seconds of compilation of the different kernels, and how many were refused by generator or compiler."""
+    """(compile seconds of the different kernels, number of kernels refused by the generator or the compiler)."""
     made = [make_kernel(op, schedule, hw) for schedule in schedules]
     kernels = {kernel.digest: kernel for kernel in made if not isinstance(kernel, Measurement)}
     built = backend.compile(list(kernels.values()))

@@ -26,11 +26,11 @@ from gensor_gym.operators.types import Operator
 
 FITS = {"coefficients": COEFFICIENTS, "constants": CONSTANTS}
 FASTEST = 5
-"""One program in this many belongs to the fastest, whose ranking counts separately."""
+"""The ranking of the fastest 1/FASTEST of the programs is also reported separately."""
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """One line for each operator, one over all, and one for a fit if requested; or the ranking benchmark."""
+    """Emit one line for each operator, one over all, and one for a fit if requested; or run the ranking benchmark."""
     if config.ranking:
         ranking.run(config, emit)
         return
@@ -67,7 +67,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _write(path: Path, kind: str, parameters: Parameters, values: np.ndarray, name: str, entry: dict) -> None:
-    """The fit in the form that ships: of cost/fits.json or of cost/cpu_constants.json."""
+    """Write the fit in the form of the shipped cost/fits.json or cost/cpu_constants.json."""
     rounded = [float(f"{value:.4g}") for value in values]
     if kind == "coefficients":
         write_json(path, {name: {"coefficients": rounded, "terms": list(TERMS), **entry}})
@@ -76,19 +76,19 @@ def _write(path: Path, kind: str, parameters: Parameters, values: np.ndarray, na
 
 
 def _resolve(shapes: Any) -> list[Operator]:
-    """Operators of a configuration entry: text, a list, or nothing."""
+    """Operators of a configuration entry, which is text, a list, or empty."""
     return operators.resolve(shapes if isinstance(shapes, str) else list(shapes)) if shapes else []
 
 
 def _check(ops: list[Operator]) -> None:
-    """ValueError when an operator of the test part is among those of a fit."""
+    """Check that no operator of a fit is in the test part; ValueError if one is."""
     for op in ops:
         if operators.part_of(op) == "test":
             raise ValueError(f"a fit sees the train and validation parts only; {op} is of the test part")
 
 
 def _score(samples: list[Sample], ks: list[int], name: str, group: str, emit: Lines) -> None:
-    """A line for each operator and one over all."""
+    """Emit the ranking scores of each operator, and their means."""
     lines = []
     for sample in samples:
         op = sample.graph.operator

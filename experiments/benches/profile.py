@@ -26,7 +26,7 @@ SIDE = "profiled"
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """See the module."""
+    """Profile each network: emit its lines, show its table and draw its figure."""
     settings, folder = config.profile, Path(config.output)
     check_names(settings, "profile")
     check_whole(settings, 1, "trials", "calls", "batch", "threads", of="profile.", null=("threads",))
@@ -54,7 +54,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _profiled(asked: dict[str, Any], limit: float, cache: Path) -> dict[str, Any]:
-    """The process's profile of one network; Lost if it fails, takes too long, or its outputs are wrong."""
+    """Profile of one network from its own process; Lost if it fails, takes too long or returns wrong outputs."""
     side = Side(SIDE, asked["threads"], cache, PROCESS)
     try:
         side.hear(limit)
@@ -68,7 +68,7 @@ def _profiled(asked: dict[str, Any], limit: float, cache: Path) -> dict[str, Any
 
 
 def sheet(name: str, steps: list[dict[str, Any]], whole: dict[str, Any]) -> Sheet:
-    """Equal kernels together, the dearest first."""
+    """Table of a network's kernels, with equal kernels together, slowest first."""
     head = ("kernel", "times", "share", "in context", "alone", "floor by flops", "floor by bytes", "first")
     rows = [
         (row["computation"], str(row["times"]), percent(row["share"]), seconds(row["in_context_s"]),

@@ -1,9 +1,9 @@
-"""Repeatability of timings: the same kernels in two separate runs next to a busy neighbour, verdict by verdict.
+"""Repeatability of timings: verdicts on the same kernels timed in two separate runs, next to a busy process.
 
-A run is a worker process that times all kernels, single-threaded, in rounds of random order, with the anchor among them, while
-another process keeps the last core busy. The second run also times kernels with five percent more iterations: an entry that calls
-the kernel 21 times instead of 20. The verdict on kernels of separate runs is `quiet`; the other verdicts show the effect of
-rounds and the anchor. Within a run it is `paired`.
+A run is a worker process that times all kernels, single-threaded, in rounds of random order, with the drift anchor among them,
+while another process keeps the last core busy. The second run also times kernels with five percent more iterations: an entry that
+calls the kernel 21 times instead of 20. The verdict on kernels of separate runs is `quiet`, and within a run it is `paired`. The
+other verdicts show the effect of rounds and of the anchor.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from gensor_gym.measure.workers.process import WorkerProcess
 from gensor_gym.measure.workers.requests import CompareRequest
 
 ITERATIONS = 20
-"""Calls of the kernel in an entry; one more makes five percent."""
+"""Calls of the kernel in an entry; one call more is five percent."""
 WAYS = ("quiet", "paired", "anchored")
-"""Low quantiles of each run; medians over rounds; medians over rounds divided by the anchor of the round."""
+"""Ratios of low quantiles of each run, of paired rounds, and of paired rounds after division by the round's anchor."""
 TARGET = 0.9
-"""Share of verdicts that have to be right."""
+"""Share of verdicts that must be right."""
 _NEIGHBOUR = """
 import os, sys
 import numpy as np
@@ -52,7 +52,7 @@ while os.getppid() == int(sys.argv[1]):
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Lines for the machine, for every pair, and counts with their targets."""
+    """Emit lines for the machine and for every pair, and counts of verdicts with their targets."""
     settings = config.repeatability
     kernels = draw(settings.operator, dataclasses.replace(hardware.get("host"), units=1), settings.kernels, config.seed)
     same = {f"{i}": repeated(kernel, ITERATIONS) for i, kernel in enumerate(kernels)}
@@ -78,7 +78,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def draw(text: str, hw: Hardware, count: int, seed: int) -> list[Kernel]:
-    """Different kernels of random schedules of an operator."""
+    """`count` different kernels of random schedules of an operator."""
     op, rng = operators.parse(text), np.random.default_rng(seed)
     found: dict[str, Kernel] = {}
     graph = ConstructionGraph(op, hw, "extended")
@@ -90,7 +90,7 @@ def draw(text: str, hw: Hardware, count: int, seed: int) -> list[Kernel]:
 
 
 def repeated(kernel: Kernel, calls: int) -> Kernel:
-    """A kernel whose entry calls that of a C kernel `calls` times."""
+    """A kernel whose entry calls the entry of the given C kernel `calls` times."""
     entry = kernel.launches[0].entry
     arguments = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"
     call = f"for (volatile int i = 0; i < {calls}; i++) {entry}(inputs, output, workspace, runtime);"
@@ -100,20 +100,20 @@ def repeated(kernel: Kernel, calls: int) -> Kernel:
 
 @contextmanager
 def neighbour() -> Iterator[None]:
-    """A process that keeps the last core busy meanwhile, and ends with this one."""
+    """Keep the last core busy with another process within the `with` block."""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", _NEIGHBOUR, str(os.getpid())]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
         try:
             assert process.stdout is not None
-            process.stdout.readline()  # it runs
+            process.stdout.readline()  # wait until it runs
             yield
         finally:
             process.kill()
 
 
 def _run(kernels: dict[str, Kernel], rounds: int, seed: int) -> dict[str, list[float]]:
-    """Seconds of every kernel and of the anchor, one a round, from a worker of its own."""
+    """Seconds of every kernel and of the anchor in each round, measured in a new worker."""
     worker = WorkerProcess("cpu", stage_seconds={"time": 60.0})
     try:
         built = tuple((name, build_c(kernel)) for name, kernel in kernels.items())
@@ -123,7 +123,7 @@ def _run(kernels: dict[str, Kernel], rounds: int, seed: int) -> dict[str, list[f
 
 
 def _pair(name: str, run_a: dict, other: str, run_b: dict, tolerance: float) -> dict[str, dict]:
-    """Ratio of one kernel to another, its interval and the verdict, in every way of WAYS."""
+    """Ratio of one kernel to another, its interval and the verdict, for each of WAYS."""
     a, b = np.array(run_a[name]), np.array(run_b[other])
     found = {
         "quiet": quiet_ratio_interval(a, b),
@@ -137,7 +137,7 @@ def _pair(name: str, run_a: dict, other: str, run_b: dict, tolerance: float) -> 
 
 
 def _counts(verdicts: list[dict[str, Verdict]], wanted: Verdict) -> dict[str, object]:
-    """How many are as they should be, of how many, and how many should be; then all of them by verdict."""
+    """For each of WAYS, the number of wanted verdicts; then the number of pairs, the target number, and all verdicts by kind."""
     ways = {way: Counter(found[way] for found in verdicts) for way in WAYS}
     found = {way: counts[wanted] for way, counts in ways.items()}
     return {**found, "of": len(verdicts), "target": math.ceil(TARGET * len(verdicts)), "all": ways}

@@ -1,7 +1,7 @@
 """How much faster a search is on a recorded table than live: the same strategy, seed and number of trials, one after the other.
 
-Live, kernels are compiled into an empty cache, as for a task that nobody has searched before. On the table the first search
-of an operator, which reads its file, counts by itself. Warming up (imports, compiled rules) is charged to neither.
+Live, kernels are compiled into an empty cache, as for a task that nobody has searched before. On the table, the first search of
+an operator, which reads its file, is timed separately. Warming up (imports, compiled rules) is charged to neither.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TARGET = 100.0
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """A line for each operator and strategy, and one over all."""
+    """Emit a line for each operator and strategy, and one over all."""
     settings = config.replay
     names = hardware.recorded_names()
     if settings.machine not in names:
@@ -52,7 +52,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def compare(op: Operator, hw: Hardware, live: Backend, name: str, trials: int, seed: int) -> dict[str, float]:
-    """Wall seconds of one search live and recorded, and how many trials each had."""
+    """Wall seconds and numbers of trials of one search, live and on the recorded table."""
     _timed(op, hw, "analytic", name, 2, seed)
     recorded = open_recorded("recorded", hw)
     first, count = _timed(op, hw, recorded, name, trials, seed)
@@ -66,7 +66,7 @@ def compare(op: Operator, hw: Hardware, live: Backend, name: str, trials: int, s
 
 
 def _timed(op: Operator, hw: Hardware, backend: str | Backend, name: str, trials: int, seed: int) -> tuple[float, int]:
-    """Seconds of one search, and its trials."""
+    """(seconds of one search, number of its trials)."""
     session = Session(Task(op, hw, backend, SPACE), Budget(trials=trials))
     begin = time.perf_counter()
     search(get_strategy(name), session, int(np.uint32(seed)))

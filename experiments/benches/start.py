@@ -1,6 +1,6 @@
-"""From a new process to the end of its first episode: with an empty cache of compiled code, and again with the filled one.
+"""Start-up: from a new process to the end of its first episode, with an empty cache of compiled code and with a filled one.
 
-Each start is a process of its own (`start_process`). Seconds are the process's processor time, imports included, without that of
+Each start has its own process (`start_process`). Seconds are the process's processor time, imports included, without the time of
 the compile server. The wall time, which other load stretches, is listed too. Functions are listed by their own compile time,
 without their callees.
 """
@@ -24,12 +24,11 @@ from gensor_gym.locate import ROOT
 PHASES = ("imports", "make", "reset", "step", "episode")
 """Phases of a start: imports, `gymnasium.make`, `reset`, the first step, the rest of the episode."""
 COLD, WAITED, WARM = "cold", "waited", "warm"
-"""Kinds of start: nothing compiled; nothing compiled, and every function compiled before it runs; with the cache of the second.
-"""
+"""Kinds of start: empty cache; empty cache, and every function compiled before it runs; cache of the second kind, filled."""
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """Three lines for every environment, and one for each of the functions that take longest to compile; only warm, one line."""
+    """Emit a line for each kind of start of every environment, and a line for each of the slowest functions to compile."""
     settings = config.start
     emit(kind="machine", **machine())
     for name in settings.environments:
@@ -46,7 +45,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def table(rows: list[dict[str, object]]) -> str:
-    """Seconds of each phase, all of it, and the wall time, in Markdown."""
+    """Seconds of each phase, of all phases, and the wall time, in Markdown."""
     head = ("environment", "cache", "functions compiled", *(f"{phase} s" for phase in PHASES), "all s", "wall s")
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for row in rows:
@@ -57,7 +56,7 @@ def table(rows: list[dict[str, object]]) -> str:
 
 
 def start_of(arguments: Any, cache: str, folder: str | None, limit_s: float) -> dict[str, Any]:
-    """Result of a process that starts now; its compiled code is kept in the folder, or in the default one."""
+    """Start an environment in a new process and return its result; compiled code is kept in `folder`, or the default folder."""
     own = {"NUMBA_CACHE_DIR": folder} if folder is not None else {}
     environment = os.environ | own | {QUIET: "1", "PYTHONPATH": str(ROOT)}
     begin = time.perf_counter()

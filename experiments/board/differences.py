@@ -6,11 +6,11 @@ from gensor_gym.foreign import parse_json
 
 
 class Difference(ValueError):
-    """An entry says something else than the environment; the message names line, field, expected and found."""
+    """Raised if an entry differs from the environment's recomputation; the message names line, field, expected and found."""
 
 
 def compare_texts(expected: str, found: str) -> None:
-    """Two whole files; Difference names the first byte that differs."""
+    """Compare two whole files; raise Difference for the first byte that differs."""
     lines, others = expected.split("\n"), found.split("\n")
     for at, (want, have) in enumerate(zip(lines, others, strict=False)):
         if want != have:
@@ -22,7 +22,7 @@ def compare_texts(expected: str, found: str) -> None:
 
 
 def _field(expected: str, found: str) -> str:
-    """The first field whose values differ, with both."""
+    """Text that names the first field with different values and both values, or both lines."""
     try:
         want, have = parse_json(expected), parse_json(found)
     except ValueError:
@@ -35,5 +35,5 @@ def _field(expected: str, found: str) -> str:
 
 
 def _same_bytes(one: bytes, other: bytes) -> int:
-    """How many bytes are equal from the beginning."""
+    """Number of equal bytes at the beginning."""
     return next((i for i, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), min(len(one), len(other)))

@@ -1,9 +1,10 @@
 """Entries of a frozen suite: every search of an agent on a track, with the actions that build its best program.
 
-`AGENT/TRACK.jsonl`: a header, a line for each task and seed, and the digest of the lines above. Verification plays the actions in
-the environment, recomputes every line and compares the whole file byte for byte. Facts that an entry only states (the spent
+`AGENT/TRACK.jsonl` has a header, a line for each task and seed, and the digest of the lines above. Verification plays the actions
+in the environment, recomputes every line and compares the whole file byte for byte. Facts that an entry only states (the spent
 budget, the regret after each trial before the last, the learning curve, the agent) are covered by the digest, which detects
-corruption, not deliberate falsification. An entry may hold the first few seeds only, and be packed (`experiments.evidence.ship`).
+corruption, not deliberate falsification. An entry may contain only the first few seeds, and be packed
+(`experiments.evidence.ship`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from gensor_gym.suites.session import NoModel
 
 FOLDER = ROOT / "results" / "suite"
 STATED = ("curve", "processor_s", "asked", "learning", "trials", "evaluations", "elapsed_s", "worked_s")
-"""Fields that a line only states."""
+"""Fields that a line states and that verification cannot recompute."""
 FIELDS = ("suite", "track", "task", "fingerprint", "seed", "actions", "seconds", "regret", *STATED)
 HEADER = ("suite", "track", "agent", "strategy", "settings")
 MOST_BYTES = 64 << 20
@@ -43,11 +44,10 @@ MOST_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Entrant:
-    """The agent of an entry: `name` is its folder.
+    """The agent of an entry: a registered strategy with settings, or a function of type `gensor_gym.suites.Agent`.
 
-    A registered strategy with settings, or a function of `gensor_gym.suites.Agent`.
-
-    A text among the settings may contain `{seed}`: so each seed searches with the policy of its own training seed.
+    `name` is the entry's folder. Text among the settings may contain `{seed}`, so that each seed searches with the policy of its
+    own training seed.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Entrant:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """ValueError for a name that is no folder's, or settings of a function."""
+        """Check the fields: ValueError for an invalid folder name, or for settings of a function."""
         check_name(self.name)
         if ":" in self.strategy and self.settings:
             raise ValueError(f"{self.name}: settings {sorted(self.settings)} are of registered strategies, not of a function")
@@ -78,13 +78,13 @@ class Entrant:
 
 
 def _kind(name: str, track: Track) -> str:
-    """Kind of search of a strategy: in a track of steps it may be one that learns in environments."""
+    """Kind of search of a strategy; on a track of environment steps it may be one that learns in environments."""
     learns = track.steps is not None and name in strategies_for(LEARNING)
     return LEARNING if learns else CONSTRUCTIONS
 
 
 def play(entrant: Entrant, track: Track, folder: Path, seeds: int | None = None) -> Path:
-    """Search every task with every seed, or the first few seeds, resuming an earlier run; returns the entry's path.
+    """Search every task with every seed, or the first few seeds, resuming an earlier run; return the entry's path.
 
     Searches in an entry with the same header are not repeated.
     """
@@ -99,7 +99,7 @@ def play(entrant: Entrant, track: Track, folder: Path, seeds: int | None = None)
         left = [(task, seed) for task, seed in asked if (task.name, seed) not in known]
         try:
             if left and track.steps is None:
-                _searched(entrant, track, *left[0])  # what is imported and compiled at first use is no part of a search
+                _searched(entrant, track, *left[0])  # import and compile now, not during a search
         except NoModel:
             journal.path.unlink()
             raise
@@ -114,7 +114,7 @@ def play(entrant: Entrant, track: Track, folder: Path, seeds: int | None = None)
 
 
 def _there(path: Path, header: Mapping[str, Any]) -> dict[Any, dict[str, Any]]:
-    """Lines of an entry that is there, by task and seed; none where it is another's, or of other settings."""
+    """Lines of an existing entry by task and seed; empty if it is missing or has another header."""
     if not (path := lying(path)).exists():
         return {}
     first, *lines = map(parse_json, read_text(path, MOST_BYTES).splitlines())
@@ -122,7 +122,7 @@ def _there(path: Path, header: Mapping[str, Any]) -> dict[Any, dict[str, Any]]:
 
 
 def _searched(entrant: Entrant, track: Track, task: SuiteTask, seed: int) -> dict[str, Any]:
-    """One search, repeated if it was held up."""
+    """Run one search and return its row; repeat it while other processes held it up."""
     while True:
         (row,) = replace(track, tasks=(task,)).run(entrant.agent(track, task, seed), (seed,))
         if not held_up(row, track):
@@ -130,14 +130,14 @@ def _searched(entrant: Entrant, track: Track, task: SuiteTask, seed: int) -> dic
 
 
 def held_up(row: Mapping[str, Any], track: Track) -> bool:
-    """Whether a search came to its limit of seconds having worked in less than half of them: others had the processor."""
+    """Whether a search reached its limit of seconds but worked in less than half of them, because others had the processor."""
     limit = track.budget.seconds
     spent = row["trials"] >= (track.budget.trials or math.inf) or track.steps is not None
     return limit is not None and not spent and row["elapsed_s"] >= limit and row["worked_s"] < limit / 2
 
 
 def _line(row: Mapping[str, Any], task: SuiteTask) -> dict[str, Any]:
-    """A result as an entry has it: the program by its actions."""
+    """A result as a line of an entry, with the actions that build its program."""
     actions = None
     if row["schedule"] is not None:
         graph = ConstructionGraph(task.operator, task.hardware, task.space)
@@ -148,13 +148,13 @@ def _line(row: Mapping[str, Any], task: SuiteTask) -> dict[str, Any]:
 
 
 def text_of(header: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
-    """The whole file."""
+    """Text of an entry's file: header, rows and digest."""
     text = "".join(json.dumps(row) + "\n" for row in (header, *rows))
     return text + json.dumps({"sha256": hashlib.sha256(text.encode()).hexdigest()}) + "\n"
 
 
 def verify(path: Path) -> list[dict[str, Any]]:
-    """The lines of a valid entry. Difference names the first byte that differs, ValueError an unreadable part."""
+    """Verify an entry and return its lines. Difference names the first byte that differs, ValueError an unreadable part."""
     text = read_text(lying(path), MOST_BYTES)
     rows = [parse_json(line) for line in text.splitlines()]
     if len(rows) < 3 or not isinstance(rows[0], dict) or tuple(rows[0]) != HEADER:
@@ -200,7 +200,7 @@ def _again(track: Track, task: SuiteTask, seed: int, line: Mapping[str, Any]) ->
 
 
 def played(task: SuiteTask, actions: Sequence[int]) -> float:
-    """Seconds of the program that actions build in the task's graph; ValueError for one that is not legal, or does not run."""
+    """Seconds of the program that actions build in the task's graph, infinite if it fails. ValueError for an illegal action."""
     task.check()
     graph = ConstructionGraph(task.operator, task.hardware, task.space)
     schedule = graph.initial()
@@ -215,9 +215,9 @@ def played(task: SuiteTask, actions: Sequence[int]) -> float:
 
 
 def submit(version: str, entrants: Sequence[Entrant], folder: Path, tracks: Sequence[str], seeds: int | None = None) -> int:
-    """Play on tracks; the exit status. ValueError names an unknown track.
+    """Play the entrants on tracks and return the exit status. ValueError names an unknown track.
 
-    Default tracks are all of searches; those without a model only for agents that do not need it.
+    By default these are all tracks of searches; a track without a model is left out for agents that need the model.
     """
     suite = get(version)
     for name in tracks:
@@ -227,7 +227,7 @@ def submit(version: str, entrants: Sequence[Entrant], folder: Path, tracks: Sequ
         if seeds is not None and not 0 < seeds <= len(track.seeds):
             raise ValueError(f"--seeds {seeds}: expected 1 to {len(track.seeds)}, which {track.name} has")
         for entrant in entrants:
-            entrant.agent(track, track.tasks[0], track.seeds[0])  # what is not there is said before anything is searched
+            entrant.agent(track, track.tasks[0], track.seeds[0])  # report a missing agent before any search
     for entrant in entrants:
         for track in asked:
             try:
@@ -240,9 +240,9 @@ def submit(version: str, entrants: Sequence[Entrant], folder: Path, tracks: Sequ
 
 
 def verified(version: str, folder: Path, tracks: Collection[str] | None = None) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Lines of all entries by track and agent, of some tracks or all.
+    """Verify all entries, on some tracks or all, and return their lines by track and agent.
 
-    ValueError for the first that is not true, and for a folder without any.
+    ValueError for the first invalid entry, and for a folder without entries.
     """
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
     there = [path for ending in ("jsonl", "jsonl.gz") for path in (folder / version).glob(f"*/*.{ending}")]

@@ -1,7 +1,7 @@
 """Build the tables of results/suite/README.md from the entries of a frozen suite: `python -m experiments leaderboard`.
 
-Every entry is computed again first; one that is not true ends the command. With `--folder` nothing is written: it prints where
-the entries in it stand among those that ship.
+Every entry is verified first; an invalid entry ends the command. With `--folder` nothing is written: the command prints the rank
+of that folder's entries among the shipped entries.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from experiments.commands.refusal import exit_code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 2 for an invalid entry, or if the page differs with `--check`."""
+    """Run the command; return the exit status: 2 for an invalid entry, or if the page differs with `--check`."""
     parser = Parser(prog="python -m experiments leaderboard", description="Verify entries, and build results/suite/README.md.")
     parser.add_argument("--frozen", default="v1", metavar="VERSION", help="of the suite")
     parser.add_argument("--folder", type=Path, help="of entries of your own: verify them and print where they stand")
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _build(args: argparse.Namespace) -> int:
-    """Write the page, compare it, or print tables."""
+    """Write the page, compare it, or print tables, as the arguments ask."""
     if args.folder is None:
         suite_page.build(args.frozen, entries.FOLDER, suite_page.PAGE, args.check)
     else:

@@ -1,6 +1,6 @@
 """Search the tasks of a frozen suite: `python -m experiments submit markov`, or `--agent FILE.py:FUNCTION --name NAME`.
 
-An entry is a file for each track, results/suite/VERSION/NAME/TRACK.jsonl (`entries`). A run that was ended resumes.
+An entry is a file for each track, results/suite/VERSION/NAME/TRACK.jsonl (`entries`). An interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gensor_gym.foreign import parse_json
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status, 2 for a bad argument or file."""
+    """Run the command; return the exit status, 2 for a bad argument or file."""
     args = _parser().parse_args(arguments)
     return exit_code(lambda: submit(args.frozen, _entrants(args), make_folder(args.output), args.track or [], args.seeds))
 
@@ -33,7 +33,7 @@ def _entrants(args: argparse.Namespace) -> list[Entrant]:
 
 
 def _setting(text: str) -> tuple[str, Any]:
-    """NAME=VALUE, the value as JSON or else as text."""
+    """(name, value) of NAME=VALUE; the value is JSON, or text if it is not JSON."""
     name, equals, value = text.partition("=")
     if not equals:
         raise ValueError(f"--set {text!r}: expected NAME=VALUE")
@@ -44,7 +44,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Arguments of the command."""
+    """Parser of the command's arguments."""
     parser = Parser(prog="python -m experiments submit", description="Search the tasks of a frozen suite.")
     parser.add_argument("strategies", nargs="*", help="registered strategies: markov, roller, ..")
     parser.add_argument("--agent", metavar="FILE.py:FUNCTION", help="(session, random numbers) -> nothing, which searches")

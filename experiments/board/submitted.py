@@ -12,7 +12,7 @@ from typing import Any
 
 
 def check_name(name: str) -> None:
-    """ValueError for a name that is no folder's."""
+    """Check that a name is valid for a folder; ValueError if not."""
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise ValueError(f"name {name!r}: expected letters, digits, '_', '-' and '.'")
 
@@ -30,7 +30,7 @@ def load_function(text: str) -> Callable[..., Any]:
 
 
 def _module(where: str) -> ModuleType:
-    """A module by its name or its file."""
+    """Import a module by its name or its file."""
     if not where.endswith(".py"):
         return import_module(where)
     spec = importlib.util.spec_from_file_location(Path(where).stem, where)

@@ -17,12 +17,12 @@ from gensor_gym.measure.stats.intervals import LEVEL
 from gensor_gym.suites.session import WINDOWS
 
 LEAST = 1e-3
-"""Regrets below are drawn there, on logarithmic axes."""
+"""Smallest regret on the logarithmic axes; smaller regrets are drawn here."""
 TICKS = (0.001, 0.01, 0.1, 1.0, 10.0)
 
 
 def draw(standings: Sequence[Standing], folder: Path) -> list[Path]:
-    """TRACK.png of every track, and TRACK_learning.png where agents learned; the files."""
+    """Draw TRACK.png for every track, and TRACK_learning.png if agents learned on it; return the files."""
     made = []
     with plt.rc_context(style.RC):
         for standing in standings:
@@ -33,7 +33,7 @@ def draw(standings: Sequence[Standing], folder: Path) -> list[Path]:
 
 
 def _of_track(standing: Standing, path: Path) -> Path:
-    """Tiers on the left, profiles on the right."""
+    """Draw tiers on the left and performance profiles on the right."""
     agents, looks = standing.agents, style.look(standing.agents)
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 0.9 + 0.29 * max(8, len(agents))), width_ratios=(1, 1.15))
     _tiers(left, standing)
@@ -54,7 +54,7 @@ def _of_track(standing: Standing, path: Path) -> Path:
 
 
 def _tiers(axes: Axes, standing: Standing) -> None:
-    """Means with intervals, the best at the top, tiers on grounds of their own."""
+    """Draw interquartile means with intervals, the best at the top; every second tier has a grey background."""
     agents, looks = standing.agents, style.look(standing.agents)
     for y, agent in enumerate(agents):
         own = standing.scores[agent]
@@ -74,12 +74,12 @@ def _tiers(axes: Axes, standing: Standing) -> None:
 
 
 def _drawn(regret: float) -> float:
-    """A regret as a share more than the best, where it is drawn."""
+    """A regret log(T / T*) as the drawn share T / T* - 1, at least LEAST."""
     return max(LEAST, float(np.expm1(regret)))
 
 
 def _regrets(axes: Axes) -> None:
-    """A logarithmic axis of regrets."""
+    """Make the x axis a logarithmic axis of regrets."""
     axes.set_xscale("log")
     axes.set_xlim(LEAST * 0.8, 120)
     axes.set_xticks(TICKS, [f"≤{100 * LEAST:g} %", *(f"{100 * tick:g} %" for tick in TICKS[1:])])
@@ -87,7 +87,7 @@ def _regrets(axes: Axes) -> None:
 
 
 def _curves(standing: Standing, path: Path) -> Path:
-    """Mean regret of episodes, and the best met, over steps: interquartile means over tasks and seeds, and their quartiles."""
+    """Draw mean regret of episodes and best regret so far over steps: medians over tasks and seeds, with quartiles."""
     looks = style.look(standing.agents)
     figure, both = plt.subplots(1, 2, figsize=(9.6, 3.4), sharey=True)
     for agent in standing.agents:
@@ -97,7 +97,7 @@ def _curves(standing: Standing, path: Path) -> Path:
         for axes, k in zip(both, (1, 2), strict=True):
             shown = np.maximum(LEAST, np.expm1(np.minimum(found[..., k], CAP)))
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # no episode has ended in any search until then
+                warnings.simplefilter("ignore", RuntimeWarning)  # all nan before the first episode ends
                 low, middle, high = np.nanquantile(shown, (0.25, 0.5, 0.75), axis=0)
             axes.fill_between(found[0, :, 0], low, high, color=colour, alpha=0.15, linewidth=0)
             axes.plot(found[0, :, 0], middle, color=colour, marker=marker, markevery=4, markersize=4, label=agent)

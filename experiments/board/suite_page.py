@@ -30,15 +30,15 @@ from gensor_gym.suites.session import WINDOWS
 PAGE = ROOT / "results" / "suite" / "README.md"
 BEGIN, END = "<!-- built by gensor leaderboard --frozen v1 -->", "<!-- end of what is built -->"
 MODEL = ("greedy", "descents", "model_descent")
-"""Searches of the model without anything learned: where they are as good as the best, learning has nothing to earn."""
+"""Searches of the model without learning. If they are as good as the best agent, learning has nothing to gain."""
 
 
 LEARNT = (0, WINDOWS // 2, WINDOWS - 3)
-"""Points of a learning curve in its table; some agents use the last steps to show their result."""
+"""Indices of the points of a learning curve in its table; some agents use the last steps to show their result."""
 
 
 def lines(found: list[Standing], pictures: str | None) -> Iterator[str]:
-    """All tables and figures as Markdown; `pictures` is the path of the figures' folder, None without figures."""
+    """Yield all tables and figures as Markdown; `pictures` is the path of the figures' folder, None without figures."""
     for standing in found:
         track = standing.track
         few = "" if _whole(standing) else ", fewer where the table says so"
@@ -60,7 +60,7 @@ def _whole(standing: Standing) -> bool:
 
 
 def _ranking(standing: Standing) -> list[str]:
-    """The table of a track."""
+    """Table of a track's agents by tier."""
     groups = list(dict.fromkeys(task.group for task in standing.track.tasks))
     of_groups = groups if len(groups) > 1 else []
     spent = "evaluations" if standing.track.steps is None else "steps"
@@ -72,7 +72,7 @@ def _ranking(standing: Standing) -> list[str]:
 
 
 def _row(standing: Standing, agent: str, tier: int, groups: list[str]) -> tuple[str, ...]:
-    """One agent's cells."""
+    """Table cells of one agent."""
     own, best = standing.scores[agent], standing.scores[standing.agents[0]]
     low, high = interval(own)
     profile = statistics.performance_profile(own, np.array([np.log1p(WITHIN)]))[0]
@@ -87,7 +87,7 @@ def _row(standing: Standing, agent: str, tier: int, groups: list[str]) -> tuple[
 
 
 def _told(standing: Standing) -> Iterator[str]:
-    """Conclusions from the table, in words."""
+    """Yield conclusions from the table, in words."""
     named = "; ".join(", ".join(f"`{name}`" for name in names) for names in standing.tiers)
     yield f"Intervals tell {len(standing.tiers)} tiers apart (aim: four): {named}."
     least = iqm(standing.scores[standing.agents[0]])
@@ -97,7 +97,7 @@ def _told(standing: Standing) -> Iterator[str]:
 
 
 def _spending(standing: Standing) -> list[str]:
-    """IQM regret of the best measured program after given budgets."""
+    """Table of the IQM regret of the best measured program after given budgets."""
     head = ("IQM regret after", *(f"{most:g} s" for most in SECONDS), *(f"{most:,} evaluations" for most in EVALUATIONS))
     rows = []
     for agent in standing.agents:
@@ -109,7 +109,7 @@ def _spending(standing: Standing) -> list[str]:
 
 
 def _learning(standing: Standing) -> list[str]:
-    """Results of agents during training."""
+    """Table of the agents' regrets during training."""
     rows, steps = [], ["", "", ""]
     for agent in standing.agents:
         if (curves := learned(standing, agent)) is not None:
@@ -125,12 +125,12 @@ def _learning(standing: Standing) -> list[str]:
 
 
 def percent(regret: float | np.ndarray) -> str:
-    """A regret as percent above the best; none if it is more than a hundred times as slow, or without a program."""
+    """A regret as percent above the best; `none` if the program is over a hundred times slower, or missing."""
     return f"{100 * np.expm1(float(regret)):.1f} %" if regret < CAP else "none"
 
 
 def beside(version: str, folder: Path, shipped: Path) -> Iterator[str]:
-    """Tables of the tracks that a folder's entries are of, among those that ship; ValueError for an entry that is not true."""
+    """Yield tables of the tracks of a folder's entries, together with the shipped entries; ValueError for an invalid entry."""
     own = verified(version, folder)
     others = verified(version, shipped, own)
     suite = get(version)
@@ -140,7 +140,7 @@ def beside(version: str, folder: Path, shipped: Path) -> Iterator[str]:
 def build(version: str, folder: Path, page: Path, check: bool = False) -> None:
     """Verify all entries, write tables into the page and draw its figures next to the entries.
 
-    ValueError for an invalid entry; with `check` nothing is written, and ValueError if the page would change.
+    ValueError for an invalid entry. With `check` nothing is written, and ValueError if the page would change.
     """
     from experiments.board.suite_figures import draw
 

@@ -1,8 +1,8 @@
-"""Scores of a frozen suite's entries: final regrets, regrets after seconds or evaluations, and distinguishable tiers.
+"""Scores of a frozen suite's entries: final regrets, regrets after seconds or evaluations, and tiers of agents.
 
-By `experiments.statistics`, with the definitions of Agarwal et al. (NeurIPS 2021), the paper of the package `rliable`: a test
-compares them with that package if it is installed. Its intervals resample only seeds, within each task; these resample tasks as
-well, and are wider.
+Statistics come from `experiments.statistics`, with the definitions of Agarwal et al. (NeurIPS 2021), the paper of the package
+`rliable`. A test compares them with that package if it is installed. Its intervals resample only seeds, within each task; the
+intervals here resample tasks as well, and are wider.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Lines = Sequence[Mapping[str, Any]]
 
 
 def seeds_of(track: Track, lines: Lines) -> Track:
-    """The track with those seeds alone that an entry has, the first ones."""
+    """The track with only the seeds that an entry has, which are the track's first seeds."""
     return replace(track, seeds=track.seeds[: len({row["seed"] for row in lines})])
 
 
 def scores_of(track: Track, lines: Lines) -> np.ndarray:
-    """Regrets in the end [tasks, seeds], capped."""
+    """Final regrets [tasks, seeds], capped."""
     return np.minimum(seeds_of(track, lines).scores([{**row, "regret": float.fromhex(row["regret"])} for row in lines]), CAP)
 
 
@@ -46,22 +46,22 @@ def scores_after(track: Track, lines: Lines, spent: str, limits: Sequence[float]
 
 
 def _after(row: Mapping[str, Any], spent: str, most: float) -> float:
-    """Capped regret of one search: CAP before the first measurement."""
+    """Capped regret of one search after `most` of the quantity `spent`; CAP before the first measurement."""
     known = [CAP if value is None else value for value, at in zip(row["curve"], row[spent], strict=False) if at <= most]
     return min(CAP, known[-1]) if known else CAP
 
 
 def interval(scores: np.ndarray) -> tuple[float, float]:
-    """Interval of the interquartile mean."""
+    """Bootstrap interval of the interquartile mean."""
     low, high = statistics.bootstrap(iqm, scores, resamples=RESAMPLES)
     return float(low), float(high)
 
 
 def tiers(scores: Scores) -> list[list[str]]:
-    """Agents in groups, the best first: one belongs to the group of the best left unless intervals tell it from that one.
+    """Tiers of agents, best first: each has the best remaining agent and all remaining agents not significantly worse than it.
 
-    Told apart: the interval of the difference of interquartile means is above zero, tasks drawn as well as seeds, the first ones
-    where one agent has fewer.
+    Significantly worse means that the interval of the difference of interquartile means is above zero. The bootstrap draws tasks
+    as well as seeds; if one agent has fewer seeds, only as many first seeds of the other agent count.
     """
     left = sorted(scores, key=lambda name: (iqm(scores[name]), name))
     found: list[list[str]] = []
@@ -74,7 +74,7 @@ def tiers(scores: Scores) -> list[list[str]]:
 
 
 def _apart(worse: np.ndarray, better: np.ndarray) -> bool:
-    """See `tiers`."""
+    """Whether the first agent is significantly worse than the second, by the bootstrap that `tiers` describes."""
 
     def difference(one: np.ndarray, other: np.ndarray) -> float:
         return float(iqm(one) - iqm(other))
@@ -86,11 +86,11 @@ def _apart(worse: np.ndarray, better: np.ndarray) -> bool:
 
 @dataclass(frozen=True)
 class Standing:
-    """A track's entries, scored."""
+    """The entries of a track, with their scores."""
 
     track: Track
     lines: Mapping[str, Lines]
-    """Lines of each agent."""
+    """Agent -> lines of its entry."""
     scores: Scores
     tiers: list[list[str]]
 
@@ -102,7 +102,7 @@ class Standing:
 
     @property
     def agents(self) -> list[str]:
-        """Tier by tier, the best first."""
+        """Names of the agents, tier by tier and best first."""
         return [agent for names in self.tiers for agent in sorted(names, key=lambda name: (iqm(self.scores[name]), name))]
 
 
@@ -112,7 +112,10 @@ def standings(suite: Suite, entries: Mapping[str, Mapping[str, Lines]]) -> list[
 
 
 def learned(standing: Standing, agent: str) -> np.ndarray | None:
-    """Learning curves of an agent: [searches, points, (steps, mean regret of the last episodes, best so far)], nan if missing."""
+    """Learning curves of an agent: [searches, points, (steps, mean regret of the last episodes, best so far)], nan if missing.
+
+    None if a search of the agent has no curve.
+    """
     curves = [row["learning"] for row in standing.lines[agent]]
     if any(not curve for curve in curves):
         return None

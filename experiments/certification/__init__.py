@@ -1,1 +1,1 @@
-"""Certified optima of the model: computing and checking them, and an episode's loss against them."""
+"""Certified optima of the model: computing and checking them, and the loss of an episode against them."""

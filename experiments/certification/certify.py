@@ -1,6 +1,6 @@
 """Certify optima of the analytic model: `python -m experiments certify [operators ..] [--space gensor]`.
 
-Operators are texts, ids, tables or splits, by default all named shapes but elementwise maps. Every certificate is a line of
+Operators are texts, ids, tables or splits, by default all named shapes except elementwise maps. Every certificate is a line of
 gensor_gym/data/certificates/HARDWARE_SPACE.jsonl, written at once. Tasks with a certificate under the present fingerprint are
 skipped, so that an interrupted run resumes.
 """
@@ -27,7 +27,7 @@ TABLES = ("roller", "gensor_table5", "autotvm", "ansor", "common", "smoke")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 1 if an optimum was not proved."""
+    """Run the command; return the exit status: 1 if an optimum was not proved."""
     parser = _parser()
     args = parser.parse_args(arguments)
     if args.seconds is not None and not args.seconds > 0:
@@ -59,9 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def chosen(specs: Iterable[str], kinds: Sequence[str] = ()) -> list[Operator]:
-    """Distinct operators of texts, ids, tables or splits; without any, all named shapes but elementwise maps.
+    """Distinct operators of texts, ids, tables or splits; by default all named shapes except elementwise maps.
 
-    `kinds` keeps those of some names alone (gemm, conv2d, ..).
+    `kinds` keeps only operators with these names (gemm, conv2d, ..).
     """
     wanted = list(specs)
     found = dict.fromkeys(op for spec in wanted or TABLES for op in operators.resolve(spec))
@@ -69,7 +69,7 @@ def chosen(specs: Iterable[str], kinds: Sequence[str] = ()) -> list[Operator]:
 
 
 def line(found: Certificate) -> str:
-    """One line about a certificate."""
+    """One line of text about a certificate."""
     ties = "?" if found.optima is None else found.optima
     return (
         f"{found.seconds:8.2f} s  {found.optimum * 1e6:10.3f} us  {ties:>6} optima  {found.visited:>11} nodes  "
@@ -78,7 +78,7 @@ def line(found: Certificate) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Arguments of the command."""
+    """Parser of the command's arguments."""
     parser = Parser(prog="python -m experiments certify", description="Certify optima of the model.")
     parser.add_argument("operators", nargs="*", help="texts, ids, tables or splits; default: all named shapes")
     parser.add_argument("--kind", nargs="*", default=[], help="operators of these names alone: gemm, conv2d, ..")

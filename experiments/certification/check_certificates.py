@@ -1,12 +1,12 @@
 """Check certificates: `python -m experiments check_certificates FILE.. [--samples 1000000] [--again 1]`.
 
-For every line, by code that shares nothing with the search but rules and model:
+Every certificate is checked by code that shares only rules and model with the search:
 - the schedule is legal and the model gives it the certified seconds, to the last bit;
-- up to `--enumerate` candidates the whole space is enumerated: a proof;
-- of larger spaces `--samples` random programs, half drawn evenly from all combinations and half by random walks, and
-  coordinate descents from the best of them: none may be faster. That is evidence, no proof.
-With `--again SLACK` the search is made again from its other end with floors multiplied by SLACK (0.9, say: less is left
-out, so an error of the bound up to a tenth would show), which proves the optimum unless search and bound err together.
+- a space of up to `--enumerate` candidates is enumerated, which is a proof;
+- in larger spaces no program may be faster of `--samples` random programs, half drawn evenly from all combinations and half
+  by random walks, and of coordinate descents from the best of them. That is evidence, no proof.
+With `--again SLACK` the search is repeated from its other end with floors multiplied by SLACK. With 0.9, say, less is left
+out, so an error of the bound up to a tenth would show. This proves the optimum unless search and bound err together.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gensor_gym.fingerprint import fingerprint
 from gensor_gym.locate import located
 
 DESCENTS = 8
-"""Best samples from which coordinate descent continues."""
+"""Number of best samples from which coordinate descent continues."""
 
 
 @dataclass
@@ -38,12 +38,12 @@ class Findings:
     wrong: list[str] = field(default_factory=list)
 
     def say(self, right: bool, holds: str, wrong: str) -> None:
-        """Note one of both."""
+        """Add `holds` to the confirmed properties if `right`, otherwise `wrong` to the faults."""
         (self.holds if right else self.wrong).append(holds if right else wrong)
 
 
 def check(certificate: Certificate, samples: int, enumerate_up_to: int, again: float | None, seed: int = 0) -> Findings:
-    """Check one certificate as the module's text says."""
+    """Check one certificate as the module describes and return the findings."""
     findings = Findings()
     space, knobs = parts_of(certificate.space)
     graph = ConstructionGraph(certificate.operator, certificate.hardware, space)
@@ -69,13 +69,13 @@ def check(certificate: Certificate, samples: int, enumerate_up_to: int, again: f
 
 
 def parts_of(space: str) -> tuple[str, list[str] | None]:
-    """(name, knobs that move) of a certificate's space such as `extended(unroll, stages)`; None if all of them do."""
+    """(space name, knobs that may move) of a certificate's space such as `extended(unroll, stages)`; None if all may move."""
     name, _, knobs = space.removesuffix(")").partition("(")
     return (name, [word.strip() for word in knobs.split(",")]) if knobs else (name, None)
 
 
 def _enumerate(graph: ConstructionGraph, certificate: Certificate, findings: Findings) -> None:
-    """Compare with every legal program."""
+    """Compare the certificate with every legal program."""
     batches = [graph.latencies(rows) for rows in graph.enumerate()]
     latencies = np.concatenate(batches)
     best, count = float(latencies.min()), int((latencies == latencies.min()).sum())
@@ -84,7 +84,7 @@ def _enumerate(graph: ConstructionGraph, certificate: Certificate, findings: Fin
 
 
 def _sampled(graph: ConstructionGraph, samples: int, rng: np.random.Generator) -> float:
-    """Seconds of the fastest of random programs and of descents from the best of them."""
+    """Seconds of the fastest program among random programs and coordinate descents from the best of them."""
     even = sample_evenly(graph, rng, samples // 2)
     walked = np.stack([graph.random_schedule(rng).row for _ in range(samples - samples // 2)])
     rows = np.concatenate([even, walked])
@@ -95,7 +95,7 @@ def _sampled(graph: ConstructionGraph, samples: int, rng: np.random.Generator) -
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 1 if something is wrong."""
+    """Run the command; return the exit status: 1 if a certificate is wrong."""
     parser = Parser(prog="python -m experiments check_certificates", description="Check certificates.")
     parser.add_argument("file", nargs="+", type=Path)
     parser.add_argument("--samples", type=int, default=1_000_000, help="random programs of large spaces; 0 for none")

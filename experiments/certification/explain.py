@@ -1,8 +1,8 @@
 """Explain the loss of an episode or a schedule against the optimum: `python -m experiments explain OPERATOR --actions ".."`.
 
-Three parts: the terms of the model and those of the optimum; for an episode, the loss of every step; and the smallest set of
-changes, whole columns (an axis with its tiles and virtual threads, or a knob), that makes the schedule optimal. If all states of
-the task can be visited, a step's loss is exact: the value of the state before it less that of taking the step
+The explanation has three parts: the model's terms for the schedule and for the optimum; for an episode, the loss of every step;
+and the fewest columns (an axis with its tiles and virtual threads, or a knob) whose change makes the schedule optimal. If all
+states of the task can be visited, a step's loss is exact: the value of the state before it minus the value of taking the step
 (`gensor_gym.exact.values`). In larger spaces values are unknown, and only the latency after each step is listed.
 """
 
@@ -29,9 +29,9 @@ from gensor_gym.graph.tables.tables import NUM_LEVELS
 from gensor_gym.registry import near
 
 MOST_EXPLORED = 20_000
-"""States up to which values are computed."""
+"""Largest number of states for which values are computed."""
 MOST_OPTIMA = 32
-"""Optimal schedules compared with, those that differ in the fewest columns first."""
+"""Largest number of optimal schedules to compare with; schedules that differ in the fewest columns come first."""
 NAMES = {str(action): number for number, action in enumerate(ACTIONS)}
 
 
@@ -46,7 +46,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Change:
-    """A column that changes, in words, with the program's seconds and terms after it and those before it."""
+    """A column that changes, its values before and after in words, and the program's seconds and terms after the change."""
 
     column: str
     before: str
@@ -56,9 +56,9 @@ class Change:
 
 
 def optima_of(graph: ConstructionGraph) -> np.ndarray:
-    """Optimal schedules with all levels opened, int32 [N, ROW]: all of a small task, else the certified one.
+    """Optimal schedules with all levels opened, int32 [N, ROW]: all of a small task, otherwise the certified schedule.
 
-    Certified by a shipped certificate, or now. ValueError if that cannot be done.
+    The certificate is shipped, or computed now. ValueError if that fails.
     """
     try:
         states = explore(graph, MOST_EXPLORED)
@@ -87,7 +87,7 @@ def replay(graph: ConstructionGraph, actions: Sequence[str], values: Values | No
 
 
 def _lost(values: Values, schedule: Schedule, action: int, left: int) -> float:
-    """Value of a state less that of an action there; 0 for the best action."""
+    """Value of a state minus the value of an action in it; 0 for the best action."""
     if left < 1:
         raise ValueError(f"an episode on this task has {values.horizon} steps at most")
     state = values.states.index(schedule.row)
@@ -98,7 +98,7 @@ def _lost(values: Values, schedule: Schedule, action: int, left: int) -> float:
 
 
 def columns(graph: ConstructionGraph) -> dict[str, list[int]]:
-    """Places in a row of every column, by name: axes of the operator, and knobs."""
+    """Column name -> its indices in a row, for the operator's axes and for the knobs."""
     found = {}
     for number, axis in enumerate(graph.operator.axes):
         slot = slot_of(number, len(graph.operator.spatial))
@@ -107,7 +107,7 @@ def columns(graph: ConstructionGraph) -> dict[str, list[int]]:
 
 
 def smallest_changes(graph: ConstructionGraph, schedule: Schedule, optima: np.ndarray) -> list[Change]:
-    """The fewest columns of an optimal schedule that make `schedule` as fast, one after the other, the best first."""
+    """Changes of the fewest columns to optimal values that make `schedule` as fast as the optimum, in greedy order."""
     row, best = schedule.row.copy(), float(graph.latencies(optima[:1])[0])
     row[LEVEL] = graph.tables.ints[NUM_LEVELS] - 1
     places = columns(graph)
@@ -131,7 +131,7 @@ def _subsets(names: list[str], most: int) -> Iterator[tuple[str, ...]]:
 
 
 def _mixed(row: np.ndarray, other: np.ndarray, names: Sequence[str], places: dict[str, list[int]]) -> np.ndarray:
-    """A row with some columns of another."""
+    """A row with the named columns of another row."""
     mixed = row.copy()
     for name in names:
         mixed[places[name]] = other[places[name]]
@@ -141,7 +141,7 @@ def _mixed(row: np.ndarray, other: np.ndarray, names: Sequence[str], places: dic
 def _in_order(
     graph: ConstructionGraph, row: np.ndarray, target: np.ndarray, names: list[str], places: dict[str, list[int]]
 ) -> list[Change]:
-    """The changes, the one that leaves the fastest legal program first."""
+    """The changes in greedy order: next comes the change that leaves the fastest legal program."""
     found: list[Change] = []
     while names:
         trials = [_mixed(row, target, [name], places) for name in names]
@@ -155,7 +155,7 @@ def _in_order(
 
 
 def _words(row: np.ndarray, name: str, places: list[int]) -> str:
-    """A column's value: `8 of 64, 2 virtual threads`, or a knob's value."""
+    """Text of a column's value: `8 of 64, 2 virtual threads`, or a knob's value."""
     if name.startswith("knob"):
         return str(KNOBS[places[0] - KNOB].values[int(row[places[0]])])
     tiles = list(dict.fromkeys(int(n) for n in row[places[:-1]]))
@@ -164,7 +164,7 @@ def _words(row: np.ndarray, name: str, places: list[int]) -> str:
 
 
 def report(graph: ConstructionGraph, schedule: Schedule, steps: list[Step]) -> Iterator[str]:
-    """Lines of the explanation."""
+    """Yield the lines of the explanation."""
     optima = optima_of(graph)
     best, seconds = float(graph.latencies(optima[:1])[0]), graph.latency(schedule)
     terms, least = graph.terms(schedule), graph.terms(Schedule(optima[0]))
@@ -190,7 +190,7 @@ def report(graph: ConstructionGraph, schedule: Schedule, steps: list[Step]) -> I
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line."""
+    """Run the command and return the exit status."""
     parser = Parser(prog="python -m experiments explain", description="Explain an episode or a schedule.")
     parser.add_argument("operator")
     parser.add_argument("--hardware", default="h200")
@@ -213,7 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def explain(
     graph: ConstructionGraph, actions: str | None = None, schedule: str | None = None, step_cost: float = 0.001
 ) -> Iterator[str]:
-    """Lines about an episode's actions or a schedule's text. ValueError names the illegal one."""
+    """Lines that explain an episode's actions or a schedule's text. ValueError for an illegal action or schedule."""
     if actions is None:
         found = Schedule.parse(schedule or str(graph.initial()))
         if not graph.is_legal(found):

@@ -1,1 +1,1 @@
-"""Shared parts of commands: arguments, errors, exit."""
+"""Shared parts of commands: arguments, errors and exit."""

@@ -1,4 +1,4 @@
-"""The command line: operators may be written as plain text, which Hydra reads as function calls; strategies by their names."""
+"""Arguments in Hydra's syntax: operators may be plain text, which Hydra would read as function calls; strategies are names."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def readable(arguments: list[str]) -> list[str]:
 
     `operator=X` is unchanged if X names files of conf/operator; otherwise it sets the value `operators`. Texts such as
     gemm(m=512, n=384, k=1000)+bias are quoted, in other arguments as well. The first argument may be the value of `operators`.
-    ValueError for an unknown strategy, and for words without a name.
+    ValueError for an unknown strategy, and for a later argument without a name.
     """
-    store_strategies(registered("strategy"))  # of plugins that were loaded since
+    store_strategies(registered("strategy"))  # add strategies of plugins loaded since
     known = strategies_for(CONSTRUCTIONS)
     for names in [argument.removeprefix("strategy=") for argument in arguments if argument.startswith("strategy=")]:
         if unknown := sorted(set(re.findall(r"\w+", names)) - {*known, "null"}):
@@ -39,16 +39,16 @@ def readable(arguments: list[str]) -> list[str]:
         if not before.startswith("-") and not re.search(r"=|^[-+~]", argument.partition("(")[0]):
             raise ValueError(f"{argument!r}: expected a setting, as in NAME=VALUE; only the first word may stand without a name")
     read = [*map(_alone, arguments[:1]), *map(_one, arguments[1:])]
-    return sorted(read, key=lambda argument: argument not in _SWEEP)  # its parser takes no settings behind a flag between them
+    return sorted(read, key=lambda argument: argument not in _SWEEP)  # its parser rejects a flag between settings
 
 
 def compose(overrides: list[str], name: str = "config") -> DictConfig:
-    """The configuration that these arguments give; also within a command that Hydra itself runs."""
+    """The configuration for these arguments. It also works within a command that Hydra itself runs."""
     import hydra
     from hydra.core.global_hydra import GlobalHydra
 
     outer = GlobalHydra.instance().hydra
-    GlobalHydra.instance().clear()  # Hydra refuses to begin where a command has begun it
+    GlobalHydra.instance().clear()  # Hydra refuses to be initialised twice
     try:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
             return hydra.compose(name, overrides=readable(overrides))
@@ -57,7 +57,7 @@ def compose(overrides: list[str], name: str = "config") -> DictConfig:
 
 
 def store_strategies(names: Iterable[str] | None = None) -> None:
-    """Make strategies options of Hydra's group `strategy`: their fields with their defaults, at strategies.NAME.
+    """Add strategies to Hydra's group `strategy`, with their fields and defaults at strategies.NAME.
 
     A strategy with a missing library has no fields there; its search names the library.
     """
@@ -74,7 +74,7 @@ store_strategies()
 
 
 def _alone(argument: str) -> str:
-    """The first argument: an operator, an id or a file where it is neither an option nor a setting of Hydra's."""
+    """The first argument in Hydra's syntax: an operator, an id or a file, unless it is an option or a setting."""
     if _CALL.match(argument):
         return f"operators={quoted(argument)}"
     if argument.lstrip().startswith("def "):  # a graph, whose text needs no single quotes
@@ -83,7 +83,7 @@ def _alone(argument: str) -> str:
 
 
 def _one(argument: str) -> str:
-    """One argument."""
+    """One argument in Hydra's syntax."""
     key, equals, value = argument.partition("=")
     if key not in ("operator", "operators") or not equals:
         named = re.search(rf"\b({'|'.join((*operators.names(), *FACTORIES))})\(", value)
@@ -95,12 +95,12 @@ def _one(argument: str) -> str:
 
 
 def _spelled(value: str) -> str:
-    """A value that Hydra reads: one in letters that its grammar does not know, such as a folder's name, in quotes."""
+    """A value that Hydra can read: quoted if it contains letters that Hydra's grammar lacks, for example in a folder's name."""
     return value if value.isascii() or re.search(r"['\"\[\](){},]", value) else f"'{value}'"
 
 
 def quoted(value: str) -> str:
-    """`value` with every operator text in single quotes, unless it is quoted already; its own quotes become double."""
+    """`value` with single quotes around every unquoted operator text; single quotes inside such a text become double quotes."""
     parts: list[str] = []
     at = 0
     while match := _CALL.search(value, at):
@@ -119,7 +119,7 @@ def quoted(value: str) -> str:
 
 
 def _closing(value: str, start: int) -> int:
-    """Position of the bracket that closes the one at `start`; ValueError when there is none."""
+    """Position of the bracket that closes the bracket at `start`; ValueError if there is none."""
     depth = 0
     for position in range(start, len(value)):
         depth += (value[position] == "(") - (value[position] == ")")

@@ -1,4 +1,4 @@
-"""Numbers and truth values of a configuration, checked."""
+"""Checks of entries of a configuration: numbers, lists and truth values."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gensor_gym.hardware.cpuinfo import THREADS
 
 
 def check_whole(given: Mapping[str, Any], least: int, *names: str, of: str = "", null: Collection[str] = ()) -> None:
-    """ValueError names the first of these entries that is no whole number of at least `least`; `of` stands before its name.
+    """Check that the named entries are whole numbers of at least `least`; ValueError names the first that is not.
 
-    Those in `null` may be null.
+    `of` is put before the entry's name in the message. Entries in `null` may be null.
     """
     for name in names:
         if given[name] is None and name in null:
@@ -25,7 +25,7 @@ def check_whole(given: Mapping[str, Any], least: int, *names: str, of: str = "",
 
 
 def use_threads(given: Mapping[str, Any]) -> None:
-    """Let kernels of this process and those it starts use `given["threads"]` threads; null leaves all cores.
+    """Let kernels of this process and its child processes use `given["threads"]` threads; null leaves all cores.
 
     ValueError unless it is null or a whole number of at least 1.
     """
@@ -35,7 +35,7 @@ def use_threads(given: Mapping[str, Any]) -> None:
 
 
 def check_list(given: Mapping[str, Any], least: int, *names: str, of: str = "") -> None:
-    """As `check_whole`, for entries that are lists with at least one number."""
+    """Check that the named entries are non-empty lists of whole numbers from `least` on; ValueError names the first fault."""
     for name in names:
         values = given[name]
         if not isinstance(values, list) or not values or not all(type(value) is int and value >= least for value in values):
@@ -43,7 +43,7 @@ def check_list(given: Mapping[str, Any], least: int, *names: str, of: str = "") 
 
 
 def check_shape(given: DictConfig, file: DictConfig | ListConfig) -> None:
-    """ValueError names entries that a configuration lacks, and one that has a mere value where its file has settings."""
+    """Check that no entry is missing and no group of settings is replaced by a plain value; ValueError names the fault."""
     if missing := sorted(OmegaConf.missing_keys(given)):
         raise ValueError(f"no {' and no '.join(missing)}: name {'it' if len(missing) == 1 else 'them'}, as in {missing[0]}=VALUE")
     for name in given.strategies or () if "strategies" in given else ():
@@ -56,14 +56,14 @@ def check_shape(given: DictConfig, file: DictConfig | ListConfig) -> None:
 
 
 def check_some(given: Mapping[str, Any], *names: str, of: str = "") -> None:
-    """ValueError names the first of these entries that is no list and no mapping, or an empty one."""
+    """Check that the named entries are non-empty lists or mappings; ValueError names the first that is not."""
     for name in names:
         if not isinstance(given[name], Sequence | Mapping) or isinstance(given[name], str) or not given[name]:
             raise ValueError(f"{of}{name} is {given[name]!r}; expected one entry or more")
 
 
 def check_positive(given: Mapping[str, Any], *names: str, of: str = "") -> None:
-    """ValueError names the first of these entries that is no positive number, and no list with one of these at least."""
+    """Check that the named entries are positive numbers or non-empty lists of them; ValueError names the first that is not."""
     for name in names:
         several = isinstance(given[name], list | ListConfig)
         values = given[name] if several else [given[name]]
@@ -73,16 +73,16 @@ def check_positive(given: Mapping[str, Any], *names: str, of: str = "") -> None:
 
 
 def check_truths(given: Mapping[str, Any], *names: str) -> None:
-    """ValueError names the first of these entries that is neither true nor false."""
+    """Check that the named entries are true or false; ValueError names the first that is not."""
     for name in names:
         if not isinstance(given[name], bool):
             raise ValueError(f"{name} is {given[name]!r}; expected true or false")
 
 
 def check_kinds(given: Mapping[str, Any], known: Mapping[str, Any], of: str = "") -> None:
-    """ValueError names the first entry that is no finite number, or no list, where the one of that name in `known` is.
+    """Check that entries are finite numbers or lists if the same entry of `known` is; ValueError names the first that is not.
 
-    `of` stands before its name. Those that are null in either are not looked at.
+    `of` is put before the entry's name in the message. Entries that are null in either mapping are skipped.
     """
     for name, value in known.items():
         if value is None or given.get(name) is None:

@@ -21,11 +21,11 @@ from experiments.commands.refusal import refusals
 from experiments.commands.words import in_a_line
 
 Run = Callable[[DictConfig, Console], Path | None]
-"""A command on its configuration; returns the folder of the results, None if it reports that itself."""
+"""A command as a function of its configuration; it returns the folder of its results, or None if it reports the folder itself."""
 
 
 def command(name: str, *more: type[Exception]) -> Callable[[Run], Callable[[], None]]:
-    """Makes a function the command of conf/`name`.yaml; errors of these kinds are refusals as well as those of the user's."""
+    """Decorator that makes a function the command of conf/`name`.yaml; errors of the kinds `more` also count as user errors."""
 
     def made(run: Run) -> Callable[[], None]:
         @configured(name)
@@ -44,7 +44,7 @@ def command(name: str, *more: type[Exception]) -> Callable[[Run], Callable[[], N
 
 
 def configured(name: str) -> Callable[[Callable[[DictConfig], Any]], Callable[[], Any]]:
-    """Makes a function of a configuration one of conf/`name`.yaml and the process's arguments; see `check_shape`."""
+    """Decorator that passes a function the configuration of conf/`name`.yaml and the process's arguments, after `check_shape`."""
 
     def made(run: Callable[[DictConfig], Any]) -> Callable[[], Any]:
         @hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)
@@ -60,7 +60,7 @@ def configured(name: str) -> Callable[[Callable[[DictConfig], Any]], Callable[[]
 
 
 def command_line(run: Callable[[], object]) -> None:
-    """Run a function of Hydra's on the arguments of the process, made readable for it; unknown words are refused."""
+    """Run a Hydra function on the process's arguments after `readable`; errors of Hydra become a one-line refusal."""
     with refusals():
         sys.argv[1:] = readable(sys.argv[1:])
         try:
@@ -70,5 +70,5 @@ def command_line(run: Callable[[], object]) -> None:
 
 
 def say_where(console: Console, begin: float, folder: Path) -> None:
-    """The last line: seconds since `begin` of `time.perf_counter`, and the folder of the results."""
+    """Print the last line: seconds since `begin` of `time.perf_counter`, and the folder of the results."""
     console.print(f"{time.perf_counter() - begin:.0f} s. Results are in {folder}", soft_wrap=True, markup=False)

@@ -1,4 +1,4 @@
-"""Inputs of a run, next to its results: `.hydra` as Hydra's users know it. `overrides.yaml` suffices to run it again."""
+"""Inputs of a run, next to its results: the folder `.hydra`, as Hydra writes it. `overrides.yaml` suffices to repeat the run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gensor_gym.plugins import loaded
 
 
 def keep_configuration(folder: Path, config: DictConfig) -> None:
-    """Write `folder`/.hydra: config.yaml with every value resolved, overrides.yaml, hydra.yaml. Nothing outside of Hydra."""
+    """Write `folder`/.hydra: config.yaml with every value resolved, overrides.yaml, hydra.yaml. Do nothing outside of Hydra."""
     if not HydraConfig.initialized():
         return
     hydra = HydraConfig.get()
@@ -28,17 +28,17 @@ def keep_configuration(folder: Path, config: DictConfig) -> None:
 
 
 def task_folder() -> Path | None:
-    """The folder that Hydra gives this task of a multirun; None if it is none."""
+    """Folder that Hydra gives this task of a multirun; None outside a multirun."""
     if not HydraConfig.initialized() or HydraConfig.get().mode != RunMode.MULTIRUN:
         return None
     return Path(HydraConfig.get().runtime.output_dir)
 
 
 def sweep_name() -> str | None:
-    """Name of this task's multirun: the last two parts of its folder, by default day and time; None outside one."""
+    """Name of this task's multirun: the last two parts of its folder, by default day and time; None outside a multirun."""
     return "/".join(Path(HydraConfig.get().sweep.dir).absolute().parts[-2:]) if task_folder() is not None else None
 
 
 def task_number() -> int:
-    """The number of this task of a multirun."""
+    """Number of this task in its multirun."""
     return int(HydraConfig.get().job.num)

@@ -1,4 +1,4 @@
-"""A command that another one started ends with it, however that ended: it would go on writing where the next attempt writes."""
+"""End a command together with the process that started it; otherwise it would write to the same files as the next attempt."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import time
 from threading import Thread
 
 PARENT = "GENSOR_GYM_PARENT"
-"""Environment variable: the process that a command ends with."""
+"""Environment variable with the id of the parent process; the command ends with this process."""
 _POLL = 0.5  # seconds
 
 
 def end_with_parent() -> None:
-    """Watch the process that $GENSOR_GYM_PARENT names, if it does, and end this one when that is no longer its parent."""
+    """If $GENSOR_GYM_PARENT is set, watch that process and end this process when it is no longer the parent."""
     text = os.environ.pop(PARENT, "")
     if text:
         Thread(target=_watch, args=(int(text),), daemon=True).start()
 
 
 def end_with_launcher() -> None:
-    """In a worker of a launcher of Hydra's (joblib): end with the command, or a killed one's tasks would hold their folders."""
+    """In a worker of a Hydra launcher (joblib), end with the command, since a leftover worker would keep its folder locked."""
     if multiprocessing.current_process().name != "MainProcess":
         Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
 

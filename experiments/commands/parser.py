@@ -1,4 +1,4 @@
-"""Arguments of the commands without Hydra: unknown words give an error of one line, with similar words."""
+"""Argument parser of the commands without Hydra: an unknown word gives an error of one line, with similar words."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _UNKNOWN = re.compile(r"unrecognized arguments: (.*)")
 
 
 class Parser(argparse.ArgumentParser):
-    """Ends with exit code 2 and one line on standard error for words that it does not know."""
+    """Parser that ends with exit code 2 and one line on standard error for bad arguments."""
 
     def error(self, message: str) -> NoReturn:
-        """Say the message, with near words where it is about one."""
+        """Print the message, with similar words if it is about an unknown word, and exit."""
         if match := _CHOICE.search(message):
             message += near(match[1], re.findall(r"[\w-]+", match[2]))
         elif match := _UNKNOWN.search(message):

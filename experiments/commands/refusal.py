@@ -1,7 +1,7 @@
 """Exit of a command on a user error: one line on standard error, exit code 2.
 
-A user error concerns the input: a value, a file, a missing package, a full disk. Any other error is ours and is shown with its
-trace. `--debug` (or $GENSOR_GYM_DEBUG=1) shows every error with its trace.
+A user error concerns the input: a value, a file, a missing package, a full disk. Any other error is a fault of this project and
+is shown with its trace. `--debug` (or $GENSOR_GYM_DEBUG=1) shows every error with its trace.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from typing import NoReturn
 from experiments.commands.stopping import of_a_stop
 
 DEBUG = "GENSOR_GYM_DEBUG"
-"""Environment variable: shows errors whole. Commands that a command starts inherit it."""
+"""Environment variable that shows every error with its trace. Commands that a command starts inherit it."""
 CODE = 2
 _LONGEST = 1200
-"""Characters of a line."""
+"""Largest length of an error's line in characters."""
 _USERS = (ValueError, OSError, ImportError, EOFError, MemoryError, sqlite3.Error, zlib.error, zipfile.BadZipFile)
 _LIBRARIES = (
     ("omegaconf.errors", "OmegaConfBaseException"), ("hydra.errors", "HydraException"), ("yaml", "YAMLError"),
     ("gensor_gym.hardware.compiler", "NoCompilerError"),
 )  # fmt: skip
-"""Errors of configurations, and of a machine that lacks something, where their module is loaded: (module, name)."""
+"""(module, name) of user errors of configurations and of a missing compiler; each counts once its module is loaded."""
 
 
 def users_errors() -> tuple[type[Exception], ...]:
-    """Kinds of errors that are the user's."""
+    """Classes of errors that count as user errors."""
     loaded = [(sys.modules[module], name) for module, name in _LIBRARIES if module in sys.modules]
     return (*_USERS, *(getattr(module, name) for module, name in loaded))
 
@@ -44,27 +44,27 @@ def one_line(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, without a worker's trace; all of it in debugging mode."""
+    """The first line of an error's text, without a worker's trace; the whole text in debugging mode."""
     return str(error) if debugging() else str(error).partition("\n")[0]
 
 
 def refuse(error: BaseException) -> NoReturn:
-    """End the process with an error's line."""
+    """Print an error's line and end the process with CODE."""
     print(one_line(error), file=sys.stderr, flush=True)
     sys.exit(CODE)
 
 
 def debugging() -> bool:
-    """Whether errors are shown whole."""
+    """Whether errors are shown with their trace."""
     return bool(os.environ.get(DEBUG))
 
 
 @contextmanager
 def refusals(*more: type[Exception]) -> Iterator[None]:
-    """Errors of the user's, and of these kinds, end the process with a line."""
+    """End the process with one line for a user error, or an error of the kinds `more`, in the `with` block."""
     try:
         yield
-    except BrokenPipeError:  # who read has enough
+    except BrokenPipeError:  # the reader has closed the pipe
         _close_output()
         sys.exit(1)
     except Exception as error:
@@ -74,7 +74,7 @@ def refusals(*more: type[Exception]) -> Iterator[None]:
 
 
 def exit_code(work: Callable[[], int | None]) -> int:
-    """Exit status of a command without Hydra, 0 for None; the code of its refusal if it ends in one."""
+    """Exit status of a command without Hydra: the result of `work`, 0 for None, or the code of its refusal."""
     try:
         with refusals():
             return work() or 0
@@ -86,7 +86,7 @@ def exit_code(work: Callable[[], int | None]) -> int:
 
 @contextmanager
 def whole_output() -> Iterator[None]:
-    """As `refusals`, and the printed output is flushed, with an error if that fails."""
+    """Like `refusals`; afterwards flush the printed output, with an error if that fails."""
     with refusals():
         yield
     try:
@@ -99,5 +99,5 @@ def whole_output() -> Iterator[None]:
 
 
 def _close_output() -> None:
-    """Print to nowhere from now on: the interpreter would try again, and complain, when it ends."""
+    """Redirect standard output to nowhere, because the interpreter would flush it again, and complain, when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,15 +1,16 @@
 """Stopping a command: the first SIGINT or SIGTERM ends it at the next safe point, the second at once.
 
-The exit code is 130 either way; after the first a line says how to resume.
+The exit code is 130 in both cases; after the first signal a line says how to resume.
 
 Almost any point is safe, because results are written as they come: the main thread gets a KeyboardInterrupt. There are three
-exceptions. Code may ask for it (`at_safe_points`): a training calls `asked` when it can save. Numba must not be interrupted while
-it compiles, because LLVM crashes later if an exception leaves its objects half made. And an exception is lost in callbacks
-without a caller, such as finalizers: a stop that nobody handles, and that has not ended the command, is sent again.
+exceptions. First, code may poll instead (`at_safe_points`): training calls `asked` when it can save. Second, Numba must not be
+interrupted while it compiles, because LLVM crashes later if an exception leaves its objects half made. Third, an exception is
+lost in callbacks without a caller, such as finalizers: a stop that nobody handles, and that has not ended the command, is raised
+again.
 
-A separate thread receives the signals, because the main thread may be in compiled code for seconds. SIGINT is blocked everywhere
-else, so that child processes ignore the terminal's Ctrl-C from their first instruction: they end when the command says so, or
-with it.
+A separate thread receives the signals, because the main thread may be in compiled code for seconds. SIGINT is blocked in all
+other threads, so that child processes ignore the terminal's Ctrl-C from their first instruction. They end when the command tells
+them to, or with it.
 """
 
 from __future__ import annotations
@@ -30,30 +31,30 @@ from typing import Any
 CODE = 130
 """Exit code of a command that was stopped."""
 _POKE = signal.SIGUSR2
-"""Wakes the main thread, which raises in its handler."""
+"""Signal that wakes the main thread, whose handler raises."""
 _EVERY = 0.05
-"""Seconds between two of them."""
+"""Seconds between two wake-up signals."""
 _LOST = 1.0
-"""Seconds after which a stop that nobody is handling is taken for lost: code that catches one may end in its own way."""
+"""Seconds after which a stop that is not being handled counts as lost, since code that catches it may end in its own way."""
 
 _asked = threading.Event()
 _raised_at = math.inf
-"""When the main thread raised last, by the monotonic clock; infinite if it must not."""
+"""Time of the main thread's last raise by the monotonic clock; infinite while it must not raise."""
 _held = 0
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal asked the command to stop; no `except Exception` takes it for an error."""
+    """Raised when a signal asks the command to stop; `except Exception` does not catch it."""
 
 
 def asked() -> bool:
-    """Whether a signal asked the command to stop, and it has not ended since."""
+    """Whether a signal asked the command to stop and the command has not ended yet."""
     return _asked.is_set()
 
 
 @contextmanager
 def at_safe_points() -> Iterator[None]:
-    """Within, a first signal raises nothing: the code asks `asked` where it can save, and raises `Stopped` itself."""
+    """Raise nothing at a first signal in the `with` block: its code polls `asked` when it can save, and then raises `Stopped`."""
     global _held
     _held += 1
     try:
@@ -64,7 +65,7 @@ def at_safe_points() -> Iterator[None]:
 
 @contextmanager
 def stoppable(how_to_go_on: str) -> Iterator[None]:
-    """Within, signals stop the command as the module says; the line is said at the end. For the main thread alone."""
+    """Let signals stop the `with` block as the module describes, then print `how_to_go_on`. Works only in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -78,18 +79,18 @@ def stoppable(how_to_go_on: str) -> Iterator[None]:
         _say(f"Stopped. {how_to_go_on}")
         _leave()
     finally:
-        _asked.clear()  # what the same process does afterwards was not asked to stop
+        _asked.clear()  # later work of this process was not asked to stop
 
 
 def of_a_stop(error: BaseException | None) -> bool:
-    """Whether an error is a stop, or came of one: code that a stop interrupts may fail while it is cleaned up."""
+    """Whether an error is a stop or follows from one, since code interrupted by a stop may fail during its cleanup."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error is not None
 
 
 def _leave() -> None:
-    """End with CODE after threads and finalizers; a second signal ends these too."""
+    """Exit with CODE after threads and finalizers have ended; another signal exits at once."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os._exit(CODE))
     sys.exit(CODE)
@@ -97,10 +98,10 @@ def _leave() -> None:
 
 @contextmanager
 def _listening() -> Iterator[None]:
-    """Handlers and the thread that listens; afterwards all is as before."""
+    """Install the handlers and start the listening thread; afterwards restore the previous state."""
     global _raised_at
     _asked.clear()
-    # One that began in the background with SIGINT ignored goes on to ignore it.
+    # A command that began in the background with SIGINT ignored still ignores it.
     numbers = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) is not signal.SIG_IGN]
     read, write = os.pipe()
     os.set_blocking(write, False)
@@ -118,7 +119,7 @@ def _listening() -> Iterator[None]:
         _raised_at = math.inf
         sys.unraisablehook = printed
         signal.set_wakeup_fd(woken)
-        os.close(write)  # the thread reads the end, and ends
+        os.close(write)  # the thread reads the end of the pipe and returns
         thread.join()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for number, handler in before.items():
@@ -126,7 +127,7 @@ def _listening() -> Iterator[None]:
 
 
 def _listen(read: int, numbers: list[signal.Signals]) -> None:
-    """Count signals until the pipe is closed; from the first one on wake the main thread now and then."""
+    """Read signals until the pipe is closed; after the first stop signal, wake the main thread every _EVERY seconds."""
     main = threading.main_thread().ident or 0
     while True:
         heard, _, _ = select.select([read], [], [], _EVERY if asked() else None)
@@ -140,12 +141,12 @@ def _listen(read: int, numbers: list[signal.Signals]) -> None:
                 os._exit(CODE)
             _asked.set()
             _say("Stopping at the next safe point; a second signal (Ctrl-C) stops at once.")
-        if not heard or set(came) != {_POKE}:  # a poke is heard as well
+        if not heard or set(came) != {_POKE}:  # the wake-up signal itself arrives here too
             signal.pthread_kill(main, _POKE)
 
 
 def _in_main(*_: Any) -> None:
-    """Raise; again where it was lost."""
+    """Raise `Stopped`, and again if it was lost, but not while Numba compiles."""
     global _raised_at
     if asked() and not _held and time.monotonic() - _raised_at > _LOST and not of_a_stop(sys.exc_info()[1]):
         if _compiles():
@@ -156,19 +157,19 @@ def _in_main(*_: Any) -> None:
 
 
 def _compiles() -> bool:
-    """Whether Numba compiles in this thread."""
+    """Whether Numba is compiling in this thread."""
     numba = sys.modules.get("numba.core.compiler_lock")
     return numba is not None and numba.global_compiler_lock.is_locked()
 
 
 @cache
 def _hear_of_its_end() -> None:
-    """Raise as soon as Numba has compiled: where it compiles function after function, no poke would come between two."""
+    """Raise as soon as Numba ends a compilation, because no wake-up signal may arrive between consecutive compilations."""
     from numba.core import event
 
     class End(event.Listener):
         def on_start(self, _: event.Event) -> None:
-            """Nothing is to be done."""
+            """Do nothing."""
 
         def on_end(self, _: event.Event) -> None:
             if threading.current_thread() is threading.main_thread():
@@ -179,5 +180,5 @@ def _hear_of_its_end() -> None:
 
 def _say(line: str) -> None:
     """Write to stderr in one call, so that lines do not mix."""
-    start = "\n" if os.isatty(2) else ""  # a terminal's line holds ^C, or a bar
+    start = "\n" if os.isatty(2) else ""  # a terminal's line may contain ^C or a progress bar
     os.write(2, f"{start}{line}\n".encode())

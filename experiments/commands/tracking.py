@@ -1,4 +1,4 @@
-"""The W&B settings of a configuration, checked."""
+"""The W&B settings of a configuration, and their check."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ WANDB_MODES = ("offline", "online", "disabled")
 
 @dataclass(frozen=True)
 class Tracking:
-    """Destination and names of runs; `group` is by default their multirun or folder."""
+    """Destination and names of runs in W&B; `group` is by default the multirun or folder of the runs."""
 
     mode: str = "offline"
     project: str = "gensor_gym"
     entity: str | None = None
-    """User or team; by default that of the login."""
+    """User or team; None for the default of the login."""
     group: str | None = None
     tags: tuple[str, ...] = ()
 
@@ -29,7 +29,7 @@ class Tracking:
 
 
 def tracking_of(given: Mapping[str, Any]) -> Tracking:
-    """The entries of `wandb`. ValueError names a bad one."""
+    """Settings from the entries of `wandb`. ValueError names a bad entry."""
     check_known("wandb.mode", given.get("mode"), WANDB_MODES)
     if unknown := set(given) - {"mode", "project", "entity", "group", "tags"}:
         raise ValueError(f"wandb has no {', '.join(sorted(unknown))}; it has mode, project, entity, group, tags")

@@ -1,7 +1,7 @@
-"""Searches by the model alone, each until its evaluations and seconds are spent, as curves: the best after every evaluation.
+"""Anytime curves of searches by the model alone: the best latency after every evaluation, until a budget is spent.
 
-A strategy constructs again and again (`agents.strategy.Constructs`) as long as they last: a construction is a round. One that
-ends sooner is begun again, unless it has constructed all that it ever would. Nothing is carried over but the curve.
+A strategy constructs again and again (`agents.strategy.Constructs`) while the budget lasts; each construction is a round. A
+strategy that ends sooner is started again, unless it has constructed all that it ever would. Only the curve is carried over.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gensor_gym.fingerprint import fingerprints
 from gensor_gym.measure.session import BudgetSpent
 
 WARM_UP, WARM_UP_EVALUATIONS = ("gemm(m=16, n=16, k=16)", "gemm(m=128, n=128, k=128)"), 5000
-"""Operators that a process searches before its first search: the optimum of one is enumerated, of the other bounded."""
+"""Operators that a process searches first to warm up (one is enumerated, one bounded), and the budget of evaluations."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Search:
     """One search: a strategy of the registry on one task, with a seed, until evaluations and seconds are both spent."""
 
     strategy: str
-    """Its name in the study."""
+    """The strategy's name in the study."""
     of: str
-    """Its name in the registry."""
+    """The strategy's name in the registry."""
     parameters: Mapping[str, Any]
     operator: str
     hardware: str
@@ -43,15 +43,15 @@ class Search:
     seed: int
     evaluations: int
     seconds: float = 0.0
-    """Processor seconds."""
+    """Budget in processor seconds."""
     once: bool = False
-    """Whether it ends with its first round."""
+    """Whether the search ends with its first round."""
     policy: str = ""
     """Digest of the policy in the folder `parameters["checkpoint"]`."""
 
     @property
     def config(self) -> dict[str, Any]:
-        """Everything that the outcome depends on, with defaults; a policy counts by its content and not its path."""
+        """Everything that the outcome depends on, with defaults; a policy counts by its content, not its path."""
         (found,) = fingerprints([operators.parse(self.operator)], self.hardware, self.space).values()
         plain = {**asdict(self), "fingerprint": found}
         strategy: Any = get_strategy(self.of, **self.parameters)
@@ -60,12 +60,12 @@ class Search:
 
     @property
     def key(self) -> str:
-        """Sixteen digits that name the search."""
+        """Sixteen hexadecimal digits that identify the search."""
         return short_hash(self.config)
 
 
 def run_search(search: Search) -> dict[str, Any]:
-    """The line of a search: configuration, curve, result of its first round, evaluations and processor seconds.
+    """Run a search and return its line: configuration, curve, result of the first round, evaluations and processor seconds.
 
     Loading and compiling come before the clock starts.
     """
@@ -83,7 +83,7 @@ def run_search(search: Search) -> dict[str, Any]:
 def spend(search: Search, graph: WatchedGraph, rng: np.random.Generator) -> dict[str, float | None]:
     """Search until the graph's budget is spent, or for one round.
 
-    Returns evaluations, latency (None if there is none yet) and processor seconds at the end of the first round, or of the search
+    Return evaluations, latency (None if there is none yet) and processor seconds at the end of the first round, or of the search
     if it ends earlier. ValueError for a strategy that does not construct by the model.
     """
     graph.start()
@@ -94,7 +94,7 @@ def spend(search: Search, graph: WatchedGraph, rng: np.random.Generator) -> dict
     first: dict[str, float | None] = {}
     try:
         before = -1
-        while graph.evaluations > before:  # begun again where it ends sooner
+        while graph.evaluations > before:  # start it again if it ends sooner
             before = graph.evaluations
             for found in strategy.constructions(graph, rng, search.once):
                 if found.latencies:
@@ -110,7 +110,7 @@ def spend(search: Search, graph: WatchedGraph, rng: np.random.Generator) -> dict
 
 
 def _mark(graph: WatchedGraph) -> dict[str, float | None]:
-    """Present state of a search."""
+    """Evaluations, processor seconds and best latency of a search so far."""
     latencies = graph.curve.latencies
     return {
         "evaluations": graph.evaluations, "elapsed_s": round(graph.elapsed, 6),
@@ -124,13 +124,13 @@ def constructing() -> list[str]:
 
 
 def digest_of_policy(folder: Path) -> str:
-    """Sixteen digits of a policy's weights; FileNotFoundError if there are none."""
+    """Sixteen hexadecimal digits that identify a policy's weights; FileNotFoundError if they are missing."""
     return digest_of_file(folder / POLICY)
 
 
 @cache
 def _warm(of: str, parameters: tuple[tuple[str, Any], ...], hardware: str, space: str) -> None:
-    """Load and compile a search's code, once in a process."""
+    """Load and compile a search's code, once per process."""
     for operator in WARM_UP:
         search = Search("", of, dict(parameters), operator, hardware, space, 0, WARM_UP_EVALUATIONS)
         graph = WatchedGraph(operator, hardware, space, search.evaluations)

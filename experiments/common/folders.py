@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def make_folder(path: str | Path) -> Path:
-    """A folder that can be written, made where there is none; ValueError names one that cannot be made or written."""
+    """Make a folder if it is missing, check that it is writable, and return it; ValueError if either fails."""
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)

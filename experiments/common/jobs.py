@@ -1,4 +1,4 @@
-"""Running one job: a search in a session, its trials written as they happen, its outcome kept when it is done."""
+"""Running one job: a search in a session whose trials are written as they happen and whose outcome is kept at the end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gensor_gym.measure.records.store import Store
 from gensor_gym.measure.session import Budget, Session, Task, TraceRow
 
 DONE, NOT_RUN, FAILED = "DONE", "NOT_RUN", "FAILED"
-"""Searched to its end; could not start (a missing checkpoint, an operator it does not take); broke off."""
+"""Status of a job: searched to its end; could not start (for example without its checkpoint); failed during the search."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Outcome:
 
 
 class Jobs:
-    """Jobs of one comparison and their shared backend, store and folder."""
+    """Jobs of one comparison, with their shared backend, store and folder."""
 
     def __init__(self, backend: Backend, store: Path, folder: Path) -> None:
-        """Open the results and the store; folders are made.
+        """Open the results and the store, and make their folders.
 
-        ValueError when a folder cannot be written, or another process works in it.
+        ValueError if a folder cannot be written, or another process works in it.
         """
         self.backend = backend
         self.folder = folder / "jobs"
@@ -61,7 +61,7 @@ class Jobs:
         self.store = Store(make_folder(store.parent) / store.name) if backend.stored else None
 
     def finished(self, job: Job) -> Outcome | None:
-        """The outcome of a job that was done before with the very same configuration; see `Results.check`."""
+        """Outcome of a job finished before with the same configuration, otherwise None; calls `Results.check` first."""
         self.results.check(job)
         path = self._path(job)
         if not path.exists():
@@ -70,7 +70,7 @@ class Jobs:
         return found if len(self.results.rows(job)) == found.trials else None
 
     def run(self, job: Job, on_trial: Callable[[TraceRow], None]) -> Outcome:
-        """Search; trials that the store knows are answered from it. Only a job that is DONE is remembered as such."""
+        """Search and return the outcome; the store answers known trials. Only a job with status DONE counts as finished."""
         self.results.keep_only(job)
 
         def observed(row: TraceRow) -> None:
@@ -80,23 +80,23 @@ class Jobs:
         return self._end(job, *attempt(job, self.backend, self.store, observed))
 
     def keep(self, job: Job, trials: Sequence[TraceRow], outcome: Outcome, trace: str) -> Outcome:
-        """Record the result of `attempt` in another process."""
+        """Record and return the result of `attempt` in another process."""
         self.results.keep_only(job)
         self.results.put_all(job, trials)
         return self._end(job, outcome, trace)
 
     def close(self) -> None:
-        """Let go of the folder; otherwise that is when nothing holds this object any more."""
+        """Release the folder for other processes; otherwise this happens when the object is deleted."""
         self.results.close()
         self._lock.close()
 
     def warm_up(self, job: Job) -> None:
-        """See the function of this name; an error is written to a file next to the jobs."""
+        """Call the function `warm_up`; write its error to a file next to the jobs."""
         if (error := warm_up(job)) is not None:
             write_text(self.folder / f"{job.key}.warm_up.txt", error + "\n")
 
     def _end(self, job: Job, outcome: Outcome, trace: str) -> Outcome:
-        """Write how a job ended; of an error that was not expected the whole trace."""
+        """Record how a job ended and return its outcome; the trace of an unexpected error goes to its own file."""
         if trace:
             path = self.folder / f"{job.key}.error.txt"
             write_text(path, trace)
@@ -115,7 +115,7 @@ class Jobs:
 def attempt(
     job: Job, backend: Backend, store: Store | None, on_trial: Callable[[TraceRow], None]
 ) -> tuple[Outcome, str]:
-    """The search of a job, and the trace of an error that was not expected; the empty text where there was none."""
+    """Search for a job; return (outcome, trace of an unexpected error or empty text)."""
     trials = 0
 
     def observed(row: TraceRow) -> None:
@@ -125,7 +125,7 @@ def attempt(
 
     try:
         return _search(job, backend, store, observed), ""
-    except Exception as error:  # a strategy of the user's may raise anything, and the others still run
+    except Exception as error:  # a user's strategy may raise anything, and other jobs still run
         if of_a_stop(error):
             raise
         first = (str(error).strip() or "no message").splitlines()[0]
@@ -135,7 +135,7 @@ def attempt(
 
 
 def unguided(job: Job) -> str:
-    """What is to be said of a search whose budget ends before its own measurements guide it; empty of others."""
+    """Warning about a search whose budget ends before its own measurements guide it; empty for other searches."""
     first, trials = getattr(get_strategy(job.of, **job.hyperparameters), "unguided", 0), job.budget.trials
     if trials is None or trials > first:
         return ""
@@ -145,7 +145,7 @@ def unguided(job: Job) -> str:
 def warm_up(job: Job) -> str | None:
     """Load and compile a strategy's code on a tiny task of the model, so that no search is charged for it.
 
-    Returns an error, which the job itself will meet and report.
+    Return the text of an error, which the job itself will meet and report, or None.
     """
     try:
         strategy = get_strategy(job.of, **job.hyperparameters)
@@ -159,7 +159,7 @@ def warm_up(job: Job) -> str | None:
 
 
 def _search(job: Job, backend: Backend, store: Store | None, on_trial: Callable[[TraceRow], None]) -> Outcome:
-    """The search itself."""
+    """Run the search of a job and return its outcome."""
     strategy = get_strategy(job.of, **job.hyperparameters)
     task = Task(job.operator, job.hardware, backend, strategy.space)
     session = Session(task, job.budget, store, on_trial)
@@ -181,7 +181,7 @@ def _search(job: Job, backend: Backend, store: Store | None, on_trial: Callable[
 
 
 def _training_seconds(strategy: Strategy, graph: ConstructionGraph) -> float | None:
-    """Training cost of a learned strategy, None for others."""
+    """Training cost of a learned strategy; None for other strategies."""
     cost = getattr(strategy, "training_seconds", None)
     seconds = cost(graph) if callable(cost) else cost
     return None if seconds is None else float(seconds)

@@ -1,10 +1,10 @@
-"""A journal: rows of JSON, one a line, in an append-only file. Added rows survive any later event.
+"""A journal: an append-only file of JSON rows, one per line. Added rows survive a crash of the process.
 
-A row is one write, which the operating system holds when `Journal.add` returns. So a killed process leaves whole lines and at
-most one torn at the end, which the next process to open the journal cuts off. One process writes to a file at a time. (Power
-failures are left to the file system: waiting for the disk at every row would take longer than many trials.)
+A row is one write, which the operating system has received when `Journal.add` returns. A killed process therefore leaves whole
+lines and at most one torn line at the end, which the next process to open the journal cuts off. Only one process writes to a file
+at a time. (Power failures are left to the file system: waiting for the disk at every row would take longer than many trials.)
 
-Long journals ship packed, NAME.jsonl.gz (`experiments.evidence.ship`). They are read by the name NAME.jsonl, and unpacked where
+Long journals ship packed, as NAME.jsonl.gz (`experiments.evidence.ship`). They are read by the name NAME.jsonl, and unpacked when
 rows are added.
 """
 
@@ -26,17 +26,17 @@ from gensor_gym.foreign import meant, parse_json, read_bytes, read_text, unfolde
 
 Row = dict[str, Any]
 MOST_BYTES = 256 << 20
-"""Limit on the uncompressed bytes of a journal: some hundred thousand trials."""
+"""Limit on the uncompressed bytes of a journal, enough for some hundred thousand trials."""
 
 
 class Journal:
-    """The rows of a file by name; only this process adds rows, from any thread."""
+    """The rows of a file, indexed by name. Only this process adds rows, from any thread."""
 
     def __init__(self, path: Path, fields: Sequence[str] = ("key",), finite: bool = False) -> None:
-        """Read the file. A row's name is its values of `fields`; of several rows with one name the last counts.
+        """Read the file. A row's name is its values of `fields`; among rows with the same name the last counts.
 
-        Without fields, names are row numbers from 0. `finite` refuses numbers that JSON does not have. ValueError if another
-        process writes to the file, and for a row without a field.
+        Without fields, names are row numbers from 0. `finite` refuses numbers that JSON lacks, such as infinity. ValueError if
+        another process writes to the file, and for a row without a field.
         """
         self.path, self._fields, self._finite = path, tuple(fields), finite
         self._writing = threading.Lock()
@@ -49,19 +49,19 @@ class Journal:
                 self._take(row)
 
     def __enter__(self) -> Journal:
-        """Itself."""
+        """Return the journal."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let others write."""
+        """Close the file, so that other processes can write."""
         self.close()
 
     def __iter__(self) -> Iterator[Row]:
-        """The rows in the order in which their names came."""
+        """Iterate over the rows in the order in which their names were first added."""
         return iter(self.rows.values())
 
     def add(self, *rows: Mapping[str, Any]) -> None:
-        """Append rows in one write; ValueError for one that lacks a field."""
+        """Append rows in one write; ValueError for a row that lacks a field."""
         taken = [dict(row) for row in rows]
         with self._writing:
             for row in taken:
@@ -72,14 +72,14 @@ class Journal:
                 self._take(row)
 
     def drop(self, names: Collection[Hashable]) -> None:
-        """Forget rows, in the file as well, which is replaced as a whole."""
+        """Remove rows by name, also from the file, which is replaced as a whole."""
         if not names:
             return
         held: list[FileIO] = []
 
         def write(temporary: Path) -> None:
             temporary.write_bytes(_text(self.rows.values(), self._finite))
-            held.append(hold(temporary))  # so that nobody comes between
+            held.append(hold(temporary))  # so that no other process locks it first
 
         with self._writing:
             left = {name: row for name, row in self.rows.items() if name not in names}
@@ -89,22 +89,22 @@ class Journal:
             (self._file,) = held
 
     def close(self) -> None:
-        """Let others write; otherwise that is when nothing holds this object any more."""
+        """Close the file, so that other processes can write; otherwise this happens when the object is deleted."""
         self._file.close()
 
     def _name(self, row: Row) -> Hashable:
-        """Name of a row."""
+        """Name of a row; ValueError if the row lacks a field."""
         if lacking := [field for field in self._fields if field not in row]:
             raise ValueError(f"{self.path}: a row without {', '.join(lacking)}: {row}"[:300])
         return itemgetter(*self._fields)(row) if self._fields else len(self.rows)
 
     def _take(self, row: Row) -> None:
-        """Into memory."""
+        """Add a row to memory."""
         self.rows[self._name(row)] = row
 
 
 def append_row(path: Path, row: Mapping[str, Any]) -> None:
-    """Append a row to a journal that no process has open, as `Journal.add` does; ValueError if another process writes to it."""
+    """Append a row to a journal that no process has open, like `Journal.add`; ValueError if another process writes to it."""
     with hold(path) as file, named(path):
         _unpack(file, path)
         _mend(file)
@@ -112,7 +112,7 @@ def append_row(path: Path, row: Mapping[str, Any]) -> None:
 
 
 def hold(path: Path) -> FileIO:
-    """A file, opened to append to, that no other process holds as long as it is open here; ValueError if one does."""
+    """Open a file for appending and lock it while it is open; ValueError if another process has locked it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         file = path.open("a+b", buffering=0)
@@ -129,21 +129,21 @@ def hold(path: Path) -> FileIO:
 
 
 def locked(folder: Path) -> FileIO:
-    """An open file that says that this process works in the folder; ValueError if another one does."""
+    """Lock a folder for this process and return the open lock file; ValueError if another process has locked it."""
     return hold(make_folder(folder) / ".lock")
 
 
 def lying(path: Path) -> Path:
-    """Path of a journal: its packed file if the path is missing or empty, else the path itself."""
+    """Path from which a journal is read: its packed file if the path is missing or empty, otherwise the path itself."""
     packed = path.with_name(f"{path.name}.gz")
     return packed if packed.exists() and not (path.exists() and path.stat().st_size) else path
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Rows of a file of JSON lines, plain or packed (`lying`); none if there is no file.
+    """Rows of a file of JSON lines, plain or packed (`lying`); empty if there is no file.
 
-    A line that does not read was cut off by the end of its process and is left out. ValueError for a file that is no whole
-    gzip file, or no text.
+    A line that cannot be parsed was cut off by the end of its process and is left out. ValueError for a broken gzip file, or a
+    file that is not text.
     """
     path = lying(path)
     try:
@@ -154,7 +154,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def _text(rows: Iterable[Mapping[str, Any]], finite: bool = False) -> bytes:
-    """Lines of rows."""
+    """Rows as lines of JSON."""
     return "".join(json.dumps(row, allow_nan=not finite, default=str) + "\n" for row in rows).encode()
 
 
@@ -170,13 +170,13 @@ def _write(file: FileIO, text: bytes) -> None:
 
 
 def _unpack(file: FileIO, path: Path) -> None:
-    """Fill an empty journal with what lies packed beside it."""
+    """Fill an empty journal with its packed version."""
     if (packed := lying(path)) != path:
         _write(file, unfolded(read_bytes(packed, MOST_BYTES), MOST_BYTES))
 
 
 def _mend(file: FileIO) -> None:
-    """Cut a torn line off; one that lacks nothing but its end is given it."""
+    """Cut a torn last line off; complete a last line that lacks only its line end."""
     file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
     if file.read() in (b"", b"\n"):
         return
@@ -190,7 +190,7 @@ def _mend(file: FileIO) -> None:
 
 
 def _row(line: str | bytes) -> Row | None:
-    """The row of a line; None if it is cut off."""
+    """The row of a line; None if the line is cut off."""
     try:
         row = parse_json(line if isinstance(line, str) else line.decode(), finite=False)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The searches of a study, each kept in a journal as soon as it is there: a command that was stopped resumes."""
+"""The searches of a study, each kept in a journal as soon as it ends, so that a stopped command resumes."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Found = TypeVar("Found")
 
 
 class Keyed(Protocol):
-    """A search with a key that names it and all that its outcome depends on."""
+    """A search whose key identifies it and everything that its outcome depends on."""
 
     @property
     def key(self) -> str:
-        """Sixteen digits."""
+        """Sixteen hexadecimal digits."""
 
 
 def run_missing(
     wanted: Sequence[Keyed], kept: Journal, processes: int, console: Console,
     work: Callable[[Any], dict[str, Any]] = run_search,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """The lines of all searches, in their order; those that are not there are made by `work`, side by side."""
+    """Run the missing searches by `work`, in parallel, and return the lines of all searches in their order."""
     keys = [search.key for search in wanted]
     left = [search for search, key in zip(wanted, keys, strict=True) if key not in kept.rows]
     if len(left) < len(wanted):

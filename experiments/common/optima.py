@@ -1,4 +1,4 @@
-"""Certified optima of the tasks of a study: those that ship, and the missing ones, certified into the study's folder."""
+"""Certified optima of a study's tasks: shipped certificates, and missing ones certified into the study's folder."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from gensor_gym.operators import parse
 
 NAME, REFUSED = "certificates.jsonl", "not_certified.jsonl"
 Key = tuple[str, str, str]
-"""Operator, hardware and space, as text."""
+"""(operator, hardware, space), as text."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A task whose optimum is asked for."""
+    """A task whose optimum is wanted."""
 
     operator: str
     hardware: str
     space: str
     nodes: int
-    """Nodes after which the search gives up."""
+    """Number of nodes after which the search gives up."""
 
     @property
     def key(self) -> Key:
-        """The key as of a certificate."""
+        """Key of the task, equal to the key of its certificate."""
         return self.operator, self.hardware, self.space
 
 
@@ -67,7 +67,7 @@ def optima(
 
 
 def _certified(task: Wanted) -> tuple[Wanted, Certificate | str]:
-    """A certificate, or why there is none."""
+    """(task, its certificate or the reason for a missing one)."""
     try:
         return task, certify(ConstructionGraph(*task.key), most_nodes=task.nodes)
     except ValueError as error:
@@ -75,12 +75,12 @@ def _certified(task: Wanted) -> tuple[Wanted, Certificate | str]:
 
 
 def _refused(path: Path, nodes: int, now: Mapping[str, str]) -> dict[Key, str]:
-    """Tasks that were given up with at least `nodes` nodes, and the reasons; `now` holds their fingerprints by operator."""
+    """Reasons by task for certificates that at least `nodes` nodes could not prove; `now` has the fingerprints by operator."""
     kept = [row for row in read_rows(path) if row["nodes"] >= nodes and row["fingerprint"] == now.get(row["operator"])]
     return {(row["operator"], row["hardware"], row["space"]): row["why"] for row in kept}
 
 
 def split_of(operators: Sequence[str]) -> tuple[list[str], list[str]]:
-    """(operators whose optimum is asked for, those left out): elementwise maps, whose spaces are too large, are left out."""
+    """(operators whose optimum is wanted, operators left out). Elementwise maps are left out: their spaces are too large."""
     out = [text for text in operators if text.startswith("elementwise(")]
     return [text for text in operators if text not in out], out

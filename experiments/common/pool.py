@@ -1,4 +1,4 @@
-"""Parallel searches, a process each: one thread a process, nothing shared, results in the order in which they end."""
+"""Parallel searches in one process each, with one thread per process; results come in the order in which they end."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from gensor_gym.measure.session import TraceRow
 from gensor_gym.plugins import load_named
 
 ONE_THREAD = ("GENSOR_GYM_THREADS", "NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-"""Variables with the number of threads of the libraries that strategies use."""
+"""Environment variables with the number of threads of the libraries that strategies use."""
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
 
 Ended = tuple[Job, list[TraceRow], Outcome, str]
-"""A job, its trials, its outcome, and the trace of an unexpected error."""
+"""(job, its trials, its outcome, trace of an unexpected error)."""
 
 _backend: Backend
 _warm: set[tuple[str, str]] = set()
 
 
 def attempts(jobs: Sequence[Job], backend: Backend, workers: int) -> Iterator[Ended]:
-    """Every job's end as it comes. An exception of a job does not end the others; closing the iterator drops pending jobs."""
+    """Run jobs in parallel and yield each as it ends. An exception ends only its own job; closing the iterator drops the rest."""
     yield from side_by_side(_search, jobs, workers, _take, (backend,))
 
 
 def made(jobs: Jobs, missing: Sequence[Job], workers: int) -> Iterator[tuple[Job, Outcome]]:
-    """Every missing job with its end, which is kept, as it comes."""
+    """Run the missing jobs in parallel, keep each outcome, and yield (job, outcome) as jobs end."""
     for job, trials, outcome, trace in attempts(missing, jobs.backend, workers):
         yield job, jobs.keep(job, trials, outcome, trace)
 
@@ -46,9 +46,9 @@ def side_by_side(
     work: Callable[[Item], Found], items: Sequence[Item], workers: int,
     begin: Callable[..., None] | None = None, given: tuple[Any, ...] = (),
 ) -> Iterator[Found]:  # fmt: skip
-    """Results of `work` on every item, as they come, from `workers` processes that called `begin(*given)` at their start.
+    """Yield results of `work` on every item as they come, from `workers` processes that called `begin(*given)` at their start.
 
-    Exceptions of `work` are raised here; closing the iterator drops pending items, and running ones if a signal stops the
+    Exceptions of `work` are raised here. Closing the iterator drops pending items, and running ones if a signal stops the
     command.
     """
     if not items:
@@ -61,14 +61,14 @@ def side_by_side(
             for future in as_completed(waiting):
                 yield future.result()
         finally:
-            if asked():  # what is under way takes minutes, and is begun anew by the same command
+            if asked():  # running items take minutes, and the same command repeats them
                 for process in list((pool._processes or {}).values()):
                     process.kill()
             pool.shutdown(cancel_futures=True)
 
 
 def _begin(begin: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
-    """Start of a process."""
+    """Prepare a worker process: watch its parent, load the plugins and call `begin`."""
     Thread(target=_end_with_parent, daemon=True).start()
     load_named()
     if begin is not None:
@@ -76,13 +76,13 @@ def _begin(begin: Callable[..., None] | None, given: tuple[Any, ...]) -> None:
 
 
 def _take(backend: Backend) -> None:
-    """Set the backend of a process that runs jobs."""
+    """Set the backend of a worker process."""
     global _backend
     _backend = backend
 
 
 def _end_with_parent() -> None:
-    """End this process when the one that started it is gone, however it ended; it would wait for jobs for ever."""
+    """End this process when its parent has ended, since it would wait for jobs for ever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
@@ -90,7 +90,7 @@ def _end_with_parent() -> None:
 
 
 def _search(job: Job) -> Ended:
-    """One job, in a process that has loaded its strategy's code."""
+    """Run one job, after loading its strategy's code in this process."""
     if (job.of, str(job.hyperparameters)) not in _warm:
         _warm.add((job.of, str(job.hyperparameters)))
         warm_up(job)
@@ -101,7 +101,7 @@ def _search(job: Job) -> Ended:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """The environment that the processes inherit."""
+    """Set the libraries' numbers of threads to 1 in the environment that the worker processes inherit."""
     before = {name: os.environ.get(name) for name in ONE_THREAD}
     os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
     try:

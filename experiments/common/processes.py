@@ -1,4 +1,4 @@
-"""Running another program that never outlives the run."""
+"""Running another program that never outlives this process."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 
 def run_group(command: Sequence[str], seconds: float, **settings: Any) -> int | None:
-    """Exit status of a program in its own process group, minus the signal that ended it; None after the time limit.
+    """Run a program in its own process group; return its exit status (negative for a signal), or None after the time limit.
 
-    The group is killed when the program ends, after `seconds`, and on any exception. `settings` are those of `subprocess.Popen`.
-    Raises OSError if the program cannot be started.
+    The group is killed when the program ends, after `seconds`, and on any exception. `settings` are passed to `subprocess.Popen`.
+    OSError if the program cannot be started.
     """
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, **settings)
     try:
@@ -22,6 +22,6 @@ def run_group(command: Sequence[str], seconds: float, **settings: Any) -> int | 
     except subprocess.TimeoutExpired:
         return None
     finally:
-        with contextlib.suppress(ProcessLookupError):  # nothing is left
+        with contextlib.suppress(ProcessLookupError):  # the group has ended
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

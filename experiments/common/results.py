@@ -1,4 +1,4 @@
-"""Files of results, written whole."""
+"""Writing files of results, each as a whole."""
 
 from __future__ import annotations
 

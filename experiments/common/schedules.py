@@ -1,4 +1,4 @@
-"""The schedules of a task that are gone over: all of its space, or a random draw of it."""
+"""The schedules of a task that a study visits: its whole space, or a random draw from it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 MISSES = 200
-"""Random schedules in a row that are known already, after which a space counts as exhausted."""
+"""Number of known random schedules in a row after which a space counts as exhausted."""
 
 
 def schedules_of(op: Operator, hw: Hardware, space: str, count: int | None = None, seed: int = 0) -> list[Schedule]:
-    """Every legal schedule of a space as enumerated, or `count` different random ones (fewer where it has no more)."""
+    """All legal schedules of a space, or `count` different random schedules (fewer if the space has no more)."""
     graph = ConstructionGraph(op, hw, space)
     if count is None:
         return [Schedule(row) for batch in graph.enumerate() for row in batch]

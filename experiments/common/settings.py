@@ -43,9 +43,9 @@ class Job:
     device: str
     """Name of the timed device (see `Backend.device`)."""
     strategy: str
-    """Its name in this comparison."""
+    """The strategy's name in this comparison."""
     of: str
-    """Its registered name, which differs for a variant with other hyperparameters."""
+    """The strategy's registered name, which differs for a variant with other hyperparameters."""
     hyperparameters: Mapping[str, object]
     seed: int
     budget: Budget
@@ -57,7 +57,7 @@ class Job:
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of its task, in the space that the strategy searches; empty if a library of the strategy is missing."""
+        """Fingerprint of the task in the space that the strategy searches; empty if a library of the strategy is missing."""
         try:
             space = get_strategy(self.of, **self.hyperparameters).space
         except ImportError:
@@ -85,12 +85,12 @@ class Job:
 
     @property
     def key(self) -> str:
-        """Sixteen digits that name the job."""
+        """Sixteen hexadecimal digits that identify the job."""
         return short_hash(self.config)
 
 
 def _content(history: object) -> str | None:
-    """Sixteen digits of a history's files, the trials of earlier tasks that a search starts from; None without one."""
+    """Sixteen hexadecimal digits of the files of a history (earlier trials that a search starts from); None without a history."""
     if not history:
         return None
     path = located(str(history))
@@ -102,7 +102,7 @@ def _content(history: object) -> str | None:
 
 @dataclass(frozen=True)
 class Settings:
-    """A comparison, resolved."""
+    """Resolved settings of a comparison."""
 
     jobs: tuple[Job, ...]
     backend: Backend
@@ -115,11 +115,11 @@ class Settings:
     config: dict[str, object]
     """The configuration as it was given."""
     group: str | None = None
-    """The multirun that it is a task of."""
+    """The multirun that contains this comparison."""
 
 
 def settings_of(config: DictConfig, purpose: str = "compare") -> Settings:
-    """Resolve a configuration; its folder is by default one below outputs/`purpose`. ValueError names the fault."""
+    """Resolve a configuration; its results' folder is by default below outputs/`purpose`. ValueError names the fault."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     ops = operators.resolve(plain["operators"])
     if "threads" in plain:
@@ -149,26 +149,26 @@ def settings_of(config: DictConfig, purpose: str = "compare") -> Settings:
 
 
 def short_hash(value: object) -> str:
-    """Sixteen hexadecimal digits of a JSON value."""
+    """Sixteen hexadecimal digits of a JSON value's hash."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def digest_of_file(path: str | Path) -> str:
-    """Sixteen hex digits that identify a file's content; FileNotFoundError if it is missing."""
+    """Sixteen hexadecimal digits that identify a file's content; FileNotFoundError if it is missing."""
     return hashlib.sha256(located(path).read_bytes()).hexdigest()[:16]
 
 
 def code_digest() -> str:
-    """Digest of the program text that a search runs, and the plugins that were loaded, by package and version.
+    """Digest of the program text that a search runs, followed by the loaded plugins' packages and versions.
 
-    Once it changes, jobs are made again (timings are stored).
+    When it changes, jobs are repeated (their timings are stored).
     """
     return " + ".join([_own_digest(), *(f"{name} ({package})" for name, package in sorted(loaded().items()))])
 
 
 @cache
 def _own_digest() -> str:
-    """Sixteen digits of the program text of this project."""
+    """Sixteen hexadecimal digits of this project's program text."""
     whole = hashlib.sha256()
     for path in sorted(path for folder in ("gensor_gym", "agents") for path in (ROOT / folder).rglob("*.*")):
         if path.suffix in (".py", ".c", ".h", ".json"):
@@ -178,7 +178,7 @@ def _own_digest() -> str:
 
 
 def _backend(name: str, hw: Hardware, recording: str | None, measure: dict) -> Backend:
-    """The backend; `recorded` reads the table `recording`, else those shipped; `measure` says who measures."""
+    """The backend `name`; `recorded` reads the table `recording`, or shipped tables. `measure` selects the measuring pool."""
     pool = measure.get("pool", "local")
     check_known("measure.pool", pool, POOLS)
     if pool == "ray":
@@ -187,7 +187,7 @@ def _backend(name: str, hw: Hardware, recording: str | None, measure: dict) -> B
 
 
 def _seeds(value: object) -> list[int]:
-    """Seeds from a number or a list."""
+    """Distinct seeds from a number or a list."""
     seeds: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]
     if not seeds or not all(isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in seeds):
         raise ValueError(f"seed {value!r}: expected a number from 0, or a list of those")
@@ -195,9 +195,9 @@ def _seeds(value: object) -> list[int]:
 
 
 def _strategies(plain: dict) -> dict[str, tuple[str, dict]]:
-    """Registered name and hyperparameters by strategy, in the given order.
+    """Strategy -> (registered name, hyperparameters), in the given order.
 
-    `strategies.<name>.of` names the registered strategy of a variant <name>; `space` holds for all of them.
+    `strategies.<name>.of` names the registered strategy of a variant <name>; `space` applies to all of them.
     """
     found = plain.get("strategies") or {}
     if not found:

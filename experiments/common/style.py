@@ -1,4 +1,4 @@
-"""How figures look: one palette, thin frames, and units that people read."""
+"""Style of figures: one palette, thin frames, and units that are easy to read."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from matplotlib.text import Text  # noqa: E402
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: E402
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5195", "#8C8C8C", "#5D4037")
-"""Okabe and Ito's colours, distinguished with any kind of colour vision; then three more."""
+"""Okabe and Ito's colours, which any kind of colour vision can distinguish; then three more."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h", "<")
 FIXED = ("markov", "markov_ext", "roller", "ppo", "random_walk", "exhaustive", "local_search")
 """Strategies that have the same colour in every figure."""
 LIGHTER = {"#0072B2": "#3A8FD9", "#009E73": "#2BB88D", "#56B4E9": "#8FD3F5", "#7A5195": "#B48BD0", "#5D4037": "#B08968"}
-"""Palette colours that are too dark for a dark ground, and their replacements."""
+"""Palette colours that are too dark for a dark background -> their replacements."""
 GROUNDS = "GENSOR_GYM_FIGURES"
-"""Environment variable: `light`, or `both` for figures on a dark ground as well."""
+"""Environment variable: `light`, or `both` to write figures on a dark background as well."""
 COLOURED: dict[type, tuple[str, ...]] = {
     Line2D: ("color", "markerfacecolor", "markeredgecolor"), Text: ("color",), Patch: ("facecolor", "edgecolor"),
     Collection: ("facecolor", "edgecolor"),
 }  # fmt: skip
-"""Parts of figures -> their colours."""
+"""Class of a figure's parts -> names of its colour properties."""
 _WRITTEN: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.15, "format": "png"}
 COLOURS = 256
-"""Colours of a figure file at most: a third of the bytes of a file with a colour for each pixel, without a visible difference."""
+"""Largest number of colours of a figure file; it is a third of the size of full colour, without a visible difference."""
 INK, GREY, FAINT, PALE = "#222222", "#757575", "#DDDDDD", "#F0F0F0"
 """Colours of words, secondary parts, grid lines, boxes."""
 
@@ -53,9 +53,9 @@ RC: dict[Any, Any] = {
 
 
 def look(strategies: list[str]) -> dict[str, tuple[str, str]]:
-    """Colour and marker of every strategy: fixed for those of this project, the next free ones for others.
+    """Colour and marker of every strategy: fixed for strategies of this project, the next free ones for other strategies.
 
-    Where colours run out they come again with another marker.
+    When colours run out, they repeat with another marker.
     """
     fixed = {name: FIXED.index(name) for name in FIXED if name in strategies}
     free = [i for i in range(len(PALETTE)) if i not in fixed.values()]
@@ -89,12 +89,12 @@ def short_operator(text: str) -> str:
 
 
 def number(value: float) -> str:
-    """A ratio with its significant digits."""
+    """Text of a ratio with up to three significant digits."""
     return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 
 def time_axis(axes: Axes, axis: str = "y") -> None:
-    """Logarithmic seconds with unit labels: at powers of ten, and between them where there is less than a decade."""
+    """Make an axis of seconds logarithmic, with unit labels at powers of ten, and between them if the range is short."""
     getattr(axes, f"set_{axis}scale")("log")
     low, high = getattr(axes, f"get_{axis}lim")()
     within = getattr(axes, f"{axis}axis")
@@ -107,7 +107,7 @@ def time_axis(axes: Axes, axis: str = "y") -> None:
 
 
 def model_lines(axes: Axes, model: np.ndarray, seconds: np.ndarray) -> None:
-    """Beside seconds [N] over the model's [N]: where both agree, and the fastest; both axes are of times."""
+    """Draw the line of equal model and measured times, and the fastest of `seconds` [N]; make both axes time axes."""
     both = min(model.min(), seconds.min()), max(model.max(), seconds.max())
     axes.plot(both, both, color=INK, linewidth=0.8, alpha=0.5)
     axes.axhline(seconds.min(), color=INK, linestyle=(0, (4, 3)), linewidth=0.9)
@@ -116,7 +116,7 @@ def model_lines(axes: Axes, model: np.ndarray, seconds: np.ndarray) -> None:
 
 
 def _unit(seconds: float) -> str:
-    """A tick of a time axis."""
+    """Label of a tick of a time axis."""
     for name, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= size * 0.9999:
             return f"{seconds:.0f} s" if seconds >= 1000 else f"{seconds / size:.3g} {name}"
@@ -124,10 +124,10 @@ def _unit(seconds: float) -> str:
 
 
 def save(figure: Figure, path: Path, grounds: str | None = None) -> str:
-    """Write a PNG and close the figure; returns the file's name. The bytes do not name the software or the time.
+    """Write a PNG and close the figure; return the file's name. The bytes do not name the software or the time.
 
-    If `grounds`, by default $GENSOR_GYM_FIGURES, is `both`, NAME_dark.png next to it has the figure on a dark ground. ValueError
-    for values other than `light` and `both`.
+    If `grounds`, by default $GENSOR_GYM_FIGURES, is `both`, NAME_dark.png next to it has the figure on a dark background.
+    ValueError for values other than `light` and `both`.
     """
     asked = grounds or os.environ.get(GROUNDS, "light")
     if asked not in ("light", "both"):
@@ -149,9 +149,9 @@ def _write(figure: Figure, path: Path) -> None:
 
 
 def small(picture: Image.Image, path: Path) -> None:
-    """Write an opaque picture as a PNG of at most 256 colours; a picture with no more keeps them all.
+    """Write an opaque picture as a PNG of at most COLOURS colours; a picture with no more colours keeps them all.
 
-    The next colour is the one that is farthest from those chosen, weighted by its pixels.
+    The next colour is the farthest from the chosen colours, weighted by its number of pixels.
     """
     pixels = np.asarray(picture.convert("RGB"), np.int64)
     seen, which, count = np.unique(pixels @ (1 << 16, 1 << 8, 1), return_inverse=True, return_counts=True)
@@ -174,7 +174,7 @@ def dark_of(path: Path) -> Path:
 
 
 def darken(figure: Figure) -> None:
-    """The same figure for a dark page: greys are mirrored, colours of the palette become lighter. Parts on images stay."""
+    """Recolour a figure for a dark page: greys are mirrored, palette colours become lighter. Parts on images stay."""
     kept = {id(part) for axes in figure.axes if axes.images for part in (*axes.texts, *axes.patches)}
     found: list[Any] = [part for part in figure.findobj() if id(part) not in kept]
     boxes = [part.get_bbox_patch() for part in found if isinstance(part, Text)]
@@ -188,7 +188,7 @@ def darken(figure: Figure) -> None:
 
 
 def _on_dark(colour: np.ndarray) -> tuple[float, float, float, float]:
-    """A colour (RGBA) of the light style as the dark one has it."""
+    """Colour (RGBA) on a dark background for a colour of the light style."""
     red, green, blue, alpha = map(float, colour)
     if (lighter := LIGHTER.get(to_hex((red, green, blue)).upper())) is not None:
         return to_rgba(lighter, alpha)

@@ -1,4 +1,4 @@
-"""How numbers and pages are written: durations, intervals, p values, Markdown. Tables of results: `experiments.sheets`."""
+"""Text of numbers and pages: durations, intervals, p values, Markdown. Tables of results are in `experiments.sheets`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def seconds_text(seconds: float | None) -> str:
-    """A duration with three digits and its unit."""
+    """A duration with three significant digits and its unit; `-` for None."""
     if seconds is None:
         return "-"
     if seconds >= 999.5:
@@ -24,12 +24,12 @@ def interval_text(value: dict[str, float], digits: int, sign: bool = False) -> s
 
 
 def p_text(value: float) -> str:
-    """A p value with its significant digits."""
+    """Text of a p value: three decimals below 0.1, otherwise two."""
     return "< 0.001" if value < 0.001 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
 
 
 def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """A Markdown table: the first column left, the others right."""
+    """Lines of a Markdown table; the first column is aligned left, all other columns right."""
     lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
     return lines + ["| " + " | ".join(row) + " |" for row in rows]
 

@@ -1,4 +1,4 @@
-"""The journal of trials: one row each, appended as it happens; written rows are never lost or doubled."""
+"""The journal of trials: a row per trial, appended when it ends. Written rows are never lost or duplicated."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ FIELDS = (
 )  # fmt: skip
 """Fields of every line. `seconds` is null unless the status is OK; `job` names the configuration of the trial."""
 SLOT = ("operator", "hardware", "backend", "strategy", "seed")
-"""Fields of `Job.slot`."""
+"""Fields whose values make up `Job.slot`."""
 
 
 class Results:
     """The rows of results.jsonl.
 
-    A search that is made again finds its rows here: a trial that comes out the same is left as it is.
+    A repeated search finds its rows here; a trial with the same result keeps its row.
     """
 
     def __init__(self, path: Path) -> None:
@@ -38,7 +38,7 @@ class Results:
                 self._note(row)
 
     def close(self) -> None:
-        """Let others write."""
+        """Close the file, so that other processes can write."""
         self._journal.close()
 
     def rows(self, job: Job) -> list[dict[str, Any]]:
@@ -46,7 +46,7 @@ class Results:
         return self._rows(job.key)
 
     def check(self, job: Job) -> None:
-        """ValueError if trials of this slot were made under another fingerprint of the task, unless it has none here."""
+        """Check that earlier trials of the job's slot have its fingerprint; ValueError if not. An empty fingerprint passes."""
         if not job.fingerprint:
             return
         rows = (row for key in self._keys.get(job.slot, ()) for row in self._rows(key))
@@ -57,16 +57,16 @@ class Results:
             )
 
     def keep_only(self, job: Job) -> None:
-        """Drop rows of an earlier version of the job: the same slot, other code or hyperparameters."""
+        """Drop rows of an earlier version of the job: the same slot with other code or hyperparameters."""
         for key in self._keys.get(job.slot, set()) - {job.key}:
             self._cut(key, 0)
 
     def put(self, job: Job, trial: TraceRow) -> None:
-        """Write one trial. A row that is there with the same schedule and status stays."""
+        """Write one trial. An existing row with the same schedule and status stays."""
         self.put_all(job, [trial])
 
     def put_all(self, job: Job, trials: Sequence[TraceRow]) -> None:
-        """Write trials in one piece, as `put` does each."""
+        """Append trials in one write, each like `put`."""
         fresh = []
         key = job.key
         for row in (row_of(job, trial, key) for trial in trials):
@@ -81,27 +81,27 @@ class Results:
             self._note(row)
 
     def cut(self, job: Job, trials: int) -> None:
-        """Drop rows of a job beyond the trials that its search made."""
+        """Drop rows of a job after its first `trials` trials."""
         self._cut(job.key, trials)
 
     def _rows(self, key: str) -> list[dict[str, Any]]:
-        """See `rows`."""
+        """Rows of a job's key, in order of trials."""
         return [self._journal.rows[key, trial] for trial in sorted(self._trials.get(key, ()))]
 
     def _note(self, row: dict[str, Any]) -> None:
-        """Index a row."""
+        """Add a row to the index."""
         self._trials.setdefault(row["job"], set()).add(row["trial"])
         self._keys.setdefault(tuple(row[name] for name in SLOT), set()).add(row["job"])
 
     def _cut(self, key: str, trials: int) -> None:
-        """Drop a job's rows from one on, in the file as well."""
+        """Drop a job's rows from number `trials` on, also in the file."""
         if stale := {trial for trial in self._trials.get(key, ()) if trial >= trials}:
             self._journal.drop({(key, trial) for trial in stale})
             self._trials[key] -= stale
 
 
 def _check(row: dict[str, Any]) -> None:
-    """KeyError or TypeError for a row that is no trial: its fields are used long after it is read."""
+    """Check that a row is a trial; KeyError or TypeError if not, because its fields are used long after it is read."""
     missing = [name for name in FIELDS if name not in row]
     if missing:
         raise KeyError(missing[0])
@@ -110,7 +110,7 @@ def _check(row: dict[str, Any]) -> None:
 
 
 def row_of(job: Job, trial: TraceRow, key: str) -> dict[str, Any]:
-    """A trial of the job with that key as values of JSON; see FIELDS."""
+    """A trial of the job with this key as a row of JSON values with the fields FIELDS."""
     seconds = trial.seconds if trial.seconds != float("inf") else None
     rest = (trial.trial, trial.elapsed_s, trial.schedule, seconds, trial.status, trial.evaluations)
     return dict(zip(FIELDS, (*job.slot, *rest, job.fingerprint, key), strict=True))

@@ -1,8 +1,8 @@
 """Compare strategies under equal budgets: `python -m experiments.compare operator=... strategy=[markov,ppo] ...`.
 
-Every (operator, seed, strategy) is a job: a search in a session with a shared store of timings. A command that was
-stopped, however hard, continues where it was when it is given again. At the end the winners of all strategies are timed
-again together, interleaved with torch, and only those times are compared.
+Every (operator, seed, strategy) is a job: a search in a session with a shared store of timings. A command that was interrupted,
+even killed, resumes when it is started again. At the end the winners of all strategies are timed again together, interleaved with
+torch, and only those times are compared.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from gensor_gym.measure.session import TraceRow
 def compare(
     settings: Settings, jobs: Jobs, console: Console, known: Mapping[str, Outcome] | None = None, brief: bool = False
 ) -> dict[str, object]:
-    """Run missing jobs, and write everything; returns the summary. `known` outcomes by job key are kept.
+    """Run missing jobs, write all results and return the summary. `known` outcomes by job key are kept.
 
     With `brief` only failed searches print a line.
     """
@@ -66,7 +66,7 @@ def compare(
 
 
 def _search(settings: Settings, jobs: Jobs, outcomes: dict[str, Outcome], console: Console, brief: bool) -> None:
-    """Run the jobs without an outcome; fills `outcomes`."""
+    """Run the jobs without an outcome and add their outcomes to `outcomes`."""
     todo = [job for job in settings.jobs if job.key not in outcomes]
     columns = (
         SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(),
@@ -86,7 +86,7 @@ def _search(settings: Settings, jobs: Jobs, outcomes: dict[str, Outcome], consol
 
 
 def _run(job: Job, jobs: Jobs, progress: Progress) -> Outcome:
-    """One search with a progress bar."""
+    """Run one search with a progress bar and return its outcome."""
     bar = progress.add_task(f"{job.strategy} on {job.operator}", total=job.budget.trials, best="")
     best = float("inf")
 
@@ -101,7 +101,7 @@ def _run(job: Job, jobs: Jobs, progress: Progress) -> Outcome:
 
 
 def _line(job: Job, outcome: Outcome) -> str:
-    """One finished search in words."""
+    """Text of one line about a finished search."""
     name = f"[bold]{escape(job.strategy)}[/] seed {job.seed} on {escape(str(job.operator))}"
     if outcome.status != DONE:
         return f"[yellow]{outcome.status}[/] {name}: {escape(outcome.error)}"
@@ -109,7 +109,7 @@ def _line(job: Job, outcome: Outcome) -> str:
 
 
 def _retime(settings: Settings, outcomes: dict[str, Outcome], console: Console) -> dict[str, Comparison]:
-    """Comparisons by operator text."""
+    """Time the winners on each operator together and return the comparisons by operator text."""
     folder, processes = settings.output / "comparisons", settings.processes
     retimer = Retimer(settings.backend, settings.jobs[0].hardware, settings.rounds, folder, processes=processes)
     found = {}
@@ -125,7 +125,7 @@ def _retime(settings: Settings, outcomes: dict[str, Outcome], console: Console) 
 
 
 def _write(settings: Settings, summary: dict, trials: list[dict], console: Console) -> Path | None:
-    """Summary and figures; then, when nothing can be lost any more, W&B runs; the folder of the one of the whole."""
+    """Write summary and figures, then the W&B runs; return the folder of the comparison's own run, None without tracking."""
     from experiments.comparison import figures
     from experiments.tracking import comparison
 
@@ -141,7 +141,7 @@ def _write(settings: Settings, summary: dict, trials: list[dict], console: Conso
 
 
 def _written(settings: Settings) -> dict[str, object] | None:
-    """The summary of the very same jobs, all of them done, if it stands in the folder with its figures."""
+    """The folder's summary if it is about exactly these jobs and complete with its figures, otherwise None."""
     path = settings.output / "summary.json"
     if not path.exists():
         return None
@@ -153,7 +153,7 @@ def _written(settings: Settings) -> dict[str, object] | None:
 
 @configured("config")
 def run(config: DictConfig) -> float:
-    """Run one configuration (of several, with --multirun); returns its `score`, which a sweeper minimises."""
+    """Run one configuration (or several, with --multirun) and return its `score`, which a sweeper minimises."""
     end_with_launcher()
     console, begin = Console(), time.perf_counter()
     one_of_several = task_folder() is not None
@@ -164,7 +164,7 @@ def run(config: DictConfig) -> float:
         keep_configuration(settings.output, config)
         leave_note(settings)
         summary = compare(settings, jobs, console, brief=one_of_several)
-        if not one_of_several:  # whose table comes at the end
+        if not one_of_several:  # the table of a multirun comes at its end
             table.show(console, summary)
     say_where(console, begin, settings.output)
     if all(jobs.finished(job) is None for job in settings.jobs):
@@ -176,5 +176,5 @@ def run(config: DictConfig) -> float:
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     command_line(run)

@@ -18,7 +18,7 @@ Rows = list[dict[str, Any]]
 
 
 def draw(summary: dict, trials: Rows, folder: Path) -> list[str]:
-    """Write all figures; returns the names of the files. `trials` are rows of results.jsonl."""
+    """Write all figures and return their file names. `trials` are rows of results.jsonl."""
     with plt.rc_context(style.RC):
         return [
             _progress(summary, trials, "trial", "measured trials", folder / "best_by_trials.png"),
@@ -28,7 +28,7 @@ def draw(summary: dict, trials: Rows, folder: Path) -> list[str]:
 
 
 def _progress(summary: dict, trials: Rows, field: str, label: str, path: Path) -> str:
-    """Best time so far, one panel for each operator."""
+    """Draw the best time so far in one panel per operator; return the file's name."""
     operators = list(summary["operators"])
     looks = style.look([line["strategy"] for line in summary["strategies"]])
     columns = 1 if len(operators) == 1 else 2 if len(operators) <= 6 else 3
@@ -50,7 +50,7 @@ def _progress(summary: dict, trials: Rows, field: str, label: str, path: Path) -
 
 
 def _panel(axes: Axes, facts: dict, trials: Rows, looks: dict[str, tuple[str, str]], field: str) -> None:
-    """Curves of one operator: one line a seed."""
+    """Draw the curves of one operator, one per strategy and seed."""
     for (strategy, _), rows in _by_search(trials).items():
         x = np.array([row[field] for row in rows], dtype=float) + (1 if field == "trial" else 0)
         seconds = np.array([row["seconds"] if row["seconds"] is not None else np.inf for row in rows])
@@ -81,7 +81,7 @@ def _by_search(trials: Rows) -> dict[tuple[str, int], Rows]:
 
 
 def _handles(summary: dict, looks: dict[str, tuple[str, str]]) -> list[Line2D]:
-    """One legend for all panels."""
+    """Legend entries for all panels."""
     handles = [
         Line2D([], [], color=colour, marker=marker, markersize=5, linewidth=1.7, markeredgecolor="white", label=name)
         for name, (colour, marker) in looks.items()
@@ -92,7 +92,7 @@ def _handles(summary: dict, looks: dict[str, tuple[str, str]]) -> list[Line2D]:
 
 
 def _ratios(summary: dict, path: Path) -> str:
-    """Every winner's speed-up over torch, or its speed relative to the best where there is no torch."""
+    """Draw every winner's speed-up over torch, or its speed relative to the best without torch; return the file's name."""
     over_torch = any(row["over_torch"] for row in summary["rows"])
     operators = list(summary["operators"])
     looks = style.look([line["strategy"] for line in summary["strategies"]])
@@ -123,7 +123,7 @@ def _ratios(summary: dict, path: Path) -> str:
 
 
 def _dot(axes: Axes, row: dict, over_torch: bool, y: float, looks: dict[str, tuple[str, str]]) -> None:
-    """One winner: a dot, its interval, its value."""
+    """Draw one winner: a dot, its interval and its value, or its status without a value."""
     value = row["over_torch"] if over_torch else _inverse(row["gap_to_best"])
     colour, marker = looks[row["strategy"]]
     if value is None:
@@ -141,14 +141,14 @@ def _dot(axes: Axes, row: dict, over_torch: bool, y: float, looks: dict[str, tup
 
 
 def _inverse(value: dict[str, float] | None) -> dict[str, float] | None:
-    """An interval of the inverse ratio."""
+    """Interval of the inverse ratio; None for None."""
     return (
         None if value is None else {"median": 1 / value["median"], "low": 1 / value["high"], "high": 1 / value["low"]}
     )
 
 
 def ratio_axis(axes: Axes, label: str) -> None:
-    """Make x a logarithmic axis of ratios around one."""
+    """Make x a logarithmic axis of ratios around 1."""
     axes.set_xscale("log")
     low, high = axes.get_xlim()
     low, high = min(low, 0.9) / 1.05, max(high, 1.1) * 1.08
@@ -163,7 +163,7 @@ def ratio_axis(axes: Axes, label: str) -> None:
 
 
 def _ladder(low: float, high: float) -> list[float]:
-    """Ticks of a logarithmic axis around one: the finest ladder with at most a dozen visible."""
+    """Ticks of a logarithmic axis around 1: the finest of several spacings with at most 11 visible ticks."""
     decades = [10.0**exponent for exponent in range(-4, 5)]
     fine = [0.5 + 0.05 * step for step in range(31)]
     for steps in (fine, fine[::2], (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0), (1.0, 2.0, 3.0, 5.0), (1.0, 3.0)):

@@ -1,4 +1,4 @@
-"""The winners of all strategies on one operator, timed again together: the only times that a comparison reports."""
+"""The winners of all strategies on one operator, timed again together: a comparison reports only these times."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ TORCH = "torch"
 
 @dataclass(frozen=True)
 class Comparison:
-    """Raw seconds per call by label, sample i of every label from the same round; `torch` is one where it was timed.
+    """Raw seconds per call by label; sample i of every label comes from the same round. `torch` is a label if it was timed.
 
-    `model` says that the numbers are latencies of a model or a table, one each, and nothing was timed.
+    `model` says that the numbers are latencies of a model or a table, one per label, and that nothing was timed.
     """
 
     operator: str
@@ -37,21 +37,21 @@ class Comparison:
     """Label -> why it could not be timed again."""
     model: bool = False
     busy: float = 0.0
-    """Share of the processors that other programs used just before; far from 0, times and ratios mislead."""
+    """Share of the processors that other programs used just before. If it is far from 0, times and ratios mislead."""
     processes: list[int] = field(default_factory=list)
-    """How many of the samples, in order, come from each process that timed; none said is one process."""
+    """Number of consecutive samples from each process that timed; empty if there was one process."""
 
 
 class Retimer:
-    """Times winners together, and keeps the samples in a folder so that the same comparison is not made twice."""
+    """Times winners together, and keeps the samples in a folder so that the same comparison is not repeated."""
 
     def __init__(
         self, backend: Backend, hardware: Hardware, rounds: int, folder: Path, torch_threads: int | None = None,
         processes: int = 1,
     ) -> None:  # fmt: skip
-        """`rounds` samples are taken of each candidate, interleaved, in `processes` fresh processes.
+        """Take `rounds` samples of each candidate, interleaved, in `processes` fresh processes.
 
-        Torch gets as many threads as kernels by default.
+        By default torch gets as many threads as the kernels.
         """
         self.backend = backend
         self.hardware = hardware
@@ -62,17 +62,17 @@ class Retimer:
 
     @property
     def _native(self) -> NativeBackend:
-        """The backend where it runs kernels; `compare` asks no other to."""
+        """The backend as one that runs kernels, which `compare` has checked."""
         return cast(NativeBackend, self.backend)
 
     def compare(self, op: Operator, winners: Mapping[str, tuple[Schedule, float]]) -> Comparison:
-        """Time the winners (label -> schedule and the seconds its search saw) and torch in interleaved rounds."""
+        """Time the winners (label -> schedule and the seconds its search measured) and torch in interleaved rounds."""
         if not isinstance(self.backend, NativeBackend):
             return Comparison(str(op), {label: [seconds] for label, (_, seconds) in winners.items()}, model=True)
         return self.compare_kernels(op, *self.kernels(op, {label: schedule for label, (schedule, _) in winners.items()}))
 
     def compare_kernels(self, op: Operator, kernels: Mapping[str, Kernel], dropped: Mapping[str, str]) -> Comparison:
-        """As `compare`, for kernels by label; `dropped` has the reasons for labels without one. For backends that run kernels."""
+        """Like `compare`, for kernels by label; the backend must run kernels. `dropped` has reasons for missing kernels."""
         dropped = dict(dropped)
         digests = {label: kernel.digest for label, kernel in kernels.items()}
         what: list[object] = [str(op), self.backend.device(self.hardware), digests, self.rounds, self.torch_threads or 0]
@@ -95,13 +95,13 @@ class Retimer:
         return result
 
     def kernels(self, op: Operator, schedules: Mapping[str, Schedule]) -> tuple[dict[str, Kernel], dict[str, str]]:
-        """Generated kernels, and why there is none."""
+        """(generated kernels by label, reasons for missing kernels by label)."""
         made = {label: make_kernel(op, schedule, self.hardware) for label, schedule in schedules.items()}
         kernels = {label: kernel for label, kernel in made.items() if isinstance(kernel, Kernel)}
         return kernels, {label: why.error for label, why in made.items() if not isinstance(why, Kernel)}
 
     def _time(self, kernels: dict[str, Kernel]) -> tuple[dict[str, list[float]], dict[str, str]]:
-        """Samples by name, with torch on the same device; and the errors of those left out."""
+        """(samples by name, with torch if the backend runs on this machine; errors of the names left out)."""
         torch = self.backend.name in ("cpu", "cuda")
         if not kernels:
             return {}, {}
@@ -117,7 +117,7 @@ class Retimer:
         return self._whole(good, torch and TORCH not in faults), faults
 
     def _whole(self, kernels: dict[str, Kernel], torch: bool) -> dict[str, list[float]]:
-        """Samples of all rounds, in processes begun one after the other: where code and data lie is drawn anew in each."""
+        """Samples of all rounds, from processes started one after the other, because each start places code and data anew."""
         found: dict[str, list[float]] = {}
         for share in self.shares:
             if found:
@@ -127,18 +127,18 @@ class Retimer:
         return found
 
     def _compare(self, kernels: dict[str, Kernel], rounds: int, torch: bool) -> dict[str, list[float]]:
-        """Samples by name, or an error."""
+        """Samples by name from one comparison; raises its error."""
         return self._native.compare(kernels, self.hardware, rounds, torch, torch_threads=self.torch_threads)
 
     def _faults(self, kernels: dict[str, Kernel]) -> dict[str, str]:
-        """The error of each kernel on its own."""
+        """Name -> error of each kernel that fails alone."""
         faults: dict[str, str] = {}
         for name, kernel in kernels.items():
             faults |= self._fault(name, {name: kernel}, torch=False)
         return faults
 
     def _fault(self, name: str, kernels: dict[str, Kernel], torch: bool) -> dict[str, str]:
-        """{name: error} in a comparison of one round, or nothing."""
+        """{name: error} if a comparison of one round fails, otherwise {}."""
         try:
             self._compare(kernels, 1, torch)
         except (ValueError, RuntimeError, WorkerLost) as error:
@@ -147,13 +147,13 @@ class Retimer:
 
 
 def shares(rounds: int, processes: int) -> list[int]:
-    """Rounds of each of `processes` processes, at least one; fewer processes if there are fewer rounds."""
+    """Number of rounds for each of `processes` processes; fewer processes if there are fewer rounds."""
     count = min(processes, rounds)
     return [rounds // count + (place < rounds % count) for place in range(count)]
 
 
 def busy_share(seconds: float = 0.25) -> float:
-    """Share of all processors in use while this process sleeps; 0 if the system does not say."""
+    """Share of all processors in use while this process sleeps; 0 if the system does not report it."""
     stat = Path("/proc/stat")
     if not stat.exists():
         return 0.0

@@ -22,14 +22,14 @@ from gensor_gym.measure.stats.verdict import Verdict, verdict_of
 from gensor_gym.plugins import loaded
 
 Interval = dict[str, float]
-"""{"median": .., "low": .., "high": ..}: 95 percent, no distribution assumed."""
+"""{"median": .., "low": .., "high": ..}: a 95 percent interval without an assumed distribution."""
 
 RESAMPLES = 2000
 """Resamples of the bootstrap over tasks and seeds."""
 
 
 def label_of(job: Job, settings: Settings) -> str:
-    """Name of a job among those of its operator: the strategy, with the seed where there are several."""
+    """Name of a job among the jobs of its operator: the strategy, with the seed if there are several seeds."""
     several = len({other.seed for other in settings.jobs}) > 1
     return f"{job.strategy}/{job.seed}" if several else job.strategy
 
@@ -41,9 +41,9 @@ def summarise(
     comparisons: dict[str, Comparison],
     torch_before: Mapping[str, Interval],
 ) -> dict[str, object]:
-    """The summary; `outcomes` and `statuses` (of every trial) by job key, `comparisons` by operator text.
+    """The summary. `outcomes` and `statuses` (of every trial) are by job key, `comparisons` by operator text.
 
-    `torch_before`: torch's times on the same device in an earlier run, by operator text.
+    `torch_before` has torch's times on the same device in an earlier run, by operator text.
     """
     first = settings.jobs[0]
     rows = [_row(job, settings, outcomes[job.key], statuses[job.key], comparisons) for job in settings.jobs]
@@ -66,7 +66,7 @@ def summarise(
 def score(summary: Mapping[str, Any]) -> float:
     """Geometric mean over all jobs of the winner's time over the operator's roofline floor; at least 1.
 
-    Infinite if a job has no winner. A comparison returns it to a sweeper of Hydra's (optuna), which minimises it.
+    Infinite if a job has no winner. A comparison returns the score to a Hydra sweeper (optuna), which minimises it.
     """
     floors = {name: facts["roofline_s"] for name, facts in summary["operators"].items()}
     if not all(row["retimed"] for row in summary["rows"]):
@@ -83,18 +83,18 @@ def interval(samples: list[float]) -> Interval:
 
 
 def ratio(above: list[float], below: list[float]) -> Interval:
-    """Ratio of paired samples with its interval."""
+    """Median ratio of paired samples with its interval."""
     return dict(zip(("median", "low", "high"), ratio_interval(above, below), strict=True))
 
 
 def apart(samples: list[float], processes: list[int]) -> list[list[float]]:
-    """The samples of each process."""
+    """The samples split by process; `processes` has the number of samples from each."""
     ends = np.cumsum(processes or [len(samples)])
     return [samples[end - count : end] for end, count in zip(ends, processes or [len(samples)], strict=True)]
 
 
 def over_processes(found: Sequence[Interval]) -> Interval:
-    """One number from several processes: the median of theirs, within the hull of their intervals.
+    """Combine the intervals of several processes: the median of their medians, and the hull of the intervals.
 
     Restarts differ in the addresses of code and data, which no interval within a process covers; three are too few for a
     bootstrap.
@@ -106,18 +106,18 @@ def over_processes(found: Sequence[Interval]) -> Interval:
 
 
 def _ratio(above: list[float], below: list[float], processes: list[int]) -> Interval:
-    """`ratio` in every process, over all of them."""
+    """`ratio` in every process, combined over processes."""
     pairs = zip(apart(above, processes), apart(below, processes), strict=True)
     return over_processes([ratio(ours, theirs) for ours, theirs in pairs])
 
 
 def time_over_processes(samples: list[float], processes: list[int]) -> Interval:
-    """`interval` in every process, over all of them."""
+    """`interval` in every process, combined over processes."""
     return over_processes([interval(part) for part in apart(samples, processes)])
 
 
 def _operator(text: str, settings: Settings, comparison: Comparison, before: Interval | None) -> dict[str, object]:
-    """Facts on an operator, for all strategies."""
+    """Facts about an operator that all strategies share."""
     op = next(job.operator for job in settings.jobs if str(job.operator) == text)
     torch = comparison.samples.get(TORCH)
     return {
@@ -169,14 +169,14 @@ def _row(
 
 
 def _best(comparison: Comparison) -> list[float]:
-    """Samples of the fastest candidate of a strategy, by its median relative to the mean of its round (log scale)."""
+    """Samples of the fastest winner, by the median over rounds of its log time minus the round's mean log time."""
     ours = [samples for label, samples in comparison.samples.items() if label != TORCH]
     logs = np.log(np.array(ours))
     return ours[int(np.argmin(np.median(logs - logs.mean(axis=0), axis=1)))]
 
 
 def _strategies(rows: list[dict]) -> list[dict[str, object]]:
-    """Over all operators and seeds: geometric means, in the order of the strategies given."""
+    """A line for each strategy over all operators and seeds, with geometric means, in the order of the rows."""
     lines = []
     for name in dict.fromkeys(row["strategy"] for row in rows):
         mine = [row for row in rows if row["strategy"] == name]
@@ -199,9 +199,9 @@ def _strategies(rows: list[dict]) -> list[dict[str, object]]:
 
 
 def _paired(rows: list[dict]) -> dict[str, object] | None:
-    """Strategies against the first one, by log(T / T of the best) of the re-timed winners; None for fewer than two tasks.
+    """Compare strategies with the first, by log(T / T of the best) of the re-timed winners; None for fewer than two tasks.
 
-    A strategy without a time for some operator and seed is left out; if that is the first one, so is everything.
+    A strategy without a time for some operator and seed is left out; if it is the first strategy, the result is None.
     """
     names, tasks, seeds = (list(dict.fromkeys(row[key] for row in rows)) for key in ("strategy", "operator", "seed"))
     if len(tasks) < 2 or len(names) < 2:

@@ -2,7 +2,7 @@
 
 Every task is a comparison in its own folder, and leaves a note in the folder that Hydra gives it. At the end the results are
 combined as if one command had all the lists; nothing is searched again. This happens on the machine that started the multirun,
-for any launcher, and needs the tasks' folders there.
+for any launcher, and needs the tasks' folders on that machine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gensor_gym.measure.session import TraceRow
 
 @dataclass(frozen=True)
 class Task:
-    """Input and results of a task: outcomes and rows of trials by job key, and its settings that differ from others'."""
+    """A task of a multirun: its settings, its outcomes by job key, and its rows of trials by job key."""
 
     settings: Settings
     outcomes: dict[str, Outcome]
@@ -39,15 +39,15 @@ class Task:
 
 
 class OneComparison(Callback):
-    """Hydra's callback."""
+    """Hydra callback that turns a multirun into one comparison."""
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        """Forget the notes of an earlier multirun in the same folder."""
+        """Delete the notes of an earlier multirun in the same folder."""
         for path in Path(config.hydra.sweep.dir).rglob(NOTES):
             path.unlink()
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
-        """Write and show the table; tasks of several machines or tables have one for each of these."""
+        """Write and show the table of all tasks; tasks of several machines, backends or devices get a table for each."""
         console, sweep = Console(), Path(config.hydra.sweep.dir)
         notes = [read_json(path, finite=False) for path in sorted(sweep.rglob(NOTES), key=_number)]
         if not notes:
@@ -60,7 +60,7 @@ class OneComparison(Callback):
 
 
 def read_task(note: dict[str, Any]) -> Task:
-    """The task of a note. ValueError if its results are not here."""
+    """The task of a note. ValueError if its results are not on this machine."""
     output = Path(note["output"])
     settings = settings_of(OmegaConf.create(note["config"]))
     if not (output / "summary.json").exists():
@@ -76,7 +76,7 @@ def read_task(note: dict[str, Any]) -> Task:
 
 
 def together(tasks: Sequence[Task], folder: Path, console: Console) -> dict[str, object]:
-    """The comparison of all jobs of the tasks in a folder; its summary."""
+    """Compare all jobs of the tasks in one folder and return the summary."""
     known: dict[str, Outcome] = {}
     named: dict[str, tuple[Job, list[Row]]] = {}
     for task, suffix in zip(tasks, _suffixes(tasks), strict=True):
@@ -99,12 +99,12 @@ def together(tasks: Sequence[Task], folder: Path, console: Console) -> dict[str,
 
 
 def _kept(task: Task) -> dict[str, object]:
-    """Tracking settings for the whole multirun."""
+    """Tracking settings of the whole multirun, taken from one task."""
     return {name: task.settings.config.get(name) for name in ("wandb", "tensorboard")}
 
 
 def _groups(tasks: Iterable[Task]) -> dict[str, list[Task]]:
-    """Tasks that can be timed together, by machine and backend."""
+    """Name of a group -> tasks that can be timed together: same machine, backend and device."""
     found: dict[tuple[str, str], dict[str, list[Task]]] = defaultdict(lambda: defaultdict(list))
     for task in tasks:
         first = task.settings.jobs[0]
@@ -117,7 +117,7 @@ def _groups(tasks: Iterable[Task]) -> dict[str, list[Task]]:
 
 
 def _suffixes(tasks: Sequence[Task]) -> list[dict[tuple[Any, ...], str]]:
-    """Suffixes of strategies' names, by slot, if several tasks have the same slot with other settings."""
+    """For each task, suffixes of its strategies' names by slot, if several tasks have the same slot with different settings."""
     alike: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
     for job in (job for task in tasks for job in task.settings.jobs):
         if (values := _values(job)) not in alike[job.slot]:
@@ -126,18 +126,18 @@ def _suffixes(tasks: Sequence[Task]) -> list[dict[tuple[Any, ...], str]]:
 
 
 def _values(job: Job) -> dict[str, Any]:
-    """Settings in which two jobs of one slot may differ."""
+    """Settings in which two jobs with the same slot may differ."""
     return {**job.hyperparameters, **dataclasses.asdict(job.budget)}
 
 
 def _suffix(values: dict[str, Any], others: Sequence[dict[str, Any]]) -> str:
-    """The values that are not the same in all, in brackets."""
+    """The values that differ from another job's, in brackets; empty text if all values agree."""
     differing = [f"{name}={value}" for name, value in values.items() if any(one.get(name) != value for one in others)]
     return f"[{', '.join(differing)}]" if differing else ""
 
 
 def _in_order(jobs: Sequence[Job]) -> tuple[Job, ...]:
-    """Ordered by operator, seed and strategy, each in order of appearance, as one command orders its lists."""
+    """The jobs by operator, seed and strategy, each in order of appearance, like one command orders its lists."""
     places = [list(dict.fromkeys(values)) for values in zip(*((j.operator, j.seed, j.strategy) for j in jobs), strict=True)]
     return tuple(
         sorted(jobs, key=lambda job: (places[0].index(job.operator), places[1].index(job.seed), places[2].index(job.strategy)))
@@ -145,24 +145,24 @@ def _in_order(jobs: Sequence[Job]) -> tuple[Job, ...]:
 
 
 def _common(notes: Sequence[dict[str, Any]]) -> Path | None:
-    """The one folder that all tasks lie below, where their `output` was the same."""
+    """The folder that contains all tasks if their `output` was the same, otherwise None."""
     folders = {Path(note["output"]).parent for note in notes}
     (only, *others) = folders
     return only.parent if not others and only.name == TASKS else None
 
 
 def _outcome(row: Row) -> Outcome:
-    """How a job ended, of a row of a summary."""
+    """Outcome of a job, from its row of a summary."""
     names = {field.name for field in dataclasses.fields(Outcome)} - {"seconds"}
     return Outcome(**{name: row[name] for name in names}, seconds=row["searched_s"])
 
 
 def _trial(row: Row) -> TraceRow:
-    """A trial, of a row of results.jsonl."""
+    """A trial, from its row of results.jsonl."""
     seconds = float("inf") if row["seconds"] is None else row["seconds"]
     return TraceRow(row["trial"], row["elapsed_s"], row["schedule"], seconds, row["status"], row["evaluations"])
 
 
 def _number(path: Path) -> int:
-    """The number of a task, of its note."""
+    """Number of a task, from the path of its note."""
     return int(path.stem.partition("-")[2])

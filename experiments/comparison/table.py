@@ -1,4 +1,4 @@
-"""The summary in words: a Markdown file and the tables at the end of a run."""
+"""The summary as text: a Markdown page, and the tables at the end of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLUMNS = ("strategy", "time", "over torch", "gap to best", "construction", "mod
 OVERALL = ("strategy", "timed", *COLUMNS[2:])
 """Columns of the table over all operators."""
 BUSY = 0.25
-"""Share of the processors in use by others above which a note is made."""
+"""Share of the processors in use by other programs above which a note is added."""
 GAP = (
     "Gap to best: the median of a winner's time over the best one's in the same round, so that a machine that slows down between "
     "rounds does not count; it may differ from the quotient of the medians shown"
@@ -25,7 +25,7 @@ GAP = (
 
 
 def cells(row: dict) -> tuple[Given, ...]:
-    """One line of the table of an operator; see COLUMNS."""
+    """Table cells of one job, in the order of COLUMNS."""
     if row["retimed"] is None:
         return (row["label"], row["status"] if row["status"] != "DONE" else "no kernel", "-", "-", *_costs(row))
     return (
@@ -35,7 +35,7 @@ def cells(row: dict) -> tuple[Given, ...]:
 
 
 def notes(summary: dict, operator: str) -> list[str]:
-    """Why some strategy, or torch, has no time; and whether times can be trusted."""
+    """Reasons for missing times of a strategy or torch, and warnings about times that cannot be trusted."""
     rows = [row for row in summary["rows"] if row["operator"] == operator and row["error"]]
     facts = summary["operators"][operator]
     lines = [f"{row['label']}: {row['error']}" for row in rows]
@@ -52,26 +52,26 @@ def notes(summary: dict, operator: str) -> list[str]:
 
 
 def _over_torch(row: dict) -> Cell:
-    """Speed-up over torch with the verdict and its interval, which stays on narrow screens."""
+    """Speed-up over torch with the verdict and its interval, also on narrow screens."""
     found = factor(row["over_torch"])
     return found if row["verdict"] is None else replace(found.with_word(row["verdict"]), short=None)
 
 
 def _gap(value: dict[str, float]) -> Cell:
-    """How much longer than the best, in percent."""
+    """Cell with the percentage by which a time exceeds the best."""
     more = {name: value[name] - 1.0 for name in ("median", "low", "high")}
     text = "best" if abs(more["median"]) < 0.0005 else percent(more["median"], sign=True).text
     return Cell(text, (more["median"], more["low"], more["high"]))
 
 
 def _costs(row: dict) -> tuple[Given, ...]:
-    """Construction, model calls, trials by status, training."""
+    """Cells with construction time, model calls, trials by status, and training time."""
     statuses = ", ".join(f"{many} {name}" for name, many in sorted(row["statuses"].items(), key=lambda item: -item[1]))
     return (seconds(row["construction_s"] or None), count(row["evaluations"]), statuses or "0", seconds(row["training_s"]))
 
 
 def markdown(summary: dict, figures: list[str]) -> str:
-    """The summary as a page."""
+    """The summary as a Markdown page."""
     nature = "latencies of the analytic model or a table; nothing was timed" if summary["model_only"] else "measured"
     lines = [
         "# Comparison of strategies", "",
@@ -93,7 +93,7 @@ def markdown(summary: dict, figures: list[str]) -> str:
 
 
 def _beside(paired: dict | None) -> list[str]:
-    """Table of strategies against the first one, over tasks and seeds."""
+    """Lines of the table of strategies compared with the first, over tasks and seeds; empty without such a comparison."""
     if paired is None:
         return []
     head = ("strategy", f"time over {paired['reference']}'s", "p (Holm)", "ahead")
@@ -110,7 +110,7 @@ def _beside(paired: dict | None) -> list[str]:
 
 
 def overall_cells(line: dict) -> tuple[Given, ...]:
-    """One line of the table of strategies."""
+    """Table cells of one strategy, in the order of OVERALL."""
     counts = ", ".join(f"{many} {name}" for name, many in line["verdicts"].items())
     ratio = line["over_torch"]
     over = Cell(f"{ratio:.2f}x" + (f" ({counts})" if counts else ""), (ratio,)) if ratio else NOTHING
@@ -122,13 +122,13 @@ def overall_cells(line: dict) -> tuple[Given, ...]:
 
 
 def overall(summary: dict) -> Sheet:
-    """A line for each strategy."""
+    """Table with a line for each strategy."""
     note = [] if summary["model_only"] else [GAP]
     return Sheet.of("all operators (geometric means)", OVERALL, map(overall_cells, summary["strategies"]), note)
 
 
 def of_operator(summary: dict, op: str) -> Sheet:
-    """A line for each job of an operator."""
+    """Table with a line for each job of an operator."""
     rows = [row for row in summary["rows"] if row["operator"] == op]
     torch = summary["operators"][op]["torch"]
     baseline = f"   torch {seconds_text(torch['median'])}" if torch else ""
@@ -136,13 +136,13 @@ def of_operator(summary: dict, op: str) -> Sheet:
 
 
 def of_all(summary: dict) -> Sheet:
-    """A line for each job with its operator, for the file."""
+    """Table with a line for each job and its operator, for the CSV file."""
     rows = [(row["operator"], str(row["seed"]), *cells(row)) for row in summary["rows"]]
     return Sheet.of("all searches", ("operator", "seed", *COLUMNS), rows)
 
 
 def show(console: Console, summary: dict) -> None:
-    """The tables at the end of a run."""
+    """Print the tables at the end of a run."""
     for op in summary["operators"]:
         of_operator(summary, op).show(console)
         for note in notes(summary, op):
@@ -151,6 +151,6 @@ def show(console: Console, summary: dict) -> None:
 
 
 def _style(row: dict) -> str:
-    """The best stand out, those without a time stand back."""
+    """Style of a row: green for the best, dim for a row without a time."""
     best = row["gap_to_best"] and row["gap_to_best"]["median"] < 1.0005
     return "bold green" if best else "dim" if row["retimed"] is None else ""

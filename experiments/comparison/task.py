@@ -1,4 +1,4 @@
-"""A comparison that is a task of a multirun: a folder of its own, and a note for the one table at the end (`sweep.py`)."""
+"""A comparison that is a task of a multirun: its own folder, and a note for the final table (`sweep.py`)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ NOTES, TASKS = "task-*.json", "tasks"
 
 
 def own_folder(settings: Settings, config: DictConfig) -> Settings:
-    """Settings whose folder no other task of a multirun has: below `output`, unless that says itself how it differs (`${..}`).
+    """Settings whose folder no other task of the multirun uses: below `output`, unless `output` itself differs by task (`${..}`).
 
-    A task times its winners in one process: those of all tasks are timed again at the end.
+    A task times its winners in one process, because the winners of all tasks are timed again at the end.
     """
     if task_folder() is None:
         return settings
@@ -31,7 +31,7 @@ def own_folder(settings: Settings, config: DictConfig) -> Settings:
 
 
 def leave_note(settings: Settings) -> None:
-    """Say where the results of this task of a multirun are."""
+    """Write a note about the folder of this task's results, if it is a task of a multirun."""
     if (folder := task_folder()) is not None:
         places = {"output": str(settings.output.resolve()), "store": str(settings.store.resolve())}
         note = {"config": settings.config, "group": settings.group, **places}

@@ -1,4 +1,4 @@
-"""Torch's times in earlier runs, stored next to the store of trials: the same call on the same machine makes runs comparable."""
+"""Torch's times in earlier runs, stored next to the store of trials, to see whether two runs are comparable."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from gensor_gym.foreign import read_json
 
 
 class TorchTimes:
-    """The last time of torch by operator and device, a file each, written as a whole: several processes may."""
+    """Torch's last time by operator and device, one file each. Files are written as a whole, so several processes may write."""
 
     def __init__(self, settings: Settings) -> None:
-        """They are stored next to the store."""
+        """Use a folder next to the store of trials."""
         first = settings.jobs[0]
         self._about = [first.device, first.backend, first.hardware.name, first.hardware.units]
         self._folder = settings.store.parent / f"{settings.store.stem}.torch"
 
     def replaced(self, comparisons: Mapping[str, Comparison]) -> dict[str, Interval]:
-        """Store the times of these comparisons; returns the previous ones, of another run, by operator."""
+        """Store the times of these comparisons and return the previous times, of another run, by operator."""
         before = {}
         for operator, comparison in comparisons.items():
             if TORCH not in comparison.samples:
@@ -33,7 +33,7 @@ class TorchTimes:
             known = read_json(path) if path.exists() else None
             mark = short_hash(comparison.samples[TORCH])
             if known is not None and known["mark"] == mark:
-                earlier = known.pop("before")  # the very same samples, read again
+                earlier = known.pop("before")  # the same samples, read again
             else:
                 earlier = {name: value for name, value in known.items() if name != "before"} if known else None
                 write_text(path, json.dumps({**_now(comparison), "mark": mark, "before": earlier}))
@@ -47,6 +47,6 @@ class TorchTimes:
 
 
 def _now(comparison: Comparison) -> dict[str, object]:
-    """Torch's time in a comparison that was just made."""
+    """Torch's time in a new comparison, with the date."""
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return {**time_over_processes(comparison.samples[TORCH], comparison.processes), "date": date}

@@ -1,1 +1,1 @@
-"""Comparison of compiled functions with torch on torch's own operator database."""
+"""Compiled modules compared with torch: on torch's operator database, on KernelBench, and on models by name."""

@@ -1,4 +1,4 @@
-"""Try torch's operator database: `python -m experiments.conformance`. Finished cases are kept in lines and not repeated."""
+"""Compare compiled operators with torch: `python -m experiments.conformance`. Finished cases are kept and not repeated."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def page(found: dict[str, list[Outcome]]) -> str:
 
 
 def _refused(outcomes: Iterable[Outcome]) -> list[tuple[str, int, str]]:
-    """Operators by name, of how many cases each, why the first."""
+    """(operator, number of refused cases, reason of the first), sorted by operator."""
     by_name: dict[str, list[str]] = {}
     for one in outcomes:
         if one.status == "refused":
@@ -52,7 +52,7 @@ def _refused(outcomes: Iterable[Outcome]) -> list[tuple[str, int, str]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 1 if a case is wrong or ends in an error of ours."""
+    """Run the command; return the exit status: 1 if a case is wrong or ends in an error of this project."""
     parser = Parser(prog="python -m experiments.conformance", description="Compare compiled functions with torch.")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     args = parser.parse_args(arguments)

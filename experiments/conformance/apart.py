@@ -1,4 +1,4 @@
-"""Cases that may crash or hang, each in its own process, with their outcomes in rows."""
+"""Cases that may crash or hang, each run in its own process, and their outcomes as rows."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from experiments.common.results import write_text
 from experiments.conformance.cases import STATUSES, Outcome
 
 SECONDS = 300.0
-"""Time limit of a case: export, compiling, a call."""
+"""Time limit of a case: export, compilation and a call."""
 OUTPUT = Path(__file__).resolve().parents[2] / "results" / "conformance"
 
 
 def arguments_of(parser: Parser, rows: Path) -> Parser:
-    """Add the options for `--one` and rows."""
+    """Add the options `--one` and `--rows` to a parser and return it."""
     parser.add_argument("--one", metavar="CASE", help="a single case, whose outcome is printed")
     parser.add_argument("--rows", type=Path, default=rows)
     return parser
 
 
 def apart(module: str, name: str, case: str, seconds: float = SECONDS) -> Outcome:
-    """Outcome of a case in its own process, `python -m MODULE --one CASE`."""
+    """Run a case in its own process, `python -m MODULE --one CASE`, and return its outcome."""
     command = [sys.executable, "-m", module, "--one", case]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
@@ -42,7 +42,7 @@ def apart(module: str, name: str, case: str, seconds: float = SECONDS) -> Outcom
 
 
 def printed(outcome: Outcome) -> int:
-    """Print an outcome for `apart`; returns the exit status."""
+    """Print an outcome for `apart` and return the exit status."""
     print(json.dumps(asdict(outcome)))
     return 0
 
@@ -50,9 +50,9 @@ def printed(outcome: Outcome) -> int:
 def each_apart(
     cases: Mapping[str, str], module: str, rows: Path, page: Callable[[Sequence[Outcome]], str], seconds: float = SECONDS
 ) -> int:
-    """Try the cases that are not in the rows; 1 if one is wrong or ends in an error of ours.
+    """Try the cases that are not in the rows; return 1 if a case is wrong or ends in an error of this project, otherwise 0.
 
-    The page next to the rows is written after each case and says how many are left.
+    The page next to the rows is written after each case and says how many cases are left.
     """
     console = Console()
     with Journal(rows) as journal:
@@ -67,12 +67,12 @@ def each_apart(
 
 
 def not_right(found: Sequence[Outcome]) -> list[str]:
-    """Lines of a table of failures, with the reason."""
+    """Lines of a Markdown table of failures, with their reasons."""
     said = {one.name: one.said.replace("|", "/").replace("\n", " ")[:200] for one in found}
     lines = [f"| {one.name} | {one.status} | {said[one.name]} |" for one in found if one.status != "right"]
     return ["", "## Not right", "", "| module | | |", "|---|---|---|", *lines]
 
 
 def counted(name: str, counts: Mapping[str, int]) -> str:
-    """A line of a table of counts by status."""
+    """Row of a Markdown table with counts by status."""
     return f"| {name} | {' | '.join(str(counts.get(status, 0)) for status in STATUSES)} |"

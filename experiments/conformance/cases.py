@@ -16,7 +16,7 @@ import gensor_gym
 from gensor_gym.frontends.unsupported import Unsupported
 
 DTYPES = {torch.float32: 2, torch.int64: 1, torch.bool: 1}
-"""Input types, with the number of samples for each operator."""
+"""Data type of the inputs -> number of samples for each operator."""
 LEFT_OUT = (
     "linalg", "fft", "sparse", "masked", "special", "random", "bernoulli", "multinomial", "normal", "dropout", "empty", "_refs",
     "torch.ops", "segment", "ormqr", "cholesky", "svd", "lu", "eig", "complex", "signal", "uniform", "exponential", "cauchy",
@@ -25,9 +25,9 @@ LEFT_OUT = (
     "nested", "view_as_complex", "item",
     "equal", "allclose",
 )  # fmt: skip
-"""Parts of skipped operators' names: random, complex or sparse ones, matrix factorisations, results without a tensor."""
+"""Operators with one of these in their name are skipped: random, complex, sparse, factorisations, results without tensors."""
 SPECIAL = (0.0, -0.0, 1e-40, 1e-8, 16777217.0, float("inf"), float("-inf"), float("nan"))
-"""Numbers that are put among those of a sample."""
+"""Special values that replace some numbers of a sample."""
 IN_ORDER = ("bucketize", "searchsorted")
 """Operators that need sorted numbers, which special values would break."""
 STATUSES = ("right", "refused", "wrong", "error")
@@ -35,7 +35,7 @@ STATUSES = ("right", "refused", "wrong", "error")
 
 @dataclass(frozen=True)
 class Case:
-    """An operator of a sample."""
+    """An operator as a module, with a sample of its inputs."""
 
     name: str
     module: nn.Module
@@ -44,7 +44,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a case, with the refusal's words or the numbers that differ."""
+    """Status of a case, and the message of a refusal or the numbers that differ."""
 
     name: str
     status: str
@@ -52,15 +52,15 @@ class Outcome:
 
 
 class Called(nn.Module):
-    """A function with arguments, whose tensors can be replaced."""
+    """A call of a function with arguments, as a module whose tensors can be replaced."""
 
     def __init__(self, function: Any, arguments: Any, named: Any) -> None:
-        """The sampled function and arguments."""
+        """Keep the sampled function, arguments and keyword arguments."""
         super().__init__()
         self.function, self.arguments, self.named = function, arguments, named
 
     def forward(self, *tensors: Tensor) -> Any:
-        """The function of these tensors, in order."""
+        """Call the function with these tensors in place of the sampled tensors, in order."""
         left = iter(tensors)
         return self.function(*_with(self.arguments, left), **_with(self.named, left))
 
@@ -68,7 +68,7 @@ class Called(nn.Module):
 def cases(special: bool = False, step: int = 1, first: int = 0) -> Iterator[Case]:
     """Cases of every `step`-th operator from `first` on, in a shuffled order.
 
-    `special`: with `SPECIAL` numbers among those of float32 inputs.
+    With `special`, SPECIAL values replace some numbers of float32 inputs.
     """
     from torch.testing._internal.common_methods_invocations import op_db  # takes seconds
 
@@ -88,18 +88,18 @@ def cases(special: bool = False, step: int = 1, first: int = 0) -> Iterator[Case
 
 
 def _samples(operator: Any, dtype: torch.dtype) -> list[tuple[list[Any], dict[str, Any]]]:
-    """(arguments, named ones) of each, shuffled; none where the database cannot make them."""
+    """(arguments, keyword arguments) of each sample, shuffled; empty if the database cannot make samples here."""
     torch.manual_seed(0)
     try:
         found = list(operator.sample_inputs("cpu", dtype, requires_grad=False))
-    except Exception:  # of many kinds: it is made for machines with more libraries
+    except Exception:  # any kind: samples may need missing libraries
         return []
     random.Random(3).shuffle(found)
     return [([one.input, *one.args], dict(one.kwargs)) for one in found]
 
 
 def _with(tree: Any, left: Iterator[Tensor]) -> Any:
-    """A tree with the next tensors in the places of its own."""
+    """A tree with its tensors replaced by the next tensors of `left`."""
     if isinstance(tree, Tensor):
         return next(left)
     if isinstance(tree, dict):
@@ -108,7 +108,7 @@ def _with(tree: Any, left: Iterator[Tensor]) -> Any:
 
 
 def tensors_of(tree: Any, within: tuple[Any, ...] = ()) -> list[Tensor]:
-    """Tensors of a tree, in order; for objects of non-builtin classes, `within` which it lies, their attributes."""
+    """Tensors of a tree in order, also in attributes of objects of other classes; `within` has the objects around the tree."""
     if isinstance(tree, Tensor):
         return [tree]
     if isinstance(tree, dict | list | tuple):
@@ -121,7 +121,7 @@ def tensors_of(tree: Any, within: tuple[Any, ...] = ()) -> list[Tensor]:
 
 
 def _with_special(tensor: Tensor) -> Tensor:
-    """With special numbers at every third index, as far as there is room."""
+    """A copy, with SPECIAL values at every third index if the data type is float32."""
     made = tensor.clone(memory_format=torch.contiguous_format)
     if made.dtype is torch.float32:
         places = torch.arange(0, made.numel(), 3)
@@ -130,15 +130,15 @@ def _with_special(tensor: Tensor) -> Tensor:
 
 
 def tried(case: Case, margin: float = 0.0) -> Outcome:
-    """Outcome of a case: compiled with one trial, and called.
+    """Compile a case with one trial, call it, and return the outcome.
 
-    Results may deviate from those in float64 by `margin` times torch's largest deviation.
+    Results that differ from torch's are right if they are at most `margin` times as far from float64 as torch's.
     """
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         try:
             expected = tensors_of(case.module(*(one.clone() for one in case.inputs)))
-        except Exception as error:  # of special numbers
+        except Exception as error:  # torch may refuse special values
             return Outcome(case.name, "refused", f"by torch too: {type(error).__name__}: {error}")
         try:
             compiled = gensor_gym.compile(case.module, tuple(one.clone() for one in case.inputs), trials=1)
@@ -156,7 +156,7 @@ def tried(case: Case, margin: float = 0.0) -> Outcome:
 
 
 def _are_as_near(case: Case, expected: Sequence[Tensor], found: Sequence[Tensor], margin: float) -> bool:
-    """Whether all are as near to the module's results in float64 as torch's, times a margin."""
+    """Whether every result is at most `margin` times as far from the module's float64 result as torch's."""
     inputs = (one.double() if one.is_floating_point() else one.clone() for one in case.inputs)
     with torch.no_grad():
         exact = tensors_of(copy.deepcopy(case.module).double()(*inputs))
@@ -170,7 +170,7 @@ def _are_as_near(case: Case, expected: Sequence[Tensor], found: Sequence[Tensor]
 
 
 def _difference(expected: Tensor, found: Tensor) -> str:
-    """Difference of a result from torch's; empty if there is none."""
+    """Text about a result's difference from torch's; empty if they agree."""
     if (found.shape, found.dtype) != (expected.shape, expected.dtype):
         return f"{found.dtype} {list(found.shape)}, expected {expected.dtype} {list(expected.shape)}"
     wide = torch.complex128 if expected.is_complex() else torch.float64

@@ -1,4 +1,4 @@
-"""Which models are tried, and how each is built: by rules, so that nobody's taste decides."""
+"""Which models are tried, and how each is built: fixed rules and a seed choose them, to avoid a biased selection."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from experiments.conformance.cases import Case, Outcome, tried
 
 SEED, VARIANTS = 0, {"torchvision": 2, "timm": 1}
 MOST_WEIGHTS = 150_000_000
-"""Most weights of a tested model."""
+"""Largest number of weights of a tested model."""
 MARGIN = 4.0
-"""How many times as far from float64 as torch's results ours may be, where they differ: rounding of many layers adds up."""
+"""Differing results may be this many times as far from float64 as torch's, because rounding of many layers adds up."""
 SIZES = (64, 96)
-"""Image sizes, the first that works; else a model's own."""
+"""Image sizes that are tried first, in order; DEFAULT_SIZE is tried last."""
 DEFAULT_SIZE, BATCH = 224, 4
 ALWAYS = {"causal_lm": ("gpt2", "llama"), "masked_lm": ("bert",), "seq_to_seq_causal_lm": ("t5",)}
 TASKS = {"causal_lm": 30, "masked_lm": 14, "seq_to_seq_causal_lm": 10}
-"""Tasks of transformers, with the number of drawn architectures."""
+"""Tasks of transformers -> number of drawn architectures."""
 TOKENS, VOCABULARY = 16, 256
 _LAYERS, _HIDDEN, _WIDE, _HEADS = 2, 64, 128, 4
 SMALL = {
@@ -38,11 +38,11 @@ SMALL = {
     **dict.fromkeys(("max_position_embeddings", "n_positions"), 128),
     "vocab_size": VOCABULARY,
 }  # fmt: skip
-"""Small values for fields of that name in configurations of transformers."""
+"""Small values for fields with these names in configurations of transformers."""
 
 
 def keys() -> list[str]:
-    """LIBRARY/FAMILY/NUMBER of vision models, transformers/TASK/ARCHITECTURE of others; shuffled: a part says something, too."""
+    """Shuffled keys of all models: LIBRARY/FAMILY/NUMBER for vision, transformers/TASK/ARCHITECTURE for text."""
     random.Random(SEED).shuffle(found := list(_keys()))
     return found
 
@@ -57,18 +57,18 @@ def _keys() -> Iterator[str]:
 
 
 def outcome(key: str) -> Outcome:
-    """Outcome of a model in this process; refused, with `not tried`, if torch runs none that may be drawn."""
+    """Outcome of a model in this process; refused as `not tried` if torch runs no variant that may be drawn."""
     library, family, which = key.split("/")
     try:
         case = _text_case(key, family, which) if library == "transformers" else _vision_case(library, family, int(which))
-    except Exception as error:  # whatever libraries say of models that are made small
+    except Exception as error:  # any error of a library about small models
         return Outcome(key, "refused", f"not tried: {type(error).__name__}: {error}"[:300])
     return tried(case, MARGIN)
 
 
 @cache
 def _families(library: str) -> dict[str, list[str]]:
-    """Names of models by the module that they are in."""
+    """Family (the module that defines models) -> names of its models."""
     _with_operators_of_torchvision()
     if library == "timm":
         timm = importlib.import_module("timm")
@@ -83,7 +83,7 @@ def _families(library: str) -> dict[str, list[str]]:
 
 @cache
 def _with_operators_of_torchvision() -> torch.library.Library:
-    """Define the operators' names that importing torchvision needs, which wheels for other processors lack."""
+    """Define the operators that importing torchvision needs, because wheels for some processors lack them."""
     library = torch.library.Library("torchvision", "FRAGMENT")
     for name in ("nms", "qnms"):
         if not hasattr(torch.ops.torchvision, name):
@@ -92,7 +92,7 @@ def _with_operators_of_torchvision() -> torch.library.Library:
 
 
 def _vision_case(library: str, family: str, number: int) -> Case:
-    """The variant of a family with this number among those that torch runs; IndexError if there is none."""
+    """The variant of a family with this number, counting only variants that torch runs; IndexError if there is none."""
     names = _families(library)[family]
     random.Random(SEED).shuffle(names := list(names))
     runs = (case for name in names if (case := _running(library, family, name)) is not None)
@@ -103,7 +103,7 @@ def _vision_case(library: str, family: str, number: int) -> Case:
 
 
 def _running(library: str, family: str, name: str) -> Case | None:
-    """A variant with its image; None if torch runs it at no size, or it has too many weights."""
+    """A variant with an image; None if torch runs it at no size, or it has too many weights."""
     build = importlib.import_module("timm").create_model if library == "timm" else _torchvision_model
     for size in (*SIZES, DEFAULT_SIZE):
         for how in ({"img_size": size}, {"image_size": size}, {"input_size": (size, size)}, {}):
@@ -124,7 +124,7 @@ def _weights(module: nn.Module) -> int:
 
 def _torchvision_model(name: str, **how: Any) -> nn.Module:
     build = importlib.import_module("torchvision.models").get_model_builder(name)
-    none = dict.fromkeys({"weights", "weights_backbone"} & set(inspect.signature(build).parameters))  # else they are downloaded
+    none = dict.fromkeys({"weights", "weights_backbone"} & set(inspect.signature(build).parameters))  # no downloads
     module: nn.Module = build(**none, **how)
     return module
 
@@ -135,11 +135,11 @@ def _built(build: Callable[[], nn.Module]) -> nn.Module:
 
 
 def _with_statistics(module: nn.Module, size: int) -> Tensor:
-    """An image; batch normalisations get the statistics of a few, as trained ones: with 0 and 1 numbers vanish or explode."""
+    """An image. Batch normalisations get the statistics of a few images; with mean 0 and variance 1 numbers vanish or explode."""
     images = torch.randn(BATCH, 3, size, size, generator=torch.Generator().manual_seed(SEED))
     norms = [part for part in module.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
     for part in norms:
-        part.momentum = None  # a mean of all
+        part.momentum = None  # cumulative average
         part.train()
     with torch.no_grad():
         module(images)
@@ -148,14 +148,14 @@ def _with_statistics(module: nn.Module, size: int) -> Tensor:
 
 
 def _architectures(task: str) -> dict[str, str]:
-    """Names of classes by architecture."""
+    """Architecture -> name of its model class for a task."""
     auto = importlib.import_module("transformers.models.auto.modeling_auto")
     found: dict[str, str] = getattr(auto, f"MODEL_FOR_{task.upper()}_MAPPING_NAMES")
     return {name: one if isinstance(one, str) else one[0] for name, one in found.items()}
 
 
 def _text_case(key: str, task: str, name: str) -> Case:
-    """An architecture with two layers and random ids."""
+    """A small configuration of an architecture, with random token ids."""
     _with_operators_of_torchvision()
     transformers = importlib.import_module("transformers")
     kind = transformers.CONFIG_MAPPING[name]

@@ -1,8 +1,8 @@
 """Try the modules of KernelBench (arXiv 2502.10517): `python -m experiments.conformance.kernelbench CLONE/KernelBench`.
 
-Levels 1 to 3, each module with its own inputs but smaller: numbers outside of classes are halved until they are at most
-`LIMITS[0]`, or the next limit where the module does not run so, and batches are of `BATCH`, or of any size where none of these
-does. A module has a process of its own.
+Levels 1 to 3; each module runs with its own inputs, but smaller. Whole numbers outside of classes are halved until they are at
+most `LIMITS[0]`, or the next limit if the module does not run with that. Batches have at most `BATCH` elements, or at most the
+limit if the module runs with no limit then. Each module has its own process.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from experiments.conformance.cases import STATUSES, Case, Outcome, tried
 LEVELS = ("level1", "level2", "level3")
 LIMITS, BATCH = (64, 128, 256, 1024), 2
 MARGIN = 1.0
-"""Times as far from float64 as torch's results ours may be, where they differ: the deviation of one element is noise."""
+"""Differing results may be this many times as far from float64 as torch's: the deviation of a single element is noise."""
 ROWS, MODULE = OUTPUT / "kernelbench.jsonl", "experiments.conformance.kernelbench"
 
 
 class _Smaller(ast.NodeTransformer):
-    """Whole numbers outside of classes made smaller."""
+    """Makes whole numbers outside of classes smaller."""
 
     def __init__(self, limit: int, batch: int) -> None:
         self.limit, self.batch = limit, batch
@@ -49,7 +49,7 @@ class _Smaller(ast.NodeTransformer):
 
 
 def case_of(file: Path, limit: int, batch: int = BATCH) -> Case:
-    """A module of a file with its inputs; whatever the file raises."""
+    """The module of a file with its inputs; raises any error of the file."""
     import torch
 
     tree = ast.fix_missing_locations(_Smaller(limit, batch).visit(ast.parse(file.read_text(encoding="utf-8"))))
@@ -65,22 +65,22 @@ def case_of(file: Path, limit: int, batch: int = BATCH) -> Case:
 
 
 def name_of(file: Path) -> str:
-    """Level and number with the module's name."""
+    """Level and file name of a module."""
     return f"{file.parent.name}/{file.stem}"
 
 
 def files(folder: Path) -> Iterator[Path]:
-    """Files by level and number."""
+    """Yield the modules' files by level and number."""
     for level in LEVELS:
         yield from sorted((folder / level).glob("*.py"), key=lambda file: int(re.match(r"\d+", file.name)[0]))  # type: ignore[index]
 
 
 def outcome(file: Path) -> Outcome:
-    """Outcome of a module in this process."""
+    """Try the module of a file in this process and return its outcome."""
     for limit, batch in [*((limit, BATCH) for limit in LIMITS), *((limit, limit) for limit in LIMITS)]:
         try:
             case = case_of(file, limit, batch)
-        except Exception as error:  # whatever a module says of sizes that do not fit it
+        except Exception as error:  # any error of a module about unfit sizes
             said = f"by torch too: {type(error).__name__}: {error}"
             continue
         return tried(case, MARGIN)
@@ -100,7 +100,7 @@ def page(found: Sequence[Outcome]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 1 if a module is wrong or ends in an error of ours."""
+    """Run the command; return the exit status: 1 if a module is wrong or ends in an error of this project."""
     parser = arguments_of(Parser(prog=f"python -m {MODULE}", description="Compare KernelBench's modules with torch."), ROWS)
     parser.add_argument("folder", type=Path, nargs="?", default=Path())
     args = parser.parse_args(arguments)

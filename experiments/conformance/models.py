@@ -1,7 +1,8 @@
-"""Try models by name: `python -m experiments.conformance.models`, where torchvision, timm and transformers are.
+"""Try models by name: `python -m experiments.conformance.models`, with torchvision, timm and transformers installed.
 
-Of torchvision and timm variants of every family, which is a module there; of transformers architectures of three tasks, made
-small. Who is drawn follows from `SEED`; weights are random, and nothing is downloaded. A model has a process of its own.
+The models are variants of every family of torchvision and timm (a family is a module there), and small configurations of
+transformers architectures for three tasks. `SEED` decides which are drawn; weights are random, and nothing is downloaded. Each
+model has its own process.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def is_left_out(one: Outcome) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 1 if a model is wrong or ends in an error of ours."""
+    """Run the command; return the exit status: 1 if a model is wrong or ends in an error of this project."""
     args = arguments_of(Parser(prog=f"python -m {MODULE}", description="Compare models by name with torch."), ROWS)
     given = args.parse_args(arguments)
     if given.one:

@@ -1,1 +1,1 @@
-"""The stages of `python3 -m experiments.gpu`, each in its own process, and their runner, records and reports."""
+"""The stages of `python3 -m experiments.gpu`, each in its own process, with their runner, records and reports."""

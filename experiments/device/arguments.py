@@ -10,7 +10,7 @@ Settings = TypeVar("Settings")
 
 
 def read_words(settings: type[Settings], words: Sequence[str]) -> Settings:
-    """A dataclass of defaults with the values that the words name; ValueError names the fault and the accepted values."""
+    """A dataclass with defaults, changed by the words' values; ValueError names the fault and the accepted keys."""
     kinds = {field.name: type(field.default) for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
     values = {}
     for word in words:
@@ -22,7 +22,7 @@ def read_words(settings: type[Settings], words: Sequence[str]) -> Settings:
 
 
 def _value(key: str, text: str, kind: type) -> object:
-    """One value."""
+    """The value of `text` in the type `kind`; ValueError if it is invalid."""
     if kind is tuple:
         return tuple(filter(None, text.strip("[]").replace(" ", "").split(",")))
     if kind is bool:

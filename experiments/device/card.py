@@ -1,4 +1,4 @@
-"""The card of a machine: device, driver, versions, clocks, date. Nothing here opens a CUDA context."""
+"""Description of a machine: device, driver, versions, clocks, date. Nothing here opens a CUDA context."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PACKAGES = (
 
 
 def machine_card() -> dict[str, object]:
-    """Facts that the machine reports; unavailable values are left out."""
+    """Facts that the machine reports."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "python": sys.version.split()[0],
@@ -35,7 +35,7 @@ def machine_card() -> dict[str, object]:
 
 
 def gpu_state() -> dict[str, str]:
-    """Fields of nvidia-smi for GPU 0, empty without it. A field that this driver does not know is left out."""
+    """Fields of nvidia-smi for GPU 0; empty without it. Fields that this driver does not know are left out."""
     whole = _query(_FIELDS)
     if whole:
         return whole
@@ -57,7 +57,7 @@ def versions() -> dict[str, str]:
 
 
 def _query(fields: tuple[str, ...]) -> dict[str, str]:
-    """Those fields, or nothing if one is refused."""
+    """These fields of nvidia-smi, or {} if it refuses one of them."""
     text = _said(["nvidia-smi", "-i", "0", f"--query-gpu={','.join(fields)}", "--format=csv,noheader"])
     values = [value.strip() for value in text.split(",")]
     return dict(zip(fields, values, strict=True)) if len(values) == len(fields) and text else {}

@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> None:
         function = getattr(import_module(module), name)
         compiled = _watched()
         said = {"status": "done", "result": function(context)}
-    except Exception:  # the runner records it and goes on
+    except Exception:  # the runner records it and continues
         text = traceback.format_exc()
         print(text, file=sys.stderr)
         said = {"status": "failed", "error": text[-3000:]}
@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _watched() -> list[str]:
-    """Functions that are compiled from now on; a stage that has no compiled code does without Numba."""
+    """List that grows with the functions compiled from now on; without Numba loaded, an empty list."""
     if "numba" not in sys.modules:
         return []
     from experiments.device.work.compilations import watch

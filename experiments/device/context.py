@@ -1,4 +1,4 @@
-"""Input of a stage: output folder, time, work; and the valid rows of its journal."""
+"""Input of a stage: output folder, time and work, and the valid rows of its journal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Context:
     scratch: str
     """Temporary folder of this run, for unfinished work."""
     run: str
-    """Name of this run; rows of an earlier run in the same folder carry another."""
+    """Name of this run; rows of an earlier run in the same folder have another name."""
     seconds: float
     """Seconds after which a stage starts nothing new; some seconds later it is killed."""
     hardware: str = "h200"
@@ -33,29 +33,29 @@ class Context:
         return self.begun + self.seconds - time.monotonic()
 
     def path(self, name: str) -> Path:
-        """A file of the results."""
+        """Path of a file of the results."""
         return Path(self.out) / name
 
     def journal(self, name: str, keep: bool = False) -> StageJournal:
-        """Rows of a file of the results; `keep` counts rows of earlier runs as done."""
+        """Journal of a file of the results; with `keep`, rows of earlier runs count as done."""
         return StageJournal(self.path(name), self.run, Path(self.scratch) / f"{name}.begun", keep)
 
     def to_json(self) -> dict[str, object]:
-        """JSON for `from_json`; the clock starts anew there."""
+        """Fields as JSON values for `from_json`, which starts a new clock."""
         value = asdict(self)
         del value["begun"]
         return value
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Context:
-        """Start the clock."""
+        """The context of `to_json`'s value; its clock starts now."""
         return Context(**value)
 
 
 class StageJournal:
-    """Rows of a stage by key, and of its items those that were begun.
+    """Rows of a stage by key, and the items that were begun.
 
-    An item that was begun in this run and never put took its process down: `crashed` names it, so that the next attempt
+    An item that was begun in this run but never put has crashed its process: `crashed` contains it, so that the next attempt
     leaves it out.
     """
 
@@ -66,20 +66,20 @@ class StageJournal:
         self.crashed = set(self._begun.rows) - set(self.done)
 
     def pending(self, key: str) -> bool:
-        """Whether an item is still to be done: neither put nor begun by an attempt that died."""
+        """Whether an item is still to be done: it was neither put nor begun by an attempt that died."""
         return key not in self.done and key not in self.crashed
 
     def begin(self, key: str) -> None:
-        """Say that an item is begun."""
+        """Record that an item is begun."""
         self._begun.add({"key": key})
 
     def put(self, key: str, row: Mapping[str, object]) -> None:
-        """Add a row."""
+        """Add the row of an item."""
         whole = {"key": key, "run": self._run, **row}
         self._journal.add(whole)
         self.done[key] = whole
 
     def close(self) -> None:
-        """Let others write."""
+        """Close the journals, so that other processes can write."""
         self._journal.close()
         self._begun.close()

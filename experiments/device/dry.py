@@ -1,4 +1,4 @@
-"""`python -m experiments.device.dry`: import and compile everything of a device run on a machine without one.
+"""`python -m experiments.device.dry`: import and compile everything of a device run on a machine without a GPU.
 
 Run under the packages of the GPU machine (`make gpu-dry`), it reports what is missing there.
 """
@@ -29,9 +29,9 @@ from gensor_gym.measure.emulator.emulator import EmulatorError, find_cxx  # noqa
 from gensor_gym.measure.measurement import Status  # noqa: E402
 
 THERE = ("torch", "triton", "ray")
-"""Packages that a GPU machine has or does without, and that need not be here."""
+"""Packages that a GPU machine has or does without, and that may be missing here."""
 COMPILED = 12
-"""Kernels that NVRTC compiles."""
+"""Approximate number of kernels that NVRTC compiles."""
 EMULATED = ("gemm(m=13, n=11, k=7)", "conv2d(n=1, c=4, h=6, w=6, k=4, r=3, s=3, padding=1)", "reduce_sum(m=5, k=31)")
 
 
@@ -42,19 +42,19 @@ def modules() -> list[str]:
 
 
 def lacking(names: list[str]) -> Iterator[str]:
-    """A line for each module that cannot be imported, but for want of a package that is only there."""
+    """A line for each module that cannot be imported, unless only a package of THERE is missing."""
     for name in names:
         try:
             importlib.import_module(name)
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] not in THERE:
                 yield f"{name}: {error}"
-        except Exception as error:  # whatever it is, the device would meet it
+        except Exception as error:  # any error here would also occur on the device
             yield f"{name}: {type(error).__name__}: {error}"
 
 
 def checked(hw: Hardware) -> dict[str, object]:
-    """The parts of a run that need no device. RuntimeError if an available part does not work."""
+    """Check the parts of a run that need no device and return facts. RuntimeError if an available part does not work."""
     made = [kernel for text in FAMILIES for _, kernel in drawn(text, hw.name, 0, 1)]
     kernels = [kernel for kernel in made if isinstance(kernel, Kernel)]
     if len(kernels) < len(made):
@@ -67,7 +67,7 @@ def checked(hw: Hardware) -> dict[str, object]:
 
 
 def _compile(kernels: Sequence[Kernel]) -> str:
-    """Cubins for the device's architecture."""
+    """Compile some kernels for the device's architecture; return a sentence about it."""
     if not nvrtc.is_available():
         return f"not installed: pip install {nvrtc.PACKAGES}"
     some = kernels[:: max(1, len(kernels) // COMPILED)]
@@ -78,7 +78,7 @@ def _compile(kernels: Sequence[Kernel]) -> str:
 
 
 def _emulate(hw: Hardware) -> str:
-    """A few kernels on this CPU, against their references."""
+    """Run a few kernels in the emulator on this CPU against their references; return a sentence about it."""
     try:
         find_cxx()
     except EmulatorError as error:
@@ -94,7 +94,7 @@ def _emulate(hw: Hardware) -> str:
 
 
 def main() -> int:
-    """Imports, then the checks; the exit code."""
+    """Import all modules, then run the checks; return the exit code."""
     found = [*(f"no module {name}" for name in missing((*NEEDED, *ON_DEVICE))), *lacking(modules())]
     for line in found:
         print(line, file=sys.stderr)

@@ -1,18 +1,18 @@
-"""Everything that wants an NVIDIA GPU, in one command: `python3 -m experiments.gpu [key=value]`.
+"""Everything that needs an NVIDIA GPU, in one command: `python3 -m experiments.gpu [key=value]`.
 
     plan=                archive: draw, compile and pack the programs of conf/lease.yaml, on a machine without a GPU;
                          lease (by default): run the stages on this machine's GPU
-    stages=a,b           which, of first_contact, study, known, correctness, operators, environment, adaptive and fused; by
-                         default all but correctness and operators where an archive is there, else all but the first three
-    out=results/h200     folder of the results: one packed file, written anew every half minute, and a summary. Where it holds
-                         results already, the run goes on from them
-    deadline_s=575       seconds for everything, compiling our own code included
-    hardware=auto        the machine model; auto takes the one that the driver's name of the GPU fits
+    stages=a,b           some of first_contact, study, known, correctness, operators, environment, adaptive and fused; by
+                         default all but correctness and operators if there is an archive, otherwise all but the first three
+    out=results/h200     folder of the results: one packed file, written anew every half minute, and a summary. If it contains
+                         results already, the run resumes from them
+    deadline_s=575       seconds for everything, including compilation of our own code
+    hardware=auto        the machine model; auto takes the model that fits the driver's name of the GPU
     seed=0
 
-Runs with the machine's own Python: no virtual environment, no Hydra, no network. Packages that are missing there travel as
-wheels (experiments/gpu_wheels.txt). Exit code 0 when every stage ended well, 1 when one did not, 2 when there is no device or
-something is missing without which nothing runs.
+Runs with the machine's own Python: no virtual environment, no Hydra, no network. Packages that are missing there are brought
+along as wheels (experiments/gpu_wheels.txt). Exit code 0 if every stage ended well, 1 if a stage did not, 2 if there is no device
+or a requirement of all stages is missing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PLANS = ("archive", "lease")
 
 @dataclass(frozen=True)
 class Settings:
-    """The arguments."""
+    """The arguments of the command."""
 
     plan: str = "lease"
     stages: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Settings:
 
 
 def read_arguments(arguments: list[str]) -> Settings:
-    """`key=value` words as settings; ValueError names the fault and the accepted values."""
+    """Settings from `key=value` words; ValueError names the fault and the accepted values."""
     settings = read_words(Settings, arguments)
     names = [stage.name for stage in STAGES]
     if unknown := set(settings.stages) - set(names):
@@ -58,7 +58,7 @@ def read_arguments(arguments: list[str]) -> Settings:
 
 
 def absent() -> list[str]:
-    """Missing requirements of a device run, in words."""
+    """Missing requirements of a device run, as sentences."""
     found = []
     if not gpu_state():
         found.append("an NVIDIA GPU: nvidia-smi is not there or names none")
@@ -68,7 +68,7 @@ def absent() -> list[str]:
 
 
 def hardware_name(wanted: str) -> str:
-    """The machine model: the one asked for, or the one that the first GPU's product name fits; ValueError for none."""
+    """The machine model `wanted`; for `auto` the model that fits the first GPU's product name. ValueError if no model fits."""
     from gensor_gym import hardware
     from gensor_gym.measure.devices.presence import gpu_names, is_named
 
@@ -85,12 +85,12 @@ def hardware_name(wanted: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line; the exit code."""
+    """Run the command and return the exit code."""
     return exit_code(lambda: _checked(read_arguments(sys.argv[1:] if arguments is None else arguments)))
 
 
 def _checked(settings: Settings) -> int:
-    """Run where nothing is missing; the exit code."""
+    """Run the plan if no requirement is missing; return the exit code."""
     use_wheels()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     lacking = [f"Python modules {', '.join(names)}: see experiments/gpu_wheels.txt"] if (names := missing(NEEDED)) else []

@@ -1,7 +1,7 @@
 """A run on a GPU: `python3 -m experiments.gpu out=DIR deadline_s=575`.
 
-One clock counts from its start and covers everything. Stages work in a folder of this machine; their files are packed into DIR
-every half minute, as a whole, so that a kill costs half a minute at most, and the same command resumes. Our own code is compiled
+One clock counts from its start and covers everything. Stages work in a folder of this machine. Their files are packed into DIR
+every half minute, as a whole, so that a kill loses at most half a minute, and the same command resumes. Our own code is compiled
 on some cores while precompiled kernels are timed.
 """
 
@@ -36,33 +36,33 @@ from gensor_gym.files import write_whole
 EVERY = 30.0
 """Seconds between two archives of the results."""
 PACKING = 6.0
-"""Seconds kept at the end for the last of them."""
+"""Seconds kept at the end for the last archive."""
 RESULTS, SUMMARIES, CARD = "results.tar.gz", ("summary.json", "summary.md"), "card.json"
 _BEHIND = 5
-"""Niceness of those who compile our own code."""
+"""Niceness of the processes that compile our own code."""
 _CORES = 12
-"""Cores that compile our own code at first; the others belong to the timing."""
+"""Number of cores that compile our own code at first; all other cores belong to the timing."""
 
 
 def run(out: Path, deadline_s: float, model: str, seed: int, names: Sequence[str] = ()) -> int:
-    """Stages by `names`, within `deadline_s` seconds of now; the exit code, 0 if every stage ended well.
+    """Run the stages `names` within `deadline_s` seconds from now; return the exit code, 0 if every stage ended well.
 
-    Without names: all whose requirements are met (`stages.by_default`). ValueError if another process writes to `out`, or it
-    holds results of another GPU or archive.
+    Without names, run all stages whose requirements are met (`stages.by_default`). ValueError if another process writes to `out`,
+    or if `out` contains results of another GPU or archive.
     """
     with locked(make_folder(out)):
         return _run(out, deadline_s, model, seed, _chosen(names))
 
 
 def _chosen(names: Sequence[str]) -> list[Stage]:
-    """The stages to run; those that were named share the time evenly."""
+    """The stages to run; named stages share the time evenly."""
     if names:
         return [replace(stage, weight=1.0, least=5.0) for stage in STAGES if stage.name in names]
     return [stage for stage in STAGES if stage.name in by_default((FOLDER / "carry" / ABOUT).exists())]
 
 
 def _run(out: Path, deadline_s: float, model: str, seed: int, stages: Sequence[Stage]) -> int:
-    """`run` in a folder of its own."""
+    """Run the stages in a temporary folder and return the exit code."""
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="gensor-gym-lease-") as place:
         work, scratch = make_folder(Path(place) / "results"), make_folder(Path(place) / "scratch")
@@ -94,9 +94,9 @@ def _run(out: Path, deadline_s: float, model: str, seed: int, stages: Sequence[S
 
 
 def restored(file: Path, work: Path, card: Mapping[str, Any]) -> dict[str, Any]:
-    """Unpack the files of an earlier call of the same run; its summary, {} without one.
+    """Unpack the files of an earlier call of the same run and return its summary; {} if there is none.
 
-    ValueError if it ran on another GPU, or timed another archive: its rows would not be comparable.
+    ValueError if the earlier call used another GPU or another archive, because its rows would not be comparable.
     """
     if not file.exists():
         return {}
@@ -128,13 +128,13 @@ def read_results(file: Path) -> dict[str, bytes]:
 
 
 def _about() -> dict[str, Any]:
-    """Facts on the archive's build, which carry the revision. Empty without an archive."""
+    """Facts about the archive's build, which include the revision; empty without an archive."""
     path = FOLDER / "carry" / ABOUT
     return {"archive": json.loads(path.read_text(encoding="utf-8"))} if path.exists() else {}
 
 
 def _prepare(log: Path, model: str) -> subprocess.Popen[bytes]:
-    """Our own code is compiled in the background, on some cores, for the stages that need it."""
+    """Start compiling our own code in the background, on some cores, for the stages that need it."""
     cores = sorted(os.sched_getaffinity(0))[-_CORES:]
 
     def step_back() -> None:
@@ -147,17 +147,17 @@ def _prepare(log: Path, model: str) -> subprocess.Popen[bytes]:
 
 
 class Packer:
-    """Packs a folder into one file of another, now and then, each time as a whole."""
+    """Packs a folder into one file of another folder every EVERY seconds, each time as a whole."""
 
     def __init__(self, work: Path, out: Path) -> None:
-        """The thread begins."""
+        """Start the thread that packs."""
         self._work, self._out = work, out
         self._packing, self._ending = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="pack results", daemon=True)
         self._thread.start()
 
     def now(self) -> None:
-        """Pack the present files."""
+        """Pack the present files, and copy the summaries."""
         with self._packing:
             write_whole(self._out / RESULTS, packed(self._work))
             for name in SUMMARIES:
@@ -165,13 +165,13 @@ class Packer:
                     write_whole(self._out / name, path.read_bytes())
 
     def stop(self) -> None:
-        """Pack for the last time."""
+        """Stop the thread and pack for the last time."""
         self._ending.set()
         self._thread.join()
         self.now()
 
     def _run(self) -> None:
-        """Body of the thread: an error is printed and the next turn tries again."""
+        """Pack every EVERY seconds; an error is printed, and the next turn tries again."""
         while not self._ending.wait(EVERY):
             try:
                 self.now()
@@ -180,7 +180,7 @@ class Packer:
 
 
 def packed(work: Path) -> bytes:
-    """A gzipped tar file of a folder's files, with the proposals that its rows are of."""
+    """A gzipped tar file of a folder's files, with the archive's proposals, which the rows refer to."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:gz", compresslevel=6) as tar:
         for path in sorted(path for path in work.rglob("*") if path.is_file() and not path.name.startswith(".")):
@@ -191,7 +191,7 @@ def packed(work: Path) -> bytes:
 
 
 def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
-    """A file as it is now: journals grow meanwhile."""
+    """Add a file with these bytes to the tar; journals may grow while it is packed."""
     info = tarfile.TarInfo(name)
     info.size = len(content)
     tar.addfile(info, io.BytesIO(content))

@@ -2,7 +2,7 @@
 
 Numba compiles rules, model, walks and policies at their first call, which takes a minute or two in total, and caches them on disk
 for every process. Parts are compiled in parallel, one process each, in waves: shared functions come in the first wave, so that
-later ones find them in the cache. The last wave runs the stages' own steps and should compile nothing.
+later waves find them in the cache. The last wave runs the stages' own steps and should compile nothing.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from gensor_gym.fingerprint import fingerprint
 from gensor_gym.measure.session import Budget, Session, Task
 
 SMALL = "gemm(m=64, n=64, k=64)"
-"""Any operator: compilation does not depend on it."""
+"""A small operator; compilation does not depend on the operator."""
 ALL, MOST_SECONDS = "all", 300.0
-"""The word for all parts, and seconds at most of that."""
+"""The word for all parts, and its time limit in seconds."""
 TRIALS = 6
-"""Trials of a strategy's search on the model: enough to learn from a measurement."""
+"""Trials of a strategy's search on the model, enough to learn from a measurement."""
 _WALKS = {"walkers": 2, "steps": 4, "refiners": 1, "refine_steps": 4, "descents": 2}
-"""Small settings of the traverser."""
+"""Small settings of the traverser strategies."""
 
 
 @dataclass(frozen=True)
@@ -54,16 +54,16 @@ class Prepared:
     seconds: float
     parts: int
     failed: dict[str, str]
-    """End of the output of each part that failed."""
+    """Part -> end of its output, for parts that failed."""
 
 
 def _graph(machine: str, space: str = "extended") -> ConstructionGraph:
-    """A small task."""
+    """Construction graph of the small operator."""
     return ConstructionGraph(SMALL, machine, space)
 
 
 def _legality(machine: str) -> None:
-    """Rules of a schedule, whose row cannot be written."""
+    """Compile the rules for a schedule with a read-only row."""
     graph = _graph(machine)
     graph.is_legal(graph.initial())
     graph.action_mask(graph.initial())
@@ -71,13 +71,13 @@ def _legality(machine: str) -> None:
 
 
 def _model(machine: str) -> None:
-    """The model of a schedule."""
+    """Compile the model for a schedule with a read-only row."""
     graph = _graph(machine)
     graph.latency(graph.initial())
 
 
 def _model_of_rows(machine: str) -> None:
-    """The model of rows that can be written."""
+    """Compile the model and the rules for writable rows."""
     graph = _graph(machine)
     rows = np.stack([graph.initial().row.copy()] * 2)
     graph.latencies(rows)
@@ -85,25 +85,25 @@ def _model_of_rows(machine: str) -> None:
 
 
 def _walk(machine: str) -> None:
-    """Random walks, which call rules of rows that can be written."""
+    """Compile random walks, which call the rules for writable rows."""
     graph = _graph(machine)
     graph.random_schedule(np.random.default_rng(0), 4)
 
 
 def _enumeration(machine: str) -> None:
-    """Enumerate a small space."""
+    """Compile the enumeration of a space."""
     next(_graph(machine, "compact").enumerate(256))
 
 
 def _construct(name: str, machine: str, parameters: Mapping[str, object]) -> None:
-    """One construction of a strategy, if it has any."""
+    """Construct once by a strategy, if it has a construction."""
     strategy = get_strategy(name, **parameters)
     if construct := getattr(strategy, "construct", None):
         construct(_graph(machine, strategy.space), np.random.default_rng(0))
 
 
 def _search(name: str, parameters: Mapping[str, object], machine: str) -> None:
-    """A whole search of a strategy, answered by the model."""
+    """Run a whole search of a strategy on the model."""
     strategy = get_strategy(name, **parameters)
     task = Task.of(SMALL, machine, "analytic", strategy.space)
     fingerprint(task.graph())
@@ -111,14 +111,14 @@ def _search(name: str, parameters: Mapping[str, object], machine: str) -> None:
 
 
 def _stages(machine: str) -> None:
-    """The steps of stages `correctness` and `operators` that need no device."""
+    """Run the steps of stages `correctness` and `operators` that need no device."""
     graph = _graph(machine)
     candidates(graph.operator, graph.hardware, 0)
     drawn(SMALL, machine, 0, 4)
 
 
 def _environment(machine: str) -> None:
-    """Environments, one and several, by the model."""
+    """Step single and vector environments on the model."""
     for name in ("Construct", "Write"):
         task: dict[str, Any] = {"operator": SMALL, "hardware": machine, "backend": "analytic"}
         one = gymnasium.make(f"gensor_gym/{name}-v0", **task)
@@ -130,7 +130,7 @@ def _environment(machine: str) -> None:
 
 
 def waves() -> list[dict[str, Callable[[str], None]]]:
-    """Parts by name, each a function of the machine's name; every wave needs those before it."""
+    """Waves of parts by name. Each part is a function of the machine's name; every wave needs the waves before it."""
     strategies = read_experiment(adaptive.EXPERIMENT).strategies.items()
     searches = {f"search {name}": partial(_search, of, given) for name, (of, given) in strategies}
     learned = {
@@ -144,7 +144,7 @@ def waves() -> list[dict[str, Callable[[str], None]]]:
 
 
 def prepare(machine: str, limit: float) -> Prepared:
-    """Compile everything, within `limit` seconds; the stage that needs a missing part compiles it."""
+    """Compile all parts within `limit` seconds. A stage that needs a missing part compiles the part itself."""
     begin = time.monotonic()
     failed: dict[str, str] = {}
     count = 0
@@ -158,7 +158,7 @@ def prepare(machine: str, limit: float) -> Prepared:
 
 
 def _run_wave(names: list[str], machine: str, until: float) -> dict[str, str]:
-    """Run parts in parallel; returns the output of those that failed, by name."""
+    """Run parts in parallel; return the output of the failed parts by name."""
     waiting, running, failed = list(names), dict[str, tuple[subprocess.Popen[bytes], IO[bytes]]](), dict[str, str]()
     while waiting or running:
         while waiting and len(running) < max(1, len(os.sched_getaffinity(0))):
@@ -182,7 +182,7 @@ def _run_wave(names: list[str], machine: str, until: float) -> dict[str, str]:
 
 
 def _start(name: str, machine: str) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
-    """The process of a part, and its output. Walks have one thread, because the other cores have their own parts."""
+    """Start the process of a part; return (process, its output). Walks have one thread, because other cores run other parts."""
     command = [sys.executable, "-m", "experiments.device.prepare", name, machine]
     environment = {**os.environ, "GENSOR_GYM_THREADS": "1"}
     words = tempfile.TemporaryFile()
@@ -193,8 +193,8 @@ def _start(name: str, machine: str) -> tuple[subprocess.Popen[bytes], IO[bytes]]
 def save_in_turn() -> None:
     """Let processes write Numba's cache one at a time, function by function.
 
-    Numba reads a function's list of compiled signatures, adds one and writes it back; with two processes at once one would lose
-    its entry, or both would choose one file. The lock is separate from those of `graph.compiling.kept`.
+    Numba reads a function's list of compiled signatures, adds one and writes the list back. Without a lock, one of two processes
+    would lose its entry, or both would choose one file. The lock is separate from the locks of `graph.compiling.kept`.
     """
     save = IndexDataCacheFile.save
 
@@ -209,7 +209,7 @@ def save_in_turn() -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """One part, or with ALL in place of its name all of them."""
+    """Run one part, or all parts if its name is ALL."""
     name, machine = arguments[:2]
     use_wheels()
     if name == ALL:

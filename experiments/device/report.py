@@ -1,4 +1,4 @@
-"""summary.json and summary.md of a run, written anew after every stage."""
+"""summary.json and summary.md of a run, written again after every stage."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def write_summary(
     outcomes: Sequence[Outcome],
     before: Mapping[str, Any] | None = None,
 ) -> dict[str, object]:
-    """Write both files. A stage's results are read from its rows, so a killed stage counts as well.
+    """Write both files and return the summary. A stage's results are read from its rows, so a killed stage counts as well.
 
-    `before` holds the stages of a run that this one continues.
+    `before` has the stages of a run that this run continues.
     """
     targets = {stage.name: stage.target for stage in stages}
     found = dict(before or {})
@@ -51,12 +51,12 @@ def _digest(target: str, context: Context) -> dict[str, object]:
     try:
         function = getattr(import_module(target.partition(":")[0]), "digest", None)
         return function(Path(context.out), context.run) if function else {}
-    except Exception as error:  # the summary of the other stages must not hang on it
+    except Exception as error:  # the summary of all other stages must not depend on it
         return {"digest_error": f"{type(error).__name__}: {error}"}
 
 
 def markdown(summary: dict) -> str:
-    """The run as text: a table of stages, then the results of each."""
+    """The run as Markdown: a table of stages, then the results of each."""
     gpu, machine = summary["machine"].get("gpu", {}), summary["machine"]
     lines = [
         f"# {gpu.get('name', summary['hardware'])}, {machine.get('date', '')}",
@@ -87,7 +87,7 @@ def _plain(result: dict) -> list[str]:
 
 
 def _correctness(result: dict) -> list[str]:
-    """Counts and failures."""
+    """Lines with counts and failures."""
     if "checked" not in result:
         return _plain(result)
     lines = [f"{result['right']} of {result['checked']} kernels right, {result['operators']} operators."]
@@ -95,7 +95,7 @@ def _correctness(result: dict) -> list[str]:
 
 
 def _operators(result: dict) -> list[str]:
-    """Speed-ups by operator."""
+    """Lines of a table of speed-ups by operator, and errors."""
     if not result.get("speedup_over"):
         return _plain(result)
     lines = ["| operator | TFLOP/s | over torch | over torch.compile |", "|---|---:|---:|---:|"]
@@ -109,7 +109,7 @@ def _operators(result: dict) -> list[str]:
 
 
 def _fused(result: dict) -> list[str]:
-    """Speed-ups over the best of torch by operator, and shares of a copy's bandwidth."""
+    """Lines of a table of speed-ups over the best of torch and shares of a copy's bandwidth, and errors."""
     lines = ["| operator | over the best of torch | of a copy's bandwidth |", "|---|---:|---:|"]
     lines += [f"| {key} | {_ratio(over)} | {_ratio(result['of_copy'].get(key))} |" for key, over in result["over_torch"].items()]
     lines += [f"| geometric mean | {_ratio(result['geomean_over_torch'])} | |", ""]
@@ -117,7 +117,7 @@ def _fused(result: dict) -> list[str]:
 
 
 def contest_lines(result: dict) -> list[str]:
-    """Microseconds by operator and search, then means by strategy."""
+    """Lines of a table of microseconds by operator and search, then means by strategy."""
     if not result.get("seconds"):
         return _plain(result)
     names = list(dict.fromkeys(name for by_name in result["seconds"].values() for name in by_name))
@@ -131,7 +131,7 @@ def contest_lines(result: dict) -> list[str]:
 
 
 def _means(result: dict) -> list[str]:
-    """Geometric means by strategy: speed-up over torch, and time over that of the first strategy, with its interval."""
+    """Lines of geometric means by strategy: speed-up over torch, and time over the first strategy's with its interval."""
     first = result["over_first"]
     lines = ["| geometric means | speed-up over torch | of winners | time over the first strategy's |", "|---|---:|---:|---:|"]
     counts, beside_first = result["winners_of_the_means"], first.get("strategies", {})
@@ -144,12 +144,12 @@ def _means(result: dict) -> list[str]:
 
 
 def _ratio(value: float | None) -> str:
-    """A ratio, empty without one."""
+    """Text of a ratio; empty for None."""
     return "" if value is None else f"{value:.2f}"
 
 
 def _environment(result: dict) -> list[str]:
-    """The agent's quarters, then each part."""
+    """Lines about the agent's quarters, then about each part."""
     if "parts" not in result:
         return _plain(result)
     lines = [

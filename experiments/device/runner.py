@@ -1,4 +1,4 @@
-"""Running stages: each in a process of its own with its share of the time, so that none takes the others down."""
+"""Running stages, each in its own process with its share of the time, so that no stage takes another down."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from experiments.device.context import Context
 DONE, FAILED, TIMEOUT, SKIPPED = "done", "failed", "timeout", "skipped"
 ATTEMPTS = 3
 GRACE = 12.0
-"""Most seconds that a stage gets to finish, out of its share, before it is killed."""
+"""Most seconds at the end of a stage's share in which it only finishes begun work, before it is killed."""
 RESERVE = 4.0
 """Seconds kept at the end for the summary."""
 
@@ -29,9 +29,9 @@ class Stage:
     name: str
     target: str
     weight: float
-    """Its weight in the remaining time when it starts, against the stages after it."""
+    """Weight of the stage's share of the remaining time when it starts, relative to the stages after it."""
     least: float = 5.0
-    """Seconds below which it is not worth starting."""
+    """Seconds below which the stage is not worth starting."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def run_stages(stages: Sequence[Stage], context: Context, budget: float, ended: 
 
 
 def run_stage(stage: Stage, context: Context, share: float) -> Outcome:
-    """Run one stage; one that crashes is restarted with the remaining time and resumes."""
+    """Run one stage and return its outcome; a stage that crashes is restarted with the remaining time and resumes."""
     begin = time.monotonic()
     outcome = Outcome(stage.name, SKIPPED, 0.0)
     for attempt in range(1, ATTEMPTS + 1):
@@ -81,13 +81,13 @@ def run_stage(stage: Stage, context: Context, share: float) -> Outcome:
 
 
 def _attempt(stage: Stage, context: Context, seconds: float) -> tuple[str, dict]:
-    """Status of the stage in a child process, and its answer."""
+    """(status, answer) of the stage run in a child process."""
     soft = seconds - min(GRACE, 0.25 * seconds)
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
         told = json.dumps(replace(context, seconds=soft).to_json())
         command = [sys.executable, "-u", "-m", "experiments.device.child", stage.target, told, str(answer)]
-        code = run_group(command, seconds)  # measuring workers notice that it is gone and end themselves
+        code = run_group(command, seconds)  # its measuring workers end themselves when it ends
         if code is None:
             return TIMEOUT, {"error": f"killed after {seconds:.0f} s; what it had written stands"}
         if answer.exists():

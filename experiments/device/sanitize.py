@@ -1,8 +1,9 @@
 """`python -m experiments.device.sanitize OUT [SECONDS]`: kernels of an archive under NVIDIA's compute-sanitizer.
 
-Two of the kernels that no device had run and whose blocks share all steps (`persistent=2`), one of them in clusters: the largest
-of at most `MOST_FLOPS`. A plain program launches each twice, both at the same time. Every array has its own allocation, so that
-an access next to it is detected. Times are meaningless here and disturb others: run it while nothing is timed.
+The kernels are two that no device had run and whose blocks share all steps (`persistent=2`), one of them in clusters, each the
+largest of at most `MOST_FLOPS`. A plain program launches each kernel twice; both programs run at the same time. Every array has
+its own allocation, so that an access next to it is detected. Times are meaningless here and disturb other measurements: run it
+while nothing is timed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from gensor_gym import operators  # noqa: E402
 
 SANITIZER = ("compute-sanitizer", "/usr/local/cuda/bin/compute-sanitizer")
 OPTIONS = ("--tool", "memcheck", "--report-api-errors", "no", "--error-exitcode", "9")
-"""The bindings look driver functions up that are not there, which is no fault of a kernel's."""
+"""API errors are not reported, because the bindings look up missing driver functions, which is no fault of a kernel."""
 SECONDS = 20.0
 MOST_FLOPS = 5e9
 LAUNCHES = 2
@@ -37,13 +38,13 @@ KINDS: dict[str, Callable[[str], bool]] = {
     "shares": lambda words: "persistent=2" in words and "cluster=2" not in words,
     "shares in clusters": lambda words: "persistent=2" in words and "cluster=2" in words,
 }
-"""Condition on a schedule's text."""
+"""Kind -> condition on a schedule's text."""
 
 Row = Mapping[str, Any]
 
 
 def chosen(archive: Archive) -> dict[str, Row]:
-    """For each kind a proposal whose kernel the archive has compiled."""
+    """Kind -> a proposal whose kernel the archive has compiled."""
     rows = [row for row in archive.proposals if row["digest"] in archive.rows and row["group"] == "never_run"]
     size = {row["operator"]: operators.parse(row["operator"]).flops for row in rows}
     fitting = sorted((row for row in rows if size[row["operator"]] <= MOST_FLOPS), key=lambda row: -size[row["operator"]])
@@ -52,7 +53,7 @@ def chosen(archive: Archive) -> dict[str, Row]:
 
 
 def sanitize(archive: Archive, folder: Path, seconds: float = SECONDS) -> list[dict[str, Any]]:
-    """A row for each kernel: exit code (0 without a fault, 9 with one), the last words. Empty without a sanitizer."""
+    """A row for each kernel: exit code (0 without a fault, 9 with one), end of the output. Empty without a sanitizer."""
     tool = next(filter(None, map(shutil.which, SANITIZER)), None)
     if tool is None:
         return []
@@ -67,7 +68,7 @@ def sanitize(archive: Archive, folder: Path, seconds: float = SECONDS) -> list[d
 
 
 def _ended(process: subprocess.Popen[str], begin: float, seconds: float) -> dict[str, Any]:
-    """Output of a process within its time; it is killed after that."""
+    """Wait for a process until its time limit, kill it then, and return its exit code, output and seconds."""
     try:
         words, _ = process.communicate(timeout=max(0.1, begin + seconds - time.monotonic()))
     except subprocess.TimeoutExpired:
@@ -77,7 +78,7 @@ def _ended(process: subprocess.Popen[str], begin: float, seconds: float) -> dict
 
 
 def launch(about: Row) -> None:
-    """Launch a kernel on random inputs, and wait."""
+    """Launch a kernel on random inputs, and wait for it."""
     import cupy
 
     from gensor_gym.codegen.cuda.tensor_map import with_maps
@@ -104,7 +105,7 @@ def launch(about: Row) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """The kernels, or in a process under the sanitizer one launch; the exit code."""
+    """Sanitize the kernels, or launch one kernel in a process under the sanitizer; return the exit code."""
     if arguments[0] == "--launch":
         launch(json.loads(Path(arguments[1]).read_text(encoding="utf-8")))
         return 0

@@ -1,4 +1,4 @@
-"""Plans of the stages: conf/bench/gpu.yaml and a file of conf/experiment, without Hydra, which a GPU machine may lack."""
+"""Plans of the stages: conf/bench/gpu.yaml and a file of conf/experiment, read without Hydra, which a GPU machine may lack."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ FILE = CONF / "bench" / "gpu.yaml"
 
 @dataclass(frozen=True)
 class Contest:
-    """Strategies under equal trials."""
+    """Strategies that search with equal numbers of trials."""
 
     operators: tuple[Operator, ...]
     strategies: Mapping[str, tuple[str, Mapping[str, object]]]
-    """The registered strategy and its hyperparameters, by name. The others are compared with the first."""
+    """Name -> (registered strategy, hyperparameters). All strategies are compared with the first."""
     trials: int
     """Trials of each search."""
     seeds: tuple[int, ...] = (0,)
@@ -31,7 +31,7 @@ class Contest:
 
 @cache
 def read_operators(file: Path = FILE) -> dict[str, Operator]:
-    """Operators that are timed against torch, by a short name, in order of importance. ValueError for one that does not parse."""
+    """Short name -> operator that is timed against torch, in order of importance. ValueError for one that does not parse."""
     return {name: operators.parse(text) for name, text in _content(file)["operators"].items()}
 
 
@@ -39,7 +39,7 @@ def read_operators(file: Path = FILE) -> dict[str, Operator]:
 def read_experiment(file: Path) -> Contest:
     """Content of a file of conf/experiment, as Hydra composes it; hardware and backend are the stage's.
 
-    The file names strategies and budget and lists operators as text and seeds; it may name a space for all strategies, which
+    The file names strategies and budget and lists operators as text and seeds. It may name a space for all strategies, which
     otherwise have their own. Missing values of a strategy have the default of its class.
     """
     content = _content(file)
@@ -55,5 +55,5 @@ def read_experiment(file: Path) -> Contest:
 
 
 def _content(file: Path) -> dict[str, Any]:
-    """A file of YAML."""
+    """Content of a YAML file."""
     return dict(yaml.safe_load(file.read_text(encoding="utf-8")))

@@ -12,13 +12,13 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[2] / ".whl"
 NEEDED = ("numpy", "numba", "gymnasium", "yaml")
-"""Modules without which nothing runs."""
+"""Modules that every plan needs."""
 ON_DEVICE = ("cupy", "cuda.bindings.nvrtc")
-"""Modules without which nothing runs on the device."""
+"""Modules that a run on the device needs in addition."""
 
 
 def use_wheels(folder: Path = FOLDER) -> Path | None:
-    """Unpack the wheels of a folder once and put them at the end of the path, for children too; None without any.
+    """Unpack the wheels of a folder once and append them to the path, also for child processes; None without wheels.
 
     The machine's own packages come first in this process. A pure wheel is a zip file of its packages.
     """

@@ -26,7 +26,7 @@ FOLDER = ROOT / "results" / "h100"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 2 if pages cannot be made. `take` is a separate command (see `take`)."""
+    """Run the command; return the exit status: 2 if pages cannot be made. `take` as the first word runs `take.main`."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["take"]:
         return take.main(given[1:])
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def make(folder: Path, recordings: Path = RECORDINGS) -> None:
-    """Tables if the folder's own runs recorded some, then the page of every day; ValueError names a missing file."""
+    """Make the page of every day, and tables if the folder's own runs recorded some; ValueError names a missing file."""
     days = later_run.write(folder)
     if (folder / RAW / FILE).exists() or not days:
         facts = read_facts(folder)
@@ -45,7 +45,7 @@ def make(folder: Path, recordings: Path = RECORDINGS) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Parser of the command's arguments."""
     parser = Parser(prog="python -m experiments.evidence", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER, help="default: results/h100")
     parser.add_argument("--recordings", type=Path, default=RECORDINGS, help="default: the tables that are shipped")

@@ -1,4 +1,4 @@
-"""The conditions of the runs whose raw files are shipped: `raw/conditions.json` of a folder of results, written by hand."""
+"""The conditions of the runs whose raw files are shipped, from `raw/conditions.json` in a folder of results, written by hand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILE = "conditions.json"
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts on a device and its runs for tables; `files` has the content and the included mends of every raw file.
+    """Facts about a device and its runs, for tables. `files` has the content of every raw file and the fixes (mends) in its code.
 
     `mends` of a file are null if unknown, which is allowed only for files that no mend affects.
     """
@@ -40,7 +40,7 @@ class Facts:
 
 
 def read_facts(folder: Path) -> Facts:
-    """The facts of a folder of results; ValueError if they are missing or are none."""
+    """Read the facts of a folder of results; ValueError if they are missing or invalid."""
     path = folder / RAW / FILE
     if not path.is_file():
         raise ValueError(f"no {path}: expected the raw files of runs and what is to be said of them")

@@ -1,4 +1,4 @@
-"""A page for each later day on the device: `raw/DATE` with a conditions.json of its own becomes DATE.md and DATE.png."""
+"""A page for each later day on the device: `raw/DATE` with its own conditions.json becomes DATE.md and DATE.png."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Row = Mapping[str, Any]
 
 
 def write(folder: Path) -> list[str]:
-    """Write the pages; their names. A day without a file leaves its section out."""
+    """Write the pages and figures and return their names. If a day lacks a file, its page lacks the section."""
     made = []
     for day in sorted(path.parent for path in (folder / RAW).glob(f"*/{FILE}")):
         about = read_json(day / FILE, finite=False)
@@ -46,7 +46,7 @@ def write(folder: Path) -> list[str]:
 
 
 def _head(day: Path, about: Row) -> list[str]:
-    """Title, the answer of a study that was done that day, conditions."""
+    """Lines of the title, the answer of the day's study if there was one, and the conditions."""
     return [
         f"# The device on {day.name}", "", *([page.answer(page.primary(read(day))), ""] if has_study(day) else []),
         f"{about['device']}, driver {about['driver']}, CUDA {about['cuda']}, Python {about['python']}, CuPy {about['cupy']}, "
@@ -57,14 +57,14 @@ def _head(day: Path, about: Row) -> list[str]:
 
 
 def _study(folder: Path, day: Path) -> tuple[list[str], list[str]]:
-    """Learned policies against the traverser on many operators: lines, and names of figures."""
+    """(lines about learned policies compared with the traverser on many operators, names of figures)."""
     if not has_study(day):
         return [], []
     return [*page.lines_of(day, day.name), ""], figures.draw(day, folder / day.name)
 
 
 def _correctness(day: Path) -> list[str]:
-    """Kernels checked, by unit and type."""
+    """Lines about the kernels checked, by unit and data type."""
     rows = read_rows(day / CORRECTNESS)
     if not rows:
         return []
@@ -83,7 +83,7 @@ def _correctness(day: Path) -> list[str]:
 
 
 def _libraries(day: Path) -> list[str]:
-    """The fastest kernel of every operator against the libraries, and geometric means."""
+    """Lines about the fastest kernel of every operator compared with the libraries, and geometric means."""
     rows = {row["key"]: row for row in read_rows(day / OPERATORS) if "samples" in row}
     if not rows:
         return []
@@ -110,7 +110,7 @@ def _libraries(day: Path) -> list[str]:
 
 
 def _tables(day: Path) -> list[str]:
-    """Numbers of recorded programs by operator."""
+    """Lines about the numbers of recorded programs by operator."""
     cells = []
     for name in TABLES:
         count = Counter(row["operator"] for row in read_rows(day / name))
@@ -121,7 +121,7 @@ def _tables(day: Path) -> list[str]:
 
 
 def _headline(day: Path) -> list[str]:
-    """The fine-tuned policy against the traverser."""
+    """Lines about the fine-tuned policy compared with the traverser."""
     rows = read_rows(day / HEADLINE)
     if not rows:
         return []
@@ -136,7 +136,7 @@ def _headline(day: Path) -> list[str]:
 
 
 def _files(day: Path, about: Row) -> list[str]:
-    """The raw files, and the device's other runs."""
+    """Lines about the raw files and the device's other runs."""
     cells = [(f"[{name}]({RAW}/{day.name}/{name})", f"`{said['command']}`", said["commit"], said["about"])
              for name, said in about["files"].items()]  # fmt: skip
     also = [f"- {name}: {said}." for name, said in about["also"].items()]

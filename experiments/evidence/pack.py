@@ -1,7 +1,7 @@
 """Raw files of runs on a device, packed to be shipped: `python -m experiments.evidence.pack FILE.jsonl .. OUTPUT.jsonl.gz`.
 
-Rows keep every field but texts that the schedule brings back: keys that hold it, and sources but those of wrong kernels.
-The packed file depends on the rows alone, so that packing again gives the same bytes.
+Rows keep every field except texts that the schedule can reproduce: keys that contain it, and sources, which only wrong kernels
+keep. The packed file depends only on the rows, so that packing again gives the same bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gensor_gym.measure.measurement import Status
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 2 for a file that is not there."""
+    """Run the command; return the exit status: 2 for a missing file."""
     parser = Parser(prog="python -m experiments.evidence.pack", description=__doc__)
     parser.add_argument("file", nargs="+", type=Path, help="JSON lines, gzipped or not, in the order they are to stand")
     parser.add_argument("output", type=Path, help="name that ends in .jsonl.gz")
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def rows_of(files: Sequence[Path]) -> list[dict[str, Any]]:
-    """Rows of several files; ValueError for one that is not there."""
+    """Rows of several files; ValueError for a missing file."""
     for file in files:
         if not file.is_file():
             raise ValueError(f"no file of rows at {file}")
@@ -38,7 +38,7 @@ def rows_of(files: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def slim(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row without fields that its schedule implies."""
+    """A row without fields that its schedule can reproduce."""
     said = {"source"} if row.get("status") != Status.WRONG_ANSWER.value else set()
     if row.get("schedule", "no schedule") in row.get("key", ""):
         said.add("key")
@@ -46,7 +46,10 @@ def slim(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
-    """Write gzipped JSON lines whose bytes depend on the rows alone; returns how many. ValueError for another ending."""
+    """Write gzipped JSON lines whose bytes depend only on the rows; return the number of rows.
+
+    ValueError unless `path` ends in .jsonl.gz.
+    """
     if not path.name.endswith(".jsonl.gz"):
         raise ValueError(f"{path}: expected a name that ends in .jsonl.gz")
     lines = [json.dumps(row) + "\n" for row in rows]
@@ -56,7 +59,7 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
 
 
 def folded(data: bytes) -> bytes:
-    """Gzip data that depend on what they hold alone."""
+    """Gzip data so that the bytes depend only on the content."""
     packed = io.BytesIO()
     with gzip.GzipFile(filename="", mode="wb", fileobj=packed, compresslevel=9, mtime=0) as file:
         file.write(data)

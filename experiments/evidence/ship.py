@@ -1,7 +1,7 @@
 """Long journals as they ship: `python -m experiments.evidence.ship FILE.jsonl ..` packs each as FILE.jsonl.gz in its place.
 
-The text stays as it is, byte for byte, and packing it again gives the same file. `experiments.common.journal` reads it by the
-name it had. (`experiments.evidence.pack` is for raw files of a device: it leaves out what schedules say.)
+The text stays as it is, byte for byte, and packing it again gives the same file. `experiments.common.journal` reads it by its
+former name. (`experiments.evidence.pack` is for raw files of a device: it leaves out texts that schedules can reproduce.)
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from experiments.commands.refusal import exit_code
 from experiments.evidence.pack import folded
 
 MOST_PLAIN = 16_000
-"""Bytes of a journal that ships as text, which people read."""
+"""Largest size in bytes of a journal that ships as plain text, which people can read."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 2 for a file that is not there or ends otherwise."""
+    """Run the command; return the exit status: 2 for a file that is missing or does not end in .jsonl."""
     parser = Parser(prog="python -m experiments.evidence.ship", description=__doc__)
     parser.add_argument("file", nargs="+", type=Path, help="journal, FILE.jsonl, which goes")
     args = parser.parse_args(arguments)
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def ship(file: Path) -> Path:
-    """Pack a journal in its place; the path of what is there now. ValueError where there is none of that name."""
+    """Replace a journal by its packed file and return the file's path. ValueError if there is no journal of that name."""
     if file.suffix != ".jsonl" or not file.is_file():
         raise ValueError(f"{file}: expected a file that is there and ends in .jsonl")
     packed = file.with_name(f"{file.name}.gz")

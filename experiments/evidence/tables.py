@@ -1,4 +1,4 @@
-"""Complete tables among the recordings of stage `tables` of `make gpu`, as shipped tables and cards."""
+"""Shipped tables and cards, made from the complete tables among the recordings of stage `tables` of `make gpu`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ RECORDED, OPERATORS = "recorded.jsonl.gz", "operators.jsonl.gz"
 
 
 def write_tables(folder: Path, facts: Facts, machine: Path) -> list[dict[str, Any]]:
-    """Write the complete tables of a folder of results into `machine`, which describes the machine.
+    """Write the complete tables of a folder of results into `machine`, the folder of the recorded machine.
 
-    Returns each table's description. The machine is that of `hardware.json` as described at the time of the timings, so that
-    tables do not change with the model's rates. ValueError without that file.
+    Return each table's description. The machine is the one in the folder's `hardware.json`, as described at the time of the
+    timings, so that tables do not change with the model's rates. ValueError without that file.
     """
     described = machine / FILE
     if not described.is_file():
@@ -61,7 +61,7 @@ def content_of(records: Sequence[Record], hw: Hardware, facts: Facts, drift: flo
 
 
 def twice_timed(rows: Sequence[Mapping[str, Any]]) -> np.ndarray:
-    """Log ratios [N] of the second run's median to the first's, of kernels whose trials stand in two runs of `operators`."""
+    """Log ratios [N] of the second run's median to the first's, of kernels with trials in two runs of stage `operators`."""
     seconds: dict[tuple[str, str], dict[str, float]] = {}
     for row in rows:
         for trial in row.get("trials", ()):
@@ -73,7 +73,7 @@ def twice_timed(rows: Sequence[Mapping[str, Any]]) -> np.ndarray:
 
 
 def drift_of(rows: Sequence[Mapping[str, Any]]) -> float:
-    """Standard deviation of the log of a kernel's median from run to run; ValueError if no kernel was timed in two."""
+    """Standard deviation of the log of a kernel's median from run to run; ValueError if no kernel was timed in two runs."""
     ratios = twice_timed(rows)
     if not len(ratios):
         raise ValueError("no kernel of stage `operators` was timed in two runs: drift between passes is not known")
@@ -83,7 +83,7 @@ def drift_of(rows: Sequence[Mapping[str, Any]]) -> float:
 def one_pass(found: Measurement) -> Measurement:
     """A measurement of a single pass in the form of a recording.
 
-    `trial_seconds` are compiling and the samples, because the time of loading, verifying and warm-up was not recorded.
+    `trial_seconds` are the seconds of compiling and of the samples, because loading, verifying and warm-up were not recorded.
     """
     conditions: dict[str, Any] = {**found.conditions, "passes": [1] * len(found.samples)}
     if found.status is Status.OK:
@@ -92,7 +92,7 @@ def one_pass(found: Measurement) -> Measurement:
 
 
 def notes(facts: Facts) -> tuple[str, ...]:
-    """Sentences of the cards."""
+    """Sentences for the cards of the tables."""
     said: Mapping[str, Any] = facts.files[RECORDED]
     return (
         f"Recorded on {facts.date} by {said['about']} (commit {facts.commit}); table made from the raw rows by "

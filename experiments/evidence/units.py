@@ -1,4 +1,4 @@
-"""Kernels by the unit that computes in them, and how their measurements ended."""
+"""Kernels by the unit that computes them, and the statuses of their measurements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNITS = {0: "CUDA cores", 1: "mma.sync", 2: "wgmma"}
 
 
 def statuses(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Counter[str]]:
-    """How many rows of measurements have each status, by (unit, data type)."""
+    """(unit, data type) -> number of measurements with each status."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     for row in rows:
         key = UNITS[Schedule.parse(row["schedule"]).knob("tensor_core")], operators.parse(row["operator"]).dtype

@@ -1,4 +1,5 @@
-"""The user's disk cache: its folders (`folders`), ownership checks (`owned`), notes (`jsons`).
+"""The user's disk cache: its folders (`folders`), ownership checks (`owned`), small JSON files (`jsons`).
 
-Other modules fill it: libraries by `codegen.runtime.compile`, Numba's functions by `graph.compiled`, stores by `measure.records`.
+Other modules fill it: `codegen.runtime.compile` with libraries, `graph.compiled` with Numba's functions, `measure.records` with
+stores.
 """

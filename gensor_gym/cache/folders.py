@@ -1,4 +1,4 @@
-"""Folders of files that are kept between runs: the user's cache, or one of the process if others could write to it."""
+"""Folders for files that are kept between runs: the user's cache, or a folder of the process if others could write to it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ VARIABLE = "GENSOR_GYM_CACHE"
 
 
 def cache_dir() -> Path:
-    """$GENSOR_GYM_CACHE, or ~/.cache/gensor_gym; for a user without a home that can be written, a folder of the temporary one.
+    """$GENSOR_GYM_CACHE, or ~/.cache/gensor_gym, or for a user without a writable home a folder in the temporary folder.
 
-    It may not exist yet; ValueError if the variable names a file.
+    It may not exist yet. ValueError if the variable names a file.
     """
     forced = os.environ.get(VARIABLE, "").strip()
     if not forced:
@@ -32,19 +32,19 @@ def cache_dir() -> Path:
 
 
 def can_be_made(folder: Path) -> bool:
-    """Whether a folder is there and can be written, or can be made so."""
+    """Whether a folder exists and is writable, or can be created."""
     place = next(str(path) for path in (folder, *folder.parents) if os.path.exists(path))
     return os.access(place, os.W_OK | os.X_OK)
 
 
 def _temporary() -> Path:
-    """This user's folder in the temporary one; this process's where another user has taken that name."""
+    """This user's folder in the system's temporary folder; if another user has taken its name, a folder of this process."""
     folder = Path(tempfile.gettempdir()) / f"gensor_gym-{os.geteuid()}"
     return folder if not os.path.lexists(folder) or is_own_folder(folder) else _own_folder("cache")
 
 
 def home_folder() -> Path | None:
-    """The user's home; None if neither $HOME nor the system's list of users names one, as in some containers."""
+    """The user's home; None if neither $HOME nor the system's list of users names a home, as in some containers."""
     try:
         home = Path.home()
     except RuntimeError:
@@ -57,7 +57,7 @@ def make_cache_dir(name: str) -> Path:
 
     ValueError names a folder that cannot be created.
 
-    A folder of another user, or one in a shared $GENSOR_GYM_CACHE, stays as it is: code is kept in a `private_dir`.
+    Permissions of another user's folder and of $GENSOR_GYM_CACHE itself are not changed; code belongs in a `private_dir`.
     """
     base, folder = cache_dir(), cache_dir() / name
     try:
@@ -73,7 +73,7 @@ def make_cache_dir(name: str) -> Path:
 
 
 def private_dir(name: str) -> Path:
-    """The folder `name` of the cache, for code; a folder of this process, with a warning, if others can write to it."""
+    """The folder `name` of the cache, for code. If others can write to it, warn and return a folder of this process."""
     folder = make_cache_dir(name)
     if is_own_folder(folder, cache_dir()):
         return folder
@@ -86,7 +86,7 @@ def private_dir(name: str) -> Path:
 
 @functools.cache
 def _own_folder(name: str) -> Path:
-    """A folder for this process, which goes with it."""
+    """A temporary folder for this process, deleted when the process ends."""
     folder = tempfile.mkdtemp(prefix=f"gensor-gym-{name}-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)

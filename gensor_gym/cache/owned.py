@@ -1,4 +1,4 @@
-"""Ownership of files: libraries, compiled functions and notes are used only if this user alone can write them."""
+"""Ownership of files: cached libraries, functions and JSON files are used only if this user alone can write them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import warnings
 from pathlib import Path
 
 PRIVATE = 0o700
-"""Mode of folders and libraries that processes of this user load from."""
+"""Permissions of folders and libraries from which processes of this user load code."""
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def is_private(path: Path) -> bool:
-    """Whether a file or folder, or its link's target, is this user's and nobody else can write to it."""
+    """Whether a file or folder (for a link, its target) belongs to this user and nobody else can write to it."""
     try:
         return _is_private(path.stat())
     except OSError:
@@ -24,7 +24,7 @@ def is_private(path: Path) -> bool:
 def is_own_folder(folder: Path, base: Path | None = None) -> bool:
     """Whether this user alone can write a folder and its parents up to `base`.
 
-    It must not lie in a folder in which others may replace files; /tmp protects against that.
+    False if it is in a folder in which everybody may replace files; /tmp is protected from that by its sticky bit.
     """
     if not is_private(folder):
         return False
@@ -38,12 +38,12 @@ def is_own_folder(folder: Path, base: Path | None = None) -> bool:
 
 
 def is_own(path: Path, base: Path | None = None) -> bool:
-    """Whether this user alone can write a file and its folder; nothing else is loaded into a process, or trusted."""
+    """Whether this user alone can write a file and its folder. Other files are not loaded into a process and not trusted."""
     return not path.is_symlink() and is_private(path) and is_own_folder(path.parent, base)
 
 
 def read_own(path: Path) -> bytes:
-    """Content of a file that only this user can write, in such a folder; ValueError says what is wrong.
+    """Content of a file if only this user can write to it and to its folder; else ValueError with the reason.
 
     The check is on the opened folder and file, so that nobody can exchange them before the read.
     """
@@ -64,11 +64,11 @@ def read_own(path: Path) -> bytes:
 
 
 def made_own(folder: Path) -> bool:
-    """Create a folder for loadable code, with its parents; returns whether this user alone can write it.
+    """Create a folder for loadable code, with its parents; return whether this user alone can write to it.
 
-    The parent must be protected too. If the folder is protected but an entry may be another user's, all entries are removed with
-    a warning. If it is not, a warning says so and nothing is changed. A folder that this user cannot write to is skipped
-    silently: it is the administrator's. OSError if it cannot be made.
+    The parent must be protected, too. If both are protected but an entry may come from another user, all entries are removed with
+    a warning. If they are not protected, a warning says so and nothing is changed. For a folder that this user cannot write to,
+    such as the administrator's, the result is False without a warning. OSError if the folder cannot be created.
     """
     folder.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     folder.mkdir(mode=PRIVATE, exist_ok=True)
@@ -87,7 +87,10 @@ def made_own(folder: Path) -> bool:
 
 
 def _is_strange(path: Path) -> bool:
-    """Whether an entry of a folder that is closed to others is a link, another's, or everybody's; its group is kept out above."""
+    """Whether an entry of a protected folder is a link, belongs to another user, or is writable by everybody.
+
+    Entries that their group can write to are accepted, because the folder keeps the group out.
+    """
     known = path.lstat()
     return stat.S_ISLNK(known.st_mode) or known.st_uid != os.geteuid() or bool(known.st_mode & stat.S_IWOTH)
 
@@ -101,5 +104,5 @@ def _is_private(known: os.stat_result) -> bool:
 
 
 def _is_open(known: os.stat_result) -> bool:
-    """Whether everybody may exchange the files in a folder."""
+    """Whether everybody may replace files in a folder: it is writable by all and has no sticky bit."""
     return bool(known.st_mode & stat.S_IWOTH) and not known.st_mode & stat.S_ISVTX

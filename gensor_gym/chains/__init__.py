@@ -1,1 +1,1 @@
-"""A product with rows after it as one computation, and two products with rows between, such as attention."""
+"""Panels (a product with a row nest after it) and chains (two products with a row nest between, such as attention)."""

@@ -1,7 +1,8 @@
-"""The structure of a chain: a product, a row nest over its rows, and a product that adds up along the nest's columns.
+"""The structure of a chain: a product, a row nest over its rows, and a second product that sums along the nest's columns.
 
-It is recognised by axes, never by names: an axis of both reads and the output is the batch, one of the left read and the output
-the rows, one of the right read and the output the columns, one of both reads the reduction.
+It is recognised by axes, never by names. In a product, axes of both operands and the output are the batch, an axis of the left
+operand and the output is the rows, an axis of the right operand and the output is the columns, and an axis of both operands is
+reduced.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from gensor_gym.operators.types import Operator
 
 @dataclass(frozen=True)
 class Matrix:
-    """A matrix for each element of the batch, in a tensor; strides in elements."""
+    """Position of a matrix for each element of the batch in a tensor: offset and strides, in elements."""
 
     tensor: str
     offset: int
@@ -31,7 +32,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Product:
-    """Extents of C[rows, columns] = A[rows, inner] * B[inner, columns]."""
+    """Extents of a product C[rows, columns] = A[rows, inner] @ B[inner, columns]."""
 
     rows: int
     columns: int
@@ -39,49 +40,49 @@ class Product:
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of one element of the batch."""
+        """Number of floating-point operations for one element of the batch."""
         return 2 * self.rows * self.columns * self.inner
 
 
 @dataclass(frozen=True)
 class Chain:
-    """out = nest(left * first) * second for each element of the batch."""
+    """A chain: out = nest(left @ first) @ second for each element of the batch."""
 
     graph: Dataflow
     batch: tuple[int, ...]
-    """Extents, the outermost first."""
+    """Extents of the batch, the outermost first."""
     products: tuple[Product, Product]
     left: Matrix
     first: Matrix
     second: Matrix
     out: Matrix
     scores: str
-    """The first product's value, which the nest reads."""
+    """Name of the first product's value, which the nest reads."""
     weights: str
-    """The nest's value, which the second product reads; `scores` where there is no nest."""
+    """Name of the nest's value, which the second product reads; equal to `scores` if there is no nest."""
     middle: RowNest | None
-    """The nest over all rows of all elements of the batch; its columns are those of the first product."""
+    """The nest over all rows of all elements of the batch, whose columns are the scores' columns; None if there is none."""
 
     @property
     def rows(self) -> int:
-        """Rows of one element of the batch."""
+        """Number of rows of one element of the batch."""
         return self.products[0].rows
 
     @property
     def columns(self) -> int:
-        """Columns of the scores."""
+        """Number of columns of the scores."""
         return self.products[0].columns
 
     @cached_property
     def elements(self) -> int:
-        """Elements of the batch."""
+        """Number of elements of the batch."""
         found = 1
         for extent in self.batch:
             found *= extent
         return found
 
     def nest_of_pitch(self, pitch: int) -> RowNest:
-        """The nest where rows of scores and weights lie `pitch` elements apart; ValueError without a nest."""
+        """The nest for scores and weights whose rows are `pitch` elements apart; ValueError without a nest."""
         if self.middle is None:
             raise ValueError(f"{self.graph.name}: there is nothing between the products")
 
@@ -102,7 +103,7 @@ def is_chain(graph: Dataflow) -> bool:
 
 
 def chain_of(graph: Dataflow) -> Chain:
-    """The chain of a graph; ValueError says why it is none."""
+    """The chain of a graph; ValueError with the reason if it is not a chain."""
     nodes, views = dict(graph.nodes), read_views(graph)
     products = [(name, node) for name, node in graph.nodes if isinstance(node, Contract)]
     result, out = written_view(graph)
@@ -137,7 +138,7 @@ def chain_of(graph: Dataflow) -> Chain:
 
 @dataclass(frozen=True)
 class _Batched:
-    """A view of [batch, rows, columns]."""
+    """Positions of a value [batch, rows, columns]: parts of the batch, and strides of rows and columns."""
 
     view: Strided
     batch: tuple[tuple[int, int], ...]
@@ -146,7 +147,7 @@ class _Batched:
 
     @classmethod
     def of(cls, view: Strided, name: str) -> _Batched:
-        """ValueError if rows or columns have no stride of their own."""
+        """Split a view into batch, rows and columns; ValueError if rows or columns have no single stride."""
         *batch, rows, columns = view.axes
         if len(rows) > 1 or len(columns) > 1:
             raise ValueError(f"{name}: rows or columns of {view.tensor} have no one stride")
@@ -154,12 +155,12 @@ class _Batched:
         return cls(view, batch[0] if batch else (), *steps)
 
     def matrix(self, batch: tuple[int, ...]) -> Matrix:
-        """The matrix with the strides of the batch's common parts."""
+        """The matrix with these strides along the batch."""
         return Matrix(self.view.tensor, self.view.offset, batch, self.row, self.column)
 
 
 def shape_of(op: Operator) -> Product:
-    """Extents of a plain product [batch,] rows x columns; ValueError for any other operator."""
+    """Extents of a plain product of matrices, with or without a batch; ValueError for any other operator."""
     plain = op.body == "multiply_add" and op.divisor == 1 and len(op.reads) == 2 and len(op.reduce) == 1
     accesses = (*op.reads, op.write)
     steps = [tuple(next((a for a, c in enumerate(row) if c), -1) for row in access.coefficients) for access in accesses]
@@ -173,13 +174,16 @@ def shape_of(op: Operator) -> Product:
 
 
 def _is_whole(access: object) -> bool:
-    """Whether every dimension is one axis, from its start."""
+    """Whether every dimension of an access is indexed by one axis, without offset."""
     rows, offset = access.coefficients, access.offset  # type: ignore[attr-defined]
     return all(sum(row) == 1 for row in rows) and not any(offset)
 
 
 def _between(graph: Dataflow, nodes: dict[str, Node], name: str, first: str) -> Iterator[str]:
-    """Nodes that make `name` of the first product, in the order of the graph."""
+    """Nodes between the products `first` and the operand `name` of the second, in the graph's order.
+
+    ValueError if they do not read the first product.
+    """
     wanted, waiting = set(), [name]
     while waiting:
         one = waiting.pop()
@@ -193,7 +197,7 @@ def _between(graph: Dataflow, nodes: dict[str, Node], name: str, first: str) -> 
 
 
 def _check_all_used(graph: Dataflow, nodes: dict[str, Node], known: list[str], reads: list[str], result: str) -> None:
-    """ValueError for a node that is neither in the nest, nor a product, nor a move of their inputs and outputs."""
+    """Check that every node is a product, in the nest, or a move of their inputs and outputs; ValueError if not."""
     seen = set(known)
     waiting = [*reads, *graph.returns]
     while waiting:
@@ -206,7 +210,7 @@ def _check_all_used(graph: Dataflow, nodes: dict[str, Node], known: list[str], r
 
 
 def _nest(graph: Dataflow, nodes: dict[str, Node], inside: list[str], scores: str, weights: str) -> RowNest:
-    """The nodes between the products, as a graph of its own."""
+    """Row nest of the nodes between the products."""
     values = graph.values
     read = dict.fromkeys(one for name in inside for one in nodes[name].inputs if one not in inside)
     inputs = tuple(Value(name, values[name].shape, values[name].dtype) for name in read)
@@ -214,9 +218,9 @@ def _nest(graph: Dataflow, nodes: dict[str, Node], inside: list[str], scores: st
 
 
 def _multiplied(node: Node) -> Node:
-    """A map with products instead of quotients by numbers.
+    """The node, with quotients by constants of a map replaced by products.
 
-    They take a tenth of the time and stay within a quotient's error bound.
+    Products take a tenth of the time and stay within a quotient's error bound.
     """
     return Map(_inverted(node.expression)) if isinstance(node, Map) else node
 
@@ -231,7 +235,7 @@ def _inverted(expression: Expression) -> Expression:
 
 
 def _check_nest(chain: Chain) -> None:
-    """ValueError unless the nest goes row by row through scores, once each, and leaves weights where they are."""
+    """Check that the nest reads scores and writes weights once, both row by row; ValueError if not."""
     nest, name = chain.middle, chain.graph.name
     if nest is None:
         return
@@ -249,7 +253,7 @@ def _check_nest(chain: Chain) -> None:
 
 
 def goes_row_by_row(nest: RowNest, access: Access) -> bool:
-    """Whether the nest's rows lie one after another in a tensor, as the rows of a product's value do."""
+    """Whether an access reads or writes the nest's rows contiguously one after another, like the rows of a product's value."""
     step = nest.columns
     for extent, found in zip(reversed(nest.row_extents), reversed(access.rows), strict=True):
         if extent > 1 and found != step:

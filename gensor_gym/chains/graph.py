@@ -1,4 +1,4 @@
-"""The graph of schedules of one chain on one machine: rules and model behind the face that searches use."""
+"""The graph of schedules of one chain on one machine: rules and model behind the interface that searches use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ChainGraph(StepGraph[ChainSchedule]):
     model: ChainModel
 
     def __init__(self, operator: Dataflow, hardware: Hardware, space: str = "gir") -> None:
-        """ValueError for a graph that is no chain, a machine that is no CPU, or a space that chains do not have."""
+        """Recognise the chain and build its model. ValueError if it is not a chain, not on a CPU, or not in space `gir`."""
         if hardware.kind != "cpu" or space != "gir":
             raise ValueError(f"{operator} on {hardware.name}, space {space!r}: chains have code for CPUs, in space gir")
         self.operator, self.hardware, self.space = operator, hardware, space
@@ -36,25 +36,28 @@ class ChainGraph(StepGraph[ChainSchedule]):
 
     @property
     def horizon(self) -> int:
-        """Steps of a walk: enough to raise every field to its top, and half as many again."""
+        """Number of steps of a walk: 1.5 times the steps that raise every field to its top."""
         return 3 * int(TOPS.sum()) // 2
 
     def initial(self) -> ChainSchedule:
-        """Everything at its first value."""
+        """Schedule with every field at its first value."""
         return ChainSchedule(np.zeros(ROW, np.int32))
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Which rows int32 [B, ROW] are within the limits, bool [B]."""
+        """Whether each of rows int32 [B, ROW] is within the limits, bool [B]."""
         return self.model.fits(rows)
 
     def applied(self, rows: np.ndarray) -> np.ndarray:
-        """Rows int32 [B, ROW] after each of all actions, int32 [B, N, ROW]; an index that leaves its range stays."""
+        """Results of every action on rows int32 [B, ROW], int32 [B, N, ROW]; an index does not leave its range."""
         return step_fields(np.repeat(rows[:, None, :], len(ACTIONS), axis=1), TOPS)
 
     def random_schedule(
         self, rng: np.random.Generator, steps: int | None = None, start: ChainSchedule | None = None
     ) -> ChainSchedule:
-        """A legal schedule: any of the space where neither is given, else the end of a walk over random legal actions."""
+        """A random legal schedule: the end of a walk of `steps` random legal actions from `start`.
+
+        If neither is given, it is drawn uniformly from the space.
+        """
         if steps is None and start is None:
             return ChainSchedule(self._all[rng.integers(len(self._all))])
         return self.walk(rng, start or self.initial(), self.horizon if steps is None else steps)
@@ -73,5 +76,5 @@ class ChainGraph(StepGraph[ChainSchedule]):
 
     @cached_property
     def floor(self) -> float:
-        """Seconds that no program is faster than."""
+        """Lower bound in seconds on the time of any program, from the roofline."""
         return roofline_floor(self.operator, self.hardware)

@@ -1,8 +1,8 @@
 """Rules and analytic model of chains on a CPU, for many schedules at once.
 
-Cycles of both products by instruction (two multiply-adds and two loads a cycle, four cycles until a sum can be added to again),
-of the nest by the profile of fused operators, of copies by element; or the bytes of the tensors, whichever takes longer. The
-form is our own.
+The time is the longer of cycles and bytes, a share of the shorter, and a launch. Cycles of both products are counted by
+instruction (two multiply-adds and two loads a cycle, four cycles until a sum can be added to again), those of the nest by the
+model of fused operators, and those of copies by element. The form is our own.
 """
 
 from __future__ import annotations
@@ -21,30 +21,31 @@ from gensor_gym.gir.schedule import make_schedule
 from gensor_gym.hardware.types import Hardware
 
 TERMS = ("launch", "first", "nest", "second", "copies", "memory")
-"""Parts of the latency in seconds."""
+"""Parts of the latency in seconds: launch, first product, nest, second product, copies, and traffic of the tensors."""
 _LATENCY, _STORE, _CALL, _STEP, _NEAR, _FAR, _COPY, _TURN = 4.0, 1.0, 12.0, 1.0, 24.0, 26.0, 0.12, 0.15
 """Constants of the model.
 
-Cycles of a multiply-add's result, of a store, of a register tile's call, of a step of a sum besides its multiply-adds; bytes a
-cycle from the second-level cache; cycles until a row arrives from beyond it; cycles to copy an element, and to transpose one.
+Cycles of a multiply-add's latency, of a store, of a register tile's call, of a step of a sum besides its multiply-adds; bytes per
+cycle from the second-level cache; cycles until a row arrives from beyond it; cycles to copy an element, and to transpose an
+element.
 """
 _WAY = 4096
-"""Bytes after which addresses meet in the same set of the first-level cache."""
+"""Distance in bytes of addresses that map to the same set of the first-level cache."""
 _SPARE = 1
-"""Registers besides the tile and a row of the right operand: the broadcast factor."""
+"""Number of registers besides the tile and a row of the right operand, for the broadcast factor."""
 
 Columns = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class ChainModel:
-    """The limits and the model of one chain on one machine."""
+    """The limits and the analytic model of one chain on one machine."""
 
     chain: Chain
     hardware: Hardware
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Which rows int32 [B, ROW] are legal, bool [B]: registers, a thread's caches, no value larger than of use."""
+        """Whether each of rows int32 [B, ROW] is legal, bool [B]: registers and caches suffice, no value is needlessly large."""
         header, chain = ChainSchedule.columns(rows), self.chain
         fitting = header["vector"] <= self.hardware.lanes
         for name, product in zip(("first", "second"), chain.products, strict=True):
@@ -64,11 +65,11 @@ class ChainModel:
 
     @property
     def _always(self) -> bool:
-        """Whether both right operands are copied however they are scheduled."""
+        """Whether both right operands are copied with every schedule."""
         return is_copied(self.chain.first, False) and is_copied(self.chain.second, False)
 
     def _unit(self, header: Columns) -> np.ndarray:
-        """Elements of a thread's scratch: `Room.unit`, or a little more."""
+        """Number of elements of a thread's scratch memory [B]: `Room.unit`, or a little more."""
         found = header["block"] * pitch_of(self.chain) + header["rows"] * self._kept
         for matrix, product, name in self._rights:
             width = header[name] * header["vector"]
@@ -83,11 +84,11 @@ class ChainModel:
 
     @cached_property
     def _kept(self) -> int:
-        """Elements of a row of the nest's buffers."""
+        """Number of elements of the nest's buffers for one row."""
         return Room(self.chain, 0, (1, 1), (False, False), 1).unit
 
     def terms(self, rows: np.ndarray) -> np.ndarray:
-        """Seconds of every term of rows int32 [B, ROW], float64 [B, 1 + len(TERMS)], their total first."""
+        """Seconds of every term of rows int32 [B, ROW]: float64 [B, 1 + len(TERMS)], their total first."""
         header, chain = ChainSchedule.columns(rows), self.chain
         block = np.minimum(header["block"], chain.rows)
         of_task = np.minimum(block * header["loop"], chain.rows)
@@ -108,7 +109,7 @@ class ChainModel:
         return np.stack([whole, *(found[name] for name in TERMS)], axis=1)
 
     def _product(self, header: Columns, matrix: Matrix, product: Product, name: str, stores: float) -> np.ndarray:
-        """Cycles of a row."""
+        """Cycles of a product for one row [B]; `matrix` is its right operand."""
         height, vectors, width = header["height"], header[name], header["vector"]
         depth = np.where((header["depth"] == 0) | (header["depth"] > product.inner), product.inner, header["depth"])
         side = height * vectors
@@ -118,15 +119,15 @@ class ChainModel:
         stored = side * _STORE * stores * (2 * parts - 1)
         cycles = product.inner * np.maximum(step, far) + stored + _CALL * parts
         tiles = product.columns / width / vectors
-        last = -(-product.columns // (width * vectors)) - tiles  # what is left takes as long as its vectors, or as a sum waits
+        last = -(-product.columns // (width * vectors)) - tiles  # a last partial tile takes its vectors' time, or a sum's wait
         blocks = -(-header["block"] // height) * height / header["block"]
         return cycles * (tiles + 0.5 * last) / height * blocks
 
     def _waiting(self, header: Columns, matrix: Matrix, depth: np.ndarray, row: np.ndarray) -> np.ndarray:
-        """Cycles of a step until a row of `row` bytes of the right operand has arrived.
+        """Cycles in a step of a sum until a row of `row` bytes of the right operand has arrived.
 
-        Rows a power of two apart share few sets of a cache: only a share of it is usable, and rows that fill this share evict one
-        another. 384 rows 4 KB apart of a 2 MB cache take 5.0 ms, copied ones 3.7.
+        Rows a power of two apart map to few sets of a cache: only a share of it is usable, and rows that fill this share evict
+        one another. 384 rows that are 4 KB apart take 5.0 ms with a cache of 2 MB, copied rows 3.7 ms.
         """
         apart = math.gcd(4 * matrix.row, _WAY) or _WAY
         share = np.where(_copied(matrix, header), 1.0, np.minimum(1.0, row / apart))
@@ -136,7 +137,7 @@ class ChainModel:
         return found
 
     def _nest(self, header: Columns) -> np.ndarray:
-        """Cycles of a row between the products, by the model of fused operators where its rows lie in a near cache."""
+        """Cycles of the nest for one row [B], by the model of fused operators for rows in a near cache."""
         found = np.zeros(len(header["rows"]))
         if self.chain.middle is None:
             return found
@@ -150,7 +151,7 @@ class ChainModel:
         return {}
 
     def _cycles_of(self, key: tuple[int, int, int]) -> float:
-        """Cycles of a row under (vector, rows, tile)."""
+        """Cycles of the nest for one row with (vector, rows, tile)."""
         if key not in self._known:
             nest = self.chain.middle
             assert nest is not None

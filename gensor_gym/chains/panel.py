@@ -1,7 +1,7 @@
-"""The structure of a panel: a product with post-ops, and a row nest that goes through its value row by row.
+"""The structure of a panel: a product with post-ops, and a row nest that reads its value row by row.
 
-A product followed by a layer norm is one. It is recognised by axes, as a chain is; a graph has several outputs if the product's
-own value, or more than one of the nest, is read elsewhere.
+An example is a product followed by a layer norm. A panel is recognised by axes, like a chain. Its graph has several outputs if
+other kernels read the product's own value, or several values of the nest.
 """
 
 from __future__ import annotations
@@ -22,32 +22,33 @@ from gensor_gym.operators.types import Operator
 
 @dataclass(frozen=True)
 class Panel:
-    """`made` = product(reads), and the nest's outputs of it."""
+    """A panel: made = product(reads), and the nest computes its outputs from `made`."""
 
     graph: Dataflow
     product: Operator
-    """The product with its post-ops; frozen if its weights are constant."""
+    """The product with its post-ops; frozen (`Operator.freeze`) if its weights are constant."""
     reads: tuple[str, ...]
-    """Inputs of the graph, in the order of the product's."""
+    """Inputs of the graph, in the order of the product's inputs."""
     made: str
-    """The product's value, [.., columns], which the nest reads; an output of the graph where somebody else does too."""
+    """Name of the product's value [.., columns], which the nest reads; also an output of the graph if another kernel reads it."""
     nest: RowNest
 
     @property
     def columns(self) -> int:
-        """The product's axis that its value's rows lie along."""
+        """Index of the product's axis that is the columns of its value."""
         return self.product.spatial[-1]
 
     @cached_property
     def lowered(self) -> Lowered:
-        """The instructions of the nest."""
+        """Instruction graph of the nest."""
         return lower(self.nest, placement(self.nest))
 
     @cached_property
     def home(self) -> str | None:
-        """The output whose memory holds the product's value until the nest has read it; None if there is none.
+        """Output whose memory contains the product's value until the nest has read it; None if there is none.
 
-        It is the value's own output, or one of the same layout whose elements are written only after the value's are read.
+        It is the value's own output, or an output of the same layout whose elements are written only after the value's elements
+        are read.
         """
         if self.made in self.graph.returns:
             return self.made
@@ -59,7 +60,7 @@ class Panel:
         return None
 
     def _is_last(self, cell: str, output: str) -> bool:
-        """Whether a tile of the product's value is loaded no more when a cell's is stored."""
+        """Whether a tile of the product's value is never loaded again after the tile of a cell is stored to an output."""
         stored = False
         for instruction in (one for kernel in self.lowered.kernels for part in kernel.passes for one in part.along):
             read, target = [part.access for _, part in instruction.sources if part.access is not None], instruction.target.access
@@ -75,7 +76,7 @@ def is_panel(graph: Dataflow) -> bool:
 
 
 def panel_of(graph: Dataflow) -> Panel:
-    """The panel of a graph; ValueError says why it is none."""
+    """The panel of a graph; ValueError with the reason if it is not a panel."""
     products = [(name, node) for name, node in graph.nodes if isinstance(node, Contract)]
     if len(products) != 1:
         raise ValueError(f"{graph.name}: {len(products)} products, expected one with rows after it")
@@ -100,7 +101,7 @@ def panel_of(graph: Dataflow) -> Panel:
 
 
 def _only_reader(graph: Dataflow, name: str) -> str | None:
-    """The one node that reads a value, through views or not; None if it is an output or there are several."""
+    """The one node that reads a value, directly or through views; None if the value is an output or has several readers."""
     waiting, found = [name], list[str]()
     while waiting:
         one = waiting.pop()
@@ -116,7 +117,7 @@ def _is_input(graph: Dataflow, name: str) -> bool:
 
 
 def _nest(graph: Dataflow, made: str, op: Operator) -> RowNest:
-    """The operations on the rows, as a graph of its own."""
+    """Row nest of all nodes after the product's value `made`; ValueError if it does not read `made` row by row."""
     returns = tuple(name for name in graph.returns if name != made)
     wanted = set(returns)
     for name, node in reversed(graph.nodes):

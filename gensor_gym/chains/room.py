@@ -1,4 +1,4 @@
-"""Memory of a thread for a chain besides its tensors, in elements: copies of right operands, scores, rows of the nest."""
+"""Scratch memory of a thread for a chain, in elements: copies of right operands, scores, row buffers of the nest."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gensor_gym.gir.nest import RowNest
 from gensor_gym.gir.placement import Level, Placement
 
 LINE = 16
-"""Elements of a cache line, the alignment of everything."""
+"""Number of elements of a cache line, to which everything is aligned."""
 _SHORT = {"add", "subtract", "multiply", "negative", "maximum", "minimum"}
-"""Functions that take no longer than a load."""
+"""Scalar functions that take no longer than a load."""
 
 
 def ceil_to(size: int, unit: int) -> int:
@@ -23,20 +23,20 @@ def ceil_to(size: int, unit: int) -> int:
 
 
 def pitch_of(chain: Chain) -> int:
-    """Elements between rows of scores: whole lines, and not a multiple of 64, whose rows would meet in few sets of a cache."""
+    """Elements between rows of scores: whole cache lines, and not a multiple of 64, so that rows map to many sets of a cache."""
     lines = ceil_to(chain.columns, LINE) // LINE
     return LINE * (lines + (lines % 4 == 0))
 
 
 def is_copied(matrix: Matrix, copy: bool) -> bool:
-    """Whether a right operand is copied: by the schedule, or because its rows are not contiguous."""
+    """Whether a right operand is copied: because the schedule says so (`copy`), or because its rows are not contiguous."""
     return copy or matrix.column not in (0, 1)
 
 
 def placement(nest: RowNest) -> Placement:
-    """Storage of the nest's values between its passes.
+    """Placement of the nest's crossing values.
 
-    Loads are repeated from their tensor, sums and products are recomputed, anything longer is kept.
+    Loads are repeated from their tensor, a sum or product is recomputed, and longer computations are kept in a row buffer.
     """
     return tuple(_level(nest, name) for name in nest.crossing)
 
@@ -54,41 +54,41 @@ def _words(expression: Expression) -> set[str]:
 
 
 def lowered(chain: Chain, nest: RowNest) -> Lowered:
-    """The instructions of the nest between the products."""
+    """Instruction graph of the nest between the products."""
     return lower(nest, placement(nest))
 
 
 @dataclass(frozen=True)
 class Room:
-    """Offsets in a thread's scratch."""
+    """Offsets in a thread's scratch memory, in elements."""
 
     chain: Chain
     block: int
     widths: tuple[int, int]
-    """Elements of a register tile's row of each product."""
+    """Number of columns of each product's register tile."""
     copied: tuple[bool, bool]
     rows: int
 
     @cached_property
     def copies(self) -> tuple[int, int]:
-        """Elements of each right operand's copy: whole tiles, the last filled up."""
+        """Number of elements of each right operand's copy, in whole register tiles; 0 if it is not copied."""
         shapes = zip(self.chain.products, self.widths, self.copied, strict=True)
         first, second = (copied * one.inner * ceil_to(one.columns, width) for one, width, copied in shapes)
         return ceil_to(first, LINE), ceil_to(second, LINE)
 
     @property
     def scores(self) -> int:
-        """Offset of the scores."""
+        """Offset of the scores, after the copies."""
         return sum(self.copies)
 
     @property
     def kept(self) -> int:
-        """Offset of the nest's rows."""
+        """Offset of the nest's row buffers."""
         return self.scores + self.block * pitch_of(self.chain)
 
     @cached_property
     def buffers(self) -> dict[str, int]:
-        """Offset from `kept` of each of the nest's row buffers."""
+        """Name of each of the nest's row buffers -> its offset from `kept`."""
         if self.chain.middle is None:
             return {}
         found, place = {}, 0
@@ -99,7 +99,7 @@ class Room:
 
     @cached_property
     def unit(self) -> int:
-        """Elements of a thread."""
+        """Number of elements of a thread's scratch memory."""
         nest = self.chain.middle
         kernels = lowered(self.chain, nest).kernels if nest is not None else ()
         return self.kept + ceil_to(sum(self.rows * b.elements for k in kernels for b in k.buffers(Level.SRAM)), LINE)

@@ -1,4 +1,4 @@
-"""A schedule of a chain: a row of int32 with names."""
+"""A schedule of a chain: a row of int32 with named fields."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ TOPS = np.array([len(field.values) - 1 for field in FIELDS], np.int32)
 
 
 class ChainSchedule(FieldSchedule):
-    """An immutable row: an index of each field's values. Equal when the rows are."""
+    """An immutable row: for each field the index of its value. Equal if the rows are equal."""
 
     __slots__ = ()
     length, fields, tops = ROW, FIELDS, TOPS
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `str(schedule)`; missing fields have their first value. ValueError names the unreadable part."""
+        """Read the text of `str(schedule)`; missing fields have their first value. ValueError names the unreadable part."""
         return cls(cls.row_of(cls.words(text)))

@@ -1,7 +1,7 @@
-"""Position of a value's elements in a tensor after transpositions, slices and reshapes, which then move no data.
+"""Positions of a value's elements in a tensor after transposes, slices and reshapes, which then move no data.
 
-An axis may step through a tensor in several ways at once, as one axis of all heads of a batch does: it consists of parts, each
-with an extent and a stride, the outermost first.
+An axis may need several strides, like one axis over all heads of a batch. It therefore consists of parts, each with an extent and
+a stride, the outermost first.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import Node, Reshape, Shape, Slice, Transpose
 
 Part = tuple[int, int]
-"""(extent, stride in elements)."""
+"""A part of an axis: (extent, stride in elements)."""
 Axis = tuple[Part, ...]
 
 
 @dataclass(frozen=True)
 class Strided:
-    """Element (i, j, ..) is at `offset` plus the contributions of the axes."""
+    """Positions of a value's elements: element (i, j, ..) is at `offset` plus the contributions of all axes."""
 
     tensor: str
     offset: int
     axes: tuple[Axis, ...]
 
     def permuted(self, order: Sequence[int]) -> Strided:
-        """Axis i is axis `order[i]` of this one."""
+        """The value whose axis i is axis `order[i]` of this value."""
         return Strided(self.tensor, self.offset, tuple(self.axes[axis] for axis in order))
 
     def part(self, axis: int, start: int, stop: int) -> Strided | None:
-        """Some neighbours along an axis; None if that is not one range of its outermost part."""
+        """The elements `start` to `stop` along an axis; None if they are not whole steps of its outermost part."""
         (extent, stride), *inner = self.axes[axis] or ((1, 0),)
         step = math.prod(size for size, _ in inner)
         if start % step or stop % step:
@@ -41,7 +41,7 @@ class Strided:
         return Strided(self.tensor, self.offset + start // step * stride, axes)
 
     def reshaped(self, to: Shape) -> Strided | None:
-        """The same elements in the same order; None if a part would have to be cut unevenly."""
+        """The same elements in the same order with shape `to`; None if a part would have to be cut unevenly."""
         left = [part for axis in self.axes for part in axis]
         axes = [_taken(left, extent) for extent in reversed(to)]
         if None in axes:
@@ -50,7 +50,7 @@ class Strided:
 
 
 def merged(*parts: Part) -> Axis:
-    """The same steps in as few parts as can be; parts of extent 1 step nowhere."""
+    """Axis with the same positions in as few parts as possible, without parts of extent 1."""
     found: list[Part] = []
     for extent, stride in parts:
         if extent == 1:
@@ -63,7 +63,7 @@ def merged(*parts: Part) -> Axis:
 
 
 def _taken(left: list[Part], extent: int) -> Axis | None:
-    """The innermost parts with `extent` elements, removed from `left`; None if no part has such a divisor."""
+    """Axis of the innermost parts with `extent` elements, which are removed from `left`; None if parts do not divide so."""
     found: list[Part] = []
     while extent > 1:
         if not left:
@@ -80,12 +80,12 @@ def _taken(left: list[Part], extent: int) -> Axis | None:
 
 
 def dense(tensor: str, shape: Shape) -> Strided:
-    """All elements of a row-major tensor."""
+    """Positions of all elements of a row-major tensor."""
     return Strided(tensor, 0, tuple(merged((extent, math.prod(shape[axis + 1 :]))) for axis, extent in enumerate(shape)))
 
 
 def read_views(graph: Dataflow) -> dict[str, Strided]:
-    """Element positions of every value that is an input, or only moved from one."""
+    """Name -> positions of every value that is an input, or is made of an input by moves only."""
     found = {value.name: dense(value.name, value.shape) for value in graph.inputs}
     for name, node in graph.nodes:
         source = found.get(node.inputs[0])
@@ -107,9 +107,9 @@ def _moved(source: Strided, node: Node) -> Strided | None:
 
 
 def written_view(graph: Dataflow) -> tuple[str, Strided]:
-    """(value, where its elements go) of the one output: its own value, or the one that it is moved from.
+    """(value, positions that its elements are written to) of the only output: the output, or the value that it is moved from.
 
-    ValueError for several outputs, or a move that strides cannot say.
+    ValueError for several outputs, or for a move that strides cannot express.
     """
     if len(graph.returns) != 1:
         raise ValueError(f"{graph.name}: {len(graph.returns)} outputs, expected one of a chain of products")
@@ -128,7 +128,7 @@ def written_view(graph: Dataflow) -> tuple[str, Strided]:
 
 
 def refined(axes: Sequence[Axis]) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]] | None:
-    """(extents, strides of each) where axes of one extent are cut into the same parts; None if they cannot be."""
+    """(extents, strides of each axis) of the common parts into which axes of equal extent are cut; None if it is impossible."""
     left = [list(axis) for axis in axes]
     extents: list[int] = []
     strides: list[list[int]] = [[] for _ in axes]

@@ -1,4 +1,4 @@
-"""Code generation: from a schedule to CUDA C or C, compiled and callable. See `build.generate` and `build.build`."""
+"""Code generation: `generate` turns a schedule into C or CUDA C, `build` also compiles it and returns a callable kernel."""
 
 from __future__ import annotations
 

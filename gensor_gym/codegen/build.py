@@ -1,4 +1,4 @@
-"""From a schedule to a kernel: the target's text, and a callable kernel."""
+"""From a schedule to a kernel: `generate` writes the source, `build` returns a kernel that can be called."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ class BuiltKernel(Kernel):
         return targets.get(self.language).load(self)
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
-        """The output for the operator's inputs: NumPy arrays, or those of any library with DLPack (torch, CuPy, JAX).
+        """Compute the operator's output from its inputs: arrays of NumPy or of any library with DLPack (torch, CuPy, JAX).
 
-        It is an array of the first input's library that owns its memory (a tuple for several outputs), or the caller's own `out`,
-        filled in. ValueError for inputs of other number, shape, dtype or device, and for an `out` that overlaps one.
+        Return a new array of the first input's library (a tuple for several outputs), or the caller's own `out`, filled in.
+        ValueError for inputs of wrong number, shape, dtype or device, and for an `out` that overlaps an input.
         """
         return self.loaded(*inputs) if out is None else self.loaded(*inputs, out=out)
 
     def bind(self, *arrays: Any) -> Bound:
-        """The call of these inputs, and of the output if it is given after them, for `call()` without checks.
+        """A function without arguments that runs the kernel on these inputs (and this output, if given last) without checks.
 
-        ValueError as for a call, and where an input would have to be copied.
+        The arrays are checked here: ValueError like a call of the kernel, and if an input would have to be copied.
         """
         return self.loaded.bind(*arrays)
 
     def as_torch(self) -> Callable[..., Any]:
-        """The kernel as an operator of torch, for torch.compile and torch.export; see `runtime.torch_operator`.
+        """The kernel as a custom operator of torch, which torch.compile and torch.export keep (`runtime.torch_operator`).
 
-        RuntimeError if it is asked for the first time within compiled code.
+        RuntimeError if the first call of this method happens within compiled code.
         """
         from gensor_gym.codegen.runtime.torch_operator import refuse_compiling, torch_operator
 
@@ -57,18 +57,18 @@ class BuiltKernel(Kernel):
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        """State for another process, which loads the kernel itself."""
+        """The state to pickle: all fields except the loaded kernel, which another process loads itself."""
         return {name: value for name, value in self.__dict__.items() if name not in ("loaded", "_in_torch")}
 
 
 def generate(op: Operator | Dataflow | str, schedule: AnySchedule, hw: str | Hardware) -> Kernel:
-    """The source of a schedule on `hw` (a name or a Hardware), in the language of its target. Compiles nothing.
+    """The kernel's source for a schedule on `hw` (a name or a Hardware), in the language of its target; nothing is compiled.
 
-    A fused operator (`dataflow.Dataflow`, or the text of one) takes a `gir.GirSchedule`, a chain of products a
-    `chains.ChainSchedule`, a product with rows after it the `Schedule` of the product.
+    A fused operator (`dataflow.Dataflow`, or the text of one) takes a `gir.GirSchedule`, a chain of two products a
+    `chains.ChainSchedule`, and a product followed by a row nest the `Schedule` of the product.
 
-    On a CPU the kernel of a frozen operator whose schedule packs weights reads the packed copy of an earlier call
-    (`Kernel.prepares`). After changing the weights, call that entry again.
+    On a CPU, if the operator is frozen and the schedule packs its weights, the kernel reads the copy that its entry
+    `Kernel.prepares` packed. Call that entry again after changing the weights.
     """
     from gensor_gym import hardware
 
@@ -78,16 +78,16 @@ def generate(op: Operator | Dataflow | str, schedule: AnySchedule, hw: str | Har
 
 
 def check_kind(op: Operator | Dataflow, schedule: object) -> None:
-    """ValueError unless the schedule is of the kind that the operator's are."""
+    """Check that the schedule has the class of the operator's schedules; ValueError if not."""
     wanted = family_of(op).schedule
     if not isinstance(schedule, wanted):
         raise ValueError(f"schedule {schedule!r}: expected a {wanted.__name__} for {op}; {wanted.__name__}.parse reads its text")
 
 
 def build(op: Operator | Dataflow | str, schedule: AnySchedule, hw: str | Hardware) -> BuiltKernel:
-    """The kernel of a schedule. C is compiled now (CompileError if that fails); GPU kernels at the kernel's first call.
+    """A callable kernel for a schedule. C is compiled now (CompileError if that fails), GPU code at the kernel's first call.
 
-    ValueError if no code can be written for it, or it is not legal in any space.
+    ValueError if the schedule is not legal in any space, or if no code can be generated for it.
     """
     from gensor_gym import hardware
 

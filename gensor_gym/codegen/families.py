@@ -1,6 +1,6 @@
-"""Families of programs: which computations each has, their schedules, the graph of these, and the text of one.
+"""Families of computations that share a kind of schedule, a construction graph of schedules and a code generator.
 
-A new family is a class here and its entry in `FAMILIES`; whatever needs a graph or a kernel asks `family_of`.
+To add a family, write a class here and add it to `FAMILIES`. All other code finds the family of a computation by `family_of`.
 """
 
 from __future__ import annotations
@@ -31,76 +31,76 @@ AnyGraph = ConstructionGraph | GirGraph | ChainGraph
 
 
 class Family(Protocol):
-    """Computations whose programs are scheduled and written alike."""
+    """Computations with one class of schedules, one kind of construction graph and one code generator."""
 
     @property
     def schedule(self) -> type[AnySchedule]:
-        """Class of its schedules."""
+        """Class of the family's schedules."""
 
     def accepts(self, computation: Operator | Dataflow) -> bool:
-        """Whether the computation is one of the family, if it is none of the families before it."""
+        """Whether the computation belongs to the family; asked only if no earlier family of `FAMILIES` accepts it."""
 
     def scheduled(self, computation: Any) -> Operator | Dataflow:
-        """The part of a computation that its schedules are of."""
+        """The part of a computation to which its schedules apply: the whole of it, or its product."""
 
     def graph(self, computation: Any, hardware: Hardware, space: str | None) -> AnyGraph:
-        """The graph of schedules in a space; by default the one that contains every other."""
+        """The construction graph of the schedules in a space; None means the largest space, which contains all others."""
 
     def generate(self, computation: Any, schedule: Any, hardware: Hardware) -> Kernel:
-        """The text of a schedule; ValueError if no code can be written for it."""
+        """The generated kernel of a schedule; ValueError if no code can be generated for it."""
 
 
 class LoopNests:
-    """Operators, each one nest of loops."""
+    """The family of plain operators: each is one nest of loops."""
 
     schedule = Schedule
 
     def accepts(self, computation: Operator | Dataflow) -> bool:
-        """See `Family`."""
+        """Whether the computation is an operator, not a fused one."""
         return isinstance(computation, Operator)
 
     def scheduled(self, computation: Operator) -> Operator:
-        """The operator."""
+        """The operator itself."""
         return computation
 
     def graph(self, computation: Operator, hardware: Hardware, space: str | None) -> ConstructionGraph:
-        """See `Family`."""
+        """The construction graph of the operator; None means the space `extended`."""
         return ConstructionGraph(computation, hardware, space or "extended")
 
     def generate(self, computation: Operator, schedule: Schedule, hardware: Hardware) -> Kernel:
-        """See `Family`."""
+        """The target's kernel of the lowered schedule."""
         return targets.target_of(hardware).generate(lower(computation, schedule, hardware))
 
 
 class Panels:
-    """Products with rows after them, scheduled as the product is."""
+    """The family of panels: a product with a row nest after it, with the product's schedules."""
 
     schedule = Schedule
 
     def accepts(self, computation: Operator | Dataflow) -> bool:
-        """See `Family`."""
+        """Whether the computation is a fused operator with exactly one product."""
         return isinstance(computation, Dataflow) and is_panel(computation)
 
     def scheduled(self, computation: Dataflow) -> Operator:
-        """The product."""
+        """The panel's product."""
         return panel_of(computation).product
 
     def graph(self, computation: Dataflow, hardware: Hardware, space: str | None) -> ConstructionGraph:
-        """See `Family`."""
+        """The construction graph of the panel's product; None means the space `extended`."""
         return ConstructionGraph(self.scheduled(computation), hardware, space or "extended")
 
     def generate(self, computation: Dataflow, schedule: Schedule, hardware: Hardware) -> Kernel:
-        """See `Family`."""
+        """The target's kernel of the panel; ValueError if the target has no generator of panels."""
         return targets.target_of(hardware).generate_panel(PanelProgram(panel_of(computation), schedule, hardware))
 
 
 class Chains:
-    """Two products with rows between them, as in attention."""
+    """The family of chains: two products with a row nest between them, like attention."""
 
     schedule = ChainSchedule
 
     def accepts(self, computation: Operator | Dataflow) -> bool:
-        """See `Family`."""
+        """Whether the computation is a fused operator with the two products of a chain."""
         return isinstance(computation, Dataflow) and is_chain(computation)
 
     def scheduled(self, computation: Dataflow) -> Dataflow:
@@ -108,45 +108,45 @@ class Chains:
         return computation
 
     def graph(self, computation: Dataflow, hardware: Hardware, space: str | None) -> ChainGraph:
-        """See `Family`."""
+        """The graph of the chain's schedules; None means the space `gir`."""
         return ChainGraph(computation, hardware, space or "gir")
 
     def generate(self, computation: Dataflow, schedule: ChainSchedule, hardware: Hardware) -> Kernel:
-        """See `Family`."""
+        """The target's kernel of the chain; ValueError if the target has no generator of chains."""
         return targets.target_of(hardware).generate_chain(ChainProgram(chain_of(computation), schedule, hardware))
 
 
 class RowNests:
-    """Every other fused operator: rows that are computed one after another."""
+    """The family of all other fused operators, which are computed as row nests (loops over rows and their columns)."""
 
     schedule = GirSchedule
 
     def accepts(self, computation: Operator | Dataflow) -> bool:
-        """See `Family`."""
+        """Whether the computation is a fused operator; earlier families have taken panels and chains."""
         return isinstance(computation, Dataflow)
 
     def scheduled(self, computation: Dataflow) -> Dataflow:
-        """The fused operator."""
+        """The fused operator itself."""
         return computation
 
     def graph(self, computation: Dataflow, hardware: Hardware, space: str | None) -> GirGraph:
-        """See `Family`."""
+        """The graph of the row nest's schedules; None means the space `gir`."""
         return GirGraph(computation, hardware, space or "gir")
 
     def generate(self, computation: Dataflow, schedule: GirSchedule, hardware: Hardware) -> Kernel:
-        """See `Family`."""
+        """The target's kernel of the row nest; ValueError if the target has no generator of fused operators."""
         return targets.target_of(hardware).generate_fused(GirProgram(nest_on(computation, hardware), schedule, hardware))
 
 
 FAMILIES: tuple[Family, ...] = (LoopNests(), Panels(), Chains(), RowNests())
-"""In order: a computation is of the first that accepts it."""
+"""All families, in order: a computation belongs to the first family that accepts it."""
 
 
 def family_of(computation: Operator | Dataflow) -> Family:
-    """The family of a computation."""
+    """The first family that accepts a computation."""
     return next(family for family in FAMILIES if family.accepts(computation))
 
 
 def graph_of(computation: Operator | Dataflow, hardware: Hardware, space: str | None = None) -> AnyGraph:
-    """The graph of a computation's schedules; by default of the space that contains every other."""
+    """The construction graph of a computation's schedules; None means the largest space, which contains all others."""
     return family_of(computation).graph(computation, hardware, space)

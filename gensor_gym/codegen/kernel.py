@@ -11,98 +11,98 @@ from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.types import Operator
 
 PACKS = "gg_pack"
-"""Entry of a prepacked kernel in C that packs its weights and does nothing else."""
+"""Name of the entry of a prepacked C kernel that only packs the weights."""
 WHOLE = "gg_kernel"
-"""Entry of a C kernel that reads only its inputs; a prepacked kernel has it in addition to its launched entries."""
+"""Name of the entry of a C kernel that needs no packed weights; a prepacked kernel has it besides its launched entries."""
 LAYOUT, FINISH = "_layout", "_finish"
-"""How entries end that lay out operands before the main one, and that add up parts of a split reduction after it."""
+"""Suffixes of entry names: of launches before the main launch, to lay out operands, and after it, to add up partial sums."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """An entry of the source and its launch shape. A C kernel has grid and block of ones."""
+    """An entry of the source and its launch shape. For a C kernel, grid and block are (1, 1, 1)."""
 
     entry: str
     grid: tuple[int, int, int] = (1, 1, 1)
     block: tuple[int, int, int] = (1, 1, 1)
     shared_bytes: int = 0
     cluster: int = field(default=1, repr=False)
-    """Blocks that are resident together and reach into each other's shared memory. The source says it as well, so that the
-    launch needs no attribute (and the digest no part)."""
+    """Number of blocks in a thread block cluster, which can access each other's shared memory. The source also contains it, so
+    the launch needs no attribute and the digest leaves it out."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """Source of one schedule of one operator, with its launches in order.
+    """Source code of one schedule of one operator, and its launches in order.
 
     Every entry takes the same arguments: all inputs in the operator's order, the output, the workspace.
-    C: `void entry(const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime)`, where `output`
-    is an array of pointers if there are several outputs.
-    CUDA: `extern "C" __global__ void entry(const T0 *in0, ..., T *output, float *workspace)`; each launch follows the
-    other on one stream. The workspace is not cleared between calls (but see `cleared_bytes`). Where there are tensor maps
-    they come first, each as `const __grid_constant__ TensorMap`, 128 bytes by value.
+    C: `void entry(const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime)`. If there are
+    several outputs, `output` is an array of pointers.
+    CUDA: `extern "C" __global__ void entry(const T0 *in0, ..., T *output, float *workspace)`. The launches run one after
+    another on one stream. Tensor maps, if any, are the first arguments, each a `const __grid_constant__ TensorMap` of 128
+    bytes by value. The workspace is not cleared between calls (except `cleared_bytes`).
     """
 
     operator: Computation
     language: str
-    """Name of the target whose language the source is in (`codegen.targets`)."""
+    """Language of the source: the name of a target in `codegen.targets`."""
     arch: str
     source: str
     launches: tuple[Launch, ...]
     workspace_bytes: int
     prepares: str = ""
-    """Entry to call once before the others, with the same arguments: it packs a prepacked kernel's weights in the workspace.
+    """Name of the entry that packs a prepacked kernel's weights into the workspace; empty for a plain kernel.
 
-    It reads only the weights and writes no output. Empty for a plain kernel.
+    Call it once before the launches, with the same arguments. It reads only the weights and writes no output.
     """
     task_rows: int = 0
-    """Rows of a block, for a C kernel with one parallel loop whose tasks go from one block of rows to the next.
+    """Number of rows in a block, for a C kernel with one parallel loop whose tasks compute blocks of rows in order.
 
-    Rows are a product's or those of a row nest; 0 for any other kernel.
+    The rows are those of a product or of a row nest. 0 for any other kernel.
     """
     tasks_of_block: int = 1
-    """Consecutive tasks that share the columns of such a block."""
+    """Number of consecutive tasks that together compute one block of rows, each some of its columns."""
     cleared_bytes: int = 0
-    """Bytes at the workspace's beginning that are zero before the first call, and again after each: whoever allocates clears
-    them once."""
+    """Number of bytes at the workspace's start that must be zero before the first call. Every call leaves them zero, so they
+    are cleared once, after allocation."""
     maps: tuple[TensorMap, ...] = ()
-    """Tensor maps that entries take before the plain arguments; whoever launches them encodes them for its arrays."""
+    """Tensor maps that entries take before the plain arguments; the code that launches encodes them for its arrays."""
     packed: str = ""
-    """Digest of a precompiled kernel that this one represents without its source."""
+    """Digest of the precompiled kernel that this object stands for, if its source is not available; else empty."""
 
     @property
     def loop_nest(self) -> Operator:
-        """Its operator, for code that reads one loop nest; ValueError for a fused one."""
+        """The kernel's operator, if it is one loop nest; ValueError for a fused operator."""
         if not isinstance(self.operator, Operator):
             raise ValueError(f"{self.operator} is a fused operator: expected an operator of one loop nest")
         return self.operator
 
     @property
     def prepacked(self) -> bool:
-        """Whether its launches read weights that an earlier call packed; never to be compared with plain kernels."""
+        """Whether launches read weights packed by an earlier call. Never compare times of such kernels with plain kernels."""
         return bool(self.prepares)
 
     @property
     def whole(self) -> str:
-        """The entry of a C kernel that reads only its inputs."""
+        """Name of the C kernel's entry that needs no packed weights."""
         return WHOLE if self.prepares else self.launches[0].entry
 
     def tasks_of(self, rows: int) -> int:
-        """Number of consecutive tasks that compute `rows` rows, from any multiple of these on; 0 if there is none."""
+        """Number of consecutive tasks that compute `rows` rows from a multiple of `rows` on; 0 if these are not whole blocks."""
         blocks, rest = divmod(rows, self.task_rows) if self.task_rows else (0, 0)
         return 0 if rest else blocks * self.tasks_of_block
 
     @property
     def main(self) -> Launch:
-        """The launch that does the operator's work; others lay operands out before it or add parts up after it."""
+        """The launch that computes the operator. Launches before it lay out operands, launches after it add up partial sums."""
         helpers = (LAYOUT, FINISH)
         return next(launch for launch in self.launches if not launch.entry.endswith(helpers))
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of everything that makes the machine code: two schedules of one digest are one trial.
+        """SHA-256 of everything that determines the machine code: schedules with equal digests count as one trial.
 
-        Found once: every call looks the loaded function up by it, and hashing the text takes longer than a small kernel.
+        It is computed once, because hashing the source takes longer than a small kernel.
         """
         if self.packed:
             return self.packed
@@ -113,7 +113,7 @@ class Kernel:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def in_language(self, language: str) -> Kernel:
-        """Itself; ValueError if its source is in another language."""
+        """This kernel; ValueError if its source is in another language."""
         if self.language != language:
             raise ValueError(f"expected a kernel in language {language!r}, got one in {self.language!r}: {self.operator}")
         return self

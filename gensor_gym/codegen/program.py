@@ -1,4 +1,4 @@
-"""Lowering, first half: a schedule's row becomes a frozen description by operator axis. Arrays end here."""
+"""First half of lowering: a schedule's row of integers becomes a frozen `Program` with tiles by operator axis."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from gensor_gym.operators.types import Access, Operator
 
 @dataclass(frozen=True)
 class Box:
-    """The elements of one tensor that a tile touches: a dense box, `shape[d]` long along each dimension of the view."""
+    """The bounding box of the elements of one tensor that a tile accesses: `shape[d]` elements along dimension d of the view."""
 
     access: Access
     shape: tuple[int, ...]  # [D]
 
     @property
     def size(self) -> int:
-        """Elements in the box."""
+        """Number of elements in the box."""
         return math.prod(self.shape)
 
 
 @dataclass(frozen=True)
 class Program:
-    """A schedule of an operator on a kind of hardware, axes in the operator's order.
+    """A schedule of an operator on a kind of hardware, with tile sizes in the order of the operator's axes.
 
-    tiles[0] is the register tile, tiles[-1] the outermost one (block tile on a GPU, task tile on a CPU). Along a
-    spatial axis of a GPU block: tile[1] = vthread x threads x (tile[0] / vthread); element (v, t, i) of the tile is
-    v * threads * inner + t * inner + i, so that virtual threads are strided apart. A tile may overhang the extent.
+    tiles[0] is the register tile, tiles[-1] the outermost tile (block tile on a GPU, task tile on a CPU). Along a spatial
+    axis of a GPU block, tile[1] = vthread x threads x inner, where inner = tile[0] / vthread. Element i of virtual thread v
+    of thread t has the offset v * threads * inner + t * inner + i in the block tile. A tile may extend past the axis's end.
     """
 
     operator: Operator
@@ -44,29 +44,29 @@ class Program:
     knobs: tuple[tuple[str, int], ...]
 
     def knob(self, name: str) -> int:
-        """Value of a knob."""
+        """Value of the knob with this name."""
         return dict(self.knobs)[name]
 
     @property
     def grid(self) -> tuple[int, ...]:
-        """Outermost tiles along every axis (reduce axes: steps of the outer reduction loop), [A]."""
+        """Number of outermost tiles along every axis, [A]; along a reduce axis they are steps of the outer reduction loop."""
         return tuple(-(-n // t) for n, t in zip(self.operator.extents, self.tiles[-1], strict=True))
 
     @property
     def threads(self) -> tuple[int, ...]:
-        """GPU threads of a block along every spatial axis, 1 along reduce axes, [A]."""
+        """Number of GPU threads of a block along every axis, [A]; 1 along reduce axes."""
         spatial = set(self.operator.spatial)
         pairs = enumerate(zip(self.tiles[0], self.tiles[1], strict=True))
         return tuple(outer // inner if a in spatial else 1 for a, (inner, outer) in pairs)
 
     def box(self, access: Access, level: int) -> Box:
-        """Footprint of the tile of `level` in one tensor."""
+        """The box of elements that the tile of `level` accesses in one tensor."""
         tile, rows = self.tiles[level], access.coefficients
         return Box(access, tuple(1 + sum(c * (t - 1) for c, t in zip(row, tile, strict=True)) for row in rows))
 
 
 def lower(operator: Operator, schedule: Schedule, hardware: Hardware) -> Program:
-    """The program of a schedule: slots become axes, knob indices become values."""
+    """The program of a schedule: slots of the row become operator axes, knob indices become values."""
     spatial = len(operator.spatial)
     slots = [slot_of(a, spatial) for a in range(len(operator.axes))]
     tiles = tuple(tuple(int(schedule.tile[level, s]) for s in slots) for level in range(LEVELS[hardware.kind]))
@@ -76,7 +76,7 @@ def lower(operator: Operator, schedule: Schedule, hardware: Hardware) -> Program
 
 
 def row_of(program: Program) -> np.ndarray:
-    """The row that a program is lowered from, except for the level under construction; `graph.resources` counts on it."""
+    """The schedule's row that a program was lowered from, with 0 as the level under construction (for `graph.resources`)."""
     slots = [slot_of(a, len(program.operator.spatial)) for a in range(len(program.operator.axes))]
     rows = [[1] * MAX_AXES for _ in range(MAX_LEVELS + 1)]
     levels = (*program.tiles, *(program.tiles[-1],) * (MAX_LEVELS - len(program.tiles)))

@@ -1,7 +1,7 @@
-"""Kernels whose text was generated on this machine before: a repeated program is neither checked nor generated again.
+"""A cache of generated C kernels on disk: a program that was generated before is neither checked nor generated again.
 
-The user's cache holds texts under a hash of computation, schedule, machine and all of this package's sources, so changed sources
-do not find them.
+The key is a hash of the computation, the schedule, the machine and all sources of this package, so a change of the sources
+invalidates the cache.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from gensor_gym.operators.types import Operator
 
 FOLDER = "texts"
 LATELY = 256
-"""Kernels that a process has at hand, those used last: a network has some dozens."""
+"""Number of kernels that a process keeps in memory, the most recently used. A network has some dozens."""
 _KEPT = ("language", "arch", "source", "workspace_bytes", "prepares", "task_rows", "tasks_of_block")
-"""Fields of a kernel in its cache file besides its launches."""
+"""Fields of a kernel that its cache file contains besides the launches."""
 
 
 def remembered(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> BuiltKernel:
-    """As `build`, compiled; the text comes from the cache if it was written before.
+    """A callable kernel like `build`'s, with its source from the cache if it was generated before.
 
-    Texts of GPUs are not cached. ValueError and CompileError as of those.
+    The cache file of a GPU kernel is never written. ValueError and CompileError like `build`.
     """
     folder, key = cache_dir(), _key(op, schedule, hw)
     kernel = _lately(folder, key)
@@ -48,12 +48,12 @@ def remembered(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Ha
 
 @functools.lru_cache(maxsize=LATELY)
 def _lately(folder: Path, key: str) -> list[BuiltKernel]:
-    """A place for the kernel of a key, which this process keeps."""
+    """An empty list in which the caller keeps the kernel of this key; later calls return the same list."""
     return []
 
 
 def _written(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware, key: str) -> BuiltKernel:
-    """The kernel from its file, or generated and written now."""
+    """The kernel from its cache file, or else built now; a C kernel is then written to the file."""
     path = private_dir(FOLDER) / f"{key}.json"
     kernel = _read(path, op)
     if kernel is None:
@@ -65,14 +65,14 @@ def _written(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hard
 
 
 def _key(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
-    """Everything that a text depends on. Operators and graphs count by content, because a name may change its meaning."""
+    """Hash of everything that a source depends on. Operators and graphs enter by content, since names may be redefined."""
     parts = [sources(), repr(op), str(schedule), repr(hw)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 @functools.cache
 def sources() -> str:
-    """A hash of the package's own files, the key of cached results."""
+    """SHA-256 of the package's own source files, a part of the keys of cached results."""
     folder = Path(__file__).parents[1]
     files = sorted(path for kind in ("*.py", "*.c", "*.h") for path in folder.rglob(kind))
     found = hashlib.sha256()
@@ -82,13 +82,13 @@ def sources() -> str:
 
 
 def _text(kernel: Kernel) -> str:
-    """A kernel as JSON."""
+    """A kernel as JSON text, for its cache file."""
     launches = [dataclasses.asdict(launch) for launch in kernel.launches]
     return json.dumps({name: getattr(kernel, name) for name in _KEPT} | {"launches": launches})
 
 
 def _read(path: Path, op: Operator | Dataflow) -> BuiltKernel | None:
-    """The kernel in a file; None unless this user wrote it completely."""
+    """The kernel in a cache file; None if it is missing, incomplete or not this user's own."""
     try:
         found = parse_object(read_own(path).decode())
         launches = tuple(_launch(one) for one in found["launches"])

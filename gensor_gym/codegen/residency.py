@@ -1,4 +1,4 @@
-"""How many blocks of a program's kernel a multiprocessor holds at a time, as legality and the model count it."""
+"""Occupancy: number of a kernel's blocks resident on a multiprocessor, as the rules of legality and the model count them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from gensor_gym.operators.types import Operator
 
 
 def resident_blocks(program: Program, threads: int, shared_bytes: int, spare: int = 0) -> int:
-    """Blocks at a time, at least 1, by the registers that `graph.resources` counts for a thread and `spare` more.
+    """Number of blocks resident on a multiprocessor, at least 1, if a thread takes the counted registers and `spare` more.
 
-    `threads` and `shared_bytes` are of a block, as the kernel is launched.
+    `threads` and `shared_bytes` are those of one block at the kernel's launch.
     """
     hw = program.hardware
     registers = min(counted_registers(program) + spare, hw.registers_per_thread)
@@ -28,11 +28,11 @@ def resident_blocks(program: Program, threads: int, shared_bytes: int, spare: in
 
 
 def counted_registers(program: Program) -> int:
-    """Registers of a thread as `graph.resources` counts them."""
+    """Number of registers of a thread, as `graph.resources` counts them."""
     return int(registers_of(row_of(program), _ints(program.operator, program.hardware)))
 
 
 @functools.lru_cache(maxsize=256)
 def _ints(op: Operator, hardware: Hardware) -> np.ndarray:
-    """The integers of a task's tables; the roofline floor does not matter here."""
+    """The integer table of a task, as `graph.resources` reads it; the floor of 1.0 s is a placeholder that it does not use."""
     return make_tables(op, hardware, "extended", 1.0).ints

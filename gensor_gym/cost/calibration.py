@@ -1,6 +1,6 @@
 """Fitted coefficients of the analytic model: one multiplier per term, stored with device and date.
 
-`fits.json` holds shipped fits by hardware name. They are made only on train and validation splits, by `python -m
+`fits.json` contains the shipped fits by hardware name. They are fitted only on train and validation splits, by `python -m
 experiments.bench suite=model fit=true`.
 """
 
@@ -16,12 +16,12 @@ from gensor_gym.hardware.types import Hardware
 
 @cache
 def shipped_fits() -> dict[str, dict[str, Any]]:
-    """Fits by hardware name: {"coefficients": [...], "device": .., "date": ..}."""
+    """Hardware name -> shipped fit {"coefficients": [...], "device": .., "date": ..}."""
     fits: dict[str, dict[str, Any]] = json.loads((resources.files("gensor_gym.cost") / "fits.json").read_text())
     return fits
 
 
 def coefficients_of(hardware: Hardware) -> tuple[float, ...]:
-    """Multipliers in the order of `cost.terms.TERMS`; empty if no fit ships (all ones)."""
+    """Fitted multipliers in the order of `cost.terms.TERMS`; empty if no fit ships, which means all ones."""
     fit = shipped_fits().get(hardware.name)
     return tuple(float(c) for c in fit["coefficients"]) if fit else ()

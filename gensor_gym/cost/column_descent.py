@@ -1,7 +1,7 @@
-"""Coordinate descent on the model over columns of programs (`graph.coordinates`): each set to its best value. Compiled.
+"""Coordinate descent on the model: one column of a program (`graph.coordinates`) after another gets its best value. Compiled.
 
 A column changes as a whole, so a descent leaves local optima of walks by single primitives. Setting a column to the best of its
-values at once, or to each faster one in turn, gives the same result, because a value replaces the previous one completely. A
+values at once, or to each faster value in turn, gives the same result, because a value replaces the previous value completely. A
 descent ends after a whole sweep without a gain, or as soon as every column has gained nothing since the last gain, which gives
 the same program with fewer evaluations.
 """
@@ -21,7 +21,7 @@ from gensor_gym.graph.tables.layout import ROW
 from gensor_gym.graph.tables.tables import Tables
 
 TRACED = 2 + NUM_TERMS
-"""Numbers kept of a program that a descent evaluated: how many were tried before it, its seconds, the model's terms."""
+"""Length of a trace's row for an evaluated program: number of programs tried before it, its seconds, the model's terms."""
 
 
 class Descent(NamedTuple):
@@ -30,11 +30,11 @@ class Descent(NamedTuple):
     seconds: float
     """Seconds of the program reached."""
     evaluated: int
-    """Legal programs that were evaluated, including the first."""
+    """Number of legal programs that were evaluated, including the first."""
     tried: int
-    """Programs that were generated, legal or not, including the first."""
+    """Number of programs that were generated, legal or not, including the first."""
     improvements: np.ndarray
-    """float64 [N, 2]: how many were made when a faster one was found, and its seconds."""
+    """float64 [N, 2], for the first and each faster program: number of programs tried up to it, and its seconds."""
 
 
 def descend(
@@ -45,11 +45,11 @@ def descend(
     gain: float = 1.0,
     trace: np.ndarray | None = None,
 ) -> Descent:
-    """From `row` int32 [ROW], with all levels opened, changed in place to the program reached.
+    """Descend from `row` int32 [ROW], with all levels opened; change it in place to the program reached.
 
-    A program is taken that is faster than the best so far times `gain`: with 1 any faster one. `sweeps`: whether it ends after a
-    whole sweep without a gain, else once each column has gained nothing since the last gain. `trace` float64 [S, TRACED] receives
-    the legal programs evaluated, in order; the descent ends when it is full.
+    A program is taken if its seconds are below `gain` times the best seconds so far: with 1 any faster program. `sweeps`: whether
+    the descent ends after a whole sweep without a gain, else once each column has gained nothing since the last gain. `trace`
+    float64 [S, TRACED] receives the legal programs evaluated, in order; the descent ends when it is full.
     """
     kept = np.empty((0, TRACED)) if trace is None else trace
     seconds, evaluated, tried, improved = _descend(
@@ -61,7 +61,7 @@ def descend(
 @compiled
 def _descend(row, places, offsets, values, ints, floats, space, sweeps, gain, trace):  # noqa: ANN001, ANN202
     """Set one column after another to its best value until nothing gains, in place."""
-    terms, trial = np.zeros(NUM_TERMS), row.copy()  # a program without a resident block leaves them as they are
+    terms, trial = np.zeros(NUM_TERMS), row.copy()  # a program without a resident block leaves the terms as they are
     tiles = np.empty(ROW, dtype=np.int32)
     best = latency(row, ints, floats, terms, tiles, space) if fits(row, ints) else np.inf
     tried, evaluated, improved = 1, 1, [1.0, best]
@@ -90,14 +90,14 @@ def _descend(row, places, offsets, values, ints, floats, space, sweeps, gain, tr
 
 @lean
 def _copy(values, into):  # noqa: ANN001, ANN202
-    """An array of the same length, number by number: a slice would have Numba compile how shapes are broadcast."""
+    """Copy an array into another of the same length, number by number: for a slice Numba would compile broadcasting."""
     for i in range(values.shape[0]):
         into[i] = values[i]
 
 
 @lean
 def _keep(trace, at, tried, seconds, terms):  # noqa: ANN001, ANN202
-    """Write down a program that was evaluated, if anything is kept."""
+    """Write an evaluated program into row `at` of the trace, unless the trace is empty."""
     if trace.shape[0] > 0:
         trace[at, 0], trace[at, 1] = tried - 1, seconds
         for t in range(NUM_TERMS):

@@ -1,6 +1,6 @@
 """Constants of the CPU model: costs of generated C that no data sheet states, in cycles, instructions or shares.
 
-Each has an index among the floats of a task (`graph.tables.CONSTANT`), so that a fit changes data and not code. The values in
+Each has an index among the floats of a task (`graph.tables.tables`), so that a fit changes data and not code. The values in
 `cpu_constants.json` were fitted by `python -m experiments.bench suite=model fit=constants` to timings of operators of the train
 part of split v1; the file names device, date and operators. They describe the code that is generated, not one machine: rates and
 sizes of a machine are in its `Hardware`.
@@ -59,7 +59,7 @@ CPU_CONSTANTS: tuple[Constant, ...] = (
     Constant("ungrouped", 17.0, 2.0, 50.0, "time of an int8 multiply-add element by element over one in groups of four"),
     Constant("overlap", 0.5, 0.02, 1.0, "share of the smaller of compute and memory time that the larger does not hide"),
 )
-"""In the order of their indices from `CONSTANT` on."""
+"""All constants, in the order of their indices from `CONSTANT` on."""
 
 (
     GUARDED, MASKED, CALL_CYCLES, TASK_CYCLES, GATHER_LANE, PAIR_LOADS, LOOP_OVERHEAD, DECODE, DECODE_GROUPS,
@@ -68,9 +68,10 @@ CPU_CONSTANTS: tuple[Constant, ...] = (
 ) = range(CONSTANT, CONSTANT + len(CPU_CONSTANTS))  # fmt: skip
 
 PAST_LINE = CONSTANT + len(CPU_CONSTANTS)
-"""Index of the offset of inputs from a cache line, in bytes; not fitted.
+"""Index of a value that is not fitted: bytes past a cache line at which inputs begin.
 
-ARRAY_OFFSET on the present machine, where kernels are timed and called; 0 on described machines (and in the timings of the fit).
+It is ARRAY_OFFSET on the present machine, where kernels are timed and called, and 0 on described machines (and in the timings of
+the fit).
 """
 
 assert len(CPU_CONSTANTS) < NUM_CONSTANTS
@@ -84,7 +85,7 @@ def shipped_constants() -> dict[str, object]:
 
 @cache
 def constant_values(hardware: str) -> tuple[float, ...]:
-    """Values in the order of CPU_CONSTANTS, those missing in the fit at their start, followed by that of PAST_LINE."""
+    """Values of CPU_CONSTANTS in order (the initial value if the fit lacks one), then the value of PAST_LINE."""
     values: dict[str, float] = shipped_constants()["values"]  # type: ignore[assignment]
     fitted = (float(values.get(constant.name, constant.start)) for constant in CPU_CONSTANTS)
     return (*fitted, ARRAY_OFFSET if hardware == "host" else 0.0)

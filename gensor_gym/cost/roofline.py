@@ -8,11 +8,11 @@ from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.types import Operator
 
 CAP_OVER_FLOOR = 1000.0
-"""T_cap of the reward is this many times the floor."""
+"""T_cap of the reward, divided by the floor."""
 
 
 def roofline_floor(op: Computation, hardware: Hardware) -> float:
-    """Seconds: the larger of arithmetic at peak and compulsory bytes at the bandwidth of the level that holds them.
+    """Seconds: the larger of arithmetic at peak rate and compulsory bytes at the bandwidth of the level that contains them.
 
     Data that fits in a shared cache may stay there between calls (warm timing), so its bandwidth counts, not DRAM's
     (Williams et al. 2009, with the cache level chosen by footprint).
@@ -21,7 +21,7 @@ def roofline_floor(op: Computation, hardware: Hardware) -> float:
 
 
 def peak_rate(op: Computation, hardware: Hardware) -> float:
-    """Operations per second that no program exceeds: of tensor cores where the operator may use them, at full clock."""
+    """Operations per second that no program exceeds, at full clock: of tensor cores if the operator may use them."""
     flops = dict(hardware.peak).get(op.dtype) or hardware.peak_of("float32")
     if not isinstance(op, Operator) or len(tensor_core_choices(op, hardware)) == 1:
         return flops
@@ -29,15 +29,12 @@ def peak_rate(op: Computation, hardware: Hardware) -> float:
 
 
 def resident_bandwidth(op: Computation, hardware: Hardware) -> float:
-    """Bytes per second of the innermost cache level that holds all compulsory bytes, else of the outermost memory.
-
-    See `bandwidth_of`.
-    """
+    """Bytes per second of the innermost cache level that can contain all compulsory bytes (`bandwidth_of`)."""
     return bandwidth_of(op.compulsory_bytes, hardware)
 
 
 def bandwidth_of(size: int, hardware: Hardware) -> float:
-    """Bytes per second of the innermost cache level that holds `size` bytes, else of the outermost memory.
+    """Bytes per second of the innermost cache level that can contain `size` bytes, else of the outermost memory.
 
     Private caches count once per unit. Registers and GPU shared memory do not outlive a kernel and are left out.
     """

@@ -1,4 +1,4 @@
-"""The terms that a latency is made of, in seconds, the same slots for every kind of hardware."""
+"""The terms of a latency, in seconds. Every kind of hardware has the same terms, with its own meaning."""
 
 from __future__ import annotations
 

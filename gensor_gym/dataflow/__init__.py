@@ -1,7 +1,8 @@
-"""Fused computations of several nodes, where one loop nest (`gensor_gym.operators`) does not say enough.
+"""Fused computations of several nodes, which one loop nest (`gensor_gym.operators`) cannot express.
 
-`Dataflow` is the graph, `parse` and `text_of` its text, `evaluate` its outputs in float64 with error bounds, `make` the operators
-that are there by name. A scalar function is an entry of `scalars`, with its cost in `gensor_gym.gir.profile` and its text in
+`Dataflow` is the graph; `parse` and `text_of` read and write its text; `evaluate` computes its outputs in float64 with error
+bounds; `make` makes fused operators by name. A scalar function is an entry of `scalars`, with its cost in
+`gensor_gym.gir.profile` and its text in
 `gensor_gym.codegen.c.micro.functions` and `gensor_gym.codegen.gir.cuda.prelude`; a node is a class of `nodes`.
 """
 

@@ -12,30 +12,30 @@ from dataclasses import dataclass
 import numpy as np
 
 UNDERFLOW = 2.0 * float(np.finfo(np.float32).tiny)
-"""Results nearer to zero may come out as zero: generated code may flush them, of exponentials those below 2^-125."""
+"""Results nearer to zero may be flushed to zero by generated code, as exponentials below 2^-125 are."""
 OVERFLOW = float(np.finfo(np.float32).max)
-"""Results farther from zero may become infinite, and functions of them NaN: they have no bound."""
+"""Results farther from zero may become infinite, and functions of them NaN, so they have no error bound."""
 MOST_WHOLE = float(1 << 24)
-"""Whole numbers up to this are float32 numbers."""
+"""All whole numbers up to this are exact in float32."""
 
 
 @dataclass(frozen=True)
 class Bounded:
-    """float64 values, and of each how far a right kernel's may be away; both of one shape."""
+    """float64 values, and for each value a bound on the error of a correct kernel; both arrays have one shape."""
 
     value: np.ndarray
     error: np.ndarray
 
 
 def exact(value: np.ndarray) -> Bounded:
-    """Inputs, which have no error. One stored number represents the zeros of all elements."""
+    """Values without an error, such as inputs. One stored number represents the zero errors of all elements."""
     return Bounded(value, np.broadcast_to(np.float64(0.0), np.shape(value)))
 
 
 def rounded(found: Bounded, unit: float, roundings: float, nearest: bool = False) -> Bounded:
-    """The same after an operation with `roundings` roundings; 0 leaves the error as it is.
+    """The same values with the error of `roundings` roundings by an operation added; 0 adds none.
 
-    `nearest`: IEEE 754 requires the nearest number, so exact float32 results are not rounded.
+    `nearest`: IEEE 754 requires the nearest number, so results that are exact in float32 are not rounded.
     """
     if not roundings:
         return Bounded(found.value, _settled(found.value, found.error))
@@ -47,19 +47,19 @@ def rounded(found: Bounded, unit: float, roundings: float, nearest: bool = False
 
 
 def _held(value: np.ndarray) -> np.ndarray:
-    """Whether a value is a float32 number that is not flushed to zero, bool."""
+    """Whether each value is exact in float32 and not flushed to zero, bool."""
     return (np.float32(value) == value) & ((value == 0.0) | (np.abs(value) >= UNDERFLOW))
 
 
 def _settled(value: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """No error for infinities and NaN; an infinite error if the bound is NaN or the value may leave float32."""
+    """The errors, but 0 for infinities and NaN, and infinite if the bound is NaN or the value may leave float32's range."""
     with np.errstate(all="ignore"):
         lost = np.isnan(error) | (np.abs(value) + error > OVERFLOW)
     return np.where(np.isfinite(value), np.where(lost, np.inf, error), 0.0)
 
 
 def gamma(count: int, unit: float) -> float:
-    """Bound of n consecutive roundings: n u / (1 - n u), Higham's lemma 3.1; infinite if n u reaches 1."""
+    """Bound on the relative error of n consecutive roundings: n u / (1 - n u), Higham's lemma 3.1; infinite if n u reaches 1."""
     return count * unit / (1.0 - count * unit) if count * unit < 1.0 else float("inf")
 
 
@@ -81,12 +81,12 @@ def summed(found: Bounded, axes: tuple[int, ...], unit: float) -> Bounded:
 
 
 def largest(found: Bounded, axes: tuple[int, ...]) -> Bounded:
-    """Maxima along axes, kept with extent 1, with the largest error of the elements that may be the maximum."""
+    """Maxima along axes, kept with extent 1, with a bound from the ends of the elements' intervals."""
     return enclosed(lambda array: np.max(array, axis=axes, keepdims=True), found)
 
 
 def enclosed(rising: Callable[[np.ndarray], np.ndarray], found: Bounded) -> Bounded:
-    """A non-decreasing function of float64 arrays: the error is the larger one at the ends of the interval."""
+    """A non-decreasing function of float64 arrays; the error is the larger error at the two ends of the interval."""
     value = rising(found.value)
     with np.errstate(all="ignore"):
         high, low = rising(found.value + found.error), rising(found.value - found.error)

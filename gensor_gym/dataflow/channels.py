@@ -1,4 +1,4 @@
-"""Vectors with one number for each channel of a product's output, and the channel axis of its reads."""
+"""Vectors with one number for each channel of a product's output, and the channel dimension of its reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gensor_gym.operators.types import Operator
 
 
 def channel_vector(graph: Dataflow, name: str, op: Operator) -> str | None:
-    """The value [channels] that `name`, of the output's shape, repeats along all other axes of `op`'s output; None for others."""
+    """The value [channels] that `name` repeats along all other axes of `op`'s output; None if `name` is no such broadcast."""
     values = graph.values
     node, extent = graph.makers.get(name), op.output.shape[op.channel_dimension]
     if not isinstance(node, Broadcast) or values[name].shape != op.output.shape:
@@ -22,16 +22,16 @@ def channel_vector(graph: Dataflow, name: str, op: Operator) -> str | None:
     while isinstance(made := graph.makers.get(source), Reshape) and values[source].shape != (extent,):
         source = made.source
     while isinstance(made := graph.makers.get(graph.behind(source, (Reshape,))[-1]), Broadcast):
-        source = made.source  # of as many elements, or nobody has them one after another
+        source = made.source  # its source must have as many elements, or no value has them contiguously
         if math.prod(values[source].shape) != extent:
             return None
     return source if math.prod(values[source].shape) == extent else None
 
 
 def channel_axes(op: Operator) -> dict[int, int]:
-    """For every read that steps with the output's channel as the output does, the dimension of the channel.
+    """Index of a read -> its dimension that the channel indexes in the same way as in the output, for reads that have it.
 
-    A factor of each channel may then be multiplied into any of them.
+    A factor per channel may then be multiplied into any of these reads.
     """
     if op.body != "multiply_add" or op.epilogue:
         return {}

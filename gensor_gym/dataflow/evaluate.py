@@ -1,4 +1,4 @@
-"""The float64 evaluator: the outputs of a graph, and of each element how far a right kernel's may be from it."""
+"""The float64 evaluator: the outputs of a graph, with a bound on the error of a correct kernel for each element."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNIT = {"float32": 2.0**-24}
 
 
 def evaluate(graph: Dataflow, inputs: Sequence[np.ndarray]) -> tuple[Bounded, ...]:
-    """The outputs for inputs in their order; ValueError for another number or other shapes."""
+    """The outputs for inputs in the graph's order; ValueError for a wrong number of inputs or wrong shapes."""
     if len(inputs) != len(graph.inputs):
         raise ValueError(f"{graph.name}: {len(inputs)} arrays given, expected {len(graph.inputs)}")
     known: dict[str, Bounded] = {}
@@ -30,7 +30,7 @@ def evaluate(graph: Dataflow, inputs: Sequence[np.ndarray]) -> tuple[Bounded, ..
         shape = graph.values[name].shape
         found = evaluate_node(node, known)
         known[name] = Bounded(np.broadcast_to(found.value, shape), np.broadcast_to(found.error, shape))
-        for source in dict.fromkeys(node.inputs):  # what nothing reads any more makes room
+        for source in dict.fromkeys(node.inputs):  # a value that no later node reads is freed
             left[source] -= 1
             if not left[source] and source not in graph.returns:
                 del known[source]
@@ -38,7 +38,7 @@ def evaluate(graph: Dataflow, inputs: Sequence[np.ndarray]) -> tuple[Bounded, ..
 
 
 def evaluate_node(node: Node, known: Mapping[str, Bounded]) -> Bounded:
-    """The value of one node, from the values that it reads."""
+    """The value of one node, from the values `known` that it reads."""
     return _EVALUATE[type(node)](node, known)
 
 
@@ -52,7 +52,10 @@ def _reduce(node: Reduce, known: Mapping[str, Bounded]) -> Bounded:
 
 
 def _contract(node: Contract, known: Mapping[str, Bounded]) -> Bounded:
-    """Bounds of a product or a sum: errors of the sources go through the operator with absolute values of the others."""
+    """Value and error of a product, sum or maximum.
+
+    The error of each source passes through the operator together with absolute values of the other source.
+    """
     op = node.operator
     sources = [known[name] for name in node.sources]
     if op.body == "max":
@@ -79,12 +82,12 @@ def _slice(node: Slice, array: np.ndarray) -> np.ndarray:
 
 
 def _moves(move: Callable[[Any, np.ndarray], np.ndarray]) -> Callable[[Any, Mapping[str, Bounded]], Bounded]:
-    """A node that computes nothing moves values and their errors alike."""
+    """The evaluator of a node that computes nothing: `move` is applied to values and to errors."""
     return lambda node, known: Bounded(move(node, known[node.source].value), move(node, known[node.source].error))
 
 
 def _gather(node: Gather, known: Mapping[str, Bounded]) -> Bounded:
-    """Uncertain ids may select any row: their rows have no bound."""
+    """Select rows of the table. An uncertain id may select any row, so its row has an infinite error."""
     table, ids = known[node.table], known[node.ids]
     count = np.shape(table.value)[0]
     inside = (ids.value >= 0) & (ids.value < count)

@@ -14,7 +14,7 @@ from gensor_gym.dataflow.scalars import NEAREST, SCALARS
 
 @dataclass(frozen=True)
 class Operand:
-    """One element of a value, by the value's name."""
+    """An element of the value with this name."""
 
     name: str
 
@@ -34,7 +34,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Call:
-    """A scalar function of expressions; ValueError for a name or a number of arguments that `SCALARS` does not have."""
+    """A scalar function of expressions; ValueError if `SCALARS` lacks the name or takes another number of arguments."""
 
     function: str
     arguments: tuple[Expression, ...]
@@ -61,29 +61,29 @@ class Call:
 Expression = Operand | Constant | Call
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "less": "<"}
 _BINDING = {"less": 0, "add": 1, "subtract": 1, "multiply": 2, "divide": 2, "negative": 3}
-"""How tightly a sign holds its operands in Python's grammar."""
+"""Precedence of each function's sign in Python's grammar; a higher number binds more tightly."""
 _TIGHT = 4
 
 
 def _binding(part: Expression) -> int:
-    """A number below zero is written with a sign of its own."""
+    """Precedence of the text of an expression; a negative number has the precedence of its sign."""
     if isinstance(part, Constant) and math.copysign(1.0, part.value) < 0:
         return _BINDING["negative"]
     return _BINDING.get(part.function, _TIGHT) if isinstance(part, Call) else _TIGHT
 
 
 def _bracketed(part: Expression, least: int) -> str:
-    """The text of an operand, in brackets if precedence requires them."""
+    """The text of an operand, in brackets if its precedence is below `least`."""
     return str(part) if _binding(part) >= least else f"({part})"
 
 
 def operands(expression: Expression) -> list[str]:
-    """Names of the values it reads, each once, in order of appearance."""
+    """Names of the values that an expression reads, each once, in order of appearance."""
     return list(dict.fromkeys(node.name for node in walk(expression) if isinstance(node, Operand)))
 
 
 def walk(expression: Expression) -> Iterator[Expression]:
-    """It and all its parts."""
+    """The expression and all its parts, outer parts first."""
     yield expression
     if isinstance(expression, Call):
         for part in expression.arguments:
@@ -91,7 +91,7 @@ def walk(expression: Expression) -> Iterator[Expression]:
 
 
 def renamed(expression: Expression, names: Mapping[str, str]) -> Expression:
-    """The expression with operands of other names."""
+    """The expression with its operands renamed: `names` maps each old name to the new name."""
     if isinstance(expression, Operand):
         return Operand(names[expression.name])
     if isinstance(expression, Call):
@@ -100,7 +100,7 @@ def renamed(expression: Expression, names: Mapping[str, str]) -> Expression:
 
 
 def divisors(expression: Expression) -> list[str]:
-    """Operands that a quotient is by, each once."""
+    """Names of the operands that are divisors of a quotient, each once."""
     found = (
         part.arguments[1].name
         for part in walk(expression)
@@ -110,12 +110,15 @@ def divisors(expression: Expression) -> list[str]:
 
 
 def operations(expression: Expression) -> int:
-    """Floating-point operations an element."""
+    """Number of floating-point operations per element."""
     return sum(SCALARS[node.function].operations for node in walk(expression) if isinstance(node, Call))
 
 
 def bounded(expression: Expression, given: Mapping[str, Bounded], unit: float) -> Bounded:
-    """Its float64 value with the bound of a kernel's error; `unit` is the roundoff of the kernel's arithmetic."""
+    """float64 value of an expression with a bound on a kernel's error, from the values `given` by name.
+
+    `unit` is the unit roundoff of the kernel's arithmetic.
+    """
     if isinstance(expression, Operand):
         return given[expression.name]
     if isinstance(expression, Constant):

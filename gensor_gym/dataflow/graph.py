@@ -1,4 +1,4 @@
-"""A dataflow graph: inputs, nodes that each make one value, outputs."""
+"""A dataflow graph: inputs, nodes that each make one value, and outputs."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from gensor_gym.dataflow.nodes import DTYPES, Broadcast, Contract, Gather, Map, 
 MOST_NODES, MOST_AXES, MOST_ELEMENTS = 1 << 16, 8, 1 << 34
 """Limits: nodes of a graph, axes of a value, elements of a value."""
 VIEWS = (Broadcast, Reshape)
-"""Nodes that belong to whoever reads them: nothing is computed, and no kernel of their own is needed."""
+"""Nodes that compute nothing and need no separate kernel, because their readers index the source instead."""
 
 
 @dataclass(frozen=True)
 class Dataflow:
-    """A computation of tensors, in static single assignment: every name is given or made once, before it is read."""
+    """A computation of tensors in static single assignment: every name is an input or made once, before it is read."""
 
     name: str
     inputs: tuple[Value, ...]
     nodes: tuple[tuple[str, Node], ...]
-    """(name of the value, its node), each after its inputs."""
+    """(name of a value, its node) pairs; a node comes after its inputs."""
     returns: tuple[str, ...]
     """Names of the outputs, in order."""
     label: str = field(default="", compare=False)
-    """The call that a factory was asked by, such as `softmax(m=128, n=768)`; empty for a graph of one's own."""
+    """The call of the factory that made the graph, such as `softmax(m=128, n=768)`; empty for a graph from no factory."""
     dtype: ClassVar[str] = "float32"
 
     def __post_init__(self) -> None:
-        """ValueError for names that are unknown, duplicate or unread, shapes that do not fit, and graphs above the limits."""
+        """Check the graph: ValueError for unknown, duplicate or unread names, wrong shapes, and graphs above the limits."""
         if len(self.nodes) > MOST_NODES:
             raise ValueError(f"{self.name}: {len(self.nodes)} nodes, expected at most {MOST_NODES}")
         if not self.nodes or not self.returns or len(set(self.returns)) != len(self.returns):
@@ -54,7 +54,7 @@ class Dataflow:
 
     @cached_property
     def values(self) -> Mapping[str, Value]:
-        """Every value by name, inputs first. ValueError names a node whose inputs are missing or have other shapes."""
+        """Name -> value, inputs first. ValueError names a node whose inputs are missing or have wrong shapes."""
         found: dict[str, Value] = {}
         for value in self.inputs:
             _add(found, value)
@@ -73,23 +73,23 @@ class Dataflow:
 
     @cached_property
     def makers(self) -> Mapping[str, Node]:
-        """The node of each value that is no input."""
+        """Name of each value that is not an input -> its node."""
         return dict(self.nodes)
 
     def behind(self, name: str, views: tuple[type, ...] = VIEWS) -> list[str]:
-        """The value, the source of its view, the source of that, and so on; the last is no such view."""
+        """Names of a value and, while it is a view of the classes `views`, of its source, of the source's source and so on."""
         found = [name]
         while (node := self.makers.get(found[-1])) is not None and isinstance(node, views):
             found += node.inputs
         return found
 
     def is_repeated(self, name: str) -> bool:
-        """Whether it lies in memory as a smaller value that is read several times."""
+        """Whether a value is in memory only as a smaller value, whose elements are read repeatedly (a broadcast)."""
         return self.behind(name, (Reshape,))[-1] != self.behind(name)[-1]
 
     @cached_property
     def readers(self) -> Mapping[str, tuple[str, ...]]:
-        """For every value, the names of the values that read it."""
+        """Name of every value -> names of the values that read it."""
         found: dict[str, list[str]] = {name: [] for name in self.values}
         for name, node in self.nodes:
             for one in dict.fromkeys(node.inputs):
@@ -98,7 +98,7 @@ class Dataflow:
 
     @cached_property
     def id_limits(self) -> Mapping[str, int]:
-        """Least number of rows to choose from, for every input that holds row ids."""
+        """Name of each input that contains row ids -> number of rows of the smallest table that it indexes."""
         made, found = self.makers, dict[str, int]()
         for _, node in self.nodes:
             if isinstance(node, Gather):
@@ -112,12 +112,12 @@ class Dataflow:
 
     @property
     def outputs(self) -> tuple[Value, ...]:
-        """Its outputs, in order."""
+        """The output values, in order."""
         return tuple(self.values[name] for name in self.returns)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the computation, for any name."""
+        """SHA-256 of name, inputs, nodes and outputs, without the label."""
         return hashlib.sha256(repr((self.name, self.inputs, self.nodes, self.returns)).encode()).hexdigest()
 
     def __str__(self) -> str:
@@ -126,14 +126,17 @@ class Dataflow:
 
     @property
     def compulsory_bytes(self) -> int:
-        """Bytes that any kernel must move: all that is read of the inputs, and every output written, once."""
+        """Bytes that any kernel must move: each element that is read of an input, and each element of an output, once."""
         read = self._read
         given = sum(value.nbytes // value.size * read[value.name] for value in self.inputs)
         return given + sum(value.nbytes for value in self.outputs)
 
     @cached_property
     def _read(self) -> Mapping[str, int]:
-        """Elements that are read of every value: where parts are cut of it, or rows chosen (as if no id came twice), not all."""
+        """Name of every value -> number of its elements that are read.
+
+        Slices read only a part; gathers read only the chosen rows, which count as distinct.
+        """
         sizes = {name: value.size for name, value in self.values.items()}
         found = {name: sizes[name] if name in self.returns else 0 for name in sizes}
         for name, node in reversed(self.nodes):
@@ -144,7 +147,7 @@ class Dataflow:
 
     @property
     def flops(self) -> int:
-        """Floating-point operations: an expression's at every element, one for every element that is reduced."""
+        """Number of floating-point operations: of the expression for every element of a map, one per reduced element."""
         return sum(self._flops(name, node) for name, node in self.nodes)
 
     def _flops(self, name: str, node: Node) -> int:

@@ -1,6 +1,7 @@
-"""Values that are contiguous in memory: joining or cutting them takes no kernel if each is made or read in its part of the whole.
+"""Concatenations and slices without a kernel: values are made or read directly in their part of a larger value.
 
-This requires extent 1 for all axes before the joined or cut one, as for channels at batch 1 or steps of a sequence.
+Parts must be contiguous in memory. This requires extent 1 for all axes before the joined or cut axis, as for channels at batch 1
+or steps of a sequence.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ _ELEMENT = 4
 
 
 def is_leading(shape: Sequence[int], axis: int) -> bool:
-    """Whether parts of a value along an axis lie one behind the other, each dense."""
+    """Whether the parts of a value along an axis are each contiguous in memory."""
     return all(extent == 1 for extent in shape[:axis])
 
 
 def joins(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
-    """For every value that is made within another: (that, bytes before it). The other is a `Concat` all of whose parts qualify.
+    """Name of every value that is made inside a `Concat` -> (name of the concat, offset in bytes).
 
-    A value has one place: a second join, an input or a constant needs a copy first (`with_parts_of_their_own`).
+    All parts of the concat must qualify. A value is made at one address only: a part of a second concat, an input, a broadcast
+    and an output must be copied first (`with_parts_of_their_own`).
     """
     nodes, found = dict(graph.nodes), dict[str, tuple[str, int]]()
     returned = {_root(nodes, name) for name in graph.returns}
@@ -42,10 +44,10 @@ def joins(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
 
 
 def cuts(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
-    """For every slice that is read in place: (the value that contains it, its offset there in bytes).
+    """Name of every slice that is read in place -> (name of the value that contains it, offset there in bytes).
 
-    Outputs and parts of joins need memory of their own, constants are cut once for all calls, and integers are converted. A slice
-    of a transposed or repeated value has no place: its readers read the original.
+    Other slices are not read in place: outputs and parts of concats need separate memory, constants are cut once for all calls,
+    integers are converted, and of a transposed or repeated value the readers read the original.
     """
     nodes, found = dict(graph.nodes), dict[str, tuple[str, int]]()
     elsewhere = {_root(nodes, name) for name in graph.returns} | joins(graph).keys()
@@ -61,9 +63,10 @@ def cuts(graph: Dataflow) -> Mapping[str, tuple[str, int]]:
 
 
 def with_parts_of_their_own(graph: Dataflow) -> tuple[list[tuple[str, Node]], dict[str, str]]:
-    """The nodes with copies where a part of a join has its place elsewhere, and of each copy the name of its join.
+    """(nodes with a copy of each part of a concat that must be made elsewhere, name of each copy -> name of its concat).
 
-    A join that begins with all of one before takes that as its first part, as features of DenseNet are added to.
+    A concat that begins with all parts of an earlier concat takes that concat as its first part, like the growing features of
+    DenseNet.
     """
     nodes: dict[str, Node] = {}
     taken, returned = set[str](), {_root(dict(graph.nodes), name) for name in graph.returns}
@@ -89,7 +92,7 @@ def with_parts_of_their_own(graph: Dataflow) -> tuple[list[tuple[str, Node]], di
 
 
 def _begun(node: Concat, before: Sequence[tuple[str, Concat]]) -> list[str]:
-    """The parts of a join, with the longest join before it that it begins with as one."""
+    """The parts of a concat; if it begins with all parts of an earlier concat, the longest of these is the first part."""
     fits = [
         (len(one.sources), name) for name, one in before
         if one.axis == node.axis and len(one.sources) > 1 and node.sources[: len(one.sources)] == one.sources
@@ -101,14 +104,14 @@ def _begun(node: Concat, before: Sequence[tuple[str, Concat]]) -> list[str]:
 
 
 def _root(nodes: Mapping[str, Node], name: str) -> str:
-    """The value that a reshape is one of."""
+    """The value that `name` is a reshape of, or `name` itself."""
     while isinstance(node := nodes.get(name), Reshape):
         name = node.source
     return name
 
 
 def _is_fixed(nodes: Mapping[str, Node], root: str) -> bool:
-    """Whether nothing makes a value where it is wanted: it is given, or only repeats another."""
+    """Whether a value cannot be made at a chosen address, because it is an input or a broadcast."""
     return root not in nodes or isinstance(nodes[root], Broadcast)
 
 

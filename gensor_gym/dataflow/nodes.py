@@ -1,4 +1,4 @@
-"""Parts of a dataflow graph: values, and the nodes that make one value of others, as frozen plain data."""
+"""Parts of a dataflow graph as frozen plain data: values, and nodes, each of which makes one value from other values."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gensor_gym.operators.types import Operator, Tensor
 
 Shape = tuple[int, ...]
 MOST_ROWS = 1 << 24
-"""Most rows of a table: computed ids are float32."""
+"""Limit on the rows of a table, because computed ids are float32."""
 Reduction = Literal["sum", "max"]
 DTYPES = ("float32", "int32", "int64", "bool")
-"""Data types of inputs. Integers are computed as float32, which holds them up to 2**24, and bools as 0 or 1."""
+"""Data types of inputs. Arithmetic converts integers to float32, which is exact up to 2**24, and bools to 0 or 1."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Value(Tensor):
 
     dtype: str = "float32"
     constant: bool = False
-    """Whether it is a parameter: the same at every call, so that it may be packed ahead."""
+    """Whether the value is a parameter, the same at every call, so that it may be packed once."""
 
     def as_constant(self) -> Value:
         """The same tensor as a parameter."""
@@ -35,21 +35,21 @@ class Value(Tensor):
 
 @dataclass(frozen=True)
 class Map:
-    """One scalar expression of the elements at the same index of all operands, which have one shape."""
+    """A scalar expression of the elements at the same index of all operands, which have the same shape."""
 
     expression: Expression
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the values it reads."""
+        """Names of the values that the node reads."""
         return tuple(operands(self.expression))
 
     def reading(self, names: Mapping[str, str]) -> Self:
-        """The same of other values: new name of each."""
+        """The same node with other inputs: `names` maps each old name to the new name."""
         return dataclasses.replace(self, expression=renamed(self.expression, names))
 
     def shape(self, *given: Shape) -> Shape:
-        """Shape of its value; ValueError unless the operands have one shape."""
+        """Shape of the node's value; ValueError unless the operands have the same shape."""
         if len(set(given)) != 1:
             raise ValueError(f"a map of shapes {_several(given)}: expected one shape, by broadcast where needed")
         return given[0]
@@ -63,23 +63,23 @@ class _OfOne:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the values it reads."""
+        """Names of the values that the node reads."""
         return (self.source,)
 
     def reading(self, names: Mapping[str, str]) -> Self:
-        """The same of another value."""
+        """The same node with another input: `names` maps the old name to the new name."""
         return dataclasses.replace(self, source=names[self.source])
 
 
 @dataclass(frozen=True)
 class Reduce(_OfOne):
-    """Sums or maxima along axes, which stay with extent 1."""
+    """Sums or maxima along axes, which are kept with extent 1."""
 
     body: Reduction
     axes: tuple[int, ...]
 
     def shape(self, given: Shape) -> Shape:
-        """Shape of its value; ValueError for axes that are missing, not in order, or empty."""
+        """Shape of the node's value; ValueError for axes that do not exist or are not in order, and for no axes."""
         if not self.axes or list(self.axes) != sorted(set(self.axes)) or not set(self.axes) <= set(range(len(given))):
             raise ValueError(f"axes {list(self.axes)} of shape {list(given)}: expected some of 0 to {len(given) - 1}, in order")
         return tuple(1 if axis in self.axes else extent for axis, extent in enumerate(given))
@@ -87,12 +87,12 @@ class Reduce(_OfOne):
 
 @dataclass(frozen=True)
 class Broadcast(_OfOne):
-    """The same elements along axes of extent 1 and along new leading axes, as NumPy repeats them."""
+    """The elements repeated along axes of extent 1 and along new leading axes, like NumPy's broadcasting."""
 
     to: Shape
 
     def shape(self, given: Shape) -> Shape:
-        """`to`; ValueError if NumPy would not repeat."""
+        """Shape of the node's value, `to`; ValueError if NumPy could not broadcast to it."""
         last = self.to[len(self.to) - len(given) :]
         if len(given) > len(self.to) or any(extent not in (1, wanted) for extent, wanted in zip(given, last, strict=True)):
             raise ValueError(f"shape {list(given)} does not repeat to {list(self.to)}: expected its last extents, or 1 there")
@@ -106,7 +106,7 @@ class Transpose(_OfOne):
     order: tuple[int, ...]
 
     def shape(self, given: Shape) -> Shape:
-        """Shape of its value; ValueError unless `order` has every axis once."""
+        """Shape of the node's value; ValueError unless `order` has every axis once."""
         if sorted(self.order) != list(range(len(given))):
             raise ValueError(f"order {list(self.order)} of shape {list(given)}: expected each of 0 to {len(given) - 1} once")
         return tuple(given[axis] for axis in self.order)
@@ -119,7 +119,7 @@ class Reshape(_OfOne):
     to: Shape
 
     def shape(self, given: Shape) -> Shape:
-        """`to`; ValueError for another number of elements."""
+        """Shape of the node's value, `to`; ValueError if it has another number of elements."""
         if math.prod(given) != math.prod(self.to):
             raise ValueError(f"shape {list(given)} to {list(self.to)}: expected {math.prod(given)} elements")
         return self.to
@@ -127,14 +127,14 @@ class Reshape(_OfOne):
 
 @dataclass(frozen=True)
 class Slice(_OfOne):
-    """Elements `start` to `stop` of one axis, `stop` not among them."""
+    """Elements `start` to `stop` - 1 along one axis."""
 
     axis: int
     start: int
     stop: int
 
     def shape(self, given: Shape) -> Shape:
-        """Shape of its value; ValueError for an axis or bounds outside the source."""
+        """Shape of the node's value; ValueError for an axis or bounds outside the source."""
         _check_axis(self.axis, given)
         if not 0 <= self.start < self.stop <= given[self.axis]:
             extent = given[self.axis]
@@ -151,15 +151,15 @@ class Gather:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the values it reads."""
+        """Names of the values that the node reads."""
         return (self.table, self.ids)
 
     def reading(self, names: Mapping[str, str]) -> Self:
-        """The same of other values: new name of each."""
+        """The same node with other inputs: `names` maps each old name to the new name."""
         return dataclasses.replace(self, table=names[self.table], ids=names[self.ids])
 
     def shape(self, table: Shape, ids: Shape) -> Shape:
-        """Shape of its value; ValueError for a table without rows, or with more than float32 can count."""
+        """Shape of the node's value; ValueError for a table without axes or with more than MOST_ROWS rows."""
         if not table or table[0] > MOST_ROWS:
             raise ValueError(f"rows of a table of shape {list(table)}: expected 1 to {MOST_ROWS}")
         return (*ids, *table[1:])
@@ -167,22 +167,22 @@ class Gather:
 
 @dataclass(frozen=True)
 class Concat:
-    """Values one after another along an axis."""
+    """Values joined one after another along an axis."""
 
     sources: tuple[str, ...]
     axis: int
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the values it reads."""
+        """Names of the values that the node reads."""
         return self.sources
 
     def reading(self, names: Mapping[str, str]) -> Self:
-        """The same of other values: new name of each."""
+        """The same node with other inputs: `names` maps each old name to the new name."""
         return dataclasses.replace(self, sources=tuple(names[source] for source in self.sources))
 
     def shape(self, *given: Shape) -> Shape:
-        """Shape of its value; ValueError if other extents differ, and without operands."""
+        """Shape of the node's value; ValueError if extents of other axes differ, and without operands."""
         if not given:
             raise ValueError("concat of no values: expected one at least")
         _check_axis(self.axis, given[0])
@@ -194,7 +194,7 @@ class Concat:
 
 @dataclass(frozen=True)
 class Pad(_OfOne):
-    """A number before and after the elements of one axis."""
+    """The elements with a constant before and after them along one axis."""
 
     axis: int
     before: int
@@ -202,7 +202,7 @@ class Pad(_OfOne):
     value: float = 0.0
 
     def shape(self, given: Shape) -> Shape:
-        """Shape of its value; ValueError for a missing axis or a negative padding."""
+        """Shape of the node's value; ValueError for an axis that does not exist or a negative padding."""
         _check_axis(self.axis, given)
         if self.before < 0 or self.after < 0:
             raise ValueError(f"padding of {self.before} and {self.after}: expected 0 or more")
@@ -211,28 +211,28 @@ class Pad(_OfOne):
 
 @dataclass(frozen=True)
 class Contract:
-    """A loop nest such as a product: an operator without epilogue, as maps take its role."""
+    """A loop nest such as a product: an operator without epilogue, because maps take the epilogue's role."""
 
     operator: Operator
     sources: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """ValueError for an operator that is no float32 sum of products, sum or maximum: its error has another form."""
+        """Check that the operator is a float32 sum of products, sum or maximum without epilogue; ValueError if not."""
         op = self.operator
         if op.epilogue or op.dtype != "float32" or op.body not in ("multiply_add", "sum", "max"):
             raise ValueError(f"contract of {op}: expected a float32 sum, product or maximum without epilogue")
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the values it reads."""
+        """Names of the values that the node reads."""
         return self.sources
 
     def reading(self, names: Mapping[str, str]) -> Self:
-        """The same of other values: new name of each."""
+        """The same node with other inputs: `names` maps each old name to the new name."""
         return dataclasses.replace(self, sources=tuple(names[source] for source in self.sources))
 
     def shape(self, *given: Shape) -> Shape:
-        """The operator's output; ValueError unless the sources have the shapes of its inputs."""
+        """Shape of the operator's output; ValueError unless the sources have the shapes of its inputs."""
         wanted = tuple(tensor.shape for tensor in self.operator.inputs)
         if given != wanted:
             raise ValueError(f"{self.operator} of shapes {_several(given)}: expected {_several(wanted)}")

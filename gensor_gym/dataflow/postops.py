@@ -1,4 +1,4 @@
-"""Which maps a kernel of a product can do with each finished element: the stages of `operators.epilogue`."""
+"""Maps that a product's kernel can apply to each finished output element, as stages of `operators.epilogue`."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _OF_ONE = {
     "minimum(maximum(y, 0.0), 6.0)": "relu6", "minimum(maximum(0.0, y), 6.0)": "relu6",
     "0.5 * y * (1.0 + erf(y * 0.7071067811865476))": "gelu",
 }  # fmt: skip
-"""Expression of the element -> stage."""
+"""Text of an expression of the element y -> stage."""
 _WITH_CHANNEL, _WITH_ELEMENT = {"add": "bias", "multiply": "scale"}, {"add": "residual"}
-"""Function of the element and of one number a channel, or of the element at the same place of another tensor -> stage."""
+"""Function of the element and of a number per channel, or of the element at the same index of another tensor -> stage."""
 
 
 @dataclass(frozen=True)
 class PostOp:
-    """A stage, and the values that it reads besides the element."""
+    """A stage of an epilogue, and names of the values that it reads besides the element."""
 
     stage: str
     reads: tuple[str, ...] = ()
 
 
 def post_op(graph: Dataflow, node: Node, element: str, op: Operator) -> PostOp | None:
-    """The stage that makes `node` of the value `element` of an operator without stages; None if there is none."""
+    """The stage that computes `node` from `element`, the output of an operator without stages; None if no stage does."""
     if not isinstance(node, Map):
         return None
     own = [name for name in operands(node.expression) if element in graph.behind(name, (Reshape,))]
@@ -47,7 +47,7 @@ def _with_operand(graph: Dataflow, expression: Expression, own: str, other: str,
     if not (isinstance(expression, Call) and all(isinstance(part, Operand) for part in expression.arguments)):
         return None
     if graph.values[graph.behind(other)[-1]].dtype != "float32":
-        return None  # a row nest makes floats of whole numbers as it loads them; a product does not
+        return None  # a row nest converts integers to floats when it loads them; a product does not
     if expression.function in _WITH_CHANNEL and (vector := channel_vector(graph, other, op)) is not None:
         return PostOp(_WITH_CHANNEL[expression.function], (vector,))
     same = math.prod(graph.values[other].shape) == op.output.size == math.prod(graph.values[own].shape)

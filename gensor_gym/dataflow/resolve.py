@@ -1,4 +1,4 @@
-"""Computations by text: `softmax(m=128, n=768)`, an operator such as `gemm(m=4, n=4, k=4)`, or the text of a graph."""
+"""Computations by text: a fused operator `softmax(m=128, n=768)`, an operator `gemm(m=4, n=4, k=4)`, or a graph's text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gensor_gym.registry import near
 def resolve_computation(spec: Operator | Dataflow | str) -> Operator | Dataflow:
     """The operator or fused operator that `spec` names; ValueError for anything else.
 
-    A name of both kinds, as of a recorded table, is an operator's.
+    Text without a call, such as the id of a table's operator, always names an operator.
     """
     if isinstance(spec, Dataflow):
         return spec

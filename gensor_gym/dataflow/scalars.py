@@ -1,7 +1,7 @@
 """Scalar functions of maps: their values, and bounds on a computed value's error.
 
-A rule of error bounds |f(x^) - f(x)| for every x^ within the argument's error of x; the function's own rounding is added. If a
-rule has no bound (a logarithm near zero, a quotient whose divisor may be zero), it returns infinity. The rules are ours, by
+An error rule bounds |f(x^) - f(x)| for every x^ within the argument's error of x; the function's own rounding is added. If there
+is no bound (a logarithm near zero, a quotient whose divisor may be zero), the rule returns infinity. The rules are ours, by
 interval arithmetic on monotone pieces and the standard model of floating point (Higham, Accuracy and Stability of Numerical
 Algorithms, section 2.2).
 """
@@ -19,21 +19,21 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Scalar:
-    """One function of one to three numbers."""
+    """A scalar function of one to three numbers."""
 
     arity: int
     value: Callable[..., Array]
-    """Function of float64 arrays."""
+    """The function itself, for float64 arrays."""
     error: Callable[..., Array]
-    """(values.., errors..) -> bound of the error that the arguments' errors make, without the function's own rounding."""
+    """(values.., errors..) -> bound on the error due to the arguments' errors, without the function's own rounding."""
     roundings: float
-    """Units of roundoff of its result by which a kernel may be off by itself; 0 if the result is exact."""
+    """Bound on a kernel's own error, in unit roundoffs of the result; 0 if the result is exact."""
     operations: int
-    """Floating-point operations that it counts as in the model and the roofline."""
+    """Number of floating-point operations that the function counts as in the model and the roofline."""
 
 
 def _between(value: Callable[[Array], Array]) -> Callable[[Array, Array], Array]:
-    """The error of a monotone function of one number: the larger one at the ends of the interval; none for NaN."""
+    """Error rule of a monotone function of one number: the larger error at the two ends of the interval."""
 
     def error(x: Array, e: Array) -> Array:
         here = value(x)
@@ -52,7 +52,10 @@ def _quotient(a: Array, b: Array, ea: Array, eb: Array) -> Array:
 
 
 def _root(value: Callable[[Array], Array], lowest: float) -> Callable[[Array, Array], Array]:
-    """As `_between`, infinite if the interval leaves the domain: numbers above `lowest`, or including it if it has a value."""
+    """Error rule like `_between`, but infinite if the interval leaves the domain above `lowest`.
+
+    `lowest` itself is allowed for an argument without error.
+    """
     between = _between(value)
 
     def error(x: Array, e: Array) -> Array:
@@ -63,12 +66,12 @@ def _root(value: Callable[[Array], Array], lowest: float) -> Callable[[Array, Ar
 
 
 def _wave(x: Array, e: Array) -> Array:
-    """The error of a sine or cosine, whose slope and values are at most 1; none for NaN."""
+    """Error of a sine or cosine, whose slope and values are at most 1."""
     return np.minimum(e, 2.0)
 
 
 def _where(condition: Array, a: Array, b: Array, unsure: Array, ea: Array, eb: Array) -> Array:
-    """A choice by a comparison, whose error is 1 if its sides are too near to decide: then either branch is possible."""
+    """Error of a choice. `unsure` is 1 if the sides of its comparison are too near to decide: either branch is then possible."""
     sure = np.where(condition != 0, ea, eb)
     return np.where(unsure == 0, sure, np.maximum(ea, eb) + np.abs(a - b))
 
@@ -82,7 +85,7 @@ def _compared(a: Array, b: Array, ea: Array, eb: Array) -> Array:
 
 
 def _larger(a: Array, b: Array, ea: Array, eb: Array) -> Array:
-    """The error of a maximum or a minimum: the larger of both errors, as either may be taken."""
+    """Error of a maximum or a minimum: the larger of both errors, because either argument may be chosen."""
     return np.maximum(ea, eb)
 
 
@@ -90,9 +93,9 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def _near_erf(x: Array, e: Array) -> Array:
-    """By the mean value theorem.
+    """Error of erf by the mean value theorem.
 
-    The error times the steepest slope within it, 2 / sqrt(pi) exp(-x^2) at the point nearest to zero.
+    It is the argument's error times the steepest slope in the interval, 2 / sqrt(pi) exp(-x^2) at the point nearest to zero.
     """
     least = np.maximum(np.abs(x) - e, 0.0)
     return np.where(np.isinf(e), np.inf, 2.0 / math.sqrt(math.pi) * np.exp(-least * least) * e)
@@ -102,12 +105,12 @@ _erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
 def _near_erfc(x: Array, e: Array) -> Array:
-    """As erf's, and at most the value at the lower end, which is small far from 0."""
+    """Error of erfc: the error of erf, and at most the value at the lower end, which is small far above 0."""
     return np.minimum(_near_erf(x, e), np.where(np.isinf(e), np.inf, _erfc(x - e)))
 
 
 def _log_gamma_of(x: float) -> float:
-    """The logarithm of |Gamma(x)|: infinite at whole numbers from 0 down, at infinities, and where float64 does not hold it."""
+    """The logarithm of |Gamma(x)|; infinite at 0, at negative whole numbers, at infinities, and beyond the range of float64."""
     try:
         return math.lgamma(x)
     except (ValueError, OverflowError):
@@ -116,13 +119,14 @@ def _log_gamma_of(x: float) -> float:
 
 _log_gamma = np.vectorize(_log_gamma_of, otypes=[np.float64])
 _LEAST_GAMMA = 1.4616321449683623
-"""Minimum of the gamma function above 0: NIST Digital Library of Mathematical Functions, 5.4(iii)."""
+"""Argument of the minimum of the gamma function above 0: NIST Digital Library of Mathematical Functions, 5.4(iii)."""
 
 
 def _near_log_gamma(x: Array, e: Array) -> Array:
-    """Above 0 it is convex: the farther of both ends, or of its least value where that lies between. Below 0 it has poles.
+    """Error of the logarithm of gamma, which is convex above 0: the largest distance to both ends or to a minimum between them.
 
-    Libraries are off by as much as a few units of 1 near its zeros below 0.
+    Below 0 it has poles, so inexact arguments have no bound. Near its zeros below 0, libraries have absolute errors of a few unit
+    roundoffs of 1.
     """
     inside = x - e > 0
     low, high = np.where(inside, x - e, 1.0), np.where(inside, x + e, 1.0)
@@ -132,7 +136,10 @@ def _near_log_gamma(x: Array, e: Array) -> Array:
 
 
 def _near_remainder(a: Array, b: Array, ea: Array, eb: Array) -> Array:
-    """With an exact divisor the error of a, unless the interval reaches 0 or the divisor; then any result is possible."""
+    """Error of a remainder: with an exact divisor the error of a, unless the interval reaches 0 or the divisor.
+
+    Then any result is possible.
+    """
     size = np.abs(np.fmod(a, b))
     stays = (size > ea) & (size + ea < np.abs(b))
     return np.where(eb > 0, np.inf, np.where(ea == 0, 0.0, np.where(stays, ea, 2.0 * np.abs(b))))
@@ -143,7 +150,7 @@ def _bits_and(a: Array, b: Array) -> Array:
 
 
 def _unsure(a: Array, b: Array, ea: Array, eb: Array) -> Array:
-    """No error for exact arguments, else unbounded."""
+    """Error of a function without a rule: 0 for exact arguments, else infinite."""
     return np.where((ea == 0) & (eb == 0), 0.0, np.inf)
 
 
@@ -176,9 +183,9 @@ SCALARS = {
     "fmod": Scalar(2, np.fmod, _near_remainder, 0, 20),
     "bits_and": Scalar(2, _bits_and, _unsure, 0, 4),
 }
-"""Name -> function. Generated code must keep these numbers of roundings; a quotient may be a product with a refined reciprocal.
+"""Name -> function. Generated code must keep to these roundings; a quotient may be a product with a refined reciprocal.
 
-`round` goes to the nearest whole number, ties to even. `fmod` is the remainder, with the sign of the first argument. `bits_and`
+`round` rounds to the nearest whole number, ties to even. `fmod` is the remainder, with the sign of the first argument. `bits_and`
 takes whole numbers of 32 bits, in two's complement.
 """
 NEAREST = ("add", "subtract", "multiply")

@@ -1,4 +1,4 @@
-"""Memory-bound fused operators by name: of IntelliGen's public code and its hooks, of Ansor (NRM), and of today's networks.
+"""Memory-bound fused operators by name, from IntelliGen's public code and its hooks, Ansor (NRM), and present networks.
 
 IntelliGen's own table of operators is not public; this is a declared stand-in for it. Each factory writes the text of one graph.
 """
@@ -18,18 +18,18 @@ from gensor_gym.operators.text import read_call
 from gensor_gym.registry import near
 
 FACTORIES: dict[str, Callable[..., Dataflow]] = {}
-"""Name -> function of extents."""
+"""Name -> function that makes the graph from its extents."""
 
 
 def make(name: str, *values: Any, **arguments: Any) -> Dataflow:
-    """The graph of a factory for extents; ValueError for an unknown name or invalid arguments."""
+    """The graph of the factory `name` for its extents; ValueError for an unknown name or invalid arguments."""
     if name not in FACTORIES:
         raise ValueError(f"fused operator {name!r}: expected one of {', '.join(FACTORIES)}{near(name, FACTORIES)}")
     return FACTORIES[name](*values, **arguments)
 
 
 def arguments_of(graph: Dataflow) -> dict[str, Any]:
-    """Arguments of a factory's graph, with its defaults, by name; ValueError for a graph of no factory."""
+    """Name -> value of the arguments of a factory's graph, with defaults; ValueError for a graph that no factory made."""
     if graph.name not in FACTORIES or not graph.label:
         raise ValueError(f"{graph}: expected the graph of a factory: {', '.join(FACTORIES)}")
     values, options = read_call(graph.label)
@@ -39,7 +39,7 @@ def arguments_of(graph: Dataflow) -> dict[str, Any]:
 
 
 def _factory(made: Callable[..., str]) -> Callable[..., str]:
-    """Register a function that writes a graph's text."""
+    """Register a function that writes a graph's text as a factory that checks its arguments and makes the graph."""
 
     @functools.wraps(made)
     def build(*values: Any, **options: Any) -> Dataflow:
@@ -59,7 +59,7 @@ def _factory(made: Callable[..., str]) -> Callable[..., str]:
 
 
 def _check(name: str, value: object, kind: str) -> None:
-    """ValueError for an extent that is no whole number that a tensor may have, or another argument that is no finite number."""
+    """Check an argument: ValueError for an invalid extent, and for another argument that is not a finite number."""
     if kind == "int" and (not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_ELEMENTS):
         raise ValueError(f"{name}={value!r}, expected a whole number of 1 to {MOST_ELEMENTS}")
     if kind == "float" and (not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value)):
@@ -81,7 +81,10 @@ def softmax(x: float32[{m}, {n}]):
 
 @_factory
 def masked_softmax(m: int, n: int, scale: float = 0.125) -> str:
-    """Softmax of every row of scaled scores with a mask added: 0 is visible, -inf is not; a fully masked row gives NaN."""
+    """Softmax of every row of scaled scores plus a mask, which is 0 for visible and -inf for hidden elements.
+
+    A fully masked row gives NaN.
+    """
     return f"""
 def masked_softmax(x: float32[{m}, {n}], mask: float32[{m}, {n}]):
     scores = x * {float(scale)!r} + mask
@@ -104,7 +107,10 @@ _NORMALISED = """    mean = reduce_sum({x}, axes=[1])
 
 @_factory
 def layernorm(m: int, n: int, eps: float = 1e-5) -> str:
-    """Layer normalisation of every row, with gain and offset; the variance in a second pass, since E[x^2] - E[x]^2 cancels."""
+    """Layer normalisation of every row, with gain and offset.
+
+    The variance takes a second pass, because E[x^2] - E[x]^2 cancels.
+    """
     return f"""
 def layernorm(x: float32[{m}, {n}], gamma: constant(float32[{n}]), beta: constant(float32[{n}])):
 {_NORMALISED.format(x="x", inverse=1.0 / n, eps=eps)}    return y
@@ -113,7 +119,7 @@ def layernorm(x: float32[{m}, {n}], gamma: constant(float32[{n}]), beta: constan
 
 @_factory
 def add_layernorm(m: int, n: int, eps: float = 1e-5) -> str:
-    """A residual and its normalisation: both are outputs."""
+    """Sum with a residual, and its layer normalisation; both are outputs."""
     return f"""
 def add_layernorm(x: float32[{m}, {n}], r: float32[{m}, {n}], gamma: constant(float32[{n}]), beta: constant(float32[{n}])):
     s = x + r
@@ -148,7 +154,7 @@ def norm(x: float32[{m}, {n}]):
 
 @_factory
 def bias_gelu(m: int, n: int) -> str:
-    """The exact GELU, by the error function."""
+    """Bias, then the exact GELU with the error function."""
     return f"""
 def bias_gelu(x: float32[{m}, {n}], bias: constant(float32[{n}])):
     s = x + bias
@@ -159,7 +165,7 @@ def bias_gelu(x: float32[{m}, {n}], bias: constant(float32[{n}])):
 
 @_factory
 def bias_tanh_gelu(m: int, n: int) -> str:
-    """GPT-2's GELU, by the hyperbolic tangent (Hendrycks and Gimpel, arXiv 1606.08415)."""
+    """Bias, then GPT-2's GELU with the hyperbolic tangent (Hendrycks and Gimpel, arXiv 1606.08415)."""
     return f"""
 def bias_tanh_gelu(x: float32[{m}, {n}], bias: constant(float32[{n}])):
     s = x + bias
@@ -170,7 +176,7 @@ def bias_tanh_gelu(x: float32[{m}, {n}], bias: constant(float32[{n}])):
 
 @_factory
 def swiglu(m: int, n: int) -> str:
-    """A gate through the sigmoid-weighted unit (Shazeer, arXiv 2002.05202)."""
+    """SwiGLU: the sigmoid-weighted unit (SiLU) of a gate, times a second input (Shazeer, arXiv 2002.05202)."""
     return f"""
 def swiglu(gate: float32[{m}, {n}], up: float32[{m}, {n}]):
     y = gate / (1.0 + exp(-gate)) * up
@@ -180,7 +186,7 @@ def swiglu(gate: float32[{m}, {n}], up: float32[{m}, {n}]):
 
 @_factory
 def rope(t: int, h: int, d: int) -> str:
-    """Rotary embedding (Su et al., arXiv 2104.09864) of the halves of each head; of the angles, cosines and sines."""
+    """Rotary embedding (Su et al., arXiv 2104.09864) of the halves of each head, from cosines and sines of the angles."""
     half = d // 2
     if d % 2:
         raise ValueError(f"rope: d={d}, expected an even number")
@@ -197,7 +203,7 @@ def rope(x: float32[{t}, {h}, {d}], cosines: float32[{t}, 1, {half}], sines: flo
 
 @_factory
 def channel_shuffle(n: int, groups: int, c: int, h: int, w: int) -> str:
-    """Channels of all groups interleaved (ShuffleNet, arXiv 1707.01083); c channels a group."""
+    """Channel shuffle (ShuffleNet, arXiv 1707.01083): the channels of all groups, c channels each, are interleaved."""
     return f"""
 def channel_shuffle(x: float32[{n}, {groups * c}, {h}, {w}]):
     apart = reshape(x, to=[{n}, {groups}, {c}, {h * w}])
@@ -209,7 +215,7 @@ def channel_shuffle(x: float32[{n}, {groups * c}, {h}, {w}]):
 
 @_factory
 def transpose_relu(a: int, b: int, c: int, d: int) -> str:
-    """IntelliGen's transposition (2, 0, 3, 1) with a map behind it."""
+    """IntelliGen's transpose (2, 0, 3, 1), followed by a ReLU."""
     return f"""
 def transpose_relu(x: float32[{a}, {b}, {c}, {d}]):
     turned = transpose(x, order=[2, 0, 3, 1])
@@ -220,7 +226,7 @@ def transpose_relu(x: float32[{a}, {b}, {c}, {d}]):
 
 @_factory
 def transpose_last(a: int, b: int, c: int) -> str:
-    """The last two axes exchanged, as between a channel shuffle's groups in IntelliGen's code (order 0, 2, 1)."""
+    """Transpose of the last two axes (order 0, 2, 1), as in the channel shuffle of IntelliGen's code."""
     return f"""
 def transpose_last(x: float32[{a}, {b}, {c}]):
     y = transpose(x, order=[0, 2, 1])
@@ -230,7 +236,7 @@ def transpose_last(x: float32[{a}, {b}, {c}]):
 
 @_factory
 def relu_add(a: int, b: int, c: int, d: int) -> str:
-    """A map and a residual: SAR_DRN_0 of IntelliGen's code."""
+    """A ReLU plus a residual: SAR_DRN_0 of IntelliGen's code."""
     return f"""
 def relu_add(x: float32[{a}, {b}, {c}, {d}], r: float32[{a}, {b}, {c}, {d}]):
     y = maximum(x, 0.0) + r
@@ -240,7 +246,7 @@ def relu_add(x: float32[{a}, {b}, {c}, {d}], r: float32[{a}, {b}, {c}, {d}]):
 
 @_factory
 def relu_sub(a: int, b: int, c: int, d: int) -> str:
-    """A map less a tensor: SAR_DRN_1 of IntelliGen's code."""
+    """A ReLU minus a tensor: SAR_DRN_1 of IntelliGen's code."""
     return f"""
 def relu_sub(x: float32[{a}, {b}, {c}, {d}], r: float32[{a}, {b}, {c}, {d}]):
     y = maximum(x, 0.0) - r
@@ -250,7 +256,7 @@ def relu_sub(x: float32[{a}, {b}, {c}, {d}], r: float32[{a}, {b}, {c}, {d}]):
 
 @_factory
 def bias(m: int, n: int) -> str:
-    """A parameter added to every row, as IntelliGen's code does by pixels and channels."""
+    """A parameter added to every row, like the bias over pixels and channels in IntelliGen's code."""
     return f"""
 def bias(x: float32[{m}, {n}], offset: constant(float32[{n}])):
     y = x + offset
@@ -260,7 +266,7 @@ def bias(x: float32[{m}, {n}], offset: constant(float32[{n}])):
 
 @_factory
 def reduce_mean(a: int, b: int, c: int) -> str:
-    """Mean along the last axis, which stays with extent 1, as in IntelliGen's code."""
+    """Mean along the last axis, which is kept with extent 1, as in IntelliGen's code."""
     return f"""
 def reduce_mean(x: float32[{a}, {b}, {c}]):
     total = reduce_sum(x, axes=[2])
@@ -271,7 +277,7 @@ def reduce_mean(x: float32[{a}, {b}, {c}]):
 
 @_factory
 def gelu(m: int, n: int) -> str:
-    """GELU by the error function, without a bias."""
+    """The exact GELU with the error function, without a bias."""
     return f"""
 def gelu(x: float32[{m}, {n}]):
     y = 0.5 * x * (1.0 + erf(x * 0.7071067811865476))
@@ -281,7 +287,7 @@ def gelu(x: float32[{m}, {n}]):
 
 @_factory
 def kv_concat(h: int, t: int, d: int) -> str:
-    """A token's keys, or values, after those of the t previous tokens, for each of h heads of d numbers."""
+    """Keys (or values) of the t previous tokens, then of a new token, for each of h heads with d numbers."""
     return f"""
 def kv_concat(before: float32[{h}, {t}, {d}], now: float32[{h}, 1, {d}]):
     y = concat(before, now, axis=1)

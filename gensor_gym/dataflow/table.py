@@ -1,4 +1,4 @@
-"""The suite's shapes: a declared stand-in for IntelliGen's table of operators, stored as a data file next to this one."""
+"""The suite's operators and shapes: a declared stand-in for IntelliGen's table of operators, stored in `suite.json`."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def _content() -> dict[str, Any]:
 
 
 def stand_in() -> Mapping[str, str]:
-    """Text of every fused operator of the suite by id, as {"bert/softmax": "softmax(m=1536, n=128)"}."""
+    """Id -> text of every fused operator of the suite, such as {"bert/softmax": "softmax(m=1536, n=128)"}."""
     return MappingProxyType(_content()["operators"])
 
 
 def source() -> str:
-    """Source of operators and shapes."""
+    """Text that names the source of the suite's operators and shapes."""
     return str(_content()["source"])
 
 
 def fused_operator(text: str) -> Dataflow:
-    """The graph of an id of the suite, of a factory's call or of a graph's text; ValueError for anything else."""
+    """The graph that a text names: an id of the suite, a factory's call or a graph's text; ValueError for anything else."""
     known = stand_in()
     found = resolve_computation(known.get(text, text)) if text in known or "(" in text else None
     if not isinstance(found, Dataflow):

@@ -1,4 +1,4 @@
-"""Dataflow graphs as text that parses back, in the syntax of a Python function that is never executed.
+"""Reading and writing of dataflow graphs as text, in the syntax of a Python function that is never executed.
 
     def softmax(x: float32[128, 768]):
         top = reduce_max(x, axes=[1])
@@ -7,8 +7,8 @@
         y = e / total
         return y
 
-Operands of an expression are broadcast as in NumPy; the graph then has `broadcast` nodes, named after their source, which
-`text_of` writes out. A parameter that is the same at every call is `weight: constant(float32[768])`.
+Operands of an expression are broadcast like in NumPy; the graph then has `broadcast` nodes, named after their source, which
+`text_of` writes explicitly. A parameter that is the same at every call is `weight: constant(float32[768])`.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from gensor_gym.operators.text import parse as parse_operator
 from gensor_gym.registry import near
 
 MOST_CHARACTERS, MOST_NESTED = 100_000, 64
-"""Limits: characters of a text, nesting of an expression."""
+"""Limits on the characters of a text and on the nesting of an expression."""
 _AROUND = 8
-"""Levels of a syntax tree above and below an expression."""
+"""Number of levels of a syntax tree above and below an expression."""
 _SIGNS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
 _NODES: dict[str, Callable[..., Node]] = {
     "reduce_sum": lambda source, axes: Reduce(source, "sum", tuple(axes)),
@@ -58,11 +58,11 @@ _NODES: dict[str, Callable[..., Node]] = {
     "pad": lambda source, axis, before, after, value=0.0: Pad(source, axis, before, after, float(value)),
     "contract": lambda *sources, operator: Contract(parse_operator(operator), sources),
 }
-"""Nodes other than maps by name, with the keywords after their sources."""
+"""Name -> function that makes a node other than a map, from names of sources and then keywords."""
 
 
 def parse(text: str) -> Dataflow:
-    """The graph of a text; ValueError gives the line and the expected syntax."""
+    """The graph that a text describes; ValueError gives the line and the expected syntax."""
     if not isinstance(text, str):
         raise ValueError(f"dataflow text {text!r}: expected text")
     if len(text) > MOST_CHARACTERS:
@@ -79,7 +79,7 @@ def parse(text: str) -> Dataflow:
 
 
 def _levels(tree: ast.AST) -> int:
-    """How deep a syntax tree is. Whoever descends into it by calls may do so where that is little."""
+    """Depth of a syntax tree, counted without recursion, so that a deep tree is found before any recursive function fails."""
     count, level = 0, [tree]
     while level:
         count, level = count + 1, [inner for node in level for inner in ast.iter_child_nodes(node)]
@@ -87,7 +87,7 @@ def _levels(tree: ast.AST) -> int:
 
 
 def text_of(graph: Dataflow) -> str:
-    """The text of a graph."""
+    """The text of a graph, which `parse` reads."""
     given = ", ".join(f"{value.name}: {_type_of(value)}" for value in graph.inputs)
     lines = [f"    {name} = {_text_of_node(node)}" for name, node in graph.nodes]
     return "\n".join([f"def {graph.name}({given}):", *lines, f"    return {', '.join(graph.returns)}"]) + "\n"
@@ -124,7 +124,7 @@ def _text_of_node(node: Node) -> str:
 
 
 class _Reader:
-    """One function, line by line."""
+    """Reads the syntax tree of one function, line by line, into the parts of a graph."""
 
     def __init__(self, function: ast.FunctionDef) -> None:
         self.function = function
@@ -133,7 +133,7 @@ class _Reader:
         self.shapes: dict[str, tuple[int, ...]] = {}
 
     def graph(self) -> Dataflow:
-        """See `parse`."""
+        """The graph of the function; ValueError gives the line and the expected syntax."""
         rest = self.function.args
         if rest.posonlyargs or rest.kwonlyargs or rest.vararg or rest.kwarg or rest.defaults or self.function.decorator_list:
             raise self._wrong(self.function, "plain parameters without defaults, and no decorator")
@@ -176,7 +176,7 @@ class _Reader:
             raise ValueError(f"{self.function.name}, line {call.lineno}: {call.func.id}: {error}") from error
 
     def _map(self, made: ast.expr) -> Map:
-        """A map, and before it a broadcast of every operand that is smaller than the largest."""
+        """The map of an expression; a broadcast is added before it for every operand that is smaller than the result."""
         expression = self._expression(made, 0)
         names = operands(expression)
         if not names:
@@ -190,7 +190,7 @@ class _Reader:
         return Map(renamed(expression, {name: self._repeated(made, name, shape) for name in names}))
 
     def _repeated(self, made: ast.expr, name: str, shape: tuple[int, ...]) -> str:
-        """The name of the value with that shape: of a broadcast that exists already, or made now."""
+        """Name of the value `name` broadcast to a shape: itself, an existing broadcast, or a broadcast that is added now."""
         if self.shapes[name] == shape:
             return name
         wanted = Broadcast(name, shape)

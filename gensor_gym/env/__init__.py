@@ -11,7 +11,7 @@ WRITE = "gensor_gym/Write-v0"
 
 
 def register() -> None:
-    """Enter the environments in Gymnasium's registry, once."""
+    """Register the environments with Gymnasium, unless they are registered already."""
     if CONSTRUCT not in gymnasium.registry:
         gymnasium.register(
             id=CONSTRUCT,

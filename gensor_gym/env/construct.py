@@ -1,4 +1,4 @@
-"""The Gymnasium environment: one tensor program under construction."""
+"""The Gymnasium environment in which an agent constructs one tensor program, primitive by primitive."""
 
 from __future__ import annotations
 
@@ -18,32 +18,34 @@ class ConstructEnv(EpisodeEnv):
     """Construct a tensor program, primitive by primitive.
 
     ## Description
-    A state is an operator with its partial schedule; levels not opened yet copy the one below, so every state is a complete
-    program. The process is finite-horizon: see `docs/design.md`.
+    A state is an operator with its partial schedule. A level of tiles that is not opened yet copies the tiles of the level inside
+    it, so every state is a complete program. The process has a finite horizon: see `docs/design.md`.
 
     ## Action Space
     `Discrete(73)`: stop; tile and inverse_tile on eight axis slots; cache and inverse_cache; set_vthread and inverse_vthread on
     eight slots; raise and lower of every knob. `info["action_mask"]` (int8) and `action_masks()` (bool) give the legal actions:
-    those that change the program into one within the limits. An illegal action changes nothing and costs its step. `stop` is
-    always legal. `meaning(action)` says what an action does.
+    those that change the program and keep it within the limits. An illegal action changes nothing and costs its step. `stop` is
+    always legal. `meaning(action)` describes an action.
 
     ## Observation Space
-    `flat`: Box of float32, `dict`: its groups, `successors`: Box [actions, features] (see `env/views.py`), `graph`:
-    `spaces.Graph` (see `env/graph_view.py`).
+    `flat`: Box of float32; `dict`: the same features by group; `successors`: Box [actions, features] (see `env/views.py`);
+    `graph`: `spaces.Graph` (see `env/graph_view.py`).
 
     ## Rewards
-    discount * Phi(s') - Phi(s) - step_cost for a step; R - Phi(s) for `stop`, R = max(0, log(T_cap / T)), T_cap 1000 times the
-    roofline floor, T the latency in the reward tier (`backend`), R = 0 when its status is not OK. With a complete recorded table,
-    or a certified optimum of the model's tier, `info["regret"]` is log(T / T of the best) at the end.
+    A step pays discount * Phi(s') - Phi(s) - step_cost; `stop` pays R - Phi(s). Phi(s) is the log of the unscheduled program's
+    latency over that of s, both by the model. R = max(0, log(T_cap / T)): T is the program's time by the `backend`, T_cap is 1000
+    times the roofline floor. R is 0 if the status is not OK. `info["regret"]` at the end is log(T / T of the best program), if
+    the backend is a complete recorded table, or the model with a certified optimum.
 
-    `reward="best_so_far"`: `stop` evaluates the program, and the episode goes on. The reward is the gain in R over the best
-    program evaluated before (0 for none), plus that of a step without a change. `info` has `paid_s` and `paid_status` of each; at
-    the end `runtime_s`, `status` and `regret` are those of the best, `best` is its row int32 [60] (`env.graph.schedule(row)`),
-    `paid` the number of evaluated programs. With discount 1 an episode returns R of the best, less step_cost * steps. Earlier
-    evaluations are not observed.
+    `reward="best_so_far"`: `stop` evaluates the program, and the episode goes on. It pays the gain in R over the best program
+    evaluated before (all of R for the first), plus the reward of a step without a change. `info` has `paid_s` and `paid_status`
+    of each evaluation. At the end `runtime_s`, `status` and `regret` describe the best program, `best` is its row int32 [60]
+    (`env.graph.schedule(row)`), and `paid` is the number of evaluated programs. With discount 1 the return of an episode is R of
+    the best program minus step_cost * steps. Observations do not show earlier evaluations.
 
     ## Starting State
-    Every tile 1, the register level under construction. `reset(options={"operator": .., "schedule": ..})` starts anywhere.
+    Every tile is 1, and the register level is under construction. `reset(options={"operator": .., "schedule": ..})` starts at any
+    legal schedule.
 
     ## Episode End
     Terminated by `stop`, or at the horizon, where any action counts as `stop`; with `reward="best_so_far"` only at the horizon.
@@ -85,7 +87,7 @@ class ConstructEnv(EpisodeEnv):
         self._room = tasks.room()
 
     def _begin(self) -> None:
-        """See `process.begin`."""
+        """Start an episode at the row (`process.begin`)."""
         tasks = self.tasks
         process.begin_one(
             self._task, self._row, self._scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static, tasks.initial,
@@ -93,7 +95,7 @@ class ConstructEnv(EpisodeEnv):
         )  # fmt: skip
 
     def _advance(self, action: int) -> tuple[float, bool]:
-        """See `process.advance`."""
+        """Take one step in place: (reward without a measured R, terminated), by `process.advance`."""
         tasks = self.tasks
         done: tuple[float, bool] = process.step_one(
             self._task, self._row, self._scalars, action, tasks.ints, tasks.floats, tasks.sizes, self._vector,
@@ -102,7 +104,7 @@ class ConstructEnv(EpisodeEnv):
         return done
 
     def meaning(self, action: int) -> str:
-        """The effect of an action on the current program as text, such as `tile[4]`; ValueError if there is no such action."""
+        """Text of an action, such as `tile[4]`; ValueError for a number that is not an action."""
         if not 0 <= action < NUM_ACTIONS:
             raise ValueError(f"action {action!r} is none; they are 0 to {NUM_ACTIONS - 1}")
         return str(ACTIONS[action])

@@ -1,4 +1,4 @@
-"""The state as a graph, for policies that are graph networks: axes, tensors and the program, joined by accesses."""
+"""Observation `graph`, for graph neural networks: nodes for axes, tensors and the program; edges for the tensors' accesses."""
 
 from __future__ import annotations
 
@@ -20,29 +20,31 @@ _AXIS = 2 + MAX_LEVELS + 1
 _TENSOR = 4
 _GLOBAL = ("knobs", "level", "resources", "terms", "remaining", "hardware")
 EDGE_FEATURES = 4
-"""Logs of coefficient and of stride in elements, dimension, whether it is an edge of the program (others 0)."""
+"""Number of edge features: log coefficient, log stride in elements, dimension, and whether the edge starts at the program's node.
+An edge of the program has 0 for the first three.
+"""
 
 
 class GraphView:
     """Turns groups of features into a graph.
 
-    Nodes, in order: the operator's axes (axis i is action slot `slot_of(i, spatial)`), its reads and the written
-    tensor, and one for the program. Features of a node, float32: one hot of KINDS; of an axis log extent, whether it is
-    reduced, log tiles of every level, log virtual threads; of a tensor log elements, whether it is written, whether a
-    GPU stages it, dimensions; of the program the groups knobs, level, resources, terms, remaining and hardware, as far
-    as the environment's `observation_groups` have them. Edges: (axis, tensor) for every coefficient that is not 0, and
-    (program, node) for every other node.
+    Nodes, in order: the operator's axes (axis i is action slot `slot_of(i, spatial)`), the tensors that it reads, the tensor that
+    it writes, and the program. Node features, float32: one hot of KINDS; for an axis log extent, whether it is reduced, log
+    tile of every level, log virtual threads; for a tensor log elements, whether it is written, whether a GPU stages it, number
+    of dimensions; for the program the groups knobs, level, resources, terms, remaining and hardware, if `observation_groups`
+    has them. Features of other kinds of node are 0. Edges: (axis, tensor) for every nonzero coefficient, and (program, node)
+    for every other node.
     """
 
     def __init__(self, groups: Iterable[str]) -> None:
-        """`groups` are the names of the observation groups there are."""
+        """`groups` are the names of the observed groups; graphs lack the features of all other groups."""
         self._global = [name for name in _GLOBAL if name in set(groups)]
         self._width = len(KINDS) + _AXIS + _TENSOR + sum(GROUPS[name] for name in self._global)
         self._fixed: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         self.space = gymnasium.spaces.Graph(box(self._width), box(EDGE_FEATURES))
 
     def of(self, groups: Mapping[str, np.ndarray], op: Operator) -> GraphInstance:
-        """The graph of one state of an operator; `groups` holds the features of each, float32 [F] as in the flat observation."""
+        """Graph of one state of an operator; `groups` are float32 [F] by name, as in the flat observation."""
         if str(op) not in self._fixed:
             self._fixed[str(op)] = (self._fixed_nodes(op), *_edges(op))
         nodes, edges, links = self._fixed[str(op)]
@@ -58,7 +60,7 @@ class GraphView:
         return GraphInstance(nodes=nodes, edges=edges.copy(), edge_links=links.copy())
 
     def _fixed_nodes(self, op: Operator) -> np.ndarray:
-        """Node features that do not change in an episode, the others 0, float32 [V, F]."""
+        """Node features float32 [V, F]; only features that are constant in an episode are filled, the rest are 0."""
         tensors = (*op.reads, op.write)
         nodes = np.zeros((len(op.axes) + len(tensors) + 1, self._width), dtype=np.float32)
         for row, axis in enumerate(op.axes):
@@ -80,10 +82,10 @@ class GraphView:
 
 
 class GraphObservation(gymnasium.ObservationWrapper[GraphInstance, int, Any], gymnasium.utils.RecordConstructorArgs):
-    """The `GraphView` of a `ConstructEnv` whose observation is `flat` or `dict`, as with observation `graph`."""
+    """Wrapper of a `ConstructEnv` with observation `flat` or `dict` that observes what `observation="graph"` would give."""
 
     def __init__(self, env: gymnasium.Env) -> None:
-        """ValueError if the environment's observation is neither flat nor dict."""
+        """Wrap the environment; ValueError if its observation is neither `flat` nor `dict`."""
         gymnasium.utils.RecordConstructorArgs.__init__(self)
         gymnasium.ObservationWrapper.__init__(self, env)
         inner: Any = env.unwrapped
@@ -94,19 +96,19 @@ class GraphObservation(gymnasium.ObservationWrapper[GraphInstance, int, Any], gy
         self.observation_space = self._view.space
 
     def observation(self, observation: Any) -> GraphInstance:
-        """The graph of a flat or dict observation of the current task."""
+        """Graph of a flat or dict observation of the current task."""
         groups = observation if isinstance(observation, dict) else self._split(observation)
         inner: Any = self.env.unwrapped
         return self._view.of(groups, inner.graph.operator)
 
     def _split(self, flat: np.ndarray) -> dict[str, np.ndarray]:
-        """A flat observation as groups."""
+        """Features of a flat observation by group."""
         ends = np.cumsum([GROUPS[name] for name in self._names])
         return dict(zip(self._names, np.split(flat, ends[:-1]), strict=True))
 
 
 def _edges(op: Operator) -> tuple[np.ndarray, np.ndarray]:
-    """Edge features float32 [E, EDGE_FEATURES] and (from, to) int32 [E, 2]."""
+    """(edge features float32 [E, EDGE_FEATURES], source and target node of each edge int32 [E, 2])."""
     features, links = [], []
     for t, access in enumerate((*op.reads, op.write)):
         strides = access.strides()
@@ -123,5 +125,5 @@ def _edges(op: Operator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def box(*shape: int) -> gymnasium.spaces.Box:
-    """Features within the limits of observations."""
+    """Box of this shape with the limits of all observations, -LIMIT to LIMIT, float32."""
     return gymnasium.spaces.Box(-LIMIT, LIMIT, shape, dtype=np.float32)

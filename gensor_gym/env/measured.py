@@ -1,4 +1,4 @@
-"""The reward of `stop` in the tier chosen: the model's, or a measurement's."""
+"""R and the facts of a finished program, by the chosen backend: the analytic model or a measurement."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from gensor_gym.measure.measurement import Measurement, Status
 
 Graph = ConstructionGraph | GirGraph
 ILLEGAL = {"runtime_s": math.inf, "status": Status.ILLEGAL.value}
-"""Facts of an illegal program, which has no latency by the model and is not measured."""
+"""Entries of `info` for an illegal program, which the model gives no latency and no backend measures."""
 
 
 def optimum_of(graph: Graph) -> float | None:
-    """Seconds of the best program by the model if it is certain: by a certificate, or by enumeration of the space."""
+    """Proved optimum in seconds by the model, from a certificate or the table of a fused space; None if unknown."""
     if isinstance(graph, GirGraph):
         return graph.least
     certificate = certificate_of(graph)
@@ -30,27 +30,27 @@ def optimum_of(graph: Graph) -> float | None:
 
 
 class FinalReward:
-    """R and the facts that go into `info` at the end of an episode.
+    """Computes R and the facts that go into `info` at the end of an episode.
 
-    `timing="pooled"` answers a program timed before in this object from memory; `"fresh"` times it again.
+    With `timing="pooled"` a program that this object has timed before is not timed again; with `"fresh"` it is.
     """
 
     def __init__(self, backend: str | Backend, hardware: Hardware, timing: str) -> None:
-        """Find the backend; ValueError names those there are."""
+        """Find the backend; ValueError for an unknown name lists the known backends."""
         self.backend = None if backend == "analytic" else get_backend(backend, hardware)
         self.name = "analytic" if self.backend is None else self.backend.name
         self.hardware = hardware
         self.pooled = timing == "pooled"
         self._seen: dict[tuple[str, str], Measurement] = {}
         self._certified: dict[int, tuple[Graph, float | None]] = {}
-        """Certified optima by id of a graph. The entry keeps the graph alive, so that its id is not reused."""
+        """id of a graph -> (graph, its proved optimum). The entry keeps the graph alive, so that its id is not reused."""
 
     def of(
         self, graphs: list[Graph], rows: list[np.ndarray], latencies: list[float]
     ) -> list[tuple[float, dict[str, Any]]]:
-        """(R to add, facts) of finished programs; with the model's tier the compiled process has paid R already.
+        """(R to add to the reward, facts) of each finished program; R is 0 with the model, because the process has paid it.
 
-        `latencies` by the model in seconds, infinite for programs that are not legal.
+        `latencies` are seconds by the model, infinite for an illegal program.
         """
         if self.backend is None:
             return [(0.0, self._modelled(graph, seconds)) for graph, seconds in zip(graphs, latencies, strict=True)]
@@ -64,9 +64,9 @@ class FinalReward:
         return found
 
     def regret(self, graph: Graph, row: np.ndarray, modelled: float) -> float | None:
-        """Regret of a legal program in the reward tier: by a complete table, or with the model's tier by a certified optimum.
+        """Regret of a legal program: from a complete recorded table, or with the model from a certified optimum; None if unknown.
 
-        `modelled` in seconds; None if the optimum is not known.
+        `modelled` is its latency by the model in seconds.
         """
         if self.backend is not None:
             return self.backend.regret(graph, graph.schedule(row)) if isinstance(self.backend, Replay) else None
@@ -74,14 +74,14 @@ class FinalReward:
         return None if optimum is None else math.log(modelled / optimum)
 
     def _optimum(self, graph: Graph) -> float | None:
-        """`optimum_of`, asked once for a graph."""
+        """`optimum_of` a graph, computed at the first call."""
         if id(graph) not in self._certified:
             with at_once():
                 self._certified[id(graph)] = graph, optimum_of(graph)
         return self._certified[id(graph)][1]
 
     def _modelled(self, graph: Graph, seconds: float) -> dict[str, Any]:
-        """Facts of a program with this latency by the model; `regret` if the task's optimum is certified."""
+        """Facts of a program with this latency by the model; `regret` is among them if the task's optimum is known."""
         if seconds == math.inf:
             return ILLEGAL
         optimum = self._optimum(graph)
@@ -89,31 +89,31 @@ class FinalReward:
         return {"runtime_s": seconds, "status": "OK", **known}
 
     def restart(self) -> None:
-        """Repeat the same noise from the start, if it has a seed."""
+        """Restart the noise of a recorded backend, so that it repeats from the start if it has a seed."""
         if isinstance(self.backend, Replay):
             self.backend.restart()
 
     def _measure(self, backend: Backend, graphs: list[Graph], schedules: list[Any]) -> list[Measurement]:
-        """Measure programs, or recall them: schedules of one kernel digest are one program.
+        """Measurements of programs, new or from memory; schedules whose kernels have equal digests count as one program.
 
         A backend gets all new programs at once, so that it may compile some while it times others.
         """
         asked = [(graph.operator, schedule) for graph, schedule in zip(graphs, schedules, strict=True)]
         keys = [(str(op), backend.digest(op, schedule, self.hardware)) for op, schedule in asked]
         fresh = [*range(len(keys))]
-        if self.pooled:  # the first of equal ones
+        if self.pooled:  # the first of equal programs
             fresh = sorted({key: place for place, key in reversed([*enumerate(keys)]) if key not in self._seen}.values())
         found = dict(zip(fresh, together(backend, [asked[place] for place in fresh], self.hardware), strict=True))
         self._seen.update({keys[place]: measurement for place, measurement in found.items()})
         return [found.get(place, self._seen[key]) for place, key in enumerate(keys)]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle and copy a backend of the registry by its name: worker processes stay with this process."""
+        """State for pickle and copy: a registered backend is its name, because its worker processes belong to this process."""
         name = None if self.backend is None else registered_name(self.backend)
         return self.__dict__ | {"_certified": {}} | ({"backend": name} if name is not None else {})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """See `__getstate__`."""
+        """Restore the state of `__getstate__`; find a backend by its name."""
         backend = state["backend"]
         self.__dict__.update(state, backend=get_backend(backend, state["hardware"]) if isinstance(backend, str) else backend)
 
@@ -124,7 +124,7 @@ class FinalReward:
 
 
 def reward(graph: Graph, measurement: Measurement) -> float:
-    """R of a measurement (`env.reward`); 0 if the status is not OK."""
+    """R of a measurement (`env.reward.final_reward`); 0 if the status is not OK."""
     if measurement.status is not Status.OK or not math.isfinite(measurement.seconds):
         return 0.0
     with at_once():
@@ -132,6 +132,6 @@ def reward(graph: Graph, measurement: Measurement) -> float:
 
 
 def facts(measurement: Measurement, regret: float | None = None) -> dict[str, Any]:
-    """Entries of `info` for a measurement; `regret` only if the optimum is known."""
+    """Entries of `info` for a measurement; `regret` is among them unless it is None."""
     known = {} if regret is None else {"regret": regret}
     return {"runtime_s": measurement.seconds, "status": measurement.status.value, **known}

@@ -1,6 +1,6 @@
 """Observation of a schedule: groups of float32 features in a fixed layout, about 1 in size, clipped to [-LIMIT, LIMIT].
 
-Compiled code writes the dynamic groups at every step; the groups `operator` and `hardware` are constant over an episode and
+Compiled code writes the dynamic groups at every step. The groups `operator` and `hardware` are constant over an episode and are
 computed once per task.
 """
 
@@ -34,11 +34,11 @@ from gensor_gym.registry import near
 
 LIMIT = 8.0
 _TENSORS_SEEN = 3
-"""Reads and the write whose strides are shown; bodies have at most two reads."""
+"""Number of tensors whose strides are observed: the output and at most two inputs."""
 
 GROUPS: dict[str, int] = {
     "tiles": MAX_LEVELS * MAX_AXES + MAX_AXES,  # log2 of tiles, log2 of virtual threads
-    "knobs": len(KNOBS),  # place on the knob's ladder, 0..1
+    "knobs": len(KNOBS),  # index of the value among the knob's values, scaled to 0..1
     "level": MAX_LEVELS,  # one hot
     "resources": 6,  # fractions of the limits
     "terms": NUM_TERMS + 1,  # log of each term, and of the latency, over the roofline floor
@@ -46,7 +46,7 @@ GROUPS: dict[str, int] = {
     "operator": MAX_AXES + 2 * _TENSORS_SEEN * MAX_AXES + len(OBSERVED) + 3,
     "hardware": 13,
 }
-"""Features of every group, in the order of the flat observation."""
+"""Number of features of every group, in the order of the flat observation."""
 
 OFFSETS: dict[str, int] = dict(zip(GROUPS, np.cumsum([0, *GROUPS.values()])[:-1].tolist(), strict=True))
 NUM_FEATURES = sum(GROUPS.values())
@@ -62,7 +62,7 @@ _LOG_LEAST = math.log10(_LEAST)
 
 @lean
 def fill_dynamic(row, latency, terms, remaining, ints, floats, out):  # noqa: ANN001, ANN201
-    """Write the dynamic features of one schedule into out [>= NUM_DYNAMIC]."""
+    """Write the dynamic features of one schedule into `out`, which has NUM_DYNAMIC elements or more."""
     fill_schedule(row, ints, out)
     for t in range(NUM_TERMS):
         share = math.log10(terms[t] / floats[FLOOR] + _LEAST) if terms[t] > 0.0 else _LOG_LEAST  # many terms are 0
@@ -74,7 +74,7 @@ def fill_dynamic(row, latency, terms, remaining, ints, floats, out):  # noqa: AN
 
 @lean
 def fill_schedule(row, ints, out):  # noqa: ANN001, ANN201
-    """Write the first groups, which do not need the model: tiles, knobs, level, resources."""
+    """Write the groups that do not need the model: tiles, knobs, level, resources."""
     for axis in range(MAX_AXES):
         _fill_tiles(row, axis, out)
     for k in range(_NUM_KNOBS):
@@ -86,7 +86,7 @@ def fill_schedule(row, ints, out):  # noqa: ANN001, ANN201
 
 @lean
 def _fill_tiles(row, axis, out):  # noqa: ANN001, ANN201
-    """Sizes along one axis; a logarithm is computed only for a tile that differs from the one inside it."""
+    """Write log tiles and virtual threads of one axis; only a tile that differs from the next inner tile takes a logarithm."""
     inside, feature = 1, 0.0
     for level in range(MAX_LEVELS):
         tile = row[TILE + level * MAX_AXES + axis]
@@ -99,7 +99,10 @@ def _fill_tiles(row, axis, out):  # noqa: ANN001, ANN201
 
 @lean
 def fill_resources(row, ints, out):  # noqa: ANN001, ANN201
-    """Fractions of limits. GPU: threads, registers, shared memory, code. CPU: vector registers, L1, L2, code."""
+    """Write the group `resources`. CPU: vector registers, L1, L2 as fractions of limits; log code.
+
+    GPU: threads, registers, shared memory as fractions of limits; log code, share of a last warp, log threads.
+    """
     for i in range(6):
         out[_RESOURCES + i] = 0.0
     if ints[IS_CPU] == 1:
@@ -125,7 +128,7 @@ def static_features(op: Operator, hardware: Hardware) -> np.ndarray:
 
 
 def _operator_features(op: Operator) -> np.ndarray:
-    """Log extents by slot; per tensor and slot whether it moves and whether it is contiguous; body; sizes."""
+    """Group `operator`: log extents by slot; per tensor and slot whether the stride is not 0, whether it is 1; body; sizes."""
     slots = [slot_of(a, len(op.spatial)) for a in range(len(op.axes))]
     extents, moves = np.zeros(MAX_AXES), np.zeros((2, _TENSORS_SEEN, MAX_AXES))
     for slot, extent in zip(slots, op.extents, strict=True):
@@ -140,7 +143,7 @@ def _operator_features(op: Operator) -> np.ndarray:
 
 
 def _hardware_features(hw: Hardware) -> np.ndarray:
-    """Kind, units, lanes and logs of rates and capacities."""
+    """Group `hardware`: whether it is a CPU; logs of rates, capacities, units and lanes."""
     levels = {level.name: level for level in hw.memory}
     dram, l2 = levels["dram"], levels["l2"]
     inner = levels.get("l1", levels.get("shared", l2))
@@ -153,7 +156,7 @@ def _hardware_features(hw: Hardware) -> np.ndarray:
 
 
 def group_slices(names: tuple[str, ...] | list[str] | None) -> dict[str, slice]:
-    """Slices of the flat observation by group, in order; ValueError names an unknown group and those there are."""
+    """Group -> slice of the flat observation, in its order, for these groups or all; ValueError names an unknown group."""
     chosen = list(GROUPS) if names is None else list(names)
     unknown = [name for name in chosen if name not in GROUPS]
     if unknown or not chosen:

@@ -1,8 +1,8 @@
-"""The compiled decision process: one step of a range of episodes, the same code for one environment and for thousands.
+"""The compiled decision process: it steps a range of episodes, with the same code for one environment and for thousands.
 
-The finite-horizon process of `docs/design.md`: Phi(s) = log(T_model(s0) / T_model(s)); a step pays discount * Phi(s') - Phi(s) -
-step_cost; `stop` pays R - Phi(s). The caller adds R if it is measured. With `reward="best_so_far"`, `stop` pays the gain in R
-over the best, plus the reward of a step without a change, and the episode goes on; only its last step also pays - Phi(s).
+It is the finite-horizon process of `docs/design.md`: Phi(s) = log(T_model(s0) / T_model(s)); a step pays discount * Phi(s') -
+Phi(s) - step_cost; `stop` pays R - Phi(s). The caller adds R if it is measured. With `reward="best_so_far"`, `stop` pays the gain
+in R over the best program, plus the reward of a step without a change, and the episode goes on; the last step pays gain - Phi(s).
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ REMAINING_AT = OFFSETS["remaining"]
 
 @lean
 def look(task, row, scalars, ints, floats, scratch, room, terms, obs):  # noqa: ANN001, ANN201
-    """Model and dynamic features of a state; the model's latency and the potential are kept in `scalars`.
+    """Write latency and potential of a state into `scalars`, and its dynamic features into `obs`.
 
-    `scratch` int32 [ROW], `terms` float64 [NUM_TERMS] and `room` (`cost.model.room`) are scratch space.
+    `scratch` int32 [ROW], `terms` float64 [NUM_TERMS] and `room` (from `cost.model.room`) are scratch space.
     """
     seconds = latency(row, ints[task], floats[task], terms, scratch, room)
     scalars[LATENCY] = seconds
@@ -49,7 +49,7 @@ def look(task, row, scalars, ints, floats, scratch, room, terms, obs):  # noqa: 
 
 @lean
 def observe(task, row, scalars, ints, floats, sizes, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
-    """`look`, and the mask of a state."""
+    """Do what `look` does, and write the mask of the state."""
     look(task, row, scalars, ints, floats, scratch, room, terms, obs)
     if scalars[REMAINING] <= 1:
         leave_stop(mask)
@@ -59,17 +59,17 @@ def observe(task, row, scalars, ints, floats, sizes, scratch, room, terms, mask,
 
 @lean
 def leave_stop(mask):  # noqa: ANN001, ANN201
-    """Only `stop` is legal."""
+    """Write a mask in which only `stop` is legal."""
     for action in range(mask.shape[0]):
         mask[action] = action == STOP
 
 
 @lean
 def open_episode(task, scalars, ints, floats, static, initial, starts, scratch, room, terms, obs):  # noqa: ANN001, ANN201
-    """Start of an episode, for any moves: scalars, and constant features.
+    """Write the scalars of a new episode, and its constant features.
 
-    Potentials are relative to the latency of the task's unscheduled program, initial[task]. `starts` [K] caches it; 0 means not
-    computed yet.
+    Potentials are relative to the latency of the task's unscheduled program, initial[task]. `starts` [K] caches that latency; 0
+    means not computed yet.
     """
     if starts[task] == 0.0:
         starts[task] = latency(initial[task], ints[task], floats[task], terms, scratch, room)
@@ -91,11 +91,9 @@ def begin(task, row, scalars, ints, floats, sizes, static, initial, starts, scra
 
 @lean
 def pay(task, scalars, ints, floats, settings, mask, obs):  # noqa: ANN001, ANN201
-    """Reward of `stop`: (reward, terminated). It ends the episode.
+    """Do `stop`: (reward, terminated). It ends the episode, unless `reward="best_so_far"` and steps are left.
 
-    With `reward="best_so_far"` the episode goes on to the horizon.
-
-    If the tier is measured, the caller adds R, or its gain over the best so far.
+    If the backend measures, the caller adds R, or its gain over the best program so far.
     """
     before, gain = settings[2] * scalars[POTENTIAL], 0.0
     if settings[3] == MODEL_REWARD:
@@ -114,10 +112,11 @@ def pay(task, scalars, ints, floats, settings, mask, obs):  # noqa: ANN001, ANN2
 
 @lean
 def advance(task, row, scalars, action, ints, floats, sizes, settings, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
-    """One step in place: (reward, terminated).
+    """Take one step in place: (reward, terminated).
 
-    settings = [discount, step_cost, shaping, reward tier is the model, `stop` goes on]. `mask` is that of `row`, so legality is
-    not computed again. An illegal action is a no-op that costs its step; with one step left any action counts as `stop`.
+    settings = [discount, step_cost, shaping, whether the backend is the model, whether `stop` goes on]. `mask` belongs to `row`,
+    so legality is not computed again. An illegal action is a no-op that costs its step; with one step left any action counts as
+    `stop`.
     """
     if action == STOP or scalars[REMAINING] <= 1:
         return pay(task, scalars, ints, floats, settings, mask, obs)
@@ -134,7 +133,7 @@ def advance(task, row, scalars, action, ints, floats, sizes, settings, scratch, 
 
 @lean
 def stand_still(task, scalars, ints, mask, obs):  # noqa: ANN001, ANN201
-    """Effect of an illegal action: one step less."""
+    """Write observation and mask after an illegal action, which only uses up a step."""
     fill_remaining(scalars, ints[task], obs)
     if scalars[REMAINING] <= 1:
         leave_stop(mask)
@@ -142,14 +141,14 @@ def stand_still(task, scalars, ints, mask, obs):  # noqa: ANN001, ANN201
 
 @lean
 def fill_remaining(scalars, ints, obs):  # noqa: ANN001, ANN201
-    """Refresh only the steps left in an observation."""
+    """Write the group `remaining` of an observation, and no other."""
     obs[REMAINING_AT] = scalars[REMAINING] / ints[HORIZON]
     obs[REMAINING_AT + 1] = math.log2(scalars[REMAINING] + 1.0) / 8.0
 
 
 @early
 def begin_one(task, row, scalars, ints, floats, sizes, static, initial, starts, room, mask, obs):  # noqa: ANN001, ANN201
-    """`begin` with its own room, for a single environment."""
+    """Do `begin` for a single environment, with scratch space of its own."""
     scratch = np.empty(ROW, dtype=np.int32)
     terms = np.empty(NUM_TERMS, dtype=np.float64)
     begin(task, row, scalars, ints, floats, sizes, static, initial, starts, scratch, room, terms, mask, obs)
@@ -157,7 +156,7 @@ def begin_one(task, row, scalars, ints, floats, sizes, static, initial, starts, 
 
 @early
 def step_one(task, row, scalars, action, ints, floats, sizes, settings, room, mask, obs):  # noqa: ANN001, ANN201
-    """`advance` with its own room, for a single environment."""
+    """Do `advance` for a single environment, with scratch space of its own."""
     scratch = np.empty(ROW, dtype=np.int32)
     terms = np.empty(NUM_TERMS, dtype=np.float64)
     return advance(task, row, scalars, action, ints, floats, sizes, settings, scratch, room, terms, mask, obs)
@@ -167,7 +166,7 @@ def step_one(task, row, scalars, action, ints, floats, sizes, settings, room, ma
 def step_range(
     low, high, tasks, rows, scalars, actions, skip, ints, floats, sizes, settings, room, masks, obs, rewards, ended
 ):  # noqa: ANN001, ANN201
-    """`advance` of environments low..high-1; those with skip set are unchanged, with reward 0."""
+    """Do `advance` for environments low..high-1; an environment with `skip` set is unchanged and gets reward 0."""
     scratch = np.empty(ROW, dtype=np.int32)
     terms = np.empty(NUM_TERMS, dtype=np.float64)
     _step_each(
@@ -181,7 +180,7 @@ def _step_each(
     low, high, tasks, rows, scalars, actions, skip, ints, floats, sizes, settings, masks, obs, rewards, ended, scratch,
     room, terms
 ):  # noqa: ANN001, ANN202  # fmt: skip
-    """`step_range` with room given."""
+    """Do `step_range` with the given scratch space."""
     for b in range(low, high):
         rewards[b], ended[b] = 0.0, False
         if not skip[b]:
@@ -192,7 +191,7 @@ def _step_each(
 
 @compiled
 def begin_range(chosen, tasks, rows, scalars, ints, floats, sizes, static, initial, starts, room, masks, obs):  # noqa: ANN001, ANN201
-    """`begin` of every environment in `chosen`."""
+    """Do `begin` for every environment in `chosen`."""
     scratch = np.empty(ROW, dtype=np.int32)
     terms = np.empty(NUM_TERMS, dtype=np.float64)
     for b in chosen:

@@ -1,4 +1,4 @@
-"""A recorded tuning space as a Gymnasium environment, whose optimum is known."""
+"""The Gymnasium environment of a recorded tuning space, whose optimum is known."""
 
 from __future__ import annotations
 
@@ -16,30 +16,31 @@ from gensor_gym.spaces.moves import STOP, Moves, moves_of
 from gensor_gym.spaces.space import TIMINGS, TuningSpace
 
 NUM_FACTS = 6
-"""Number of features besides indices and mask: see `RecordedEnv`."""
+"""Number of features between the indices and the mask: see `RecordedEnv`."""
 CLIP = 8.0
 
 
 class RecordedEnv(TextSpec, gymnasium.Env):
-    """Move through a tuning space that was measured completely; find its best configuration.
+    """Move through a tuning space that was measured completely, to find its best configuration.
 
     ## Description
-    A state is a configuration, the fastest one met so far (the incumbent), and what is left of the horizon and the budget. Every
-    configuration moved to is measured, that is looked up; its time stays the same within the episode.
+    A state is a configuration, the fastest configuration met so far (the incumbent), and the rest of the horizon and the budget.
+    Every configuration moved to is measured, that is looked up; its time stays the same within the episode.
 
     ## Action Space
     `Discrete(2 + 2M)`: stop; jump, which is legal if moves do not connect the space; up and down for each of the M parameters
-    with more than one value (`env.unwrapped.moves.names`). `info["action_mask"]` (int8) and `action_masks()` (bool) say what is
-    legal; an illegal action changes nothing and costs its step. `stop` is always legal.
+    with more than one value (`env.unwrapped.moves.names`). `info["action_mask"]` (int8) and `action_masks()` (bool) give the
+    legal actions; an illegal action changes nothing and costs its step. `stop` is always legal.
 
     ## Observation Space
-    Box float32 [2M + 6 + 2 + 2M]: places of the M values in [0, 1]; those of the incumbent; whether the configuration ran well,
-    whether there is an incumbent, log(T_cap / T) of both (0 if not), the fractions left of steps and seconds; the mask.
+    Box float32 [2M + 6 + 2 + 2M]: indices of the M values, scaled to [0, 1]; the same for the incumbent; whether the
+    configuration succeeded, whether there is an incumbent, log(T_cap / T) of both (0 if not), the fractions left of steps and
+    seconds; the mask.
 
     ## Rewards
-    As in `gensor_gym/Construct-v0`: discount * Phi(s') - Phi(s) - step_cost for a step, R - Phi(s) for `stop`, with T the
-    incumbent's time and T_cap the slowest time recorded: R = max(0, log(T_cap / T)), Phi(s) = log(T(s0) / T(s)), T is T_cap and R
-    is 0 while no configuration ran well. R takes the recorded time, even where `timing="resample"` showed a luckier one.
+    A step pays discount * Phi(s') - Phi(s) - step_cost and `stop` pays R - Phi(s), like in `gensor_gym/Construct-v0`. Here T is
+    the incumbent's time and T_cap the slowest recorded time: R = max(0, log(T_cap / T)), Phi(s) = log(T(s0) / T(s)). T is T_cap
+    and R is 0 while no configuration has succeeded. R uses the recorded time, even if `timing="resample"` showed a shorter one.
 
     ## Starting State
     Any configuration, each equally likely; `reset(options={"configuration": {...}})` starts anywhere.
@@ -48,8 +49,8 @@ class RecordedEnv(TextSpec, gymnasium.Env):
     Terminated by `stop`, and by any action with one step left or when the seconds are spent.
 
     ## Arguments
-    path (a Kernel Tuner cache or a T4 file) or a TuningSpace, format and unit as of `load_space`; timing: `reported`, `median`
-    (of the raw samples), or `resample` (one raw sample, drawn anew in every episode; the recorded time is then the reported one);
+    path (a Kernel Tuner cache or a T4 file) or a TuningSpace, format and unit of `load_space`; timing: `reported`, `median` (of
+    the raw samples), or `resample` (one raw sample, drawn anew in every episode; the recorded time is then the reported time);
     seconds: budget of recorded compile and run time, None for no limit; horizon, discount, step_cost, shaping, render_mode.
 
     ## Version History
@@ -80,7 +81,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         self._statistic = "reported" if timing == "resample" else timing
         self.seconds = self.space.seconds(self._statistic)
         self.best = self.space.best(self._statistic)
-        """Place of the best configuration."""
+        """Index of the best configuration."""
         self.cap = float(self.seconds[self.space.ok].max())
         """T_cap in seconds."""
         if timing == "resample":
@@ -114,7 +115,10 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         return self._observation(), self._info()
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Move, or stop. ResetNeeded and ValueError as of `Construct-v0`; other illegal actions never raise."""
+        """Take one action. ResetNeeded if no episode is running, ValueError if the action is not a whole number.
+
+        Illegal actions never raise.
+        """
         if not self._running:
             raise gymnasium.error.ResetNeeded("no episode is running: call reset() first")
         action, before = whole(action), self._potential()
@@ -131,7 +135,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         return self._observation(), float(reward), False, False, self._info()
 
     def _measure(self) -> None:
-        """Look the configuration up; the first time it costs its recorded seconds."""
+        """Look up the time of the configuration; the first time in an episode it costs the recorded seconds."""
         if self.index in self._seen:
             return
         self.spent += float(self.space.charges[self.index])
@@ -144,16 +148,16 @@ class RecordedEnv(TextSpec, gymnasium.Env):
             self.incumbent, self._time = self.index, found
 
     def _potential(self) -> float:
-        """Phi of the state."""
+        """Phi of the state; 0 without shaping."""
         capped = [self.cap if t == math.inf else t for t in (self._start, self._time)]
         return math.log(capped[0] / capped[1]) if self.shaping else 0.0
 
     def _final(self) -> float:
-        """R: by the recorded time of the incumbent."""
+        """R, from the recorded time of the incumbent."""
         return 0.0 if self.incumbent is None else max(0.0, math.log(self.cap / float(self.seconds[self.incumbent])))
 
     def _only_stop(self) -> bool:
-        """Whether nothing but `stop` is legal."""
+        """Whether only `stop` is legal."""
         return not self._running or self.remaining <= 1 or (self.budget is not None and self.spent >= self.budget)
 
     def action_masks(self) -> np.ndarray:
@@ -163,7 +167,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         return self.moves.mask(self.index)
 
     def _observation(self) -> np.ndarray:
-        """See the class."""
+        """Observation of the state, float32 [2M + 6 + 2 + 2M], as the class describes it."""
         now = self._seen[self.index]
         gains = [0.0 if t == math.inf else max(-CLIP, min(CLIP, math.log(self.cap / t))) for t in (now, self._time)]
         left = 1.0 if self.budget is None else max(0.0, 1.0 - self.spent / self.budget)
@@ -177,7 +181,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         return found
 
     def _info(self) -> dict[str, Any]:
-        """Mask; status and seconds of the configuration; of the incumbent time, regret, and whether it is optimal."""
+        """Info dictionary: mask, status and seconds of the configuration, facts of the incumbent, seconds spent."""
         best = self.incumbent
         return {
             "action_mask": self.action_masks().astype(np.int8),
@@ -190,7 +194,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
         }
 
     def render(self) -> str | None:
-        """`ansi`: configuration, its time, and the incumbent's, as text."""
+        """Text with the configuration, its time and the incumbent's time (render mode `ansi`); None without a render mode."""
         if self.render_mode is None:
             return None
         if not hasattr(self, "index"):
@@ -202,7 +206,7 @@ class RecordedEnv(TextSpec, gymnasium.Env):
 
 
 def check_arguments(timing: str, seconds: float | None, horizon: int | None, render_mode: str | None) -> None:
-    """Check arguments; ValueError names a bad value and the accepted ones."""
+    """Check arguments; ValueError names a bad value and the accepted values."""
     if timing not in (*TIMINGS, "resample"):
         raise ValueError(f"no timing {timing!r}; it is one of {(*TIMINGS, 'resample')}")
     if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, Real) or not seconds > 0):
@@ -214,7 +218,7 @@ def check_arguments(timing: str, seconds: float | None, horizon: int | None, ren
 
 
 def check_samples(space: TuningSpace) -> None:
-    """ValueError if a configuration that ran well has no raw samples to draw from."""
+    """Check that every successful configuration has raw samples to draw from; ValueError if not."""
     lacking = sum(len(s) == 0 for s, ok in zip(space.samples, space.ok, strict=True) if ok)
     if lacking:
         raise ValueError(
@@ -224,6 +228,6 @@ def check_samples(space: TuningSpace) -> None:
 
 
 def places(space: TuningSpace, moves: Moves) -> np.ndarray:
-    """Index of every value among those of its parameter, scaled to [0, 1], float64 [N, M]."""
+    """Index of every value among its parameter's values, scaled to [0, 1], float64 [N, M]."""
     counts = np.array([len(space.parameters[i].values) for i in moves.movable])
     return space.indices[:, moves.movable] / np.maximum(1, counts - 1)

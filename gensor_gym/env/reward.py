@@ -1,6 +1,6 @@
-"""The reward of an episode, for all environments: R of the final program, and the reward of a step (docs/design.md).
+"""The rewards that all environments share: R of the final program, and the reward of a step (docs/design.md).
 
-`env/measured.py` has the reward of `stop` in measured tiers and after a failure.
+`env/measured.py` computes R of measured programs and after a failure.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from gensor_gym.graph.compiled import lean
 
 @lean
 def final_reward(floor, seconds):  # noqa: ANN001, ANN201
-    """R = max(0, log(T_cap / T)), T_cap being CAP_OVER_FLOOR times the roofline floor of the task, both in seconds."""
+    """R = max(0, log(T_cap / T)) of a program's seconds T; T_cap is CAP_OVER_FLOOR times the task's roofline floor in seconds."""
     return max(0.0, math.log(CAP_OVER_FLOOR * floor / seconds))
 
 
 @lean
 def improvement(floor, best, seconds):  # noqa: ANN001, ANN201
-    """Gain in R of a program over the best before it (infinite seconds for none); 0 if it is no faster."""
+    """Gain in R of a program over the best program before it (infinite seconds if there is none); 0 if it is not faster."""
     if best == math.inf:
         return final_reward(floor, seconds)
     return max(0.0, final_reward(floor, seconds) - final_reward(floor, best))
@@ -27,5 +27,5 @@ def improvement(floor, best, seconds):  # noqa: ANN001, ANN201
 
 @lean
 def step_reward(before, after, discount, step_cost):  # noqa: ANN001, ANN201
-    """Gamma * Phi(s') - Phi(s) - c, of the potentials before and after a step."""
+    """Reward of a step, discount * Phi(s') - Phi(s) - step_cost, from the potentials before and after it."""
     return discount * after - before - step_cost

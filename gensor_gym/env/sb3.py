@@ -1,4 +1,4 @@
-"""The vector environment wrapped as a `VecEnv` of stable-baselines3, for its algorithms, callbacks and MaskablePPO."""
+"""Vector environments as a `VecEnv` of stable-baselines3, for its algorithms, callbacks and MaskablePPO."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from gensor_gym.env.vector import ConstructVectorEnv
 from gensor_gym.env.writing.env import WriteVectorEnv
 
 _OF_ONE = {"graph": "graphs", "schedule": "schedules", "remaining": "remaining"}
-"""Attributes of a single environment -> the vector environment's list of them."""
+"""Attribute of a single environment -> the vector environment's attribute that lists it for all."""
 
 
 class ConstructVecEnv(VecEnv):
     """Adapter of a `ConstructVectorEnv`, `WriteVectorEnv` or `GirVectorEnv` in mode SAME_STEP.
 
-    Ended episodes are reset within the step; their info holds `episode` {r, l, t, regret} (as from Monitor),
+    Ended episodes are reset within the step; their info contains `episode` {r, l, t, regret} (like Monitor),
     `terminal_observation`, `TimeLimit.truncated` (always False), `runtime_s`, `status`, `steps` and `regret` (nan if no
     optimum is known), with `reward="best_so_far"` also `paid` and `best`. Other infos are empty; masks come from
-    `env_method("action_masks")`. No monitor is needed around it: infos already hold the episodes, with `regret`.
+    `env_method("action_masks")`. It needs no VecMonitor around it, because infos already contain `episode`.
     """
 
     def __init__(self, envs: EpisodesVectorEnv) -> None:
-        """ValueError unless `envs` resets within the step."""
+        """Wrap `envs`; ValueError unless their autoreset mode is SAME_STEP."""
         if envs.autoreset_mode is not AutoresetMode.SAME_STEP:
             raise ValueError(
                 f"autoreset_mode is {envs.autoreset_mode}; stable-baselines3 needs {AutoresetMode.SAME_STEP}"
@@ -44,11 +44,11 @@ class ConstructVecEnv(VecEnv):
 
     @property
     def discount(self) -> float:
-        """The discount of the process: gamma of an agent."""
+        """The discount of the process, to be used as gamma by an agent."""
         return self.envs.discount
 
     def reset(self) -> Any:
-        """Start all episodes with the seeds and options given before; returns observations."""
+        """Start all episodes with the seeds and options set before; return their observations."""
         options = self._options
         if any(o != options[0] for o in options):
             for i, own in enumerate(options):
@@ -68,7 +68,7 @@ class ConstructVecEnv(VecEnv):
         self._actions = np.asarray(actions)
 
     def step_wait(self) -> VecEnvStepReturn:
-        """(observations, rewards float32 [B], ended bool [B], list of infos)."""
+        """Take the actions of `step_async`: (observations, rewards float32 [B], ended bool [B], list of infos)."""
         observations, rewards, ended, _, info = self.envs.step(self._actions)
         self._returns += rewards
         self._lengths += 1
@@ -78,7 +78,7 @@ class ConstructVecEnv(VecEnv):
         return observations, rewards.astype(np.float32), ended, infos
 
     def _end(self, ended: np.ndarray, info: dict[str, Any], infos: list[dict[str, Any]]) -> None:
-        """Write infos of the episodes that ended in this step, and reset their sums."""
+        """Fill `infos` of the episodes that ended in this step, and reset their sums of rewards and steps."""
         facts, elapsed = info["final_info"], round(time.time() - self._begun, 6)
         regret = facts.get("regret", np.full(self.num_envs, np.nan))
         columns = (self._returns, self._lengths, facts["runtime_s"], facts["status"], facts["steps"], regret)
@@ -98,20 +98,20 @@ class ConstructVecEnv(VecEnv):
         self._returns[ended], self._lengths[ended] = 0.0, 0
 
     def close(self) -> None:
-        """Stop threads and workers."""
+        """Stop the threads and workers of the vector environment."""
         self.envs.close()
 
     def state(self) -> dict[str, Any]:
-        """A copy of the running episodes, as of `ConstructVectorEnv.state`, with the sums of their rewards and steps."""
+        """A copy of the running episodes (`ConstructVectorEnv.state`) with the sums of their rewards and steps, for `restore`."""
         return {"envs": self.envs.state(), "returns": self._returns.copy(), "lengths": self._lengths.copy()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from the `state` of another one with the same arguments; no `reset` is needed."""
+        """Continue from the `state` of an adapter with the same arguments; no `reset` is needed."""
         self.envs.restore(state["envs"])
         self._returns[:], self._lengths[:] = state["returns"], state["lengths"]
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        """Attribute of every given environment; a shared one is repeated. AttributeError if unknown."""
+        """Attribute of every given environment; a shared attribute is repeated. AttributeError if it is unknown."""
         chosen = self._chosen(indices)
         if attr_name in _OF_ONE:
             values = getattr(self.envs, _OF_ONE[attr_name])
@@ -119,7 +119,7 @@ class ConstructVecEnv(VecEnv):
         return [getattr(self.envs, attr_name)] * len(chosen)
 
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
-        """Set an attribute that all environments share; ValueError for a part of them."""
+        """Set an attribute that all environments share; ValueError if `indices` are not all environments."""
         if set(self._chosen(indices)) != set(range(self.num_envs)):
             raise ValueError(
                 f"attribute {attr_name!r} is shared by all {self.num_envs} environments; indices must be None"
@@ -129,7 +129,7 @@ class ConstructVecEnv(VecEnv):
     def env_method(
         self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
     ) -> list[Any]:
-        """`action_masks` (bool [N] each) or `render` of every given environment; AttributeError for other methods."""
+        """Results of `action_masks` (bool [N]) or `render` for every given environment; AttributeError for other methods."""
         if method_name not in ("action_masks", "render"):
             raise AttributeError(f"no method {method_name!r} per environment; there are 'action_masks' and 'render'")
         chosen = self._chosen(indices)
@@ -140,15 +140,15 @@ class ConstructVecEnv(VecEnv):
         return [None if frames is None else frames[i] for i in chosen]
 
     def env_is_wrapped(self, wrapper_class: type, indices: VecEnvIndices = None) -> list[bool]:
-        """True for Monitor, whose statistics this class gives; no other wrapper is inside."""
+        """True for Monitor, because infos contain its statistics; False for all other wrappers."""
         return [issubclass(Monitor, wrapper_class)] * len(self._chosen(indices))
 
     def get_images(self) -> Sequence[np.ndarray | None]:
-        """The figure of every environment, uint8 [H, W, 3] (render_mode `rgb_array`), None without that mode."""
+        """Figure of every environment, uint8 [H, W, 3] (render mode `rgb_array`); None without a render mode."""
         return self.env_method("render")
 
     def _chosen(self, indices: VecEnvIndices) -> list[int]:
-        """Indices as a list."""
+        """Indices as a list; None selects all environments."""
         if indices is None:
             return list(range(self.num_envs))
         found: Iterable[int] = self._get_indices(indices)
@@ -156,15 +156,15 @@ class ConstructVecEnv(VecEnv):
 
 
 def make_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
-    """A `VecEnv` of `num_envs` constructions; `arguments` as of `ConstructVectorEnv`, without `autoreset_mode`."""
+    """A `VecEnv` of `num_envs` constructions; `arguments` are those of `ConstructVectorEnv` without `autoreset_mode`."""
     return ConstructVecEnv(ConstructVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **arguments))
 
 
 def make_fused_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
-    """As `make_sb3`, for fused operators; `arguments` as of `GirVectorEnv`, without `autoreset_mode`."""
+    """A `VecEnv` of `num_envs` fused operators; `arguments` are those of `GirVectorEnv` without `autoreset_mode`."""
     return ConstructVecEnv(GirVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **arguments))
 
 
 def make_writing_sb3(num_envs: int = 1, **arguments: Any) -> ConstructVecEnv:
-    """As `make_sb3`, for `Write-v0`; `arguments` as of `WriteVectorEnv`, without `autoreset_mode`."""
+    """A `VecEnv` of `num_envs` environments `Write-v0`; `arguments` are those of `WriteVectorEnv` without `autoreset_mode`."""
     return ConstructVecEnv(WriteVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **arguments))

@@ -1,4 +1,4 @@
-"""Seeds of runs: of vector environments number i is seeded with seed + i, as Gymnasium and stable-baselines3 do."""
+"""Seeds of runs. A vector environment seeds its environment i with seed + i, like Gymnasium and stable-baselines3."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import numpy as np
 
 
 def seed_of_run(seed: int) -> int:
-    """Seed of a run's learner and environments, below 2**31. Using the run's own seed, neighbouring runs would share streams."""
+    """Seed below 2**31 for a run's learner and environments, hashed because runs with seeds n and n + 1 would share streams."""
     return int(np.random.SeedSequence(seed).generate_state(1)[0] >> 1)

@@ -24,12 +24,12 @@ DEFAULT_OPERATOR = "gemm(m=512, n=512, k=512)"
 OBSERVATIONS = ("flat", "dict", "successors", "graph")
 TIMINGS = ("pooled", "fresh")
 REWARDS = ("final", "best_so_far")
-"""Rewarded programs: the final one, or every program that is faster than those evaluated before."""
+"""Rewarded programs: the final program, or every program that is faster than all programs evaluated before it."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything about the process that is not the task."""
+    """Settings of the decision process: everything but the task."""
 
     backend: str
     observation: str
@@ -41,7 +41,7 @@ class Settings:
     reward: str = "final"
 
     def __post_init__(self) -> None:
-        """Check the settings; ValueError names the value and the accepted ones."""
+        """Check the settings; ValueError names a bad value and the accepted values."""
         if self.observation not in OBSERVATIONS:
             raise ValueError(f"no observation {self.observation!r}; it is one of {OBSERVATIONS}")
         if self.timing not in TIMINGS:
@@ -53,18 +53,18 @@ class Settings:
         check_process(self.discount, self.step_cost)
 
     def vector(self) -> np.ndarray:
-        """The settings as numbers: [discount, step_cost, shaping, reward tier is the model, `stop` goes on]."""
+        """Settings as numbers: [discount, step_cost, shaping, whether the backend is the model, whether `stop` goes on]."""
         tier = MODEL_REWARD if self.backend == "analytic" else 0.0
         return np.array([self.discount, self.step_cost, float(self.shaping), tier, GOES_ON if self.goes_on else 0.0])
 
     @property
     def goes_on(self) -> bool:
-        """Whether an episode continues after a program is evaluated."""
+        """Whether an episode continues after `stop`, which then only evaluates the program."""
         return self.reward == "best_so_far"
 
 
 def check_moves(moves: str) -> None:
-    """ValueError for all but "primitives"; whole columns are chosen in `gensor_gym/Write-v0`."""
+    """Check that `moves` is "primitives"; ValueError if not. `gensor_gym/Write-v0` is the environment that sets whole columns."""
     if moves != "primitives":
         raise ValueError(
             f"no moves {moves!r}: expected 'primitives'; gensor_gym/Write-v0 with choices='columns' sets whole columns"
@@ -72,7 +72,7 @@ def check_moves(moves: str) -> None:
 
 
 def groups_of(given: Collection[str] | None) -> tuple[str, ...] | None:
-    """Observation groups by name; None is all of them. ValueError if it is no list of names."""
+    """Names of observation groups as a tuple; None stands for all groups. ValueError if it is not a collection of names."""
     if given is None:
         return None
     if isinstance(given, str) or not isinstance(given, Collection) or not all(isinstance(name, str) for name in given):
@@ -81,7 +81,7 @@ def groups_of(given: Collection[str] | None) -> tuple[str, ...] | None:
 
 
 def check_process(discount: float, step_cost: float) -> None:
-    """ValueError unless discount is in (0, 1] and step_cost 0 or more."""
+    """Check that discount is in (0, 1] and step_cost is finite and not negative; ValueError if not."""
     if not isinstance(discount, Real) or not 0.0 < discount <= 1.0:
         raise ValueError(f"discount {discount!r} is not in (0, 1]")
     if not isinstance(step_cost, Real) or not 0.0 <= step_cost < math.inf:
@@ -89,7 +89,7 @@ def check_process(discount: float, step_cost: float) -> None:
 
 
 def whole(action: SupportsIndex) -> int:
-    """The number of an action; ValueError if it is no whole number, as it is not rounded."""
+    """The action as an int; ValueError if it is not a whole number, because actions are not rounded."""
     try:
         return operator.index(action)
     except TypeError:
@@ -97,9 +97,9 @@ def whole(action: SupportsIndex) -> int:
 
 
 def json_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
-    """Arguments of the constructor with operators, hardware and paths as text, so that `env.spec.to_json()` round-trips.
+    """Constructor arguments with operators, hardware and paths as text, so that `env.spec.to_json()` can be read back.
 
-    A Hardware that differs from the one of its name stays an object, because its name means another machine.
+    A Hardware that differs from the known machine of its name stays an object, because the name would mean that machine.
     """
 
     def plain(value: object) -> object:
@@ -122,7 +122,7 @@ def json_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
 
 
 class TextSpec:
-    """The attribute `spec` of an environment, as set by `gymnasium.make` or `make_vec`, kept in its JSON form."""
+    """Mixin whose attribute `spec`, which `gymnasium.make` and `make_vec` set, keeps its arguments as plain text."""
 
     @property
     def spec(self) -> EnvSpec | None:
@@ -131,7 +131,7 @@ class TextSpec:
 
     @spec.setter
     def spec(self, spec: EnvSpec | None) -> None:
-        """Keep a copy."""
+        """Keep a copy with plain-text arguments."""
         self._spec = copy.copy(spec)
         if self._spec is not None:
             self._spec.kwargs = json_arguments(self._spec.kwargs)

@@ -1,4 +1,4 @@
-"""The native vector form: thousands of constructions stepped by compiled code, on several threads."""
+"""The native vector environment: compiled code steps thousands of constructions, on several threads."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gensor_gym.env.tasks import TaskSet
 
 
 class ConstructVectorEnv(EpisodesVectorEnv):
-    """`num_envs` constructions side by side; each behaves as a `ConstructEnv` with the same arguments."""
+    """`num_envs` parallel constructions; each behaves like a `ConstructEnv` with the same arguments."""
 
     tasks: TaskSet
     single = ConstructEnv
 
     def _begin_part(self, chosen: np.ndarray) -> None:
-        """See `process.begin`."""
+        """Start episodes of the chosen environments (`process.begin`)."""
         tasks = self.tasks
         process.begin_range(
             chosen, self._task, self._rows, self._scalars, tasks.ints, tasks.floats, tasks.sizes, tasks.static,
@@ -25,7 +25,7 @@ class ConstructVectorEnv(EpisodesVectorEnv):
         )  # fmt: skip
 
     def _step_part(self, low: int, high: int, actions: np.ndarray, skip: np.ndarray) -> None:
-        """See `process.advance`."""
+        """Step environments low..high-1 that are not skipped (`process.advance`)."""
         tasks = self.tasks
         process.step_range(
             low, high, self._task, self._rows, self._scalars, actions, skip, tasks.ints, tasks.floats, tasks.sizes,

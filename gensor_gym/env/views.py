@@ -1,4 +1,4 @@
-"""Views of the features: flat, by group, one row for every action's successor, or a graph."""
+"""Observations made of the features: flat, by group, one row for every action's successor, or a graph."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _PRIMITIVES = sorted({action.primitive for action in ACTIONS})
 _ONE_HOT = np.array([[a.primitive == p for p in _PRIMITIVES] for a in ACTIONS], dtype=np.float32)
 _RESOURCES = OFFSETS["resources"]
 NUM_SUCCESSOR_FEATURES = 3 + NUM_TERMS + GROUPS["resources"] + len(_PRIMITIVES)
-"""Legal; log speed-up of the successor under the model; its level; log ratios of its terms; its resources; primitive."""
+"""Number of features of a successor: legality, log speed-up by the model, level, log ratios of terms, resources, primitive."""
 
 
 class ObservationView:
     """Turns the flat features of one environment, or of a batch, into the chosen observation."""
 
     def __init__(self, settings: Settings) -> None:
-        """ValueError names an unknown group."""
+        """Choose the observation by its settings; ValueError names an unknown group."""
         self.kind = settings.observation
         self.slices = group_slices(settings.groups)
         self.keep = np.concatenate([np.arange(s.start, s.stop) for s in self.slices.values()])
@@ -51,7 +51,7 @@ class ObservationView:
         return box(len(self.keep))
 
     def single(self, features: np.ndarray, graph: ConstructionGraph, row: np.ndarray, mask: np.ndarray) -> Any:
-        """View of one environment's features [F]."""
+        """Observation of one environment from its features [F]."""
         if self.kind == "successors":
             return successor_features(graph, row, mask)
         if self.kind == "graph":
@@ -59,20 +59,20 @@ class ObservationView:
         return self.batch(features.copy())
 
     def drawn(self, mode: str) -> Callable[[ConstructionGraph, Schedule], Any]:
-        """The function that draws a schedule in a render mode."""
+        """Function of a graph and a schedule that draws the schedule in a render mode."""
         from gensor_gym.env.pictures import render
 
         return render.as_text if mode == "ansi" else render.as_image
 
     def batch(self, features: np.ndarray) -> Any:
-        """View of features [..., F] (flat or by group); the flat view of all groups is the array itself."""
+        """Observation of features [..., F], flat or by group; the flat observation of all groups is the array itself."""
         if self.kind == "dict":
             return {name: features[..., s].copy() for name, s in self.slices.items()}
         return features if self.whole else features[..., self.keep]
 
 
 def successor_features(graph: ConstructionGraph, row: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Features of every action's successor, float32 [N, NUM_SUCCESSOR_FEATURES]; only the primitive where illegal."""
+    """Features of every action's successor, float32 [N, NUM_SUCCESSOR_FEATURES]; an illegal action has only its primitive."""
     out = np.zeros((NUM_ACTIONS, NUM_SUCCESSOR_FEATURES), dtype=np.float32)
     tables = graph.tables
     _fill_successors(row, mask.view(np.int8), tables.ints, tables.floats, tables.sizes, graph.room(), out)
@@ -82,7 +82,7 @@ def successor_features(graph: ConstructionGraph, row: np.ndarray, mask: np.ndarr
 
 @early
 def _fill_successors(row, mask, ints, floats, sizes, space, out):  # noqa: ANN001, ANN202
-    """Model and resources of every legal successor relative to those of `row`."""
+    """Write features of every legal successor: its terms and latency relative to `row`, its level and its resources."""
     scratch, result = np.empty(ROW, dtype=np.int32), np.empty(ROW, dtype=np.int32)
     here, there = np.empty(NUM_TERMS), np.empty(NUM_TERMS)
     flat = np.zeros(_RESOURCES + 6)

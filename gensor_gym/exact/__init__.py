@@ -1,4 +1,4 @@
-"""Exact values of the analytic tier: certified optima."""
+"""Exact results of the analytic model: certified optima."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _KINDS: dict[str, Any] = {
     **dict.fromkeys(("operator", "hardware", "space", "fingerprint", "method", "latency", "schedule", "bound"), str),
     **dict.fromkeys(("candidates", "visited", "evaluated", "pruned"), _COUNT), "optima": _COUNT_OR_NONE, "seconds": _NUMBER,
 }  # fmt: skip
-"""Types of a certificate's fields when read."""
+"""Name of a certificate's field -> its type when read."""
 _WORDS = {str: "text", _COUNT: "a number from 0", _COUNT_OR_NONE: "a number from 0, or null", _NUMBER: "seconds from 0"}
 
 
@@ -34,24 +34,24 @@ class Certificate:
     latency: str
     """Seconds of the fastest legal program, as a hexadecimal float: exact to the last bit."""
     schedule: str
-    """Text of one that takes so long."""
+    """Text of a schedule with this latency."""
     optima: int | None
-    """Schedules with all levels opened that take exactly so long; None if they were too many to count."""
+    """Number of schedules with this latency and all levels opened (their tiles chosen); None if there are too many to count."""
     candidates: int
-    """Combinations of tiles, virtual threads and knobs of the space, before legality."""
+    """Number of combinations of tiles, virtual threads and knobs in the space, legal or not."""
     visited: int
-    """Visited nodes: partial programs whose next tile was fixed, or programs if all were enumerated."""
+    """Number of visited nodes: partial programs whose next tile was fixed, or programs if all were enumerated."""
     evaluated: int
-    """Programs that the model evaluated."""
+    """Number of programs that the model evaluated."""
     pruned: int
-    """Nodes left out because nothing below them is faster."""
+    """Number of nodes that were left out because no program below them is faster."""
     bound: str
-    """Seconds that no legal program is below when the search has ended; equal to `latency` where that is proved."""
+    """Proved lower bound on the seconds of every legal program, as a hexadecimal float; equal to `latency` if that is proved."""
     seconds: float
     """Processor seconds of the search, compilation excluded."""
 
     def __post_init__(self) -> None:
-        """ValueError for an unknown method."""
+        """Check the method; ValueError if it is unknown."""
         if self.method not in METHODS:
             raise ValueError(f"no method {self.method!r}: expected one of {METHODS}")
 
@@ -62,7 +62,7 @@ class Certificate:
 
     @property
     def best(self) -> Schedule:
-        """A schedule that takes so long."""
+        """A schedule with the optimal latency."""
         return Schedule.parse(self.schedule)
 
     @property
@@ -71,12 +71,12 @@ class Certificate:
         return self.operator, self.hardware, self.space
 
     def to_json(self) -> str:
-        """One line of JSON."""
+        """The certificate as one line of JSON."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def from_json(cls, line: str) -> Certificate:
-        """Read `to_json`; ValueError names fields that are missing or unknown."""
+        """The certificate of a line that `to_json` wrote; ValueError names missing or unknown fields and invalid values."""
         data = parse_object(line)
         expected = {field.name for field in dataclasses.fields(cls)}
         if set(data) != expected:
@@ -92,7 +92,7 @@ class Certificate:
 
 
 def _seconds(text: str) -> float:
-    """A hexadecimal float; 0 if it is invalid."""
+    """Value of a hexadecimal float; 0 if it is invalid."""
     try:
         return float.fromhex(text)
     except (OverflowError, ValueError):
@@ -115,7 +115,7 @@ def _at(path: Path, number: int, line: str) -> Certificate:
 
 
 def append_certificate(path: Path, certificate: Certificate) -> None:
-    """Add one line to a file, which is made with its folder."""
+    """Add a certificate as one line to a file; file and folder are created if they are missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         file.write(certificate.to_json() + "\n")

@@ -1,8 +1,9 @@
 """The depth-first search for the optimum: register tiles, block tiles, the reduction, virtual threads. Compiled.
 
-A node fixes one more tile. It is pruned if `exact.floor` shows that no descendant is faster than the best program so far. Choices
-without influence on the model are not branched on: virtual threads along axes that move no bank and no sector, and the split of
-the reduction's register tile, only whose product matters; the longest is taken if that is sure to help.
+A node fixes one more tile. It is pruned if `exact.floor` shows that no descendant is faster than the best program so far. The
+search does not branch on choices without influence on the model: virtual threads along axes that change no bank and no sector,
+and the split of the reduction's register tile over its axes, of which only the product matters. Of these tiles the longest is
+taken if it is never slower.
 """
 
 from __future__ import annotations
@@ -44,18 +45,20 @@ from gensor_gym.graph.tables.tables import (
 )
 
 SLACK = 1.0 - 1e-9
-"""Floors are scaled by this, because their sums round in another order than the model's."""
+"""Factor of floors, because they are summed in another order than the model's latency and round differently."""
 CHOSEN, REGISTER, BLOCK, REDUCE, PRUNED, EVALUATED, TIES, LIMIT = range(8)
-"""Counters: tiles fixed; register tiles, block tiles, reductions looked at; nodes left out; evaluations; best classes.
+"""Indices of counters: tiles fixed; register tiles, block tiles and reductions visited; nodes pruned; programs evaluated; classes
+of best programs; and the limit.
 
-Of block tiles and reductions together at most LIMIT are looked at."""
+At most counts[LIMIT] block tiles and reductions together are visited.
+"""
 NUM_COUNTS = 8
 CHOICE, SKIPPED, LAST = range(3)
 
 
 @lean
 def set_outer(row, axis, size):  # noqa: ANN001, ANN201
-    """Set the block tile along an axis, and the levels outside it."""
+    """Set the block tile along an axis, and the levels outside it, to `size`."""
     for level in range(1, MAX_LEVELS):
         row[TILE + level * MAX_AXES + axis] = size
 
@@ -73,7 +76,7 @@ def is_bank_axis(row, tensor, axis, ints):  # noqa: ANN001, ANN201
 
 @lean
 def matters(row, axis, ints):  # noqa: ANN001, ANN201
-    """Whether virtual threads along a spatial axis may change the model's latency of a program with these tiles."""
+    """Whether virtual threads along a spatial axis can change the model's latency of a program with these tiles."""
     if ints[ALLOWED + VTHREAD_UP + axis] == 0 or ints[EXTENT + axis] == 1 or row[TILE + axis] == 1:
         return False
     if axis == SPATIAL_SLOTS - 1:
@@ -90,9 +93,9 @@ def matters(row, axis, ints):  # noqa: ANN001, ANN201
 def is_longest_best(row, ints):  # noqa: ANN001, ANN201
     """Whether a longer register tile of the reduction is never slower.
 
-    No threads share it, no step is shortened by work, and no read's last dimension is a window: with more points of a window in
-    flight the model counts more registers (`graph.resources.registers_of`). Every read is staged: the width of an unstaged read's
-    loads depends on the tile's divisors.
+    It is never slower if no threads share it, `row[STAGES]` is below 2, no read's last dimension is a window, and every read is
+    staged. With more points of a window in flight the model counts more registers (`graph.resources.registers_of`), and the width
+    of an unstaged read's loads depends on the tile's divisors.
     """
     for tensor in range(ints[NUM_READS]):
         if ints[STAGED + tensor] == 0:
@@ -102,7 +105,7 @@ def is_longest_best(row, ints):  # noqa: ANN001, ANN201
 
 @compiled
 def next_vthreads(row, free):  # noqa: ANN001, ANN201
-    """Go on to the next virtual threads along the axes set in `free`; False, and all of them 1, after the last."""
+    """Advance to the next virtual threads along the axes set in `free`; after the last, set them to 1 and return False."""
     for axis in range(SPATIAL_SLOTS):
         if not free[axis]:
             continue
@@ -118,7 +121,7 @@ def next_vthreads(row, free):  # noqa: ANN001, ANN201
 
 @compiled
 def next_inner(row, ints, sizes):  # noqa: ANN001, ANN201
-    """Go on to the next register tile of the reduction that divides its block tile; False after the last."""
+    """Advance to the reduction's next register tile that divides its block tile; after the last, set it to 1 and return False."""
     for axis in range(SPATIAL_SLOTS, MAX_AXES):
         outer, tile = row[TILE + MAX_AXES + axis], row[TILE + axis]
         for i in range(ints[SIZE_START + axis], ints[SIZE_START + axis + 1]):
@@ -131,7 +134,10 @@ def next_inner(row, ints, sizes):  # noqa: ANN001, ANN201
 
 @compiled
 def keep(row, seconds, best, best_row, ties, counts, first):  # noqa: ANN001, ANN201
-    """Record a program: a better one, or one that ties; one of each class (`first`) is kept."""
+    """Record a program that is better than the best or tied with it; return whether its class has no tied program yet (`first`).
+
+    `ties` receives only one program of each class.
+    """
     if seconds < best[0]:
         best[0] = seconds
         best_row[:] = row
@@ -147,7 +153,7 @@ def keep(row, seconds, best, best_row, ties, counts, first):  # noqa: ANN001, AN
 
 @compiled
 def complete(row, inner, free, terms, ints, floats, sizes, best, best_row, ties, counts):  # noqa: ANN001, ANN201
-    """Evaluate the programs of a class: all tiles fixed but the reduction's register tile, and virtual threads."""
+    """Evaluate the programs of a class: all tiles are fixed except the reduction's register tile; virtual threads are free."""
     longest, first = is_longest_best(row, ints), True
     for axis in range(SPATIAL_SLOTS, MAX_AXES):
         row[TILE + axis] = 1
@@ -168,7 +174,7 @@ def complete(row, inner, free, terms, ints, floats, sizes, best, best_row, ties,
 
 @compiled
 def reductions(row, scratch, reduce, inner, free, terms, ints, floats, sizes, best, best_row, ties, counts, slack):  # noqa: ANN001, ANN201
-    """Search all block tiles of the reduction [R, 3] under fixed spatial tiles; `inner` [R, CODE + 1] as `longest_inner`."""
+    """Search all block tiles `reduce` [R, 3] of the reduction; `inner` [R, CODE + 1] is `longest` of `reduction_tiles`."""
     for axis in range(SPATIAL_SLOTS):
         free[axis] = matters(row, axis, ints)
     cap = CODE_LIMIT_GPU // (spatial_product(row, 0, ints) * power_value(row[UNROLL]))
@@ -186,7 +192,7 @@ def reductions(row, scratch, reduce, inner, free, terms, ints, floats, sizes, be
 
 @compiled
 def is_open(row, depth, padded, limit, most_threads, ints):  # noqa: ANN001, ANN201
-    """Whether a node may have legal completions within `limit` elements of padded output; tiles not fixed are 1."""
+    """Whether a node may have legal completions with at most `limit` elements of padded output; tiles not yet fixed are 1."""
     if depth < SPATIAL_SLOTS:
         tile = spatial_product(row, 0, ints)
         return tile * power_value(row[UNROLL]) <= CODE_LIMIT_GPU and registers_of(row, ints) <= ints[REGS_THREAD]
@@ -197,7 +203,7 @@ def is_open(row, depth, padded, limit, most_threads, ints):  # noqa: ANN001, ANN
 def choose_size(row, depth, place, padded, ints, sizes, backwards):  # noqa: ANN001, ANN201
     """Advance to the next size of the tile of a depth: CHOICE, or SKIPPED if the register tile does not divide it.
 
-    LAST after the last one, with the tile's value restored. `padded` [depth + 1] is set.
+    LAST after the last size, when the tile is reset. For a block tile `padded` [depth + 1] is set.
     """
     outer = depth >= SPATIAL_SLOTS
     axis = depth - SPATIAL_SLOTS if outer else depth
@@ -223,10 +229,10 @@ def choose_size(row, depth, place, padded, ints, sizes, backwards):  # noqa: ANN
 
 @compiled
 def descend(row, reduce, inner, ints, floats, sizes, best, best_row, ties, counts, slack, backwards):  # noqa: ANN001, ANN201
-    """Search below `row`, whose knobs are chosen, updating best [1] seconds and `best_row`.
+    """Search all programs with the knobs of `row`, and update `best` [1], in seconds, and `best_row`.
 
-    `ties` [N, ROW] takes one program of every class that has the best seconds. Floors are multiplied by `slack`; `backwards`
-    tries sizes from the largest on. Returns whether it finished within counts[LIMIT] nodes.
+    `ties` [N, ROW] receives one program of every class that has the best seconds. Floors are multiplied by `slack`; `backwards`
+    tries sizes from the largest down. Return whether the search finished within counts[LIMIT] nodes.
     """
     depths = 2 * SPATIAL_SLOTS
     place, padded = np.full(depths, -1, dtype=np.int64), np.ones(depths + 1)

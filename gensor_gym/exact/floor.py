@@ -1,9 +1,9 @@
 """A lower bound on the time of all completions of a partial program on a GPU's CUDA cores, by the analytic model. Compiled.
 
-Chosen are the register tile and the block tile of all spatial axes, and perhaps the block tile of the reduction; free are the
-reduction's other tiles and the virtual threads. Every quantity of `cost/gpu/` is replaced by a lower bound (resident blocks and
-bytes in flight by an upper bound), and the model is monotone in each of these; `docs/exact.md` has the main inequalities. `row`
-has virtual threads 1, and if the reduction's block tile is free its tiles are 1 too.
+The register tile and the block tile of all spatial axes are chosen, and perhaps the block tile of the reduction. The reduction's
+other tiles and the virtual threads are free. Every quantity of `cost/gpu/` is replaced by a lower bound (resident blocks and
+bytes in flight by an upper bound), and the model is monotone in each of these; `docs/exact.md` has the main inequalities. In
+`row` virtual threads are 1, and if the reduction's block tile is free, the reduction's tiles are 1 too.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ UNBOUNDED = 1e30
 
 @lean
 def reduction_points(ints):  # noqa: ANN001, ANN201
-    """Points of the whole reduction."""
+    """Number of points of the whole reduction."""
     points = 1.0
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
         points *= ints[EXTENT + axis]
@@ -105,19 +105,19 @@ def reduction_points(ints):  # noqa: ANN001, ANN201
 
 @lean
 def launches(row, ints, floats):  # noqa: ANN001, ANN201
-    """Seconds of launches: of the kernel, and of the one that adds up the parts of a split reduction.
+    """Seconds to launch the kernel, and the second kernel that adds up the parts of a split reduction.
 
-    Nothing of either is free in a half-chosen program, so the model's own term is the least.
+    No choice that affects them is free in a partial program, so the model's own term is the lower bound.
     """
     return floats[LAUNCH] * floats[COEFFICIENT + LAUNCH_TERM] + second_kernel(row, ints, floats)
 
 
 @lean
 def least_box(row, tensor, matrix, ints):  # noqa: ANN001, ANN201
-    """Least elements of a read over all steps of the reduction, for any block tile.
+    """Least number of elements of a read over all steps of the reduction, for any block tile.
 
-    Along a dimension of reach L that a reduce axis of extent E moves by c: (L + c (t - 1)) ceil(E / t) is least at t = 1 or at t
-    = E. As a matrix (`matrix`) the reduction's tiles multiply.
+    A reduce axis of extent E and tile t that moves a dimension of reach L by c loads (L + c (t - 1)) ceil(E / t) elements along
+    it, which is least at t = 1 or at t = E. If `matrix`, the read is a matrix, and the reduction's tiles multiply.
     """
     if matrix:
         size = matrix_elements(row, tensor, 1, ints) * 1.0
@@ -139,7 +139,7 @@ def least_box(row, tensor, matrix, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Lower bound of `warp_sectors` of the output for any virtual threads: a byte per byte, except for a single lane of a row."""
+    """Lower bound of the output's `warp_sectors` for any virtual threads: an item's bytes, or more for a single lane in a row."""
     item = ints[ITEM + tensor] * 1.0
     axis = SPATIAL_SLOTS - 1
     if row[REDUCE_THREADS] > 0 or ints[STRIDE + tensor * MAX_AXES + axis] == 0 or lanes_along(row, axis, ints) > 1:
@@ -161,7 +161,7 @@ def least_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_share(row, tensor, ints):  # noqa: ANN001, ANN201
-    """`window_share` is never less: along a dimension of several axes a thread loads as many as there are unrolled points."""
+    """Lower bound of `window_share`: along a dimension of several axes a thread loads at least one element per unrolled point."""
     if ints[WINDOW + tensor] == 0:
         return 1.0
     share = 1.0
@@ -175,7 +175,7 @@ def least_share(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
-    """(instructions of a thread, wavefronts of a block, waits) of the copies of all steps, at least; the block tile is free."""
+    """Lower bounds for copies in all steps: (instructions of a thread, wavefronts of a block, waits); the block tile is free."""
     matrix = row[CONVOLUTION] == 3
     count = least_box(row, tensor, matrix, ints) / power_value(row[SPLIT_K])
     waves = count * ints[ITEM + tensor] / 128.0
@@ -191,7 +191,7 @@ def least_copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_traffic(row, fixed, tensor, steps, tiles, ints):  # noqa: ANN001, ANN201
-    """(bytes of a block's step, bytes requested from L2 by all blocks, most bytes in flight of a block) of a read."""
+    """For a read: (least bytes of a block's step, least bytes of all blocks from L2, most bytes of a block in flight)."""
     staged, parts = ints[STAGED + tensor] == 1, power_value(row[SPLIT_K])
     small = footprint(row, tensor, 1, ints) * ints[ITEM + tensor] * 1.0
     if not staged:
@@ -210,7 +210,7 @@ def least_traffic(row, fixed, tensor, steps, tiles, ints):  # noqa: ANN001, ANN2
 
 @lean
 def most_resident(row, fixed, threads, ints):  # noqa: ANN001, ANN201
-    """Blocks that reside on a multiprocessor, at most. -1 beyond a block."""
+    """Upper bound of the blocks resident on a multiprocessor; -1 if a block exceeds the limit of shared memory."""
     shared = 0
     if fixed == 1:
         shared = shared_bytes_of(row, ints)
@@ -229,16 +229,16 @@ def most_resident(row, fixed, threads, ints):  # noqa: ANN001, ANN201
 
 @lean
 def least_stored(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Wavefronts of a block to copy a staged tile, without conflicts: virtual threads decide how its rows are padded."""
+    """Lower bound of a block's wavefronts to store a staged tile, without conflicts: the padding depends on virtual threads."""
     waves = staged_elements(row, tensor, ints) * ints[ITEM + tensor] / 128.0
     return waves if row[CONVOLUTION] == 3 and is_window(tensor, ints) else waves + row_lines(row, tensor, ints)
 
 
 @lean
 def least_work(row, fixed, inner, resident, threads, steps, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles of a block over all its steps, at least: (busiest pipe, by itself), and its waits one after the other.
+    """Lower bounds for a block over all its steps: (cycles of the busiest pipe, cycles of the block alone, consecutive waits).
 
-    `inner` is the largest product of the reduction's register tiles, looked at where the block tile is fixed.
+    `inner` is the largest product of the reduction's register tiles; it is used only if the block tile is fixed.
     """
     warps, tile = (threads + 31) // 32, spatial_product(row, 0, ints)
     parts = power_value(row[REDUCE_THREADS])
@@ -274,10 +274,11 @@ def least_work(row, fixed, inner, resident, threads, steps, ints, floats):  # no
 
 @lean
 def least_cycles(row, busy, work, wait, near, blocks, resident, steps, arriving, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles of all waves, at least: the fullest multiprocessor's work, or every wave by itself, and ramps.
+    """Lower bound of the cycles of all waves: the larger of the fullest multiprocessor's work and of all waves alone, plus ramps.
 
-    Not the model's waves of `resident` blocks: a completion may have fewer, and fewer may end sooner (four blocks to a
-    multiprocessor, that take a cycle together and 2.5 by themselves, are over after 5 by twos, after 5.5 by three and one).
+    The model's own waves of `resident` blocks would be no bound, since a completion may have fewer resident blocks and still end
+    sooner. For example, four blocks on a multiprocessor each need 1 cycle of the busiest pipe, and 2.5 cycles alone. They end
+    after 5 cycles in waves of two and two, but after 5.5 in waves of three and one.
     """
     units = ints[UNITS]
     stages = row[STAGES]
@@ -293,7 +294,7 @@ def least_cycles(row, busy, work, wait, near, blocks, resident, steps, arriving,
 
 @lean
 def least_outside(row, fixed, blocks, resident, steps, ints, floats):  # noqa: ANN001, ANN201
-    """(seconds of L2, seconds of DRAM, bytes from DRAM, bytes of a block's step), at least."""
+    """Lower bounds: (seconds of L2, seconds of DRAM, bytes from DRAM, bytes of a block's step)."""
     traffic, unique, flying, arriving = floats[EPILOGUE_BYTES], 0.0, 0.0, 0.0
     units, tiles = ints[UNITS], blocks / power_value(row[SPLIT_K])
     waves = math.ceil(blocks / (units * resident))
@@ -321,9 +322,9 @@ def least_outside(row, fixed, blocks, resident, steps, ints, floats):  # noqa: A
 
 @lean
 def floor_seconds(row, fixed, inner, ints, floats):  # noqa: ANN001, ANN201
-    """Seconds that no completion of `row` is below; infinite if none is legal. See the module's text.
+    """Lower bound on the seconds of every completion of `row`; infinite if none is legal. See the module.
 
-    `fixed` 1: the reduction's block tile is chosen, and `inner` is the largest product of its register tiles.
+    `fixed` is 1 if the reduction's block tile is chosen; `inner` is then the largest product of its register tiles.
     """
     threads = threads_of(row, ints)
     resident = most_resident(row, fixed, threads, ints)
@@ -345,9 +346,9 @@ def floor_seconds(row, fixed, inner, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def most_padding(row, best, ints, floats):  # noqa: ANN001, ANN201
-    """Output elements, padding counted, beyond which no program with this register tile takes at most `best` seconds.
+    """Upper bound of the output elements, padding included, of programs with this register tile that take at most `best` seconds.
 
-    Of the block tile nothing is known: pipes at full rate, issue slots with as many warps as registers let reside.
+    The block tile is unknown, so pipes run at full rate, and as many warps are resident as the registers allow.
     """
     tile = spatial_product(row, 0, ints)
     others = 0.0

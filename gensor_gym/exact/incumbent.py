@@ -1,4 +1,4 @@
-"""A good program to begin with: coordinate descents over whole columns of schedules from seeded random programs."""
+"""A good program to start the search with: coordinate descents over columns of schedules from seeded random programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def incumbent(
 ) -> tuple[np.ndarray, float, int]:
     """(row int32 [ROW], its seconds, model evaluations) of the best of `restarts` descents; the same every time.
 
-    Knobs in `moving` move, the others stay at their default.
+    Knobs in `moving` move, all other knobs stay at their default.
     """
     rng, initial = np.random.default_rng(seed), graph.initial().row
     coordinates = graph.coordinates.moving(moving)

@@ -1,4 +1,4 @@
-"""The certified optimum of a task: enumeration of a small space, branch and bound in a large one of a GPU's CUDA cores."""
+"""The certified optimum of a task: by enumeration of a small space, or by branch and bound on a GPU's CUDA cores."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from gensor_gym.graph.tables.tables import COEF, IS_CPU, NUM_DIMS, NUM_READS
 from gensor_gym.registry import near
 
 ENUMERATED = 2_000_000
-"""Most candidates of a space that is enumerated."""
+"""Largest number of candidates of a space that is enumerated."""
 MOST_NODES = 1_000_000_000
-"""Block tiles, with and without the reduction's, that a search looks at: about ten minutes."""
+"""Largest number of block tiles, with and without the reduction's, that a search visits in about ten minutes."""
 MOST_TIES = 1 << 14
-"""Most classes of optimal programs for which all optimal schedules are counted."""
+"""Largest number of classes of optimal programs for which all optimal schedules are counted."""
 
 
 @dataclass
 class Result:
-    """Result of a search: the best row, its seconds, all tied rows (None: too many), and its counters."""
+    """Result of a search: the best row, its seconds, the number of optimal schedules (None if too many), and its counters."""
 
     row: np.ndarray
     seconds: float
@@ -52,12 +52,12 @@ def certify(
     most_nodes: int = MOST_NODES,
     knobs: Sequence[str] | None = None,
 ) -> Certificate:
-    """Find the fastest legal program of the graph's space and prove that there is no faster one.
+    """Find the fastest legal program of the graph's space and prove that no legal program is faster.
 
-    `slack` < 1 prunes less, `backwards` searches in another order: both give a second proof. ValueError if the space is neither
-    small enough to enumerate nor one of programs on a GPU's CUDA cores, or the search has visited `most_nodes` block tiles
-    without an end. `knobs` names those that may move, of the ones that the space moves: the others stay at the default rule's
-    values, and the certificate's space is written `extended(unroll, stages)`, say.
+    A smaller `slack` prunes less, `backwards` searches in another order: both give a second proof. `knobs` names the knobs that
+    may move. All other knobs then stay at the default rule's values, and the certificate's space is, say, `extended(unroll,
+    stages)`. ValueError if the space is neither small enough to enumerate nor one of programs on a GPU's CUDA cores, or if the
+    search has not ended after `most_nodes` block tiles.
     """
     moving = moving_knobs(graph, knobs)
     candidates = count_candidates(graph, moving)
@@ -75,7 +75,7 @@ def certify(
 
 
 def enumerated(graph: ConstructionGraph) -> Result:
-    """Every legal program evaluated."""
+    """Find the optimum by evaluating every legal program."""
     best, seconds, optima, evaluated = graph.initial().row, np.inf, 0, 0
     for rows in graph.enumerate():
         latencies = graph.latencies(rows)
@@ -96,9 +96,9 @@ def branch_and_bound(
     most_nodes: int = MOST_NODES,
     knobs: Sequence[str] | None = None,
 ) -> Result:
-    """Depth-first search with `exact.floor`, one setting of the knobs after the other; one thread, the same every time.
+    """Find the optimum by depth-first search with `exact.floor`, for one setting of the knobs after the other.
 
-    Arguments and ValueError as of `certify`.
+    It runs in one thread and gives the same result every time. Arguments and ValueError are those of `certify`.
     """
     moving = moving_knobs(graph, knobs)
     check_bounded(graph, moving)
@@ -128,7 +128,7 @@ def branch_and_bound(
 
 
 def moving_knobs(graph: ConstructionGraph, names: Sequence[str] | None = None) -> list[int]:
-    """Indices of the knobs that the space moves, or of those named; ValueError for one that it does not."""
+    """Indices of the knobs that the space moves, or of those in `names`; ValueError for a knob that the space does not move."""
     moved = moved_knobs(graph.tables.ints)
     if names is None:
         return moved
@@ -140,12 +140,12 @@ def moving_knobs(graph: ConstructionGraph, names: Sequence[str] | None = None) -
 
 
 def count_candidates(graph: ConstructionGraph, moving: Sequence[int]) -> int:
-    """Combinations of chains of all axes and values of the knobs in `moving`."""
+    """Number of combinations of chains of all axes and values of the knobs in `moving`."""
     return graph.coordinates.moving(moving).size
 
 
 def knob_settings(graph: ConstructionGraph, moving: Sequence[int]) -> Iterator[np.ndarray]:
-    """Knobs int32 [K] of every setting of those in `moving` that programs on CUDA cores have."""
+    """Yield the knobs int32 [K] of every setting of those in `moving` that is valid on CUDA cores."""
     tensor = [index for index, knob in enumerate(KNOBS) if 0 not in knob.cores]  # these are for tensor cores alone
     for values in itertools.product(*(usable_values(graph.tables.ints, k) for k in moving)):
         knobs = graph.initial().row[KNOB:].copy()
@@ -155,7 +155,7 @@ def knob_settings(graph: ConstructionGraph, moving: Sequence[int]) -> Iterator[n
 
 
 def check_bounded(graph: ConstructionGraph, moving: Sequence[int]) -> None:
-    """ValueError says why there is no bound for a task: a CPU, tensor cores, an axis that moves a tensor twice."""
+    """Check that the task has a bound; ValueError for a CPU, tensor cores, or an axis that moves two dimensions of a tensor."""
     ints = graph.tables.ints
     if ints[IS_CPU]:
         raise ValueError(f"branch and bound is for GPUs, not {graph.hardware.name!r}; on a CPU spaces are enumerated")

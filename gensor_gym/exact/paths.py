@@ -1,9 +1,9 @@
-"""A shortest sequence of actions from the unscheduled program to a given one.
+"""A shortest sequence of actions from the unscheduled program to a given program.
 
 Best-first search (A*) over the graph's own moves. The bound on the remaining steps adds up the axes: without the hardware's
-limits every axis moves independently, level by level. It is exact if no limit intervenes, and then the search goes straight. On
-tensor cores tiles grow in whole fragments, which the bound ignores: the path is legal there, but a shorter one may exist. This
-search is ours; none of the papers needs one.
+limits every axis moves independently, level by level. The bound is exact if no limit intervenes, and then the search makes no
+detour. On tensor cores tiles grow in whole fragments, which the bound ignores: the path is legal there, but a shorter path may
+exist. This search is ours; none of the papers needs one.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, NU
 from gensor_gym.graph.tables.tables import ALLOWED
 
 MOST_STATES = 50_000
-"""States looked at after which the search gives up."""
+"""Number of states after which the search gives up."""
 _FAR = 10_000
-"""Number of steps for states that no move along one axis reaches."""
+"""Number of steps that stands for a state that cannot be reached along one axis."""
 
 
 def actions_to(graph: ConstructionGraph, schedule: Schedule, most: int = MOST_STATES) -> list[int]:
-    """Fewest actions, without `stop`, that build the program of a schedule from the unscheduled one.
+    """Fewest actions, without `stop`, that build the program of a schedule from the unscheduled program.
 
-    Levels that copy the one below are not opened: the program is the same. ValueError for a schedule that is not legal,
-    and where no path was found among `most` states.
+    Levels whose tiles equal those of the level below are not opened (reached by the construction), because the program is the
+    same. ValueError for a schedule that is not legal, or if no path was found among `most` states.
     """
     if not graph.is_legal(schedule):
         raise ValueError(f"{schedule!r} is not legal for {graph.operator} in space {graph.space!r}")
@@ -63,13 +63,13 @@ def actions_to(graph: ConstructionGraph, schedule: Schedule, most: int = MOST_ST
 
 
 def _beside(ladder: Sequence[int], value: int) -> tuple[int, ...]:
-    """The values before and after one of a ladder, as far as there are any."""
+    """The values just before and after `value` on a ladder, if there are any."""
     place = ladder.index(value)
     return *ladder[max(0, place - 1) : place], *ladder[place + 1 : place + 2]
 
 
 def _back(came: dict[bytes, tuple[bytes, int]], key: bytes) -> list[int]:
-    """Actions from the first state to this one."""
+    """Actions from the first state to the state `key`."""
     actions = []
     while key in came:
         key, action = came[key]
@@ -87,10 +87,10 @@ def _lowest(row: np.ndarray) -> np.ndarray:
 
 
 class _Left:
-    """A lower bound of the steps left to a goal."""
+    """A lower bound on the steps left to a goal."""
 
     def __init__(self, graph: ConstructionGraph, goal: np.ndarray) -> None:
-        """Work out, for every axis, the steps from each register tile with its virtual threads."""
+        """Compute for every axis the steps to the goal from each register tile and virtual threads, and from each outer tile."""
         self.graph, self.goal = graph, goal
         self.ints = graph.tables.ints
         self.level = int(goal[LEVEL])
@@ -103,7 +103,7 @@ class _Left:
         self.knobs = [usable_values(graph.tables.ints, knob) for knob in range(NUM_KNOBS)]
 
     def of(self, row: np.ndarray) -> int:
-        """The bound at a state; `_FAR` and more where a closed level is another than the goal's."""
+        """Lower bound on the steps from a state to the goal; `_FAR` or more if a closed level differs from the goal's."""
         at = row.tolist()
         level = at[LEVEL]
         if level > self.level:
@@ -117,7 +117,7 @@ class _Left:
         return steps
 
     def _axis(self, at: list[int], axis: int, level: int) -> int:
-        """Steps along one axis: virtual threads, the level under construction, and those to come."""
+        """Steps along one axis: in its virtual threads, the level under construction, and the later levels."""
         for closed in range(level):
             if at[TILE + closed * MAX_AXES + axis] != self.tiles[closed][axis]:
                 return _FAR
@@ -129,13 +129,13 @@ class _Left:
         return steps + sum(ladder.get(self.tiles[level + i][axis], _FAR) for i, ladder in enumerate(later))
 
     def _level_steps(self, axis: int, level: int, base: int) -> dict[int, int]:
-        """Steps from each size of a level above registers to the goal's."""
+        """Size of an axis's tile at a level above registers -> steps to the goal's size."""
         sizes = [size for size in self.graph.tables.ladder(axis) if size % base == 0]
         there = sizes.index(self.tiles[level][axis])
         return {size: abs(place - there) for place, size in enumerate(sizes)}
 
     def _register_steps(self, axis: int) -> dict[tuple[int, int], int]:
-        """Steps from each (register tile, virtual threads) to the goal's: every move has one that takes it back."""
+        """(register tile, virtual threads) -> steps to the goal's; it is searched backwards, as every move has an inverse."""
         frontier = [(self.tiles[0][axis], int(self.goal[VTHREAD + axis]))]
         steps = {frontier[0]: 0}
         while frontier:
@@ -149,7 +149,7 @@ class _Left:
         return steps
 
     def _neighbours(self, axis: int, tile: int, threads: int) -> list[tuple[int, int]]:
-        """States one move away, without limits, in either direction."""
+        """(register tile, virtual threads) of all states one move away, in either direction, without limits."""
         found: list[tuple[int, int]] = []
         if self.ints[ALLOWED + TILE_UP + axis] or self.ints[ALLOWED + TILE_DOWN + axis]:
             sizes = [size for size in self.graph.tables.ladder(axis) if size % threads == 0]

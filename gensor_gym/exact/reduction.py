@@ -1,4 +1,4 @@
-"""Block tiles of the reduction as a list, and the longest register tiles below each. Compiled tables."""
+"""Tables of the reduction's block tiles and of the longest register tiles below each, for the compiled search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates that ship with the package, and regret by them."""
+"""Certificates that ship with the package, and regret relative to them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from gensor_gym.locate import ROOT
 
 
 def folder() -> Path:
-    """Folder of the certificates: $GENSOR_GYM_CERTIFICATES, else the shipped ones."""
+    """Folder of the certificates: $GENSOR_GYM_CERTIFICATES if it is set, else that of the package."""
     chosen = os.environ.get("GENSOR_GYM_CERTIFICATES")
     return Path(chosen) if chosen else ROOT / "gensor_gym" / "data" / "certificates"
 
 
 def certificate_of(graph: ConstructionGraph) -> Certificate | None:
-    """The certificate of a task; None without one, or for other rules or another model.
+    """The certificate of a task; None if there is none, or if it is for other rules or another model.
 
-    Both the fingerprint and the certified schedule must match: it is still legal and takes the certified time, to the last bit.
-    Neither suffices if a machine has the name of another, or a graph was made without calibration.
+    The fingerprint must match, and the certified schedule must still be legal and take the certified time, to the last bit. One
+    check alone does not suffice if a machine has the name of another, or if a graph was made without calibration.
     """
     found = _certificates(folder()).get((str(graph.operator), graph.hardware.name, graph.space))
     if found is None or found.fingerprint != fingerprint(graph):
@@ -45,12 +45,12 @@ def certificates_of(hardware: str, space: str) -> list[Certificate]:
 
 
 def regret_of(latency: float, certificate: Certificate) -> float:
-    """log(latency / optimum) of a latency in seconds: 0 for an optimal program, as regret in recorded tables is."""
+    """log(latency / optimum) of a latency in seconds: 0 for an optimal program."""
     return math.log(latency / certificate.optimum)
 
 
 @cache
 def _certificates(where: Path) -> dict[tuple[str, str, str], Certificate]:
-    """All certificates in the files *.jsonl of a folder; the last one of each task."""
+    """(operator, hardware, space) -> the last certificate of this task in the files *.jsonl of a folder."""
     files = sorted(where.glob("*.jsonl")) if where.is_dir() else []
     return {certificate.key: certificate for path in files for certificate in read_certificates(path)}

@@ -10,7 +10,7 @@ from gensor_gym.construction import ConstructionGraph
 from gensor_gym.graph.actions import STOP
 
 MOST_STATES = 200_000
-"""States beyond which a task is not explored."""
+"""Largest number of states of a task that is explored."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class StateGraph:
         return self.seconds == self.seconds.min()
 
     def index(self, row: np.ndarray) -> int:
-        """Number of a state's row; ValueError if it cannot be reached."""
+        """Index of the state with this row; ValueError if it cannot be reached."""
         found = np.flatnonzero((self.rows == row).all(axis=1))
         if len(found) == 0:
             raise ValueError(f"row {np.asarray(row).tolist()} is none of the {len(self.rows)} reachable states")
@@ -42,7 +42,7 @@ class StateGraph:
 
 
 def explore(graph: ConstructionGraph, most: int = MOST_STATES) -> StateGraph:
-    """Every state that is reachable from the unscheduled program. ValueError if they are more than `most`."""
+    """All states that can be reached from the unscheduled program. ValueError if there are more than `most`."""
     frontier = graph.initial().row[None]
     number = {frontier[0].tobytes(): 0}
     layers, edges = [frontier], []

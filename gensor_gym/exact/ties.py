@@ -1,4 +1,4 @@
-"""Number of schedules exactly as fast as the optimum, from one program of every class with such schedules. Compiled."""
+"""Counts the schedules that are exactly as fast as the optimum, from one program of every class that has some. Compiled."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Values of the finite-horizon decision process with its step cost, by backward induction over all states of a small task.
 
-The process is that of `docs/design.md` in the model's reward tier, over legal actions: an illegal one changes nothing and
+The process is the one in `docs/design.md` with rewards from the model, over legal actions: an illegal action changes nothing and
 costs its step.
 """
 
@@ -18,7 +18,7 @@ from gensor_gym.graph.actions import STOP
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """Values float64 [H + 1, S] by steps left (row 0 is unused) and state, and the rewards."""
+    """Values float64 [H + 1, S] by number of steps left (row 0 is unused) and state, and the rewards."""
 
     states: StateGraph
     values: np.ndarray
@@ -34,13 +34,13 @@ class Values:
         return len(self.values) - 1
 
     def edge_values(self, left: int) -> np.ndarray:
-        """Value of taking every edge with `left` steps left, float64 [E]; -inf with one left, where only `stop` is legal."""
+        """Value of taking every edge with `left` steps left, float64 [E]; -inf with one step left, when only `stop` is legal."""
         if left <= 1:
             return np.full(len(self.paid), -np.inf)
         return self.paid + self.discount * self.values[left - 1][self.states.target]
 
     def best_action(self, state: int, left: int) -> int:
-        """An action of greatest value: `stop` if that is one, else the first in the order of actions."""
+        """An action of greatest value: `stop` if it is among the best, else the first in the order of actions."""
         mine = np.flatnonzero(self.states.source == state)
         gains = self.edge_values(left)[mine]
         if len(mine) == 0 or self.stop[state] >= gains.max():
@@ -48,7 +48,7 @@ class Values:
         return int(self.states.action[mine[int(np.argmax(gains))]])
 
     def path(self) -> list[tuple[int, int]]:
-        """An optimal episode from the unscheduled program: (state, action) of every step, the last one `stop`."""
+        """An optimal episode from the unscheduled program: (state, action) of every step, ending with `stop`."""
         state, steps = 0, []
         for left in range(self.horizon, 0, -1):
             action = self.best_action(state, left)
@@ -67,7 +67,7 @@ def solve(
     shaping: bool = True,
     states: StateGraph | None = None,
 ) -> Values:
-    """Values of every state with every number of steps left. ValueError if the task has too many states."""
+    """Compute the value of every state for every number of steps left. ValueError if the task has too many states."""
     states = states or explore(graph)
     phi = np.log(states.seconds[0] / states.seconds) if shaping else np.zeros(len(states.seconds))
     stop = np.maximum(0.0, np.log(CAP_OVER_FLOOR * graph.floor / states.seconds)) - phi

@@ -1,4 +1,4 @@
-"""Files that others may have written: read with limits on size, nesting and decompression, and never as code.
+"""Readers of files that others may have written, with limits on size, nesting and decompression; nothing is read as code.
 
 All readers of such files in these packages use these functions, so the limits are defined once.
 """

@@ -1,4 +1,4 @@
-"""Bytes, text and lines of a file that others may have written, gzipped or not, up to a size."""
+"""Readers of bytes, text and lines of a file that others may have written, gzipped or not, with a limit on size."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MOST_BYTES = 64 << 20
-"""Most bytes of a file and of its gunzipped content: twenty times the largest shipped; below 500 MB as values."""
+"""Limit on the bytes of a file and of its gunzipped content: 20 times the largest shipped file; below 500 MB as parsed values."""
 _GZIP, _BLOCK = b"\x1f\x8b", 1 << 20
 
 
 def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
     """Raw content of a file.
 
-    ValueError for a device and for a file of more than `most` bytes; OSError for a folder, a missing file, and an unreadable one.
+    ValueError for a device and for a file of more than `most` bytes; OSError for a folder, a missing file and an unreadable file.
     """
     with open(path, "rb") as file:
         if stat.S_ISCHR(kind := os.fstat(file.fileno()).st_mode) or stat.S_ISBLK(kind):
@@ -28,12 +28,12 @@ def read_bytes(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
 
 
 def unfolded(data: bytes, most: int = MOST_BYTES) -> bytes:
-    """Content of gzip data, other data unchanged. ValueError if they are truncated, broken, or larger than `most`."""
+    """Decompressed content of gzip data; other data unchanged. ValueError if it is truncated, corrupt or larger than `most`."""
     if not data.startswith(_GZIP):
         return data
     size = 0
     try:
-        for block in _blocks(data):  # measured first: what is too large is never held
+        for block in _blocks(data):  # measured first, so that content that is too large is never in memory
             size += len(block)
             if size > most:
                 raise ValueError(f"gzip data that unfold to more than {most:,} bytes, which is the most that is read")
@@ -43,7 +43,7 @@ def unfolded(data: bytes, most: int = MOST_BYTES) -> bytes:
 
 
 def _blocks(data: bytes) -> Iterator[bytes]:
-    """Content of gzip data, block by block; ValueError if truncated, zlib.error if broken."""
+    """Decompressed content of gzip data, block by block; ValueError if truncated, zlib.error if corrupt."""
     while data:
         part = zlib.decompressobj(wbits=31)
         while not part.eof:
@@ -56,7 +56,7 @@ def _blocks(data: bytes) -> Iterator[bytes]:
 
 
 def read_text(path: str | os.PathLike[str], most: int = MOST_BYTES) -> str:
-    """The UTF-8 text of a file, gzipped or not. As `read_bytes`, and ValueError if it is no such text."""
+    """The UTF-8 text of a file, gzipped or not. Errors are those of `read_bytes`, and ValueError if it is not UTF-8 text."""
     try:
         return unfolded(read_bytes(path, most), most).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -66,6 +66,6 @@ def read_text(path: str | os.PathLike[str], most: int = MOST_BYTES) -> str:
 
 
 def read_lines(path: str | os.PathLike[str], most: int = MOST_BYTES) -> Iterator[tuple[int, str]]:
-    """(number from 1, text) of the lines of a file that are not empty; as `read_text`."""
+    """(line number from 1, text) for every line of a file that is not blank; errors like `read_text`."""
     text = read_text(Path(path), most)
     return ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())

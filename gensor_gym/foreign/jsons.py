@@ -1,6 +1,6 @@
-"""JSON that others may have written: distinct keys, finite numbers, limited nesting.
+"""Readers of JSON that others may have written: keys must be distinct, numbers finite, and nesting limited.
 
-`foreign.files` limits the size, for all kinds of files.
+`foreign.files` limits the size of all kinds of files.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from gensor_gym.foreign.files import read_lines, read_text
 
 Made = TypeVar("Made")
 MOST_NESTING = 64
-"""Most nested brackets; these packages write a dozen."""
+"""Limit on nested brackets; these packages write a dozen."""
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[{]++|[\]}]++', re.DOTALL)
 
 
 def parse_json(text: str, finite: bool = True) -> Any:
-    """The value of JSON text; with `finite=False` also NaN and Infinity, which Python writes and JSON does not have.
+    """The value of JSON text. `finite=False` also accepts NaN and Infinity, which Python writes though JSON lacks them.
 
     json.JSONDecodeError, a ValueError, for invalid JSON; ValueError for duplicate keys, numbers that are not finite, and brackets
     nested deeper than MOST_NESTING.
@@ -32,7 +32,7 @@ def parse_json(text: str, finite: bool = True) -> Any:
 
 
 def parse_object(text: str, finite: bool = True) -> dict[str, Any]:
-    """As `parse_json`; ValueError also if the value is no object."""
+    """The object of JSON text, like `parse_json`; ValueError also if the value is not an object."""
     value = parse_json(text, finite)
     if not isinstance(value, dict):
         raise ValueError(f"a JSON {_KINDS.get(type(value), 'number')}; expected an object, {{..}}")
@@ -40,7 +40,7 @@ def parse_object(text: str, finite: bool = True) -> dict[str, Any]:
 
 
 def read_json(path: str | os.PathLike[str], finite: bool = True) -> dict[str, Any]:
-    """The object in a JSON file. ValueError names the file and the fault; OSError if it is missing."""
+    """The object in a JSON file. ValueError names the file and the fault; OSError if the file is missing."""
     text = read_text(path)
     try:
         return parse_object(text, finite)
@@ -49,7 +49,7 @@ def read_json(path: str | os.PathLike[str], finite: bool = True) -> dict[str, An
 
 
 def read_objects(path: str | os.PathLike[str], finite: bool = True) -> list[dict[str, Any]]:
-    """The objects of a file of JSON lines, as of `parse_object`. ValueError names file and line; OSError if there is none."""
+    """The objects of a file of JSON lines (`parse_object`). ValueError names file and line; OSError if the file is missing."""
     found = []
     for number, line in read_lines(path):
         try:
@@ -60,9 +60,9 @@ def read_objects(path: str | os.PathLike[str], finite: bool = True) -> list[dict
 
 
 def read_fields(path: str | os.PathLike[str], make: Callable[..., Made], of: str | None = None) -> Made:
-    """Result of `make` on the fields of the object in a JSON file, or of its member `of`.
+    """Result of `make`, called with the fields of the object in a JSON file, or of the object's member `of`.
 
-    ValueError if the member is missing, or fields are missing or not accepted by `make`.
+    ValueError if the member is missing, or if fields are missing or not accepted by `make`.
     """
     value = read_json(path, finite=False)
     inner = value if of is None else value.get(of)
@@ -78,7 +78,7 @@ _KINDS = {list: "list", str: "text", bool: "truth value", type(None): "null"}
 
 
 def check_nesting(text: str) -> None:
-    """ValueError if brackets outside of texts are nested too deep."""
+    """Check the nesting of brackets outside strings; ValueError if it is deeper than MOST_NESTING."""
     depth = 0
     for found in _BRACKETS.finditer(text):
         first = text[found.start()]
@@ -91,7 +91,7 @@ def check_nesting(text: str) -> None:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object whose keys are distinct: readers would keep the last one only."""
+    """A JSON object from its pairs; ValueError for duplicate keys, of which a dict would keep only the last."""
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [key for key, _ in pairs]
@@ -101,12 +101,12 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse(name: str) -> float:
-    """NaN and the like."""
+    """Raise ValueError for NaN or an infinity."""
     raise ValueError(f"the number {name}; expected finite ones")
 
 
 def _finite(text: str) -> float:
-    """A number that fits a float."""
+    """The float of a number's text; ValueError if it is too large for a float."""
     value = float(text)
     return value if math.isfinite(value) else _refuse(text[:20])
 

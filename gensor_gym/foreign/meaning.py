@@ -1,4 +1,4 @@
-"""The content of a file: faults that show only when its values are used name the file as well."""
+"""Errors in the values of a file: faults that show only when the values are used name the file, too."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _FAULTS = (KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
-"""Exceptions when a field is missing, of another type, or out of range."""
+"""Exceptions that are raised if a field is missing, of another type, or out of range."""
 
 
 @contextmanager
 def meant(path: str | os.PathLike[str], what: str) -> Iterator[None]:
-    """Context that uses values of a file as `what`: ValueError if they do not have that form."""
+    """Context that uses values of a file as `what`; it turns errors of missing or unsuitable values into ValueError."""
     try:
         yield
     except _FAULTS as error:
@@ -20,5 +20,5 @@ def meant(path: str | os.PathLike[str], what: str) -> Iterator[None]:
 
 
 def _told(error: Exception) -> str:
-    """The fault in words."""
+    """Text that describes an exception."""
     return f"it lacks {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__

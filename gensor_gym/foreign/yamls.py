@@ -1,4 +1,4 @@
-"""YAML that others may have written. The only file that needs PyYAML (extra `lab`)."""
+"""Reader of YAML that others may have written. No other module needs PyYAML (extra `lab`)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from gensor_gym.foreign.files import read_text
 from gensor_gym.foreign.jsons import check_nesting
 
 MOST_BYTES = 64 << 10
-"""Most bytes of a file: YAML is written by hand."""
+"""Limit on the bytes of a file, which is written by hand."""
 
 
 def read_yaml(path: str | os.PathLike[str]) -> Any:
     """The value in a YAML file: texts, numbers, lists and dictionaries.
 
-    ValueError for invalid YAML and for aliases, with which a small file expands to a large one. OSError if it is missing.
+    ValueError for invalid YAML and for aliases, with which a small file expands to large data. OSError if the file is missing.
     """
     import yaml
 

@@ -1,1 +1,1 @@
-"""Networks of other libraries as `networks.Network`: one module for each library, the only one that imports it."""
+"""Conversion of other libraries' networks to `networks.Network`; `torch_export` reads PyTorch's modules."""

@@ -1,4 +1,4 @@
-"""A network under construction: nodes one after another, with the names and shapes that they have."""
+"""A network under construction: nodes that are added one after another, with their names and shapes."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from gensor_gym.operators.types import Operator
 
 
 class Builder:
-    """Interface of front-ends. Values are known by name; every method returns the name of its result."""
+    """Builder of a network. Values are known by name, and a method that adds a value returns its name."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Begin an empty network."""
         self.shapes: dict[str, Shape] = {}
         self.origin = ""
-        """The operation that nodes are made for from now on."""
+        """Name of the operation that added nodes belong to."""
         self.reads: Mapping[str, str] = {}
-        """Data types that the operation's tensors have there, by name: bools and whole numbers are float32 numbers here."""
+        """Name of a value that the operation reads -> its data type in the module; here all values are float32."""
         self.is_whole = False
-        """Whether the operation's results are whole numbers, made of whole numbers."""
+        """Whether the operation computes integers from integers."""
         self.whole: set[str] = set()
-        """Values that operations of that kind are made of."""
+        """Names of values that operations from integers to integers add."""
         self.given: list[Value] = []
-        """Inputs and constants so far."""
+        """Inputs and constants in the order of their addition."""
         self._made: dict[str, Node] = {}
         self._constants: dict[str, np.ndarray] = {}
         self._origins: dict[str, str] = {}
@@ -40,13 +40,13 @@ class Builder:
         self._numbers: dict[str, int] = {}
 
     def input(self, name: str, shape: Sequence[int], dtype: str = "float32") -> str:
-        """A tensor that every call is given."""
+        """Add an input, a tensor that is given at every call."""
         return self._given(Value(self._fresh(name), tuple(shape), dtype))
 
     def constant(self, name: str, array: np.ndarray) -> str:
-        """A tensor that is the same at every call."""
+        """Add a constant, a tensor that is the same at every call."""
         made = self._given(Value(self._fresh(name), array.shape, "float32", constant=True))
-        self._constants[made] = np.array(array, np.float32, order="C")  # of no axes, too
+        self._constants[made] = np.array(array, np.float32, order="C")  # an array, also if it has no axes
         return made
 
     def _given(self, value: Value) -> str:
@@ -55,12 +55,12 @@ class Builder:
         return value.name
 
     def given_as(self, name: str) -> str | None:
-        """The data type of an input or constant, or of a reshape of one; None for a computed value."""
+        """Data type of an input or constant, or of a reshape of either; None for a computed value."""
         root = self._root(name)
         return next((value.dtype for value in self.given if value.name == root), None)
 
     def add(self, node: Node, name: str = "v") -> str:
-        """Add a node, or return an equal existing one. ValueError for shapes that do not fit."""
+        """Add a node, unless there is an equal node, whose name is returned then. ValueError for shapes that do not fit."""
         if (known := self._known.get(node)) is not None:
             self.whole.update([known] if self.is_whole else [])
             return known
@@ -73,32 +73,32 @@ class Builder:
         return made
 
     def map(self, expression: Expression, name: str = "v") -> str:
-        """An expression of values, which are repeated to one shape as NumPy does."""
+        """Add the map of an expression of values, which are broadcast to one shape like NumPy's."""
         names = operands(expression)
         shape = np.broadcast_shapes(*(self.shapes[one] for one in names))
         return self.add(Map(renamed(expression, {one: self.repeat(one, shape) for one in names})), name)
 
     def call(self, function: str, *arguments: Expression | str | float) -> str:
-        """A map of one scalar function (`dataflow.scalars`) of values and numbers."""
+        """Add the map of one scalar function (`dataflow.scalars`) of values, numbers and expressions."""
         return self.map(of(function, *arguments), function)
 
     def repeat(self, name: str, shape: Sequence[int]) -> str:
-        """The value repeated to a shape; itself where it has that."""
+        """The value broadcast to a shape, or itself if it has that shape."""
         return name if self.shapes[name] == tuple(shape) else self.add(Broadcast(name, tuple(shape)), f"{name}_wide")
 
     def reshape(self, name: str, shape: Sequence[int]) -> str:
-        """The same elements in the same order; one extent may be -1."""
+        """The same elements in the same order, with another shape; one extent may be -1."""
         size, to = math.prod(self.shapes[name]), list(shape)
         if -1 in to:
             to[to.index(-1)] = size // max(1, -math.prod(to))
         if self.shapes[name] == tuple(to):
             return name
         if isinstance(self._made.get(self._root(name)), Broadcast) and not _same_axes(self.shapes[name], to):
-            name = self.copy(name)  # what is repeated does not lie so that one stride could go along two axes
+            name = self.copy(name)  # a repeated value has no single stride along two merged axes
         return self.add(Reshape(name, tuple(to)), f"{name}_shaped")
 
     def transpose(self, name: str, order: Sequence[int]) -> str:
-        """Axes in another order; one after another goes to its place, in memory, where no kernel has that many loops."""
+        """The value with axes in another order; if that takes more loops than a kernel has, a copy for each axis that moves."""
         order = tuple(axis % len(self.shapes[name]) for axis in order)
         if order == tuple(range(len(order))):
             return name
@@ -116,11 +116,11 @@ class Builder:
         return name
 
     def known(self, name: str) -> np.ndarray | None:
-        """The numbers of a constant; None for a value that is computed at each call."""
+        """Elements of a constant; None for a value that is another at each call."""
         return self._constants.get(name)
 
     def reduce(self, name: str, body: str, axes: Sequence[int]) -> str:
-        """Sums, maxima or minima along axes, which stay with extent 1: neighbouring axes at once, the last first."""
+        """Sums, maxima or minima along axes, which stay with extent 1; one node reduces neighbouring axes, the last first."""
         if body == "min":
             return self.call("negative", self.reduce(self.call("negative", name), "max", axes))
         left = sorted({axis % len(self.shapes[name]) for axis in axes if self.shapes[name]})
@@ -136,11 +136,11 @@ class Builder:
         return self.call("multiply", self.reduce(name, "sum", axes), 1.0 / count)
 
     def contract(self, operator: Operator, *sources: str) -> str:
-        """An operator of its own."""
+        """Add an operator, such as a product, of values in memory."""
         return self.add(Contract(operator, tuple(map(self.dense, sources))), operator.name)
 
     def dense(self, name: str) -> str:
-        """The value as floats in memory of its own shape: a copy where a smaller one is repeated, and of whole numbers."""
+        """The value as float32 in memory of its own shape: a copy if it is a repeated value or an input of another type."""
         node = self._made.get(name)
         if any(value.name == name and value.dtype != "float32" for value in self.given):
             return self.copy(name)
@@ -149,15 +149,15 @@ class Builder:
         return self.copy(name) if isinstance(node, Broadcast) else name
 
     def copy(self, name: str) -> str:
-        """The same elements in memory of their own."""
+        """Add a copy of the value, in its own memory."""
         return self.map(Operand(name), f"{name}_copy")
 
     def network(self, name: str, returns: Sequence[str]) -> Network:
-        """The built network, without unread constants. Each output has its own memory."""
+        """The built network, without unread constants; each output has its own memory."""
         roots: list[str] = []
         for place, one in enumerate(returns := list(map(self.dense, returns))):
             root = self._root(one)
-            while root not in self._made or root in roots:  # a copy of a copy is another value
+            while root not in self._made or root in roots:  # until it is a new value: a copy of a copy differs from the copy
                 returns[place] = root = one = self.copy(one)
             roots.append(root)
         graph = needed(name, self.given, list(self._made.items()), returns)
@@ -168,13 +168,13 @@ class Builder:
         return Network(graph, constants, {made: self._origins[made] for made, _ in graph.nodes}, unread, limits=limits)
 
     def _root(self, name: str) -> str:
-        """The value that a reshape is one of."""
+        """Name of the value that a reshape, or a reshape of it, is made of; `name` itself if it is no reshape."""
         while isinstance(node := self._made.get(name), Reshape):
             name = node.source
         return name
 
     def _fresh(self, name: str) -> str:
-        """An identifier near to `name` that is not taken."""
+        """An identifier like `name` that is not used yet."""
         plain = re.sub(r"\W", "_", name).strip("_") or "v"
         plain = f"v{plain}" if plain[0].isdigit() or iskeyword(plain) or plain == "inf" else plain
         found = plain
@@ -185,11 +185,11 @@ class Builder:
 
 
 MOST_LOOPS = 5
-"""Over rows and columns of a kernel: axes that a transpose does not keep side by side are loops of their own."""
+"""Most loops of a kernel, over rows and columns. Axes that a transpose does not keep adjacent need separate loops."""
 
 
 def _are_neighbours(shape: Shape, one: int, other: int) -> bool:
-    """Whether an axis follows another, but for axes of extent 1."""
+    """Whether axis `other` follows axis `one` with only axes of extent 1 between them."""
     return one < other and all(shape[between] == 1 for between in range(one + 1, other))
 
 
@@ -199,7 +199,7 @@ def _same_axes(one: Sequence[int], other: Sequence[int]) -> bool:
 
 
 def of(function: str, *arguments: Expression | str | float) -> Call:
-    """A scalar function of values by name, numbers and expressions."""
+    """Expression of a scalar function of values (by name), numbers and expressions."""
     return Call(function, tuple(_part(one) for one in arguments))
 
 

@@ -1,4 +1,4 @@
-"""Casts to data types without kernels: values that only move on to outputs are cast there, by torch or NumPy."""
+"""Casts to data types that have no kernels. If nothing computes with the cast value, torch or NumPy cast the output instead."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 CAST = "aten._to_copy.default"
-"""The operation."""
+"""Name of the operation that casts."""
 _MOVES = {
     f"aten.{name}"
     for name in (
@@ -15,18 +15,19 @@ _MOVES = {
         "transpose.int", "unsqueeze.default", "view.default", "_unsafe_view.default",
     )
 }  # fmt: skip
-"""Operations that hand numbers on as they are."""
+"""Operations that move or view elements without changing them."""
 
 
 def name_of(dtype: Any) -> str:
-    """The name of a data type of torch."""
+    """Name of a data type of torch, such as `float32`."""
     return str(dtype).removeprefix("torch.")
 
 
 def casts_of(graph: Any, computed: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Casts, in order, of nodes of torch's graph to types that kernels do not compute, and of moves of such nodes.
+    """Name of a node of torch's graph -> data types that its value is cast to in turn, for types that kernels do not compute.
 
-    The first is that of whole numbers or bools, if the node's numbers had such a type. A cast to float64 and back has none.
+    A node that only moves a cast value has the same casts. The first type is the integer or bool type that the value had, if any.
+    A cast from float32 to float64 and back has no casts.
     """
     found: dict[str, tuple[str, ...]] = {}
     for node in graph.nodes:

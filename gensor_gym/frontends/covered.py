@@ -1,4 +1,4 @@
-"""The table of operations that front-ends have: name -> function of a builder and the operation's own arguments."""
+"""The table of covered operations. A rule is a function of a builder and of the operation's own arguments."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 Rule = Callable[..., Any]
 TABLE: dict[str, Rule] = {}
-"""Covered operations of ATen by name, such as `aten.relu.default`."""
+"""Name of an operation of ATen, such as `aten.relu.default` -> its rule."""
 
 
 def covers(*names: str) -> Callable[[Rule], Rule]:
-    """Register a function for operations of ATen."""
+    """Register a rule for operations of ATen; names are without `aten.`."""
 
     def register(rule: Rule) -> Rule:
         TABLE.update({f"aten.{name}": rule for name in names})

@@ -1,4 +1,4 @@
-"""Decompositions of our own, where torch has none or where its own differs from its kernels for numbers that are not finite."""
+"""Decompositions of operations for which torch has none, or whose decomposition differs from its kernels for inf and NaN."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ import torch
 from torch import Tensor
 
 _CUBIC = -0.75
-"""Parameter of the cubic convolution (Keys 1981, its a), as in torch."""
+"""Parameter a of cubic convolution (Keys 1981), the same as torch's."""
 _MEAN, _SUM = 1, 2
-"""Reductions of a loss, as ATen numbers them."""
+"""ATen's numbers for the reductions of a loss."""
 
 
 def grid_sampler(image: Tensor, grid: Tensor, mode: int, padding: int, corners: bool) -> Tensor:
-    """Numbers [n, c, ..] of an image [n, c, ..] at the places of a grid [n, .., axes], from -1 to 1, its last axis first.
+    """Sample an image [n, c, ..] at the positions of a grid [n, .., axes]; return [n, c, ..].
 
-    `mode`: 0 linear, 1 nearest, 2 cubic; `padding`: 0 zeros, 1 the border, 2 reflection; with `corners` -1 and 1 are the centres
-    of the outer elements. Infinite and NaN places give what torch's kernels give; the one for volumes has other rules.
+    Positions are -1 to 1, for the last axis first. `mode`: 0 linear, 1 nearest, 2 cubic; `padding`: 0 zeros, 1 border, 2
+    reflection. With `corners` -1 and 1 are the centres of the outer elements. Infinite and NaN positions have the results of
+    torch's kernels, which differ between images and volumes.
     """
     n, c, *sizes = image.shape
     volume = len(sizes) == 3
@@ -39,13 +40,13 @@ def grid_sampler(image: Tensor, grid: Tensor, mode: int, padding: int, corners: 
         place = sum(at * stride for (at, _), stride in zip(taps, strides, strict=True))
         read = flat[row, channel, torch.where(inside, place, 0.0).to(torch.int64)]
         weight = reduce(mul, (weight for _, weight in taps))
-        # Outside an image there is a product with 0, which is NaN for weights that are; outside a volume there is nothing.
+        # Outside an image 0 is multiplied by the weight, which gives NaN for a weight of NaN; outside a volume 0 is added.
         made = made + (torch.where(inside, read * weight, 0.0) if volume else torch.where(inside, read, 0.0) * weight)
     return made.reshape(n, c, *grid.shape[1:-1])
 
 
 def _taps(places: Tensor, mode: int, bounded: Callable[[Tensor], Tensor], size: int, corners: bool) -> list[tuple[Tensor, Any]]:
-    """Elements of one axis that each place reads, whole numbers of float32, with their weights."""
+    """(indices of the elements of one axis that each position reads, as float32; their weights) for every tap."""
     at = (places + 1) * (0.5 * (size - 1)) if corners else (places + 1) * (0.5 * size) - 0.5
     if mode == 2:
         first = at.floor()
@@ -58,7 +59,7 @@ def _taps(places: Tensor, mode: int, bounded: Callable[[Tensor], Tensor], size: 
 
 
 def _bounded(at: Tensor, size: int, padding: int, corners: bool, lost: float) -> Tensor:
-    """Places where the padding has them; NaN becomes `lost` there."""
+    """Positions moved inside the axis by the padding; NaN becomes `lost`. Zero padding leaves positions as they are."""
     if padding == 0:
         return at
     if padding == 2:
@@ -70,7 +71,7 @@ def _bounded(at: Tensor, size: int, padding: int, corners: bool, lost: float) ->
 
 
 def _cubic(t: Tensor) -> list[Tensor]:
-    """Weights of four neighbours at the distance t in [0, 1) from the second."""
+    """Weights of four neighbours for a position at distance t in [0, 1) from the second."""
 
     def near(x: Tensor) -> Tensor:
         return ((_CUBIC + 2) * x - (_CUBIC + 3)) * x * x + 1
@@ -82,7 +83,7 @@ def _cubic(t: Tensor) -> list[Tensor]:
 
 
 def multilabel_margin_loss_forward(given: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
-    """Hinge loss of several classes a row, up to the first -1, and which these are, float32 of the target's shape."""
+    """(multi-class hinge loss, float32 mask of the target classes). A row's targets end at the first -1."""
     rows, labels = torch.atleast_2d(given), torch.atleast_2d(target)
     classes = rows.shape[1]
     counts = torch.cumsum((labels < 0).to(torch.int64), dim=1) == 0
@@ -100,4 +101,4 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.grid_sampler_3d.default: grid_sampler,
     torch.ops.aten.multilabel_margin_loss_forward.default: multilabel_margin_loss_forward,
 }
-"""By operation of ATen: functions of its arguments that torch decomposes further."""
+"""Operation of ATen -> function of its arguments, which torch decomposes further."""

@@ -1,4 +1,4 @@
-"""Torch's flattened arguments and results as forms of a network."""
+"""Conversion of torch's flattened arguments and results to the forms of a network (`networks.forms`)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from gensor_gym.networks.forms import Fixed, Form, Made
 
 FIXED = (bool, int, float, str, type(None))
-"""Classes of arguments other than tensors: they are the same at every call."""
+"""Classes of arguments that are not tensors and are the same at every call."""
 DICTS = (dict, OrderedDict, defaultdict)
 
 
 def form_of(spec: Any, ends: Iterator[Form], make: Callable[[Any], Callable[[list[Any]], Any]] | None = None) -> Form:
-    """A tree specification of torch with these leaves.
+    """Form with the structure of torch's tree specification and the leaves `ends`.
 
-    `make` gives the constructor of a specification's class from its parts; without it ValueError for classes other than torch's
-    and Python's.
+    `make` returns the constructor, from its parts, of an object whose class a specification names. Without `make` ValueError for
+    classes other than torch's and Python's.
     """
     if spec.is_leaf():
         return next(ends)
@@ -36,12 +36,12 @@ def form_of(spec: Any, ends: Iterator[Form], make: Callable[[Any], Callable[[lis
 
 
 def fixed_or(number: Iterator[int], given: Any, is_fixed: bool) -> Form:
-    """The leaf of a form: the number of the next tensor, or a constant."""
+    """Leaf of a form: a constant if `is_fixed`, else the number of the next tensor."""
     return Fixed(given) if is_fixed else next(number)
 
 
 def names_of(function: Callable[..., Any], places: int) -> list[str]:
-    """Names of the first `places` positional arguments; those that go to `*args` are `args_0` and so on."""
+    """Names of the first `places` positional arguments; arguments that go to `*args` are named `args_0` and so on."""
     found: list[str] = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
@@ -52,9 +52,9 @@ def names_of(function: Callable[..., Any], places: int) -> list[str]:
 
 
 def arguments_of(function: Callable[..., Any], given: Mapping[str, Form]) -> dict[str, Form]:
-    """Forms of a function's arguments by name, in its order; a missing one is its default if that is one of `FIXED`.
+    """Name -> form of a function's arguments, in its order; a missing argument has its default, if its class is in `FIXED`.
 
-    Other names, which go to `*args` and `**kwargs`, are at the position of these.
+    Names that the function does not have go to `*args` and `**kwargs`, and stand at their position.
     """
     parameters, found = inspect.signature(function).parameters, dict[str, Form]()
     for name, parameter in parameters.items():
@@ -69,7 +69,7 @@ def arguments_of(function: Callable[..., Any], given: Mapping[str, Form]) -> dic
 
 
 def ends_of(given: Any, place: str) -> Iterator[tuple[str, Any]]:
-    """(Place, value) of everything in a tree of examples that is no tuple, list or dict."""
+    """(path, value) of everything in a tree of examples that is not a tuple, list or dict; `place` is the path of the tree."""
     if isinstance(given, Mapping):
         for key, part in given.items():
             yield from ends_of(part, f"{place}[{key!r}]")

@@ -1,6 +1,7 @@
-"""Results that are objects with tensors in them, such as caches of keys and values: opened for export, rebuilt at each call.
+"""Results that are objects with tensors in them, such as caches of keys and values.
 
-A class that is registered with torch's pytree keeps its registration.
+They are opened for torch's export, which then sees their tensors, and rebuilt at each call. A class that is registered with
+torch's pytree keeps its registration.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from gensor_gym.frontends.forms import FIXED
 
 
 class Opened:
-    """An object as torch's export sees it: the attributes that hold tensors, and a copy of it without them."""
+    """An object as torch's export sees it: its attributes with tensors, and a copy of the object without them."""
 
     def __init__(self, empty: Any, attributes: dict[str, Any]) -> None:
-        """`attributes` are trees, opened themselves."""
+        """`attributes` are trees in which objects are opened too."""
         self.empty, self.attributes = empty, attributes
 
 
@@ -37,7 +38,7 @@ pytree.register_pytree_node(Opened, _flat, _same)
 
 
 def maker_of(spec: pytree.TreeSpec) -> Callable[[list[Any]], Any]:
-    """The constructor of an object from its parts, as its class is registered; an opened one is closed."""
+    """Constructor of an object from its parts, as its class is registered; an `Opened` object is made whole again."""
 
     def make(parts: list[Any]) -> Any:
         found = pytree.SUPPORTED_NODES[spec.type].unflatten_fn(parts, spec.context)
@@ -52,7 +53,7 @@ def maker_of(spec: pytree.TreeSpec) -> Callable[[list[Any]], Any]:
 
 @contextlib.contextmanager
 def with_opened_results(module: torch.nn.Module) -> Iterator[None]:
-    """Within it the module returns `Opened` where it returns objects of classes that torch does not know."""
+    """Let a module, within the `with` block, return `Opened` objects instead of objects of classes unknown to torch."""
     handle = module.register_forward_hook(lambda *called: opened(called[-1]))
     try:
         yield
@@ -61,7 +62,7 @@ def with_opened_results(module: torch.nn.Module) -> Iterator[None]:
 
 
 def opened(tree: Any) -> Any:
-    """A tree with `Opened` in the places of objects of classes that torch does not know."""
+    """The tree with objects of classes that torch does not know replaced by `Opened`, if they contain tensors."""
     return pytree.tree_map(_opened, tree)
 
 
@@ -72,12 +73,12 @@ def _opened(end: Any) -> Any:
     for name, value in vars(end).items():
         if _holds_tensors(value, {id(end)}):
             attributes[name] = opened(value)
-            vars(empty)[name] = None  # in its place
+            vars(empty)[name] = None  # keeps the attribute's position
     return Opened(empty, attributes)
 
 
 def _holds_tensors(tree: Any, seen: set[int]) -> bool:
-    """Whether there is a tensor in a tree, or in objects of it that were not looked at before."""
+    """Whether a tree contains a tensor, also inside its objects; `seen` are ids of objects that need no second look."""
     for end in pytree.tree_leaves(tree):
         if isinstance(end, torch.Tensor):
             return True

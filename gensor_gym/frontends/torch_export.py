@@ -1,4 +1,4 @@
-"""A torch module as a network, by `torch.export`: operations that `covered.TABLE` has stay whole, others are decomposed first."""
+"""Conversion of a torch module to a network by `torch.export`; operations that `covered.TABLE` lacks are decomposed first."""
 
 from __future__ import annotations
 
@@ -32,45 +32,45 @@ from gensor_gym.networks.network import Network
 from gensor_gym.registry import near
 
 MOST_NODES, MOST_BYTES = 1 << 16, 8 << 30
-"""Limits: operations of a program, bytes of its weights."""
+"""Most operations of a program, and most bytes of its weights."""
 _ASSERTIONS = {"aten._assert_tensor_metadata.default", "aten._assert_async.msg"}
-"""Operations without a result: their assertions on shapes and types hold, those on numbers are not checked."""
+"""Operations that only assert: assertions on shapes and types hold, assertions on numbers are not checked."""
 _MORE = [torch.ops.aten.addmv.default, torch.ops.aten.dist.default, torch.ops.aten.ldexp.Tensor]
-"""Operations that torch can decompose, and does not unless it is asked to."""
+"""Operations that torch decomposes only if asked to."""
 _EMPTY = ("aten.empty", "aten.new_empty")
-"""Prefixes of operations whose numbers are uninitialised memory."""
+"""Prefixes of operations whose results are uninitialised memory."""
 _LAYOUT = ("memory_format", "pin_memory", "layout", "device")
-"""Options that say where tensors lie."""
+"""Options of operations about memory, which rules do not take."""
 _TYPES = {getattr(torch, name): name for name in DTYPES}
 
 
 Examples = Sequence[Any] | Mapping[str, Any]
-"""Tensors, in tuples, lists and dicts; other objects are the same at every call."""
+"""Tensors in tuples, lists and dicts; other objects among them are the same at every call."""
 
 
 def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Examples, name: str = "") -> Network:
-    """The network of a module in evaluation mode, for inputs of the shapes of `example_inputs`; `name` is the class's by default.
+    """Network of a module in evaluation mode, for inputs with the shapes of `example_inputs`; `name` defaults to its class.
 
-    Inputs are float32 tensors, ids and masks of int64, int32 or bool, in tuples, lists and dicts (`Network.arguments`); in
-    addition numbers, texts and None, which are the same at every call. Integer arithmetic at each call is exact up to 2**24;
-    assertions on numbers are not checked. Outputs are of the same types, or cast at the end to others (`Network.types`), in
-    tuples, lists, dicts and objects of other classes (`Network.form`), with numbers and None among them. Dynamic extents of an
-    exported program are those of the examples.
+    Inputs are float32 tensors, and ids and masks of int64, int32 or bool, in tuples, lists and dicts (`Network.arguments`).
+    Numbers, texts and None among them are the same at every call. Integer arithmetic at each call is exact up to 2**24;
+    assertions on numbers are not checked. Outputs have the same types, or are cast at the end to other types (`Network.types`).
+    They are in tuples, lists, dicts and objects of other classes (`Network.form`), with numbers and None among them. Dynamic
+    extents of an exported program take the values of the examples.
 
-    `example_inputs` by name are keyword arguments, and inputs of the network in their order. Calls name them, or have them in the
-    order of the module's; arguments with a plain default may be omitted.
+    A dict of `example_inputs` gives keyword arguments, which are the network's inputs in its order. Calls name them, or pass them
+    in the module's order; arguments with a plain default may be omitted.
 
     Raises:
-        Unsupported: for what is not covered, with its place in the module: operations, types of tensors, programs beyond the
-            limits.
-        ValueError: for what is no module, a module in training mode, inputs that are neither a tuple nor a dict.
+        Unsupported: for operations or types of tensors that are not covered, with their position in the module, and for programs
+            beyond the limits.
+        ValueError: if it is not a module, if it is in training mode, or if the inputs are not a list, tuple or dict.
     """
     if isinstance(module, ExportedProgram):
         module = module.module()
     if not isinstance(module, torch.nn.Module) or not isinstance(example_inputs, list | tuple | Mapping):
         wanted = "a module and its example inputs, a tuple or a dict by name"
         raise ValueError(f"{_said(module)} and {_said(example_inputs)}: expected {wanted}")
-    if module.training and not isinstance(module, torch.fx.GraphModule):  # whose mode was that of the export
+    if module.training and not isinstance(module, torch.fx.GraphModule):  # an exported program keeps its mode
         raise ValueError(f"{type(module).__name__} is in training mode: expected module.eval()")
     for top, whole in example_inputs.items() if isinstance(example_inputs, Mapping) else enumerate(example_inputs):
         for place, given in ends_of(whole, str(top)):
@@ -81,7 +81,7 @@ def from_torch(module: torch.nn.Module | ExportedProgram, example_inputs: Exampl
 
 
 def _check_example(place: str, given: Any) -> None:
-    """Unsupported for an argument that is neither a supported tensor nor a constant."""
+    """Check that an argument is a supported tensor or a constant; Unsupported if not."""
     if isinstance(given, FIXED):
         return
     if not isinstance(given, torch.Tensor) or given.dtype not in _TYPES or given.device.type != "cpu":
@@ -90,7 +90,7 @@ def _check_example(place: str, given: Any) -> None:
 
 
 def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProgram:
-    """The program of a module; Unsupported, with torch's reason, if its steps depend on numbers."""
+    """Exported program of a module; Unsupported, with torch's reason, if export fails."""
     seen: set[int] = set()
 
     def own(given: Any) -> Any:
@@ -106,19 +106,19 @@ def _exported(module: torch.nn.Module, example_inputs: Examples) -> ExportedProg
         with torch.no_grad(), quick(), with_opened_results(module):
             program = torch.export.export(module, places, keywords)
             if _is_covered(program):
-                return program  # decomposing takes longer than all before it
+                return program  # because decomposition takes longer than export
             table = torch.export.default_decompositions()
             table.update(get_decompositions(_MORE) | DECOMPOSITIONS)  # type: ignore[attr-defined]
             for target in [target for target in table if str(target) in TABLE]:
                 del table[target]
             return program.run_decompositions(table)
-    except Exception as error:  # of many kinds, which torch does not list
+    except Exception as error:  # of many classes, which torch does not document
         said = next(iter(str(error).strip().splitlines()), "")
         raise Unsupported(f"{type(module).__name__}: torch.export: {type(error).__name__}: {said}") from error
 
 
 def _is_covered(program: ExportedProgram) -> bool:
-    """Whether operations change nothing, and each has kernels or is of tensors that are the same at every call."""
+    """Whether no operation mutates its arguments, and each has a rule or reads only tensors that are the same at every call."""
     of_call = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT}
     for node in program.graph.nodes:
         if node.op != "call_function":
@@ -138,27 +138,27 @@ def _said(given: Any) -> str:
 
 
 class _Reader:
-    """Reader of one exported program, operation by operation."""
+    """Reads one exported program, operation by operation, into a builder."""
 
     def __init__(self, program: ExportedProgram, forward: Callable[..., Any], places: int) -> None:
         """`forward` is the exported function; its first `places` arguments are positional."""
         self.program, self.forward, self.places, self.builder = program, forward, places, Builder()
         self.made: dict[str, Any] = {}
-        """For every node that was read, the name of its value, a constant tensor, or several of these."""
+        """Name of a node that was read -> the name of its value, its constant tensor, or several of either."""
         self.casts = casts_of(program.graph, DTYPES)
-        """Casts of nodes with data types that kernels do not compute."""
+        """Name of a node -> its casts to data types that kernels do not compute (`casts_of`)."""
         self.constants: dict[str, str] = {}
-        """Names of constants for nodes with constant tensors."""
+        """Name of a node with a constant tensor -> the name of the builder's constant."""
         nodes = list(program.graph.nodes)
         if len(nodes) > MOST_NODES:
             raise Unsupported(f"a program of {len(nodes)} operations: expected at most {MOST_NODES}")
 
     def network(self, name: str) -> Network:
-        """See `from_torch`."""
+        """Read the program and return its network (`from_torch`)."""
         self._check_outputs()
         self._parameters()
         for node in self.program.graph.nodes:
-            is_read = node.users or node.target is not python.getitem  # torch names all results, also those that nothing reads
+            is_read = node.users or node.target is not python.getitem  # torch has a node for every result, read or not
             if node.op == "call_function" and is_read and str(node.target) not in _ASSERTIONS:
                 self.made[node.name] = self._operation(node)
         (results,) = next(node for node in self.program.graph.nodes if node.op == "output").args
@@ -171,7 +171,7 @@ class _Reader:
         return dataclasses.replace(made, form=self._form(results), types=types, arguments=self._arguments())
 
     def _arguments(self) -> dict[str, Form]:
-        """See `Network.arguments`."""
+        """Forms of the module's arguments by name (`Network.arguments`)."""
         count, given = itertools.count(), [spec.arg for spec in self._inputs()]
         ends = (fixed_or(count, getattr(one, "value", None), not isinstance(one, TensorArgument)) for one in given)
         with refusing("the module takes "):
@@ -180,17 +180,17 @@ class _Reader:
         return arguments_of(self.forward, {**dict(zip(names, places, strict=True)), **keywords})
 
     def _inputs(self) -> list[InputSpec]:
-        """All inputs of a call, in order."""
+        """Specifications of the inputs of a call, in order."""
         return [spec for spec in self.program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
 
     def _check_outputs(self) -> None:
-        """Unsupported for a module that changes its tensors."""
+        """Check that the module does not change its tensors or inputs; Unsupported if it does."""
         for spec in self.program.graph_signature.output_specs:
             if spec.kind is not OutputKind.USER_OUTPUT:
                 raise Unsupported(f"the module changes {spec.target or spec.arg}: expected one that only reads")
 
     def _form(self, results: Sequence[Any]) -> Any:
-        """See `Network.form`."""
+        """Form of the results (`Network.form`)."""
         count, spec = itertools.count(), self.program.call_spec.out_spec
         if spec is None or spec.is_leaf():
             return None
@@ -199,11 +199,11 @@ class _Reader:
         return None if len(results) > 1 and type(form) is tuple and form == tuple(range(len(results))) else form
 
     def _types(self, result: torch.fx.Node) -> tuple[str, ...]:
-        """The data types that an output is cast to, in turn."""
+        """Data types that an output is cast to in turn, or its own type."""
         return self.casts.get(result.name) or (name_of(result.meta["val"].dtype),)
 
     def _output(self, place: int, result: Any) -> str:
-        """The name of an output's value; it may be the same at every call."""
+        """Name of an output's value, which may be a constant."""
         value = result.meta.get("val") if isinstance(result, torch.fx.Node) else result
         if not isinstance(value, torch.Tensor):
             raise Unsupported(f"output {place} is {_said(value)}: expected a tensor")
@@ -211,13 +211,13 @@ class _Reader:
         if not isinstance(made, str):
             return self.builder.constant(result.name, _constant_output(made, place))
         if value.dtype != torch.float32 and self.builder.given_as(made) in ("int32", "int64"):
-            self.builder.is_whole = True  # float32 does not hold all of them: calls are checked
+            self.builder.is_whole = True  # float32 is not exact for all: calls check them
             made = self.builder.copy(made)
             self.builder.is_whole = False
         return made
 
     def _parameters(self) -> None:
-        """Inputs, and the module's own tensors, which become constants when they are read."""
+        """Add the inputs; remember the module's own tensors, which become constants when they are read."""
         examples = {node.name: node.meta.get("val") for node in self.program.graph.nodes if node.op == "placeholder"}
         whole = 0
         for spec in self.program.graph_signature.input_specs:
@@ -242,7 +242,7 @@ class _Reader:
         self.made[name] = self.builder.input(name, example.shape, _TYPES[example.dtype])
 
     def _operation(self, node: torch.fx.Node) -> Any:
-        """The value, or values, of one operation: torch computes it now where all that it reads is there."""
+        """Read one operation: the name of its value, or several; a tensor that torch computes now if all inputs are constant."""
         place = _place(node)
         read = [self._made(one, place) for one in node.all_input_nodes]
         if node.target is python.getitem:
@@ -250,7 +250,7 @@ class _Reader:
         try:
             made = _tensors_of(node.meta.get("val"))
             if made and all(0 in [extent for extent in one.shape if isinstance(extent, int)] for one in made):
-                # Without elements, the same at every call; extents that numbers decide are no int.
+                # A tensor without elements is the same at every call. Extents that depend on numbers are not of class int.
                 found = [torch.empty(one.shape, dtype=one.dtype) for one in made]
                 return found if isinstance(node.meta["val"], list | tuple) else found[0]
             if not any(_is_of_call(one) for one in read):
@@ -266,19 +266,19 @@ class _Reader:
                 return read[0]
             arguments, options = map_arg((node.args, node.kwargs), lambda one: self._named(one.name))
             return rule(self.builder, *arguments, **{key: one for key, one in options.items() if key not in _LAYOUT})
-        except Exception as error:  # what a rule was not written for may end it anywhere
+        except Exception as error:  # arguments that a rule does not expect may raise anything
             said = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
             raise Unsupported(f"{place}: {node.target}: {said}") from error
 
     def _made(self, node: torch.fx.Node, place: str) -> Any:
-        """The value of a node that an operation reads."""
+        """Name or tensor of a node that an operation reads; Unsupported if there is none."""
         made = self.made.get(node.name)
         if made is None:
             raise Unsupported(f"{place}: {node.name} ({node.target}) is read: expected what has kernels here")
         return made
 
     def _begin(self, node: torch.fx.Node, place: str) -> None:
-        """Set the builder's position; ValueError for results of other data types."""
+        """Set the builder's attributes for an operation; ValueError if it reads or makes tensors of unsupported types."""
         for one in _tensors_of(node.meta.get("val")):
             if one.dtype not in _TYPES and node.name not in self.casts:
                 raise ValueError(f"makes a tensor of {one.dtype}: expected {', '.join(DTYPES)}")
@@ -294,7 +294,7 @@ class _Reader:
         self.builder.is_whole = computes and set(self.builder.reads.values()) != {"float32"}
 
     def _named(self, name: str) -> Any:
-        """The name of a node's value; a number where it is one that is the same at every call."""
+        """Name of a node's value, or a number for a constant without axes."""
         made = self.made[name]
         if not isinstance(made, torch.Tensor):
             return made
@@ -307,7 +307,7 @@ class _Reader:
 
 
 def _item(made: Any, number: Any, place: str) -> Any:
-    """One of several values."""
+    """Result `number` of several; a single result is returned as it is."""
     if not isinstance(made, tuple | list):
         return made
     if number >= len(made):
@@ -316,19 +316,19 @@ def _item(made: Any, number: Any, place: str) -> Any:
 
 
 def _is_of_call(made: Any) -> bool:
-    """Whether it is a value, or several, that is another at each call."""
+    """Whether a result of `_operation` is not constant, or contains a part that is not."""
     return any(map(_is_of_call, made)) if isinstance(made, tuple | list) else not isinstance(made, torch.Tensor)
 
 
 def _place(node: torch.fx.Node) -> str:
-    """Position of an operation in the module: the path of the innermost submodule."""
+    """Position of an operation in the module: the path of the innermost submodule that contains it."""
     stack = node.meta.get("nn_module_stack") or {}
     path = [where for where, _ in stack.values()]
     return path[-1] if path and path[-1] else "the module"
 
 
 def _computed(node: torch.fx.Node, arguments: Sequence[Any], options: Mapping[str, Any], most: int) -> Any:
-    """Result of an operation on constant tensors; ValueError for random numbers, and for more than `most` bytes."""
+    """Compute an operation on constant tensors with torch; ValueError for random numbers, and for more than `most` bytes."""
     assert not isinstance(node.target, str)
     if _is_random(node.target, arguments, options):
         raise ValueError("random numbers: expected what is the same at every call")
@@ -336,11 +336,11 @@ def _computed(node: torch.fx.Node, arguments: Sequence[Any], options: Mapping[st
         raise ValueError(f"a constant of {size} bytes: expected at most {most}")
     with torch.no_grad():
         made = node.target(*arguments, **options)
-    return made.zero_() if str(node.target).startswith(_EMPTY) else made  # of which any numbers are left, another time others
+    return made.zero_() if str(node.target).startswith(_EMPTY) else made  # uninitialised memory differs from call to call
 
 
 def _is_random(target: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> bool:
-    """Whether an operation draws numbers; dropout with probability 0 draws none."""
+    """Whether an operation draws random numbers; dropout with probability 0 draws none."""
     if torch.Tag.nondeterministic_seeded not in getattr(target, "tags", ()):
         return False
     named = {**dict(zip((one.name for one in target._schema.arguments), arguments, strict=False)), **options}
@@ -356,7 +356,7 @@ def _tensors_of(value: Any) -> list[torch.Tensor]:
 
 
 def _constant_output(tensor: torch.Tensor, place: int) -> np.ndarray:
-    """A constant output as float32; Unsupported if that is not exact."""
+    """Elements of a constant output as float32; Unsupported if that is not exact."""
     if tensor.dtype == torch.float32:
         found: np.ndarray = tensor.detach().contiguous().numpy()
         return found
@@ -368,14 +368,14 @@ def _constant_output(tensor: torch.Tensor, place: int) -> np.ndarray:
 
 
 def _as_array(tensor: torch.Tensor) -> np.ndarray | float:
-    """As a constant of float32, without axes as a number; ValueError if float32 is not exact."""
+    """The tensor as a float32 array, or as a number if it has no axes; ValueError if float32 is not exact."""
     if tensor.is_complex() or tensor.is_quantized:
         raise ValueError(f"a constant of {tensor.dtype}: expected real numbers")
     whole = not tensor.is_floating_point() and tensor.dtype != torch.bool and tensor.numel()
     if whole and int(tensor.abs().max()) > MOST_WHOLE:
         raise ValueError(f"a constant of {tensor.dtype} with numbers above {MOST_WHOLE:.0f}: expected what float32 holds")
     if tensor.dim() == 0:
-        if not math.isnan(number := float(tensor)):  # for which expressions have no text
+        if not math.isnan(number := float(tensor)):  # expressions cannot print NaN
             return number
     array: np.ndarray = tensor.detach().to(torch.float32).contiguous().numpy()
     return array

@@ -1,4 +1,4 @@
-"""Errors for unsupported modules, by name, before anything runs."""
+"""The error for modules that cannot be converted; it names the reason before anything runs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from contextlib import contextmanager
 
 
 class Unsupported(ValueError):
-    """A module has an operation, or a kind of tensor, that has no kernels here; the text names it and its place."""
+    """Raised for a module with an unsupported operation or kind of tensor; the text names it and its position."""
 
 
 @contextmanager
 def refusing(what: str = "") -> Iterator[None]:
-    """Every ValueError becomes Unsupported, with `what` in front of its text: arguments of the caller's were checked before."""
+    """Turn a ValueError within the `with` block into Unsupported, with `what` in front of its text.
+
+    It is meant for code that runs after the caller's arguments were checked.
+    """
     try:
         yield
     except Unsupported:

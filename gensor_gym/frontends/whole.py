@@ -1,7 +1,8 @@
-"""Bounds within which integers are exact in kernels, which compute in float32: intervals, from inputs on.
+"""Interval arithmetic for integers, which kernels compute in float32: bounds on the inputs within which all results are exact.
 
-Sums and products of whole numbers are exact as long as none is above 2**24. Inputs are bounded by the check of a call; the
-largest such bound is found by search. Values computed from float32 numbers have no bound until an operation truncates them.
+Sums and products of integers are exact as long as no magnitude exceeds 2**24. Every call checks its inputs against a bound, and
+the largest valid bound is found by bisection here. Values computed from float32 inputs have no bound, unless an operation such as
+a clamp limits them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _ANY: Interval = (-math.inf, math.inf)
 
 
 def limits_of_whole(graph: Dataflow, constants: Mapping[str, np.ndarray], whole: Set[str]) -> dict[str, int]:
-    """Largest magnitude of each integer input for which the nodes named `whole` are exact.
+    """Name of an integer input -> the largest magnitude for which the nodes named `whole` are exact.
 
     ValueError names a node that may be inexact for any inputs.
     """
@@ -36,7 +37,7 @@ def limits_of_whole(graph: Dataflow, constants: Mapping[str, np.ndarray], whole:
             least[value.name] = bounds if array is None else (float(np.nanmin(array)), float(np.nanmax(array)))
 
     def fault(most: float) -> str:
-        """The first node that may leave the exact range."""
+        """Name of the first node that may be inexact for inputs of magnitude up to `most`; empty if there is none."""
         known = least | dict.fromkeys(given, (-most, most))
         for name, node in nodes:
             known[name], size = _of_node(graph, node, known)
@@ -56,7 +57,7 @@ def limits_of_whole(graph: Dataflow, constants: Mapping[str, np.ndarray], whole:
 
 
 def _behind(graph: Dataflow, names: Set[str]) -> set[str]:
-    """The values and all that they are made of."""
+    """The values with these names, and all values that they are computed from."""
     found = set(names)
     for name, node in reversed(graph.nodes):
         if name in found:
@@ -65,7 +66,7 @@ def _behind(graph: Dataflow, names: Set[str]) -> set[str]:
 
 
 def _of_node(graph: Dataflow, node: Node, known: Mapping[str, Interval]) -> tuple[Interval, float]:
-    """Interval of a node's numbers, and the largest magnitude that it rounds."""
+    """(interval of a node's elements, largest magnitude of the sums and products that it rounds)."""
     if isinstance(node, Map):
         return _of_expression(node.expression, known)
     if isinstance(node, Reduce | Contract):
@@ -89,7 +90,7 @@ def _terms(node: Contract) -> int:
 
 
 def _of_expression(expression: Expression, known: Mapping[str, Interval]) -> tuple[Interval, float]:
-    """Interval of its numbers, and the largest magnitude of its sums and products."""
+    """(interval of an expression, largest magnitude of its sums and products)."""
     if isinstance(expression, Operand):
         return known[expression.name], 0.0
     if isinstance(expression, Constant):
@@ -122,13 +123,13 @@ def _nearest(one: Interval) -> Interval:
 
 
 def _left(one: Interval, by: Interval) -> Interval:
-    """No farther from 0 than either, with the sign of the first."""
+    """Interval of a remainder: it is not farther from 0 than either argument, and has the sign of the first."""
     most = min(_size(one)[1], _size(by)[1])
     return -most if one[0] < 0.0 else 0.0, most if one[1] > 0.0 else 0.0
 
 
 def _bits(one: Interval, other: Interval) -> Interval:
-    """Interval of bit operations: a non-negative argument bounds the result, else the next power of 2 above both."""
+    """Interval of bitwise and: a non-negative argument bounds the result; else a power of 2 beyond both arguments does."""
     tops = [most for least, most in (one, other) if least >= 0.0]
     if tops:
         return 0.0, min(tops)
@@ -143,4 +144,4 @@ _OF: Mapping[str, Callable[..., Interval]] = {
     "less": lambda a, b: (0.0, 1.0), "at_most": lambda a, b: (0.0, 1.0), "where": lambda condition, a, b: _hull(a, b),
     "fmod": _left, "bits_and": _bits,
 }  # fmt: skip
-"""Intervals of scalar functions of whole numbers; others have none."""
+"""Scalar function -> its interval from those of its arguments; other functions have no bounds."""

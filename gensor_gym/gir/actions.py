@@ -1,4 +1,4 @@
-"""An agent's actions on a schedule of a row nest: the primitives, in a fixed order."""
+"""The actions that change a schedule of a row nest, in a fixed order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gensor_gym.rows.fields import FieldAction, names_of_moves, step_fields
 
 @dataclass(frozen=True)
 class GirAction(FieldAction):
-    """`stop`, `raise` or `lower` of a field of the header, or `place` of a crossing cell at a level."""
+    """`stop`, `raise` or `lower` of a header field, or `place` of a crossing cell (one that several passes read) at a level."""
 
     cell: int = -1
     level: Level = Level.DRAM
@@ -34,16 +34,16 @@ ACTIONS = (
 NUM_ACTIONS = len(ACTIONS)
 
 SPACES = ("gir", "monotone", "powerfusion")
-"""`gir`: all primitives. `monotone`: those that do not increase the moved bytes (the title of IntelliGen's later paper).
+"""Names of spaces. `gir` has all primitives; `monotone` (the title of IntelliGen's later paper) forbids more moved bytes.
 
-`powerfusion`: the operations of its authors' public code (InfiniTensor, branch power-fusion). Kernels with equal loops are
-merged, and a value that is written and read again stays in memory of the group or registers; loops use wider instructions, more
-of them in parallel, and more steps. It never recomputes, interleaves rows or stores past the caches.
+`powerfusion` has the operations of its authors' public code (InfiniTensor, branch power-fusion). Kernels with equal loops are
+merged, and a value that is written and read again stays in memory of the group or registers. Loops use wider instructions, more
+instructions in parallel, and more steps. Nothing is recomputed, rows are not interleaved, and stores use the caches.
 """
 
 
 def primitives_of(space: str) -> np.ndarray:
-    """Which actions a space knows, bool [NUM_ACTIONS]."""
+    """Whether a space has each action, bool [NUM_ACTIONS]."""
     if space != "powerfusion":
         return np.ones(NUM_ACTIONS, bool)
     kept = {"raise vector", "raise tile", "raise loop", "lower loop", "stop"}
@@ -52,7 +52,7 @@ def primitives_of(space: str) -> np.ndarray:
 
 
 def applied(rows: np.ndarray) -> np.ndarray:
-    """Rows int32 [B, ROW] after each of all actions, int32 [B, NUM_ACTIONS, ROW]; an index that leaves its range stays."""
+    """Results of every action on rows int32 [B, ROW], int32 [B, NUM_ACTIONS, ROW]; an index does not leave its range."""
     found = np.repeat(rows[:, None, :], NUM_ACTIONS, axis=1)
     for number, action in enumerate(ACTIONS[1:], 1):
         if action.primitive == "place":

@@ -1,4 +1,4 @@
-"""Which axes of the values of a dataflow graph are one axis: classes that all values are loops over."""
+"""Classes of the axes of a dataflow graph's values: axes of one class are traversed by the same loop."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.nodes import Broadcast, Concat, Gather, Map, Pad, Reduce, Reshape, Slice, Transpose
 
 Place = tuple[str, int]
-"""An axis of a value: (name of the value, number of the axis)."""
+"""An axis of a value: (name of the value, index of the axis)."""
 
 
 @dataclass
 class AxisClasses:
-    """A union-find over the axes of all values. Axes of extent 1 belong to no class: every loop reads them at 0."""
+    """A union-find over the axes of all values. Axes of extent 1 belong to no class, because their index is always 0."""
 
     graph: Dataflow
     _parents: dict[Place, Place] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Join axes that maps, reductions and moves identify."""
+        """Join the axes that maps, reductions and moves step through together."""
         for name, node in self.graph.nodes:
             match node:
                 case Map():
@@ -50,7 +50,7 @@ class AxisClasses:
                 self._join_parts(node)
 
     def of(self, name: str) -> tuple[Place | None, ...]:
-        """The class of each axis of a value, None if the extent is 1."""
+        """Class of each axis of a value; None for an axis of extent 1."""
         shape = self.graph.values[name].shape
         return tuple(None if extent == 1 else self.find((name, axis)) for axis, extent in enumerate(shape))
 
@@ -64,7 +64,7 @@ class AxisClasses:
         return len(self.graph.values[name].shape)
 
     def _join(self, one: Place, other: Place) -> None:
-        """Two axes are one, unless either has extent 1."""
+        """Put two axes into one class, unless either has extent 1."""
         if self.graph.values[one[0]].shape[one[1]] > 1 and self.graph.values[other[0]].shape[other[1]] > 1:
             self._parents[self.find(other)] = self.find(one)
 
@@ -76,7 +76,7 @@ class AxisClasses:
         self._join_some(one, other, list(range(self._rank(one))))
 
     def _join_parts(self, node: Concat) -> None:
-        """Parts of one extent are gone through together, unless a value would have an axis twice."""
+        """Join the concatenated axis of parts of equal extent, unless two axes of a value would become one class."""
         before, extents = dict(self._parents), {self.graph.values[source].shape[node.axis] for source in node.sources}
         if len(extents) > 1:
             return
@@ -86,12 +86,12 @@ class AxisClasses:
             self._parents = before
 
     def has_twice(self, name: str) -> bool:
-        """Whether two axes of a value are one, as of a matrix that is added to its transpose."""
+        """Whether two axes of a value are of one class, as in a matrix that is added to its transpose."""
         places = [place for place in self.of(name) if place]
         return len(set(places)) < len(places)
 
     def _join_reshaped(self, source: str, name: str) -> None:
-        """A reshape that only adds or drops axes of extent 1 keeps the others; any other makes new ones."""
+        """Join the axes of a reshape if it only adds or drops axes of extent 1; other reshapes make new classes."""
         old, new = self.graph.values[source].shape, self.graph.values[name].shape
         kept, made = ([axis for axis, extent in enumerate(shape) if extent > 1] for shape in (old, new))
         if [old[axis] for axis in kept] == [new[axis] for axis in made]:

@@ -1,4 +1,4 @@
-"""The graph of schedules of one fused operator on one machine: rules and model behind the face that searches use."""
+"""The graph of schedules of one fused operator on one machine: rules and model behind the interface that searches use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.rows.steps import StepGraph
 
 MOST_ENUMERATED = 1 << 24
-"""Schedules, legal or not, of a space that is enumerated: some minutes."""
+"""Most schedules, legal or not, of a space that is enumerated, which takes some minutes."""
 
 
 class GirGraph(StepGraph[GirSchedule]):
@@ -36,7 +36,7 @@ class GirGraph(StepGraph[GirSchedule]):
     model: GirModel | GpuModel
 
     def __init__(self, operator: Dataflow, hardware: Hardware, space: str = "gir") -> None:
-        """ValueError for a graph that is no row nest, a GPU of wider warps, an unknown space."""
+        """Build nest, rules and model. ValueError for a graph that is not a row nest, other warps than 32, an unknown space."""
         if space not in SPACES:
             raise ValueError(f"space {space!r} of {operator}: expected one of {', '.join(SPACES)}")
         if hardware.kind == "gpu" and hardware.warp != WARP:
@@ -48,33 +48,33 @@ class GirGraph(StepGraph[GirSchedule]):
 
     @property
     def horizon(self) -> int:
-        """Steps of an episode: enough to raise every field to its top, place every cell once, and half as many again."""
+        """Number of steps of an episode: 1.5 times the steps that raise every field to its top and place every cell once."""
         steps = sum(len(field.values) - 1 for field in FIELDS) + len(self.nest.crossing)
         return math.ceil(1.5 * steps)
 
     def initial(self) -> GirSchedule:
-        """The unscheduled program: no vectors or tiles, and every value in DRAM between kernels."""
+        """The unscheduled program: no vectors or tiles, and every crossing value in DRAM between kernels."""
         return GirSchedule(np.zeros(ROW, np.int32))
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Which rows int32 [B, ROW] are within the limits, bool [B]."""
+        """Whether each of rows int32 [B, ROW] is within the limits, bool [B]."""
         return self.rules.fits(rows)
 
     def applied(self, rows: np.ndarray) -> np.ndarray:
-        """Rows int32 [B, ROW] after each of all actions, int32 [B, N, ROW]; unchanged for actions outside the space."""
+        """Results of every action on rows int32 [B, ROW], int32 [B, N, ROW]; actions outside the space change nothing."""
         after = applied(rows)
         after[:, ~self.primitives] = rows[:, None, :]
         return after
 
     def may_follow(self, rows: np.ndarray, after: np.ndarray) -> np.ndarray:
-        """Which rows int32 [B, ROW] may become `after`, int32 [B, ROW]: bool [B]."""
+        """Whether the space allows the step from each of rows int32 [B, ROW] to `after`, int32 [B, ROW]; bool [B]."""
         found = self.fits(after)
         if self.space == "monotone":
             found &= self.moved_bytes(after) <= self.moved_bytes(rows)
         return found
 
     def moved_bytes(self, rows: np.ndarray) -> np.ndarray:
-        """Bytes to and from DRAM's tensors and buffers of rows, of rows int32 [B, ROW], int64 [B]."""
+        """Bytes that schedules int32 [B, ROW] move to and from tensors in DRAM and row buffers, int64 [B]."""
         found = np.zeros(len(rows), np.int64)
         for placement, chosen in by_placement(rows, len(self.nest.crossing)):
             profile = self.model.profile(placement)
@@ -85,7 +85,10 @@ class GirGraph(StepGraph[GirSchedule]):
     def random_schedule(
         self, rng: np.random.Generator, steps: int | None = None, start: GirSchedule | None = None
     ) -> GirSchedule:
-        """A legal schedule: any of the whole space where neither is given, else the end of a walk over random legal actions."""
+        """A random legal schedule: the end of a walk of `steps` random legal actions from `start`.
+
+        If neither is given and the space is small, it is drawn uniformly from the whole space.
+        """
         if steps is None and start is None and len(self._all):
             return GirSchedule(self._all[rng.integers(len(self._all))])
         if steps is None:
@@ -94,18 +97,18 @@ class GirGraph(StepGraph[GirSchedule]):
 
     @property
     def size(self) -> int:
-        """Rows that the ranges of fields and levels say, legal or not."""
+        """Number of schedules, legal or not: the product of the ranges of fields and levels."""
         return Numbering.of(self.nest).size
 
     @cached_property
     def _all(self) -> np.ndarray:
-        """All legal rows of a small space, int32 [S, ROW]."""
+        """All legal rows, int32 [S, ROW]; empty for a large space."""
         return np.concatenate(list(self.enumerate())) if self.size <= LARGEST else np.empty((0, ROW), np.int32)
 
     def enumerate(self, batch: int = 65536) -> Iterator[np.ndarray]:
-        """Every schedule of the space, in batches of rows int32 [<= batch, ROW]; ValueError if they are too many.
+        """Every schedule of the space, in batches of rows int32 [<= batch, ROW]; ValueError if there are too many.
 
-        In space `gir` these are all legal ones, else those that primitives reach.
+        In space `gir` these are all legal schedules, else all that primitives reach from the unscheduled program.
         """
         if self.size > MOST_ENUMERATED:
             raise ValueError(
@@ -130,19 +133,19 @@ class GirGraph(StepGraph[GirSchedule]):
 
     @cached_property
     def table(self) -> GirTable:
-        """The whole space, made once; ValueError if it is too large."""
+        """Table of the whole space, computed at the first use; ValueError if the space is too large."""
         return GirTable(self)
 
     @cached_property
     def least(self) -> float | None:
-        """Seconds of the optimum; None if the space is too large to be gone through."""
+        """Seconds of the optimum by the model; None if the space is too large for a table."""
         return self.optimum()[1] if self.size <= LARGEST else None
 
     @cached_property
     def floor(self) -> float:
-        """Seconds that no program is faster than."""
+        """Lower bound in seconds on the time of any program, from the roofline."""
         return roofline_floor(self.operator, self.hardware)
 
     def optimum(self) -> tuple[GirSchedule, float]:
-        """The fastest schedule by the model that primitives lead to, and its seconds; ValueError if the space is too large."""
+        """(fastest reachable schedule by the model, its seconds); ValueError if the space is too large."""
         return self.table.optimum

@@ -1,7 +1,7 @@
-"""The instruction graph: a schedule as instructions on slices of buffers at levels of memory.
+"""The instruction graph: a schedule as instructions on slices of buffers, which are at levels of memory.
 
-Terms after Unified IR (deathwings602/Unified-IR, the group's later statement of PowerFusion's IR): a buffer is an iPointer, a
-slice an iSlice, an instruction an iOp, a kernel a launch, a unit the thread or group that runs it step by step.
+Names in Unified IR (deathwings602/Unified-IR, the group's later statement of PowerFusion's IR): a buffer is an iPointer, a slice
+an iSlice, an instruction an iOp, a kernel a launch. The thread or group that runs a kernel step by step is a unit.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from gensor_gym.gir.placement import Level
 
 @dataclass(frozen=True)
 class Buffer:
-    """One contiguous piece of memory: a tensor in DRAM, or one row for each row of a step."""
+    """A contiguous range of memory: a tensor in DRAM, or storage of one row for each row of a step."""
 
     name: str
     level: Level
     elements: int
-    """Total elements in DRAM; otherwise elements of a row, padded to whole vectors."""
+    """Number of elements of a tensor in DRAM; elsewhere of a row, padded to whole vectors."""
     padded: bool = False
-    """Whether rows are padded to whole vectors, so that elements past the last may be read and written."""
+    """Whether rows are padded to whole vectors, so that elements after the last may be read and written."""
 
 
 @dataclass(frozen=True)
 class Slice:
-    """An instruction's part of a buffer: in each row of the step one element, or a tile along the columns."""
+    """The part of a buffer that an instruction uses: for each row of the step a tile of columns if `wide`, else one element."""
 
     buffer: Buffer
     wide: bool
     access: Access | None = None
-    """Access of a slice in DRAM; others are dense."""
+    """Access of a slice in DRAM; None for other slices, which are dense."""
 
     @property
     def is_held(self) -> bool:
-        """Whether it is in registers while a step works on it, and nowhere else."""
+        """Whether it exists only in registers, while a step works on it."""
         return self.buffer.level is Level.REG and self.buffer.elements == 0
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """`kind` is move, map or reduce; the target holds the result of the sources, which have the names of cells."""
+    """An instruction of `kind` move, map or reduce, which writes the target; sources are (name of a cell, slice)."""
 
     kind: str
     cell: str
@@ -52,12 +52,12 @@ class Instruction:
     sources: tuple[tuple[str, Slice], ...]
     body: Expression | Reduction | Online | None = None
     once: tuple[int, ...] = ()
-    """Axes of rows along which it would only be repeated: it is done where a row's numbers along them are 0."""
+    """Axes of rows along which it would only be repeated: it runs only for rows with index 0 along them."""
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One traversal of the columns of a step's rows, and the instructions once a row after it."""
+    """One traversal of the columns of a step's rows (`along`), and the instructions that run once per row after it."""
 
     along: tuple[Instruction, ...]
     after: tuple[Instruction, ...]
@@ -65,7 +65,7 @@ class Pass:
 
 @dataclass(frozen=True)
 class KernelGraph:
-    """One launch in every step of rows: instructions once a row, then pass after pass."""
+    """One kernel. For every step of rows it runs the instructions `before` once per row, then its passes."""
 
     before: tuple[Instruction, ...]
     passes: tuple[Pass, ...]
@@ -78,7 +78,7 @@ class KernelGraph:
             yield from one.after
 
     def buffers(self, level: Level) -> tuple[Buffer, ...]:
-        """Its buffers at a level, each once, in order of appearance."""
+        """Distinct buffers at a level, in order of appearance."""
         found: dict[Buffer, None] = {}
         for instruction in self.instructions():
             for part in (instruction.target, *(part for _, part in instruction.sources)):

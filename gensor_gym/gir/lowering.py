@@ -1,4 +1,4 @@
-"""From a nest and a placement to the instruction graph: the pass, sources and target of every cell."""
+"""Lowering of a nest and a placement to the instruction graph."""
 
 from __future__ import annotations
 
@@ -11,56 +11,56 @@ from gensor_gym.gir.nest import Access, Cell, RowNest
 from gensor_gym.gir.placement import Fetch, Level, Passes, Placement, passes_of
 
 PAD = 16
-"""Elements that rows of buffers are padded to a multiple of: the widest vector's."""
+"""Rows of buffers are padded to a multiple of this number of elements, which the widest vector has."""
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """The kernels of a nest under a placement, in order of their launches."""
+    """The kernels of a nest for one placement, in order of their launches."""
 
     nest: RowNest
     placement: Placement
     kernels: tuple[KernelGraph, ...]
     fault: str
-    """Why no code can be written for it; empty if it can."""
+    """Reason why no code can be written for it; empty if it can."""
 
     @property
     def spilled(self) -> tuple[Buffer, ...]:
-        """Tensors in DRAM that are neither inputs nor outputs, passed from one kernel to a later one."""
+        """Tensors in DRAM that one kernel writes for a later kernel; they are neither inputs nor outputs."""
         own = {value.name for value in self.nest.graph.inputs} | set(self.nest.graph.returns)
         found = dict.fromkeys(buffer for kernel in self.kernels for buffer in kernel.buffers(Level.DRAM))
         return tuple(buffer for buffer in found if buffer.name not in own)
 
 
 def lower(nest: RowNest, placement: Placement) -> Lowered:
-    """The instruction graph of a placement, even if it has a fault."""
+    """Instruction graph of a nest for a placement, even if that has a fault."""
     passes = passes_of(nest, placement)
     return Lowered(passes.nest, placement, _Lowering(passes.nest, passes).kernels(), passes.fault)
 
 
 @dataclass
 class _Lowering:
-    """One nest and its passes."""
+    """Lowers one nest with its passes."""
 
     nest: RowNest
     passes: Passes
     homes: dict[str, int] = field(default_factory=dict)
-    """The kernel that computes each number of a row."""
+    """Narrow cell (one number per row) -> index of the kernel that computes it."""
 
     def kernels(self) -> tuple[KernelGraph, ...]:
-        """One kernel after every cut."""
+        """The kernels; every cut between passes ends one."""
         ends = sorted({*self.passes.cuts, self.nest.passes - 1})
         starts = [0, *(end + 1 for end in ends[:-1])]
         found = [self._kernel(number, start, end) for number, (start, end) in enumerate(zip(starts, ends, strict=True))]
         return tuple(self._with_kept_numbers(found))
 
     def _kernel(self, number: int, start: int, end: int) -> KernelGraph:
-        """Passes `start` to `end`; numbers of a row of earlier kernels are added by `_with_kept_numbers`."""
+        """Kernel of passes `start` to `end`; `_with_kept_numbers` adds its loads of narrow cells of earlier kernels."""
         passes = [Pass(tuple(self._along(p)), tuple(self._once(number, p + 1))) for p in range(start, end + 1)]
         return KernelGraph(tuple(self._once(number, 0)) if start == 0 else (), tuple(passes))
 
     def _along(self, number: int) -> list[Instruction]:
-        """Instructions of pass `number` along the columns."""
+        """Instructions of pass `number` that run along the columns."""
         done = [self._fetch(fetch) for fetch in self.passes.fetches[number]]
         kept = {fetch.name: fetch.level for fetch in self.passes.keeps[number]}
         for name in self.passes.makes[number]:
@@ -76,7 +76,7 @@ class _Lowering:
         return _sunk(done)
 
     def _once(self, kernel: int, stage: int) -> list[Instruction]:
-        """Instructions once a row after the passes of a stage."""
+        """Instructions of a stage that run once per row: loads, maps and stores of its narrow cells."""
         done = []
         for cell in self.nest.cells:
             if cell.wide or cell.stage != stage:
@@ -88,7 +88,7 @@ class _Lowering:
         return done
 
     def _with_kept_numbers(self, kernels: list[KernelGraph]) -> list[KernelGraph]:
-        """Numbers of a row that a later kernel reads go through DRAM."""
+        """Add stores and loads of the narrow cells that a later kernel reads, by way of DRAM."""
         needed = [self._numbers_read(kernel) for kernel in kernels]
         for number, names in enumerate(needed):
             before = [self._fetch_number(name) for name in names if self.homes[name] < number]
@@ -103,12 +103,12 @@ class _Lowering:
         return kernels
 
     def _numbers_read(self, kernel: KernelGraph) -> list[str]:
-        """Numbers of a row that a kernel's instructions read."""
+        """Narrow cells that a kernel's instructions read."""
         read = (name for one in kernel.instructions() for name, _ in one.sources)
         return list(dict.fromkeys(name for name in read if name in self.homes))
 
     def _held(self, cell: Cell) -> Slice:
-        """A cell in registers, as instructions read and make it."""
+        """Slice of a cell in registers, which instructions read and write."""
         return Slice(Buffer(cell.name, Level.REG, 0), cell.wide)
 
     def _load(self, cell: Cell) -> Instruction:
@@ -144,26 +144,26 @@ class _Lowering:
         return Instruction("move", name, self._between(name, Level.DRAM), ((name, self._held(self.nest.cell[name])),))
 
     def _in_tensor(self, access: Access, wide: bool) -> Slice:
-        """A slice of an input or an output."""
+        """Slice of an input or output in DRAM."""
         graph = self.nest.graph
         return Slice(Buffer(access.tensor, Level.DRAM, graph.values[access.tensor].size), wide, access)
 
     def _between(self, name: str, level: Level) -> Slice:
-        """Storage of a cell between passes: a buffer of its own, in DRAM for all rows. No tensor's name has a point."""
+        """Slice of a cell's own buffer between passes; in DRAM it has all rows. The point makes its name unlike a tensor's."""
         wide = self.nest.cell[name].wide
         pitch = -(-self.nest.columns // PAD) * PAD if wide else 1
         if level is not Level.DRAM:
             return Slice(Buffer(f"{name}.row", level, pitch, padded=True), wide)
         extents, parts = self.nest.row_extents, 1 if wide else self.nest.parts
         strides = _row_strides(extents, pitch)
-        if parts > 1:  # a number of the row is the same in all its parts
+        if parts > 1:  # a narrow cell has the same value in all parts of a row
             strides = (*_row_strides(extents[:-1], pitch), 0)
         access = Access(f"{name}.all", 0, strides, 1 if wide else 0)
         return Slice(Buffer(f"{name}.all", Level.DRAM, self.nest.rows // parts * pitch, padded=wide), wide, access)
 
 
 def _sunk(done: list[Instruction]) -> list[Instruction]:
-    """The same instructions, with those that only serve instructions once a row moved there."""
+    """The instructions, where a move or map whose only readers run once along some axes of rows gets the same `once`."""
     wanted: dict[str, set[tuple[int, ...]]] = {}
     found: list[Instruction] = []
     for one in reversed(done):
@@ -177,7 +177,7 @@ def _sunk(done: list[Instruction]) -> list[Instruction]:
 
 
 def _row_strides(extents: tuple[int, ...], pitch: int) -> tuple[int, ...]:
-    """Strides of a tensor with one row of `pitch` elements after another."""
+    """Strides of a tensor along the axes of rows, if each row takes `pitch` elements."""
     strides: list[int] = []
     for extent in reversed(extents):
         strides.insert(0, pitch)

@@ -1,9 +1,9 @@
 """The analytic model of row nests on a CPU: seconds of many schedules at once, from bytes by level and instructions by kind.
 
-A kernel takes the time of its arithmetic or of its bytes, the longer one, and a launch. Bytes are exact: those of the slices that
-its instructions move. The form is our reconstruction: neither IntelliGen's model nor PowerFusion's is public. Cycles are of
-Intel's cores with AVX-512 (Agner Fog's tables for Ice Lake); overlaps were chosen on measured programs. Constants for the host
-only were chosen on nine operators on an Intel Xeon and checked on three (`tests/gir/test_gir_ranking.py`).
+The time of a kernel is the longer of arithmetic and bytes, a share of the shorter, and a launch. Bytes are exact, counted from
+the slices that its instructions move. The form is our reconstruction: neither IntelliGen's model nor PowerFusion's is public.
+Cycles are those of Intel's cores with AVX-512 (Agner Fog's tables for Ice Lake); overlaps were chosen on measured programs.
+Constants only for the host were chosen on nine operators on an Intel Xeon and checked on three (`tests/gir/test_gir_ranking.py`).
 """
 
 from __future__ import annotations
@@ -22,51 +22,50 @@ from gensor_gym.gir.schedule import FIELDS, GirSchedule
 from gensor_gym.hardware.types import Hardware, MemoryLevel
 
 TERMS = ("launch", "arithmetic", "chains", "rows", "spilling", "cache", "memory")
-"""Parts of the latency in seconds: launches; instructions along columns; waiting for sums; work once a row; register spills.
-
-Repeated reads from caches; traffic of the tensors with their memory level.
+"""Parts of the latency in seconds: launches; instructions along columns; waits for dependent sums; work once per row; register
+spills; repeated reads from caches; traffic of the tensors with their memory level.
 """
 _WIDTHS = FIELDS[0].values
 _CYCLES = {
     "simple": (0.5, 0.5, 0.5, 0.5), "divide": (3, 3, 5, 10), "root": (6, 6, 11, 22), "exp": (12, 7.5, 7.5, 7.5),
     "fraction": (30, 11, 13, 18), "log": (12, 48, 96, 192),
 }  # fmt: skip
-"""Cycles of a scalar function on a vector of each width, one after another; of an exponential 15 instructions, two a cycle."""
+"""Kind of scalar function -> its cycles on a vector of each width; an exponential is 15 instructions, two a cycle."""
 _LOAD, _STORE, _LATENCY, _STEP, _FOLD, _NUMBER, _GATHER = 0.5, 1.0, 4.0, 1.5, (1, 8, 12, 16), 1.0, 1.0
 _ROW, _ROW_ONCE = 12.0, 3.0
-"""Cycles of a step of rows besides its passes, and of a step that ends with its columns, which overlaps the next one."""
+"""Cycles of a step of rows besides its passes: if it ends with reductions, and if not, so that it overlaps the next step."""
 _ALONE = 4.0
 """Extra cycles of a store across two cache lines between other stores: an adjacent store would fill the line."""
 _TORN = 70e-9
-"""Seconds of a row's end in a line that is stored past the caches in part."""
+"""Seconds for the end of a row that fills only a part of a cache line, with streaming stores."""
 _FENCE = 100e-9
-"""Seconds in which a task waits at its end for its stores past the caches."""
+"""Seconds that a task waits at its end for its streaming stores."""
 _LINE = 16
-"""Elements of a line of the cache."""
+"""Number of elements of a cache line."""
 _OVERLAP = 0.3
-"""Share of the smaller of arithmetic and bytes that is not hidden behind the larger."""
+"""Fraction of the smaller of arithmetic and bytes that is not hidden behind the larger."""
 
 _FULL = 0.75
-"""Share of the cores' own caches above which a call's bytes do not all stay there, because pages are scattered."""
+"""Fraction of the private caches above which a call's bytes do not all stay there, because pages are scattered."""
 _WRITTEN = 1.0
-"""Bytes that could be read while one is stored in the second cache, beyond one: its line is read before."""
+"""Extra cost of a byte stored to the second cache, in bytes read, because its line is read before."""
 _OPEN, _HALF = 4, 20e-9
-"""Lines that a step stores partially past the caches from which on they leave incomplete, and seconds of each then."""
+"""Streaming stores that fill this many cache lines only in part are evicted incomplete, each of which takes these seconds."""
 _BEGUN = (0.0, 0.0, 0.5, 1.0)
-"""Share of the loads of each width that lie across two lines: NumPy's arrays begin a quarter of a line past one."""
+"""Fraction of the loads of each width that cross two cache lines, because NumPy's arrays begin a quarter of a line after one."""
 _KEPT, _WAIT = 1.5, 30.0
-"""Cycles of a load or store of a row's buffer, and of waiting for a reduction at a step's end."""
+"""Cycles of a load or store of a row buffer, and of the wait for a reduction at the end of a step."""
 _CLAIM, _BATCHES = 20e-9, 16
-"""Seconds in which a thread takes one batch of tasks, and batches of its run (`codegen/runtime/runtime.c`)."""
+"""Seconds in which a thread claims a batch of tasks, and number of batches in its run (`codegen/runtime/runtime.c`)."""
 _BESIDE, _ACROSS = 0.03, 0.2
-"""So much longer bytes take for every further row of a step, and where loads lie across two lines."""
+"""Relative increase of the time for bytes: for every further row of a step, and for loads across two cache lines."""
 
 Header = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class GirModel:
-    """The model of one nest on one machine."""
+    """The analytic model of one nest on one machine."""
 
     nest: RowNest
     hardware: Hardware
@@ -76,20 +75,20 @@ class GirModel:
         return {}
 
     def profile(self, placement: tuple[Level, ...]) -> Profile:
-        """The profile of a placement, made once."""
+        """Profile of a placement, computed at the first call."""
         if placement not in self._profiles:
             self._profiles[placement] = profile_of(self.nest, placement)
         return self._profiles[placement]
 
     def terms(self, rows: np.ndarray) -> np.ndarray:
-        """Seconds of every term of rows int32 [B, ROW], float64 [B, 1 + len(TERMS)], their total first."""
+        """Seconds of every term of rows int32 [B, ROW]: float64 [B, 1 + len(TERMS)], their total first."""
         found = np.zeros((len(rows), 1 + len(TERMS)))
         for placement, chosen in by_placement(rows, len(self.nest.crossing)):
             found[chosen] = self._terms(self.profile(placement), GirSchedule.columns(rows[chosen]))
         return found
 
     def _terms(self, profile: Profile, header: Header) -> np.ndarray:
-        """Terms of one placement under many headers."""
+        """Terms of one placement with many headers: seconds float64 [B, 1 + len(TERMS)], their total first."""
         total = np.zeros((len(header["rows"]), 1 + len(TERMS)))
         footprint = self.nest.graph.compulsory_bytes + 4 * profile.spilled
         for kernel in profile.kernels:
@@ -102,7 +101,7 @@ class GirModel:
         return total
 
     def _kernel(self, kernel: KernelProfile, header: Header, footprint: int) -> dict[str, np.ndarray]:
-        """Seconds of each term of one kernel, along the slowest thread."""
+        """Seconds of each term of one kernel for the slowest thread, [B] each."""
         rows, tasks, threads = self._shares(header)
         width = np.searchsorted(_WIDTHS, header["vector"])
         vectors = -(-self.nest.columns // header["vector"])
@@ -117,7 +116,7 @@ class GirModel:
         folds = kernel.folds * np.array(_FOLD)[width]
         step = (_ROW if kernel.folds else _ROW_ONCE) + (_WAIT * kernel.folds if self._is_measured else 0.0)
         found["rows"] += second * (once + folds + kernel.pointers * _NUMBER + step / header["rows"])
-        if self.nest.parts > 1:  # one thread joins what all have reduced, number after number
+        if self.nest.parts > 1:  # one thread combines the parts' results, one after another
             found["rows"] += kernel.folds * self.nest.rows * _LATENCY / self.hardware.clock
         found["launch"] += np.where(tasks > 1, self.hardware.launch_overhead + self._claims(tasks, threads), 0.0)
         found["cache"], found["memory"] = np.zeros((2, len(width)))
@@ -130,21 +129,21 @@ class GirModel:
         return found
 
     def _claims(self, tasks: np.ndarray, threads: np.ndarray) -> np.ndarray:
-        """Seconds in which a thread takes batches of tasks from its own run, and then from others'."""
+        """Seconds in which a thread claims batches of tasks, from its own run and then from those of other threads."""
         batches = -(-tasks // np.maximum(tasks // (_BATCHES * threads), 1))
         return np.where(self._is_measured, _CLAIM * -(-batches // threads), 0.0)
 
     def _shares(self, header: Header) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(rows of the thread that has most, tasks, threads that have some)."""
+        """(rows of the busiest thread, number of tasks, number of threads with tasks), int64 [B] each."""
         of_task = header["rows"] * header["loop"]
         tasks = -(-self.nest.rows // of_task)
         threads = np.minimum(tasks, self.hardware.units)
         return np.minimum(-(-tasks // threads) * of_task, self.nest.rows), tasks, threads
 
     def _pass(self, one: PassProfile, header: Header, width: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Cycles of a vector: instructions, waiting, moves of registers that do not suffice."""
+        """(cycles for a vector in a pass: instructions, waits for dependent sums, register spills)."""
         cost = np.array([_CYCLES[kind] for kind in KINDS])[:, width]
-        exponentials = 1.0 + 1.0 / header["tile"]  # of an online sum: of the vectors of a step, and of what was added up before
+        exponentials = 1.0 + 1.0 / header["tile"]  # of an online sum: one per vector, and one per step for the sum so far
         online = one.online * (exponentials * cost[KINDS.index("exp")] + 2 * cost[KINDS.index("simple")])
         work = np.asarray(one.counts) @ cost + online + 0.5 * one.reductions
         split, stores = self._split(header), one.outputs + one.spills
@@ -161,22 +160,22 @@ class GirModel:
         return busy, chain, short / side
 
     def _split(self, header: Header) -> np.ndarray:
-        """Share of the vectors that lie across two lines of the cache: rows that are no whole lines begin anywhere in one."""
+        """Fraction of the vectors that cross two cache lines, if rows are not whole lines and so begin anywhere in a line."""
         return (header["vector"] - 1) / _LINE * (self.nest.columns % _LINE > 0)
 
     def _begin(self, header: Header) -> np.ndarray:
-        """Share of the loads across two lines since arrays of NumPy begin a quarter of a line past one."""
+        """Fraction of the loads that cross two cache lines because NumPy's arrays begin a quarter of a line after one."""
         return np.where(self._is_measured, np.array(_BEGUN)[np.searchsorted(_WIDTHS, header["vector"])], 0.0)
 
     def _alone(self, header: Header) -> np.ndarray:
-        """Share of the vectors whose neighbour is not stored next: the first of a row's tile, if rows are stored alternately."""
+        """Fraction of the vectors whose left neighbour is not stored just before: each tile's first, if rows alternate."""
         tile = np.where(header["tile"] * header["vector"] <= self.nest.columns, header["tile"], 1)
         return (header["rows"] > 1) / tile
 
     def _turned(self, stride: int, header: Header) -> np.ndarray:
-        """Cycles of a vector of a block that is transposed in registers: short loads, joins and shuffles, one a cycle.
+        """Cycles for a vector of a block that is transposed in registers: short loads, joins and shuffles, one a cycle.
 
-        Contiguous blocks are loaded directly; elements of a single row are gathered.
+        Contiguous blocks are loaded directly. Elements of a single row are gathered.
         """
         block = np.minimum(np.gcd(self.nest.row_extents[-1], header["rows"]), header["vector"])
         pieces = header["vector"] / block
@@ -186,7 +185,7 @@ class GirModel:
     def _bytes(
         self, kernel: KernelProfile, header: Header, rows: np.ndarray, threads: int, footprint: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Seconds for repeated reads, and for traffic with the memory level of the tensors."""
+        """(seconds for repeated reads, seconds for traffic with the memory level of the tensors)."""
         row = 4 * self.nest.columns
         again = float(sum(one.again + one.scratch for one in kernel.passes) * row)
         step = header["rows"] * row * kernel.rows_touched
@@ -213,23 +212,23 @@ class GirModel:
 
     @cached_property
     def _is_measured(self) -> bool:
-        """Whether stores were measured: on the host. The constants `_FULL` to `_ACROSS` were chosen for it.
+        """Whether the machine has measured rates of stores, as the host has; the constants `_FULL` to `_ACROSS` are for it.
 
-        Machines that are known by name keep the model of the policies and certificates.
+        Machines that are known by name keep the model with which policies were trained and certificates were made.
         """
         return any(level.copied for level in self.hardware.memory)
 
     def _partial(self, kernel: KernelProfile, header: Header) -> np.ndarray:
-        """Seconds of a row for lines that leave half written: a step stores parts of more lines than there are buffers."""
+        """Seconds per row for cache lines that are evicted half written, if a step writes more lines than there are buffers."""
         outputs = sum(one.outputs for one in kernel.passes)
         open_lines = outputs * header["rows"] * (header["tile"] * header["vector"] < _LINE)
         lines = outputs * self.nest.columns / _LINE
         return np.where(self._is_measured & (open_lines >= _OPEN), lines * _HALF, 0.0)
 
     def _home(self, footprint: int, threads: int) -> _Home:
-        """Memory level of `footprint` bytes that `threads` threads touch repeatedly.
+        """Costs of the memory levels of `footprint` bytes that `threads` threads access repeatedly.
 
-        Data slightly larger than a level still mostly hit it; data of twice its capacity miss it. Beyond the cores' own caches a
+        Data slightly larger than a level still mostly hit it; data of twice its capacity miss it. Beyond the private caches a
         line is read before it is stored to, unless copies were measured there.
         """
         pace, stored, beyond = 0.0, 1.0, 1.0
@@ -253,18 +252,18 @@ class GirModel:
 
 @dataclass(frozen=True)
 class _Home:
-    """Where most of a call's data lie between calls."""
+    """Costs of the memory where a call's data are between calls."""
 
     pace: float
-    """Seconds in which all cores together read a byte."""
+    """Seconds per byte read by all cores together."""
     stored: float
-    """Bytes that could be read while one is stored by way of the caches."""
+    """Cost of a byte that is stored through the caches, in bytes read."""
     streamed: float
-    """Bytes a second that all cores store past the caches."""
+    """Bytes per second of streaming stores by all cores together."""
 
 
 def _past(levels: Sequence[MemoryLevel]) -> float:
-    """Bytes a second stored past the caches for data read in the first of those levels with a measurement."""
+    """Bytes per second of streaming stores, from the first of these levels with a measurement."""
     for level in levels:
         if level.streamed:
             return 1.0 / max(1.0 / level.streamed - 1.0 / level.bandwidth, 0.1 / level.bandwidth)

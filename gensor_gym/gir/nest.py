@@ -1,7 +1,7 @@
-"""The canonical loops of a dataflow graph: independent rows, and columns that maps traverse and reductions add up.
+"""The canonical loops of a dataflow graph: over independent rows, and over columns, which maps traverse and reductions reduce.
 
-Every value of the graph varies along the rows, along the columns, along both or neither. Axes that all tensors step through alike
-are merged, which leaves at most `MOST_ROW_AXES` axes of rows and one of columns.
+Every value of the graph varies along the rows, along the columns, along both or neither. Adjacent axes that all tensors step
+through like one axis are merged, which leaves at most `MOST_ROW_AXES` axes of rows and one axis of columns.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from gensor_gym.gir.views import Rows, View, input_views, output_views
 MOST_ROW_AXES = 4
 MOST_CELLS = 64
 MOST_REPEATS = 4
-"""Points of the loops of several joins for each element of the largest value."""
+"""Most points of the loops of several joins, for each element of the largest value."""
 MOST_SUMMED = 1 << 24
-"""Elements of a sum: of more, added one after another in float32, nothing can be said (n roundings of 2^-24 each)."""
+"""Most elements of a sum: a longer sum in float32 has no useful error bound (n roundings of 2^-24 each)."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """Position of a value in a tensor in DRAM: element (r.., c) at `offset + sum(rows[i] * r[i]) + column * c`."""
+    """Position of a value in a tensor in DRAM: element (r.., c) is at `offset + sum(rows[i] * r[i]) + column * c`."""
 
     tensor: str
     offset: int
     rows: tuple[int, ...]
     column: int
     chosen: Chosen | None = None
-    """Ids by which elements come from other rows of the tensor."""
+    """Ids that select the rows of the tensor, if it is a table that is gathered from."""
 
     @property
     def is_turned(self) -> bool:
-        """Whether neighbours along the last axis of rows are contiguous, and columns strided."""
+        """Whether neighbours along the last axis of rows are contiguous, and columns are strided."""
         return self.column > 1 and self.rows[-1:] == (1,) and self.chosen is None
 
     @property
     def is_same(self) -> bool:
-        """Whether it has the same elements in all rows."""
+        """Whether it reads the same elements in all rows."""
         return not any(self.rows) and self.chosen is None
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """An id for every row of the loops, below `count`; it adds `step` times itself to the position."""
+    """Ids of a gather: each row of the loops has an id below `count`, and `step * id` is added to the position."""
 
     ids: Access
     step: int
@@ -58,55 +58,56 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Online:
-    """A reduction of x to the sum of exp(x - the maximum of x), in the pass that finds the maximum `top` (`gir.online`)."""
+    """The sum of exp(x - max(x)) along a row, computed in the pass that finds the maximum `top` (`gir.online`)."""
 
     top: str
 
     def __str__(self) -> str:
-        """Text for a picture."""
+        """Text of the reduction, such as pictures show."""
         return f"sum of exp less running {self.top}"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One value that is loaded or computed, at one place of the canonical loops.
+    """One value that is loaded or computed in the canonical loops.
 
-    `wide`: it varies along the columns. `stage`: the number of successive reductions that it depends on.
+    A `wide` cell varies along the columns; a narrow cell is one number per row. `stage` is the number of successive reductions
+    that it depends on.
     """
 
     name: str
     made: Access | Expression | Reduction | Online
-    """Loaded, computed by an expression of other cells, or a reduction of one along the columns."""
+    """How it is made: a load, an expression of other cells, or a reduction of another cell along the columns."""
     sources: tuple[str, ...]
     wide: bool
     stage: int
 
     @property
     def is_load(self) -> bool:
-        """Whether it comes from an input."""
+        """Whether it is loaded from an input."""
         return isinstance(self.made, Access)
 
     @property
     def is_reduction(self) -> bool:
-        """Whether it is a number a row, made of all columns."""
+        """Whether it is a reduction along the columns, with one number per row."""
         return isinstance(self.made, str | Online)
 
 
 @dataclass(frozen=True)
 class RowNest:
-    """A dataflow graph as loops over rows and columns; see the module."""
+    """A dataflow graph as loops over rows and columns, which the module describes."""
 
     graph: Dataflow
     row_extents: tuple[int, ...]
     columns: int
     cells: tuple[Cell, ...]
-    """Each after all that it reads."""
+    """Cells in an order in which each comes after the cells that it reads."""
     stores: tuple[tuple[str, Access], ...]
-    """(cell, where it is written): an output may be written in parts."""
+    """(name of a cell, access that it is written to); several cells may write parts of one output."""
     parts: int = 1
-    """So many neighbours along the last axis of rows are parts of one row, over which reductions are joined (`gir.parts`)."""
+    """Number of neighbours along the last axis of rows that are parts of one row; their reductions are combined (`gir.parts`)."""
     last: int = 0
-    """Columns of the last part of every row where these are fewer than `columns`, else 0."""
+    """Number of columns of the last part of every row if it is shorter than `columns`, else 0."""
 
     @property
     def rows(self) -> int:
@@ -115,31 +116,31 @@ class RowNest:
 
     @property
     def elements(self) -> int:
-        """Columns of all rows together."""
+        """Number of elements of all rows together."""
         lacking = self.columns - self.last if self.last else 0
         return self.rows * self.columns - self.rows // self.parts * lacking
 
     def columns_at(self, part: int) -> int:
-        """Columns of the row with index `part` along the last axis of rows."""
+        """Number of columns of the row with index `part` along the last axis of rows."""
         return self.last if self.last and part == self.parts - 1 else self.columns
 
     @property
     def passes(self) -> int:
-        """How often the columns of a row are gone through where nothing is reduced online."""
+        """Number of traversals of a row's columns; each pass may use the reductions of earlier passes."""
         return 1 + max((cell.stage for cell in self.cells if cell.wide), default=0)
 
     @cached_property
     def cell(self) -> dict[str, Cell]:
-        """Cells by name."""
+        """Name -> cell."""
         return {cell.name: cell for cell in self.cells}
 
     def pass_of_store(self, name: str) -> int:
-        """The pass that writes a wide cell to an output: the first that can."""
+        """Index of the pass that writes a wide cell to an output, which is the first that can."""
         return self.cell[name].stage
 
     @cached_property
     def uses(self) -> dict[str, tuple[int, ...]]:
-        """The passes in which every wide cell is read, reduced or written to an output, in order; the first makes it.
+        """Wide cell -> indices of the passes that read, reduce or store it, in order; the first of them makes it.
 
         A cell reads its sources in its own pass, which may be later than necessary.
         """
@@ -156,17 +157,17 @@ class RowNest:
 
     @cached_property
     def crossing(self) -> tuple[str, ...]:
-        """Wide cells that more than one pass reads: those that a schedule places."""
+        """Wide cells that more than one pass reads; a schedule places each at a level of memory."""
         return tuple(name for name, stages in self.uses.items() if len(stages) > 1)
 
 
 def row_nest(graph: Dataflow) -> RowNest:
-    """The canonical loops of a graph; ValueError names a node or an axis that they cannot say."""
+    """The canonical loops of a graph; ValueError names a node or axis that they cannot express."""
     return _Builder(graph).nest()
 
 
 class _Builder:
-    """Builder of one graph's nest."""
+    """Builds the nest of one graph."""
 
     def __init__(self, graph: Dataflow) -> None:
         self.graph, self.nodes = graph, dict(graph.nodes)
@@ -178,7 +179,7 @@ class _Builder:
         self.cells: dict[str, Cell] = {}
 
     def nest(self) -> RowNest:
-        """See `row_nest`."""
+        """Build the nest (`row_nest`)."""
         stored = [(self._stored(name).name, name, view) for name, view in self.writes]
         if len(self.cells) > MOST_CELLS:
             raise ValueError(f"{self.graph.name}: {len(self.cells)} values of one nest, expected at most {MOST_CELLS}")
@@ -199,21 +200,21 @@ class _Builder:
         return RowNest(self.graph, tuple(extents[:-1]), extents[-1], tuple(cells), tuple(written))
 
     def _check_joins(self, points: int) -> None:
-        """ValueError for nested joins whose loops have far more points than any value has elements."""
+        """Check that the loops of several joins do not have far more points than any value has elements; ValueError if so."""
         joins = sum(isinstance(node, Concat) for node in self.nodes.values())
         largest = max(value.size for value in self.graph.values.values())
         if joins > 1 and points > MOST_REPEATS * largest:
             raise ValueError(f"{self.graph.name}: {joins} joins go through {points} points of {largest}, expected one by itself")
 
     def _chosen(self, access: Access, rows: Rows | None, ids: Access) -> Access:
-        """A table's access with that of its ids; each row of the loops has one id."""
+        """Access of a table with its ids, of which each row of the loops has one; ValueError if ids vary along columns."""
         assert rows is not None
         if ids.column:
             raise ValueError(f"{self.graph.name}: {ids.tensor} has another row of {access.tensor} for every column, expected one")
         return dataclasses.replace(access, chosen=Chosen(ids, rows.step, rows.count))
 
     def _merged(self, rows: list[Place], views: list[tuple[str, View]]) -> tuple[list[int], list[list[int]]]:
-        """Extents of the merged axes, the columns last, and the steps of every view along them."""
+        """(extents of the merged axes, with the columns last; strides of every view along them)."""
         along_rows = [self._steps(name, view, rows) for name, view in views]
         along_columns = [self._steps(name, view, self.columns) for name, view in views]
         row_extents = _merge([self._extent(place) for place in rows], along_rows)
@@ -227,13 +228,13 @@ class _Builder:
         return [*row_extents, *(columns or [1])], steps
 
     def _check_classes(self) -> None:
-        """ValueError for a value with two axes of one class, as of a matrix that is added to its transpose."""
+        """Check that no value has two axes of one class, like a matrix that is added to its transpose; ValueError if one has."""
         for name in self.graph.values:
             if self.classes.has_twice(name):
                 raise ValueError(f"{self.graph.name}: two axes of {name} are one axis elsewhere, expected loops of their own")
 
     def _computed(self, name: str) -> str:
-        """The value that another is only a repetition or another order of."""
+        """Name of the computed or loaded value that a broadcast, transpose or reshape is made of."""
         while name not in self.views:
             match self.nodes[name]:
                 case Broadcast(source) | Transpose(source):
@@ -255,7 +256,7 @@ class _Builder:
         return self.graph.values[place[0]].shape[place[1]]
 
     def _column_classes(self) -> list[Place]:
-        """The classes that are columns: reduced axes, or else the contiguous axis of the first output."""
+        """Classes of axes that become columns: the reduced axes, or else the contiguous axis of the first output."""
         reduced: dict[frozenset[Place], list[Place]] = {}
         for _, node in self.graph.nodes:
             if isinstance(node, Reduce):
@@ -273,7 +274,7 @@ class _Builder:
         return beside[-1:] or [place for place, _ in steps if place][-1:]
 
     def _chosen_classes(self) -> set[Place | None]:
-        """The classes that ids are chosen along: each step along one is another row of a table, which no vector loads."""
+        """Classes along which ids vary. A step along them changes the row of a table, so vectors cannot load along them."""
         found: set[Place | None] = set()
         for name, view in self.views.items():
             if view.rows is not None:
@@ -281,7 +282,7 @@ class _Builder:
         return found
 
     def _row_classes(self) -> list[Place]:
-        """All other classes, in the order of the first output's strides, largest first."""
+        """Classes of axes that become rows, all but the columns, in the order of the first output's strides, largest first."""
         name, view = self.writes[0]
         strides = dict(zip(self.classes.of(name), view.strides, strict=True))
         found: dict[Place, None] = {}
@@ -290,7 +291,7 @@ class _Builder:
         return sorted(found, key=lambda place: -strides.get(place, 0))
 
     def _steps(self, name: str, view: View, places: list[Place]) -> list[int]:
-        """Strides of a view's elements along classes."""
+        """Strides of a view along classes of axes; 0 along a class that it does not have."""
         steps: dict[Place, int] = {}
         for place, stride in zip(self.classes.of(name), view.strides, strict=True):
             if place is not None:
@@ -298,7 +299,7 @@ class _Builder:
         return [steps.get(place, 0) for place in places]
 
     def _stored(self, name: str) -> Cell:
-        """The cell that is written as a value; where a number of the row is repeated along the columns, one that does so."""
+        """The cell that is stored as an output. A narrow cell whose output has columns gets a wide cell that repeats it."""
         cell = self._cell(name)
         if cell.wide or not any(place in self.columns for place in self.classes.of(name)):
             return cell
@@ -306,12 +307,12 @@ class _Builder:
         return self.cells.setdefault(repeated.name, repeated)
 
     def _cell(self, name: str) -> Cell:
-        """The cell of a value, made with all that it reads."""
+        """The cell of a value, which is made first if missing, with the cells that it reads."""
         name = self._computed(name)
         if name in self.cells:
             return self.cells[name]
         if name in self.views:
-            view = self.views[name]  # where it lies by rows and columns is known when all rows are
+            view = self.views[name]  # `nest` sets its access when all rows are known
             made = Cell(name, Access(view.tensor, view.offset, (), 0), (), self._varies(name), 0)
         else:
             node = self.nodes[name]
@@ -331,26 +332,26 @@ class _Builder:
         return made
 
     def _check_sum(self, name: str, node: Reduce) -> None:
-        """ValueError for a sum that is longer than its error has a bound."""
+        """Check that a sum is short enough for an error bound; ValueError if not."""
         count = math.prod(self.graph.values[node.source].shape[axis] for axis in node.axes)
         if node.body == "sum" and count > MOST_SUMMED:
             raise ValueError(f"{self.graph.name}: {name} adds up {count} elements, expected at most {MOST_SUMMED} in float32")
 
     def _of_equals(self, node: Reduce, source: str) -> Expression:
-        """A reduction of a value that is the same in every column."""
+        """Expression for a reduction of a narrow cell, which is the same in every column: the cell, or a multiple of it."""
         shape = self.graph.values[node.source].shape
         count = math.prod(shape[axis] for axis in node.axes)
         same = node.body == "max" or count == 1
         return Operand(source) if same else Call("multiply", (Operand(source), Constant(float(count))))
 
     def _varies(self, name: str) -> bool:
-        """Whether an input's value is another from column to column."""
+        """Whether an input varies along the columns."""
         places = zip(self.classes.of(name), self.views[name].strides, strict=True)
         return any(place in self.columns and stride for place, stride in places)
 
 
 def _merge(extents: list[int], steps: list[list[int]]) -> list[int]:
-    """Extents after neighbouring axes are made one wherever every tensor steps through both as through one; `steps` likewise."""
+    """Extents with adjacent axes merged if every tensor steps through both like one axis; `steps` is merged in place."""
     extents, axis = list(extents), 0
     while axis + 1 < len(extents):
         if all(step[axis] == step[axis + 1] * extents[axis + 1] for step in steps):

@@ -1,7 +1,7 @@
-"""Sums of exponentials less a maximum, computed in the pass that finds the maximum (Milakov and Gimelshein, arXiv 1805.02867).
+"""Online softmax: sum exp(x - max(x)) in the pass that finds the maximum (Milakov and Gimelshein, arXiv 1805.02867).
 
-A running maximum replaces the final one; when it grows, the sum so far is scaled to it. That saves a pass along the columns and
-costs one more exponential for every step.
+A running maximum replaces the final maximum. When it grows, the sum so far is rescaled. That saves a pass along the columns and
+costs one more exponential in every step.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from gensor_gym.dataflow.expressions import Call, Operand
 from gensor_gym.gir.nest import Cell, Online, RowNest
 
 LEAST_COLUMNS, LEAST_SIDE = 128, 8
-"""Least columns of a nest and least columns of a step with an online sum, in vectors of more than one element.
+"""Fewest columns of a nest, and fewest columns of a step, with an online sum; its vectors have more than one element.
 
-Its roundings are then at most those of a sum in any order, which verification allows. With n columns, V parallel elements and T
+It then has at most as many roundings as a sum in any order, which verification allows. With n columns, V parallel elements and T
 vectors, a lane's sum has at most n / (V T) + T steps, each with an exponential (4 roundings), a product and sums, and log2(V) + 5
-when lanes are combined; a sum in any order has n - 1.
+roundings when lanes are combined. A sum in any order has n - 1.
 """
 
 
 def online_sums(nest: RowNest, name: str) -> tuple[str, ...]:
-    """The sums of a cell that can be taken online: where it is exp(x - the maximum of x) and they add up all of it."""
+    """Names of the sums of a cell that can be computed online; empty unless the cell is exp(x - max(x))."""
     cell = nest.cell[name]
     match cell.made:
         case Call("exp", (Call("subtract", (Operand(of), Operand(top))),)) if cell.wide and nest.columns >= LEAST_COLUMNS:
@@ -36,7 +36,7 @@ def online_sums(nest: RowNest, name: str) -> tuple[str, ...]:
 
 
 def taken_online(nest: RowNest, names: Mapping[str, bool]) -> RowNest:
-    """The nest with online sums for those cells: their readers depend on one reduction less."""
+    """The nest with the sums of the selected cells computed online, so that their readers depend on one reduction less."""
     sums = {total: nest.cell[name] for name, taken in names.items() if taken for total in online_sums(nest, name)}
     if not sums:
         return nest
@@ -50,5 +50,5 @@ def taken_online(nest: RowNest, names: Mapping[str, bool]) -> RowNest:
 
 
 def _stage(cell: Cell, before: Mapping[str, Cell]) -> int:
-    """Number of successive reductions that a cell depends on, given those of its sources."""
+    """Number of successive reductions that a cell depends on, from the stages of the cells before it."""
     return max((before[source].stage for source in cell.sources), default=0) + (1 if cell.is_reduction else 0)

@@ -1,8 +1,8 @@
-"""A few long rows of a CPU's nest, cut in parts that are rows themselves: threads share them, and steps interleave them.
+"""Long rows of a nest on a CPU, cut into parts that are rows themselves, which threads share and steps interleave.
 
-A part's reductions are combined with those of the row's other parts before anything reads them, so that every pass is a kernel of
-its own (the split in two stages). A step of several parts reads several streams at once, which is faster than one from beyond the
-cores' own caches, for any number of threads.
+The reductions of a row's parts are combined before anything reads them, so every pass is a separate kernel (the split in two
+stages). A step of several parts reads several streams at once, which is faster than one stream from beyond the private caches,
+for any number of threads.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from gensor_gym.gir.nest import Access, Cell, RowNest, row_nest
 from gensor_gym.hardware.types import Hardware
 
 LEAST_COLUMNS, MOST_PARTS = 8192, 64
-"""Columns of a part, so that its sums' ends are a small share of it; parts of a row."""
+"""Fewest columns of a part, so that the end of its sums takes a small share of its time; most parts of a row."""
 LEAST_PASSES = 32768
-"""Least columns of a row with several passes, each of which becomes a launch.
+"""Fewest columns of a row with several passes that is cut, because each pass becomes a launch.
 
 Two cores of an Intel Xeon: softmax of one row, 16384 columns 4.6 us in parts and 4.4 whole, 32768 columns 7.1 and 8.3.
 """
 _LINE = 16
-"""Elements of a line of the cache: parts of whole lines are preferred."""
+"""Number of elements of a cache line; parts of whole lines are preferred."""
 _FEW = 4
-"""Equal parts that are fewer than the most that there may be by more than this factor leave cores without work."""
+"""Equal parts are used only if they are at least the most possible parts divided by this; fewer would leave cores idle."""
 
 
 def nest_on(graph: Dataflow, hardware: Hardware) -> RowNest:
-    """The canonical loops of a graph as a machine runs them; ValueError as of `row_nest`."""
+    """The canonical loops of a graph for a machine, on a CPU with long rows in parts; ValueError like `row_nest`."""
     nest = row_nest(graph)
     return in_parts(nest, hardware.units) if hardware.kind == "cpu" else nest
 
 
 def in_parts(nest: RowNest, units: int) -> RowNest:
-    """The nest with long rows in parts where there are fewer rows than cores, or one row; else the same.
+    """The nest with long rows in parts if there are fewer rows than cores, or a single row; else the nest itself.
 
-    Rows that are contiguous in some tensor stay whole, because their loads are transposed in registers.
+    Rows stay whole if neighbouring rows are contiguous in some tensor, because those loads are transposed in registers.
     """
     count, columns = parts_of(nest.columns)
     left = nest.columns - (count - 1) * columns
@@ -60,9 +60,10 @@ def in_parts(nest: RowNest, units: int) -> RowNest:
 
 
 def parts_of(columns: int) -> tuple[int, int]:
-    """(number of parts of a row of `columns` columns, columns of each but the last).
+    """(number of parts of a row with `columns` columns, number of columns of each part but the last).
 
-    The most equal parts, of whole cache lines if possible; if there are few of these, as of a prime, the last is shorter.
+    Parts are as many as possible and equal, of whole cache lines if possible. If equal parts would be too few, the last part is
+    shorter.
     """
     most = min(MOST_PARTS, columns // LEAST_COLUMNS)
     if most < 2:

@@ -1,7 +1,7 @@
-"""Storage between passes of the values that several passes read: the levels of memory, and the allowed ones of each value.
+"""Storage between passes of the values that several passes read: the levels of memory, and the levels allowed for each value.
 
-Levels after IntelliGen (arXiv 2307.04995): registers of a unit, memory of a group, DRAM that all kernels share. On a CPU a unit
-is a thread's loop step, registers are its vector registers, and SRAM is a buffer of a row, which stays in the thread's caches.
+The levels are IntelliGen's (arXiv 2307.04995): registers of a unit, memory of a group, DRAM that all kernels share. On a CPU a
+unit is a thread's loop step, registers are vector registers, and SRAM is a row buffer, which stays in the thread's caches.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from gensor_gym.gir.online import online_sums, taken_online
 
 
 class Level(IntEnum):
-    """Storage of a value between the pass that makes it and a later one that reads it."""
+    """Storage of a value between the pass that makes it and a later pass that reads it."""
 
     DRAM = 0
-    """In a tensor: an input is loaded again; a computed value ends its kernel after its pass."""
+    """In a tensor: an input is loaded again; a computed value is stored, and its kernel ends after its pass."""
     RECOMPUTE = 1
-    """No storage: it is recomputed from its sources."""
+    """No storage: it is computed again from its sources."""
     SRAM = 2
-    """In a buffer of the row."""
+    """In a row buffer."""
     REG = 3
-    """The whole row in registers."""
+    """In registers, for the whole row."""
     ONLINE = 4
-    """Nowhere: it is computed again, and its sum is taken with a running maximum, in the pass of the maximum (`gir.online`)."""
+    """No storage: it is computed again, and its sum is computed online, in the pass of the maximum (`gir.online`)."""
 
 
 Placement = tuple[Level, ...]
@@ -34,7 +34,7 @@ Placement = tuple[Level, ...]
 
 
 def levels_of(nest: RowNest, name: str) -> tuple[Level, ...]:
-    """The levels that a crossing cell may be placed at: an input is in DRAM anyway, so loading it again is no other choice."""
+    """Levels at which a crossing cell may be placed; an input cannot be at RECOMPUTE, which would be the same as DRAM."""
     if nest.cell[name].is_load:
         return Level.DRAM, Level.SRAM, Level.REG
     return tuple(Level) if online_sums(nest, name) else (Level.DRAM, Level.RECOMPUTE, Level.SRAM, Level.REG)
@@ -42,7 +42,7 @@ def levels_of(nest: RowNest, name: str) -> tuple[Level, ...]:
 
 @dataclass(frozen=True)
 class Fetch:
-    """A cell that a pass reads from where an earlier pass left it."""
+    """A cell that one pass stores at a level and a later pass reads."""
 
     name: str
     level: Level
@@ -50,24 +50,24 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Passes:
-    """The passes of a nest along the columns under one placement."""
+    """The passes of a nest along the columns for one placement."""
 
     nest: RowNest
     """The nest with the sums that the placement computes online."""
     makes: tuple[tuple[str, ...], ...]
-    """Cells that each pass loads or computes, each after its sources."""
+    """For each pass the cells that it loads or computes, each after its sources."""
     fetches: tuple[tuple[Fetch, ...], ...]
-    """Values that each pass reads from earlier ones."""
+    """For each pass the cells that it reads from storage of earlier passes."""
     keeps: tuple[tuple[Fetch, ...], ...]
-    """Values that each pass keeps for later ones."""
+    """For each pass the cells that it stores for later passes."""
     cuts: tuple[int, ...]
-    """Passes after which a kernel ends: all of them if rows are in parts, because their reductions are combined first."""
+    """Indices of the passes after which a kernel ends and another begins; if rows are in parts, every pass but the last."""
     fault: str = ""
-    """Reason why no kernel can do this: values in SRAM or registers do not outlive their kernel."""
+    """Reason why no kernel can do this, because a value in SRAM or registers would outlive its kernel; empty if none."""
 
 
 def passes_of(nest: RowNest, placement: Sequence[Level]) -> Passes:
-    """The passes under a placement."""
+    """Passes of a nest for a placement of its crossing cells."""
     level = dict(zip(nest.crossing, placement, strict=True))
     nest = taken_online(nest, {name: one is Level.ONLINE for name, one in level.items()})
     made: dict[str, int] = {}
@@ -93,7 +93,7 @@ def passes_of(nest: RowNest, placement: Sequence[Level]) -> Passes:
 def _pass(
     nest: RowNest, number: int, level: dict[str, Level], made: dict[str, int]
 ) -> tuple[tuple[str, ...], tuple[Fetch, ...]]:
-    """Cells of one pass and the values that it reads from earlier passes."""
+    """(cells that pass `number` loads or computes, cells that it reads from storage of earlier passes)."""
     makes: dict[str, None] = {}
     fetches: dict[str, Fetch] = {}
 

@@ -1,4 +1,4 @@
-"""Cost of a placement that does not depend on the header: for every pass its instructions by kind, bytes by level, registers."""
+"""The cost of a placement as far as it does not depend on the header: for every pass instructions, loads, stores, registers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from gensor_gym.gir.nest import Online, RowNest
 from gensor_gym.gir.placement import Level, Placement
 
 KINDS = ("simple", "divide", "root", "exp", "fraction", "log")
-"""Kinds of scalar functions by cost of a vector: sums, products and choices; quotients; roots; exponentials.
+"""Kinds of scalar functions by their cost.
 
-Functions that are a few polynomials (tanh, erf, logarithms); sines, cosines and their like, a lane at a time.
+simple: sums, products and choices; divide: quotients; root: square roots; exp: exponentials; fraction: functions of a few
+polynomials (tanh, erf, logarithms); log: sines, cosines and similar functions, which are computed lane by lane.
 """
 _KIND = {
     "divide": "divide", "sqrt": "root", "rsqrt": "root", "exp": "exp", "tanh": "fraction", "erf": "fraction", "log": "fraction",
@@ -26,62 +27,62 @@ _KIND = {
 
 @dataclass(frozen=True)
 class PassProfile:
-    """One pass, for each vector of a row."""
+    """Counts of one pass, for each vector of a row."""
 
     counts: tuple[float, ...]
-    """Scalar functions by `KINDS`."""
+    """Number of scalar functions of each of `KINDS`."""
     reductions: int
     online: int
-    """Number of these that are sums of exponentials less a running maximum."""
+    """Number of reductions that are online sums."""
     inputs: float
-    """Loads from inputs and tensors between kernels that no earlier pass of the kernel read."""
+    """Number of loads from DRAM of tensors that no earlier pass of the kernel read."""
     again: float
-    """The same for values that an earlier pass of the kernel read in the row, or that all rows share."""
+    """Number of loads from DRAM of tensors that an earlier pass of the kernel read, or that are the same for all rows."""
     outputs: float
-    """Stores to outputs."""
+    """Number of stores to outputs."""
     spills: float
-    """Stores to tensors between kernels."""
+    """Number of stores to tensors for later kernels."""
     scratch: float
-    """Loads and stores of buffers of the row."""
+    """Number of loads and stores of row buffers."""
     gathers: float
-    """Loads and stores of strided elements, except those of `turned`."""
+    """Number of loads and stores with strided columns, except the loads in `turned`."""
     turned: tuple[int, ...]
-    """Stride of every load of contiguous rows with strided columns."""
+    """Column stride of every load whose rows are contiguous and whose columns are strided."""
     live: int
-    """Vectors that are in registers at once, for each row and vector of a step."""
+    """Number of vectors that are in registers at once, for each row and vector of a step."""
 
 
 @dataclass(frozen=True)
 class KernelProfile:
-    """Cost of one kernel."""
+    """Counts of one kernel."""
 
     passes: tuple[PassProfile, ...]
     numbers: tuple[float, ...]
-    """Scalar functions once a row, by `KINDS`, and inverses, which are quotients."""
+    """Number of scalar functions of each of `KINDS` that run once per row; inverses of divisors count as quotients."""
     folds: int
-    """Reductions that end in a row."""
+    """Number of reductions."""
     pointers: int
-    """Addresses that are found for each row."""
+    """Number of addresses that are computed for each row."""
     rows_touched: int
-    """Tensors and buffers that a step accesses in at least one row."""
+    """Number of tensors and buffers of whole rows that a step accesses."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Cost of one placement."""
+    """Counts of all kernels of a placement, and the storage of its values."""
 
     kernels: tuple[KernelProfile, ...]
     registered: int
-    """Cells that are whole rows in registers."""
+    """Most cells of a kernel that are kept in registers as whole rows."""
     buffered: int
-    """Buffers of rows of the kernel that has most."""
+    """Most row buffers of a kernel."""
     spilled: int
-    """Elements of tensors between kernels."""
+    """Number of elements of tensors that one kernel writes for a later kernel."""
     fault: str
 
 
 def profile_of(nest: RowNest, placement: Placement) -> Profile:
-    """The profile of a placement of a nest."""
+    """Profile of a nest for a placement."""
     lowered = lower(nest, placement)
     wide = [kernel.buffers(Level.REG) for kernel in lowered.kernels]
     return Profile(
@@ -94,7 +95,7 @@ def profile_of(nest: RowNest, placement: Placement) -> Profile:
 
 
 def counts_of(expression: Expression, once: frozenset[str] = frozenset()) -> dict[str, float]:
-    """Scalar functions of an expression by kind; a quotient by one of `once` is a product."""
+    """Number of scalar functions of an expression by kind; a quotient by an operand in `once` counts as a product."""
     found = dict.fromkeys(KINDS, 0.0)
     for part in walk(expression):
         if not isinstance(part, Call):
@@ -130,25 +131,25 @@ def _sums(counts: object) -> dict[str, float]:
 
 
 def share_of(nest: RowNest, one: Instruction) -> float:
-    """The share of all rows that an instruction is done for."""
+    """Fraction of the rows for which an instruction runs."""
     return 1.0 / math.prod(nest.row_extents[axis] for axis in one.once)
 
 
 def _mapped(nest: RowNest, one: Instruction) -> dict[str, float]:
-    """Scalar functions of a map, on average over all rows."""
+    """Number of scalar functions of a map by kind, on average over all rows."""
     counts = counts_of(one.body, frozenset(_inverted(one)))  # type: ignore[arg-type]
     return {kind: value * share_of(nest, one) for kind, value in counts.items()}
 
 
 def _inverted(one: Instruction) -> set[str]:
-    """Numbers of the row that a map's quotients are by."""
+    """Narrow cells that a map divides by; their inverses are computed once per row."""
     narrow = {name for name, part in one.sources if not part.wide}
     assert isinstance(one.body, Expression)
     return narrow.intersection(divisors(one.body))
 
 
 def _pass(lowered: Lowered, one: Pass, read: set[str]) -> PassProfile:
-    """`read` are the tensors that the kernel's earlier passes went through; this pass's are added."""
+    """Profile of a pass; `read` are the tensors that the kernel's earlier passes accessed, to which this pass adds its own."""
     own = {value.name for value in lowered.nest.graph.inputs} | set(lowered.nest.graph.returns)
     tally: dict[str, float] = dict.fromkeys(("inputs", "again", "outputs", "spills", "scratch", "gathers"), 0)
     seen: set[str] = set()
@@ -178,7 +179,7 @@ def _pass(lowered: Lowered, one: Pass, read: set[str]) -> PassProfile:
 
 
 def _live(along: tuple[Instruction, ...]) -> int:
-    """The most vectors that are made and still read later, over the instructions, with accumulators."""
+    """Most vectors that are live at an instruction, plus the accumulators of all reductions."""
     last: Mapping[str, int] = {name: place for place, i in enumerate(along) for name, part in i.sources if part.wide}
     made: dict[str, int] = {}
     most = 0

@@ -1,6 +1,6 @@
-"""Legality of a row nest's schedules on a machine: limits of the header and of the placement, for many rows at once.
+"""Legality of a row nest's schedules on a machine: limits on the header and on the placement, for many schedules at once.
 
-`placement.py` derives the kernels' passes from the placement; `gpu/rules.py` has further limits of GPUs.
+`placement.py` derives the kernels' passes from the placement. `gpu/rules.py` has the limits of GPUs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gensor_gym.gir.schedule import HEADER, MOST_PLACED, GirSchedule
 from gensor_gym.hardware.types import Hardware
 
 MOST_VECTORS = 32
-"""Vectors of a step in all its rows: text grows with them, and no machine has more registers."""
+"""Most vectors of a step in all its rows: code grows with them, and no machine has more registers."""
 
 
 @dataclass(frozen=True)
@@ -30,29 +30,29 @@ class GirRules:
     hardware: Hardware
 
     def __post_init__(self) -> None:
-        """ValueError if a schedule has no room for the nest's crossing cells."""
+        """Check that a schedule can place all crossing cells of the nest; ValueError if there are too many."""
         if len(self.nest.crossing) > MOST_PLACED:
             count = len(self.nest.crossing)
             raise ValueError(f"{self.nest.graph.name}: {count} values cross passes, expected at most {MOST_PLACED}")
 
     @cached_property
     def registers(self) -> int:
-        """Vector registers for whole rows; some are left for temporary values."""
+        """Number of vector registers for whole rows; four are left for temporary values."""
         return self.hardware.vector_registers - 4
 
     @cached_property
     def row_bytes(self) -> int:
-        """Bytes of a row that is kept in a buffer."""
+        """Bytes of a row buffer for one row."""
         return 4 * -(-self.nest.columns // PAD) * PAD
 
     @cached_property
     def scratch_bytes(self) -> int:
-        """Bytes that the buffers of a step's rows may take: half of a core's second-level cache, so that they stay there."""
+        """Most bytes of the row buffers of a step: half of a core's second-level cache, so that they stay there."""
         return self.hardware.level("l2").capacity // 2
 
     @cached_property
     def _allowed(self) -> np.ndarray:
-        """Allowed levels of every cell, bool [MOST_PLACED, levels]; unused entries stay in DRAM."""
+        """Whether each crossing cell may be at each level, bool [MOST_PLACED, levels]; unused entries stay in DRAM."""
         allowed = np.zeros((MOST_PLACED, len(Level)), bool)
         allowed[:, Level.DRAM] = True
         for place, name in enumerate(self.nest.crossing):
@@ -61,7 +61,7 @@ class GirRules:
 
     @cached_property
     def _streams(self) -> bool:
-        """Whether some output is written side by side."""
+        """Whether some output is written to contiguous columns, which streaming stores need."""
         return any(to.column == 1 and self.nest.cell[name].wide for name, to in self.nest.stores)
 
     @cached_property
@@ -69,12 +69,12 @@ class GirRules:
         return {}
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Which rows int32 [B, ROW] are legal, bool [B]."""
+        """Whether each of rows int32 [B, ROW] is legal, bool [B]."""
         header = GirSchedule.columns(rows)
         return self._header_fits(header) & self._placement_fits(rows, header)
 
     def _header_fits(self, header: dict[str, np.ndarray]) -> np.ndarray:
-        """Whether no value is larger than needed: each is 1, or the next smaller value would not cover the whole."""
+        """Whether header values are supported and not larger than needed: the next smaller value would not cover everything."""
         nest, vector, tile, rows, loop = self.nest, *(header[name] for name in ("vector", "tile", "rows", "loop"))
         steps = -(-nest.rows // rows)
         wide = (vector <= self.hardware.lanes) & ((vector == 1) | (vector // 2 < nest.columns))
@@ -86,7 +86,7 @@ class GirRules:
         )  # fmt: skip
 
     def _placement_fits(self, rows: np.ndarray, header: dict[str, np.ndarray]) -> np.ndarray:
-        """Whether cells have allowed levels, values do not outlive their kernel, and registers and buffers suffice."""
+        """Whether levels are allowed, values do not outlive their kernel, and registers and row buffers suffice."""
         placed = rows[:, HEADER:]
         allowed = np.all(self._allowed[np.arange(MOST_PLACED), placed], axis=1)
         vectors = -(-self.nest.columns // header["vector"])
@@ -108,7 +108,7 @@ class GirRules:
 
 
 def by_placement(rows: np.ndarray, count: int) -> Iterator[tuple[Placement, np.ndarray]]:
-    """Every placement of `count` cells among rows int32 [B, ROW], with the numbers of its rows, int64."""
+    """(placement of `count` cells, int64 indices of the rows with it) for every distinct placement in rows int32 [B, ROW]."""
     placed, inverse = np.unique(rows[:, HEADER : HEADER + count], axis=0, return_inverse=True)
     for number, one in enumerate(placed):
         yield tuple(Level(int(level)) for level in one), np.flatnonzero(inverse.reshape(-1) == number)

@@ -1,4 +1,4 @@
-"""A schedule of a row nest: one node of its decision process, a row of int32 with names."""
+"""A schedule of a row nest: a row of int32 with named fields, which is a state of the decision process."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ FIELDS = (
     Field("loop", (1, 4, 16, 64, 256, 1024, 4096), "steps of rows that one task does one after another"),
     Field("streaming", (0, 1), "1: outputs are stored past the caches"),
 )
-"""The header. IntelliGen's number of loops is `loop`; its number of parallel instances follows from it and the rows."""
+"""Fields of the header. `loop` is IntelliGen's number of loops; its number of parallel instances follows from it and the rows."""
 HEADER = len(FIELDS)
 MOST_PLACED = 16
-"""Crossing cells of a nest that a schedule has room for."""
+"""Most crossing cells of a nest."""
 ROW = HEADER + MOST_PLACED
 
 
 class GirSchedule(FieldSchedule):
-    """An immutable row: indices of the header's values, then a level for every crossing cell. Equal when the rows are."""
+    """An immutable row: indices of the header's values, then a level for every crossing cell. Equal if the rows are equal."""
 
     __slots__ = ()
     length, fields = ROW, FIELDS
     tops = np.array([*(len(field.values) - 1 for field in FIELDS), *(len(Level) - 1 for _ in range(MOST_PLACED))], np.int32)
 
     def placement(self, count: int) -> Placement:
-        """Levels of the first `count` cells that are placed."""
+        """Levels of the first `count` crossing cells."""
         return tuple(Level(int(level)) for level in self.row[HEADER : HEADER + count])
 
     def __str__(self) -> str:
-        """One line that `parse` reads; trailing cells in DRAM are omitted."""
+        """One line of text that `parse` reads; trailing cells in DRAM are omitted."""
         levels = [level.name.lower() for level in self.placement(MOST_PLACED)]
         while levels and levels[-1] == Level.DRAM.name.lower():
             levels.pop()
@@ -44,14 +44,14 @@ class GirSchedule(FieldSchedule):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `str(schedule)`; missing fields have their first value. ValueError names the unreadable part."""
+        """Read the text of `str(schedule)`; missing fields have their first value. ValueError names the unreadable part."""
         given = cls.words(text, "[a-z,]+", " place=sram,reg")
         levels = given.pop("place", "dram").split(",")
         return cls(make_schedule(given, levels).row)
 
 
 def make_schedule(fields: Mapping[str, int | str], levels: Sequence[str | Level] = ()) -> GirSchedule:
-    """A schedule of named values and levels; the others have their first value. ValueError names an unknown one."""
+    """Schedule with these field values and levels; missing fields have their first value. ValueError names an unknown value."""
     row = GirSchedule.row_of(fields)
     if len(levels) > MOST_PLACED:
         raise ValueError(f"{len(levels)} levels, expected at most {MOST_PLACED}")

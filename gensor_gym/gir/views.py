@@ -1,7 +1,7 @@
-"""Moves at the edges of a dataflow graph as views of tensors in DRAM, so that no kernel does them.
+"""Moves (transposes, slices, joins and the like) at the edges of a dataflow graph as views of tensors, which need no kernel.
 
-A move before any computation is an input read in another order; a move after the last computation is an output written in another
-order.
+A move before any computation becomes an input that is read in another order. A move after the last computation becomes an output
+that is written in another order.
 """
 
 from __future__ import annotations
@@ -19,56 +19,56 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows that ids choose of a table of `count`: the elements of an id lie `step` times the id behind those of row 0."""
+    """Ids that select rows of a table with `count` rows: an id adds `step * id` to the position of an element."""
 
     ids: View
-    """Ids in the shape of the gathered value: the row of every element."""
+    """View of the ids in the shape of the gathered value: the id of every element's row."""
     step: int
     count: int
 
 
 @dataclass(frozen=True)
 class View:
-    """Elements of a tensor in DRAM: element i of a value lies at `offset` plus the sum of `strides[a] * i[a]`."""
+    """Positions of a value's elements in a tensor in DRAM: element i is at `offset` plus the sum of `strides[a] * i[a]`."""
 
     tensor: str
     offset: int
     shape: Shape
     strides: tuple[int, ...]
     rows: Rows | None = None
-    """Which rows of the tensor they are of, where ids say so."""
+    """Ids that select the rows, if the value is gathered from a table."""
 
     def permuted(self, order: tuple[int, ...]) -> View:
-        """Axis i is axis `order[i]` of this one."""
+        """View whose axis i is axis `order[i]` of this view."""
         shape, strides = tuple(self.shape[a] for a in order), tuple(self.strides[a] for a in order)
         return View(self.tensor, self.offset, shape, strides, self._rows(lambda ids: ids.permuted(order)))
 
     def part(self, axis: int, start: int, extent: int) -> View:
-        """Some neighbours along an axis."""
+        """View of `extent` elements along an axis, from index `start` on."""
         shape = (*self.shape[:axis], extent, *self.shape[axis + 1 :])
         rows = self._rows(lambda ids: ids.part(axis, start, extent))
         return View(self.tensor, self.offset + start * self.strides[axis], shape, self.strides, rows)
 
     def repeated(self, to: Shape) -> View:
-        """The same elements along axes of extent 1 and along new leading ones."""
+        """View of shape `to` that repeats the elements along axes of extent 1 and along new leading axes."""
         new = len(to) - len(self.shape)
         kept = tuple(0 if old == 1 else stride for old, stride in zip(self.shape, self.strides, strict=True))
         return View(self.tensor, self.offset, to, (0,) * new + kept, self._rows(lambda ids: ids.repeated(to)))
 
     def reshaped(self, to: Shape) -> View | None:
-        """The same elements in the same order; None if they do not lie so that strides can say it."""
+        """View of the same elements in the same order with shape `to`; None if strides cannot express it."""
         if [extent for extent in self.shape if extent > 1] == [extent for extent in to if extent > 1]:
             return dataclasses.replace(self._spread(to), rows=self._rows(lambda ids: ids._spread(to)))
         strides = _cut(self.shape, self.strides, to) if self.rows is None else None
         return None if strides is None else View(self.tensor, self.offset, to, strides)
 
     def _spread(self, to: Shape) -> View:
-        """The same with axes of extent 1 in other places."""
+        """View with shape `to`, which differs only by axes of extent 1."""
         strides = iter(stride for extent, stride in zip(self.shape, self.strides, strict=True) if extent > 1)
         return View(self.tensor, self.offset, to, tuple(next(strides) if extent > 1 else 0 for extent in to))
 
     def gathered(self, ids: View) -> View:
-        """The rows of this tensor that ids choose."""
+        """View of the rows of this table that ids select."""
         of_row, of_ids = (0,) * (len(self.shape) - 1), (0,) * len(ids.shape)
         shape = (*ids.shape, *self.shape[1:])
         rows = Rows(View(ids.tensor, ids.offset, shape, (*ids.strides, *of_row)), self.strides[0], self.shape[0])
@@ -79,7 +79,7 @@ class View:
 
 
 def _cut(shape: Shape, strides: tuple[int, ...], to: Shape) -> tuple[int, ...] | None:
-    """Strides of another shape of the same elements; None if an axis would go over two that do not lie as one."""
+    """Strides of the same elements in shape `to`; None if an axis would combine two axes that strides cannot merge."""
     groups: list[tuple[int, int]] = []
     for extent, stride in zip(shape, strides, strict=True):
         if groups and extent > 1 and groups[-1][1] == extent * stride:
@@ -98,7 +98,7 @@ def _cut(shape: Shape, strides: tuple[int, ...], to: Shape) -> tuple[int, ...] |
 
 
 def dense(tensor: str, shape: Shape) -> View:
-    """All elements of a row-major tensor."""
+    """View of all elements of a row-major tensor."""
     return View(tensor, 0, shape, dense_strides(shape))
 
 
@@ -108,7 +108,7 @@ def dense_strides(shape: Shape) -> tuple[int, ...]:
 
 
 def input_views(graph: Dataflow) -> dict[str, View]:
-    """Element positions of every value that is an input or only moved from one."""
+    """Name -> view of every value that is an input, or is made of an input by moves only."""
     found = {value.name: dense(value.name, value.shape) for value in graph.inputs}
     for name, node in graph.nodes:
         source = found.get(node.inputs[0])
@@ -119,7 +119,7 @@ def input_views(graph: Dataflow) -> dict[str, View]:
 
 
 def _moved(source: View, node: Node, known: Mapping[str, View]) -> View | None:
-    """A view after one move; None if the value is computed, or strides cannot express it."""
+    """View after one move of `source`; None if the node computes, or if strides cannot express the move."""
     match node:
         case Transpose(_, order):
             return source.permuted(order)
@@ -136,7 +136,7 @@ def _moved(source: View, node: Node, known: Mapping[str, View]) -> View | None:
 
 
 def output_views(graph: Dataflow) -> list[tuple[str, View]]:
-    """(value, where its elements go) of all that is written: an output's own value, or those it is moved from."""
+    """(value, view that its elements are written to) for every stored value: an output, or the values it is moved from."""
     found: list[tuple[str, View]] = []
     nodes = dict(graph.nodes)
 

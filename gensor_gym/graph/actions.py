@@ -1,4 +1,4 @@
-"""The one list of actions: every primitive with its axis or knob, in a fixed order for all operators and hardware.
+"""The list of all actions: every primitive with its axis or knob, in a fixed order for all operators and hardware.
 
 Spaces are subsets of this list.
 """
@@ -14,14 +14,14 @@ from gensor_gym.registry import near
 
 @dataclass(frozen=True)
 class Action:
-    """A primitive applied to an axis slot (`axis`) or to a knob (`knob`), or to neither."""
+    """A primitive and the axis slot (`axis`) or knob (`knob`) that it is applied to; some primitives need neither."""
 
     primitive: str
     axis: int | None = None
     knob: str | None = None
 
     def __str__(self) -> str:
-        """`tile[4]`, `raise[split_k]`, `stop`."""
+        """Text such as `tile[4]`, `raise[split_k]` or `stop`."""
         target = self.axis if self.axis is not None else self.knob
         return self.primitive if target is None else f"{self.primitive}[{target}]"
 
@@ -67,7 +67,7 @@ OPERAND_KNOBS = frozenset(knob.name for knob in KNOBS if knob.of_operands)
 
 
 def space_actions(space: str) -> tuple[bool, ...]:
-    """Whether the space has each action; ValueError names the available spaces."""
+    """For every action, whether the space has it. ValueError for an unknown space names the available spaces."""
     if space not in SPACES:
         raise ValueError(f"no space {space!r}; spaces are {sorted(SPACES)}{near(space, SPACES)}")
     moved = OPERAND_KNOBS if space == "medium" else KNOB_INDEX.keys()

@@ -1,9 +1,9 @@
-"""The decorator of compiled functions: Numba, with a cache that knows every source it depends on.
+"""Decorators that compile functions with Numba and cache them on disk by all sources that they depend on.
 
 Numba keys a cached function by the time stamp of its own file alone, yet constants and functions of other modules are compiled
-into it: after a change of `tables.py` it would answer from stale offsets. Here every state of the sources has a cache folder of
-its own. Sources are all of `graph` and `cost`, and modules elsewhere that use this decorator: constants of a compiled function
-must be in one of these. Without a writable folder nothing is cached.
+into it: after a change of `tables.py` it would use stale offsets. Here every state of the sources has a separate cache folder.
+The sources are all modules of `graph` and `cost`, and all other modules that import these decorators. Constants of a compiled
+function must be in one of these modules. Without a writable folder nothing is cached.
 """
 
 from __future__ import annotations
@@ -36,31 +36,31 @@ watch()
 
 
 def compiled(function: F) -> F:
-    """Compile a function for Numba's nopython mode, without the GIL, cached over runs for this state of the sources."""
+    """Compile a function in Numba's nopython mode. It releases the GIL and is cached on disk for this state of the sources."""
     return _compile(function, entry)
 
 
 def early(function: F) -> F:
-    """As `compiled`, but a call runs interpreted until another process has compiled the function (`graph.compiling.early`).
+    """Like `compiled`, but calls run interpreted until another process has compiled the function (`graph.compiling.early`).
 
-    For functions that are called a few times at once, such as the step of one environment.
+    For functions with few calls at a time, such as the step of one environment.
     """
     return _compile(function, entry, Early)
 
 
 def outlined(function: F) -> F:
-    """As `lean`, but compiled once and called, instead of copied into every caller.
+    """Like `lean`, but the function is compiled once and called, not copied into every caller (`graph.compiling.units`).
 
-    See `graph.compiling.units`. For long functions with many callers: the model, the mask.
+    For long functions with many callers: the model, the mask.
     """
     return _compile(function, unit, _nrt=False, error_model="numpy")
 
 
 def lean(function: F) -> F:
-    """A function that compiled ones call (`graph.compiling.parts`), without new arrays and without reference counts.
+    """Compile a function that compiled functions call (`graph.compiling.parts`): it makes no arrays and counts no references.
 
-    Counting references (atomic additions at every call) took most of the time of the CPU model, and half of that of a mask. It
-    has no zero-division checks and must not raise.
+    Counting references (atomic additions at every call) took most of the time of the CPU model, and half of the time of a mask.
+    The function has no zero-division checks and must not raise.
     """
     options = {"_nrt": False, "error_model": "numpy"}
     made: F = part(function, lambda text: _compile(text, entry, **options), nogil=True, **options)
@@ -68,7 +68,7 @@ def lean(function: F) -> F:
 
 
 def plain(rows: np.ndarray) -> np.ndarray:
-    """The same rows, copied if they are read-only (as those of a `Schedule`) or not contiguous.
+    """`rows` itself, or a copy if it is read-only (like the row of a `Schedule`) or not contiguous.
 
     Numba gives such arrays another type and would compile rules and model a second time.
     """
@@ -76,7 +76,7 @@ def plain(rows: np.ndarray) -> np.ndarray:
 
 
 def _compile(function: F, made_by: Callable[..., Any], *kind: type, **options: Any) -> F:
-    """A compiled function of a kind, cached on disk. Interpreted if Numba is off; Numba's own kind with an untried release."""
+    """Compile by `made_by`, or by `numba.njit` in an untried release of Numba; cached on disk. No change if Numba is off."""
     settings: Any = numba.config
     if settings.DISABLE_JIT:
         return function
@@ -101,7 +101,7 @@ def _package_of(function: Callable[..., Any]) -> Path:
 
 @cache
 def _folder(package: Path) -> Path | None:
-    """Cache folder for the present sources of gensor_gym and of a package using it, None if none is writable.
+    """Cache folder for the present sources of gensor_gym and of a package using it; None if no folder is writable.
 
     Folders unused for a week are removed.
     """
@@ -131,7 +131,7 @@ def _bases() -> Iterator[Path]:
 def _is_writable(folder: Path) -> bool:
     """Whether a folder, created if missing, is writable; this updates its time of last use.
 
-    False if others can write it as well, because compiled functions are loaded from it.
+    False if other users can write to it as well, because compiled functions are loaded from it.
     """
     try:
         if not made_own(folder):
@@ -144,7 +144,7 @@ def _is_writable(folder: Path) -> bool:
 
 
 def _remove_unused(base: Path) -> None:
-    """Delete folders of sources that were not used for a week."""
+    """Delete the cache folders in `base` that were not used for a week."""
     limit = time.time() - _KEPT_SECONDS
     for old in base.glob("*"):
         if old.stat().st_mtime < limit:

@@ -1,8 +1,8 @@
 """The coordinates of a task's programs: columns, each the whole chain of an axis or one knob, and vectors of choices.
 
-A walk changes one tile of one level, whose size must stay a multiple of the one below: to go from a register tile of 16 rows to
-one of 12, all outer tiles must shrink first. A column changes as a whole. A program with all levels opened is a *vector*, one
-choice for each column; its *number* is mixed radix, the first column varying fastest.
+An action changes one tile of one level, whose size must stay a multiple of the tile below: to go from a register tile of 16 rows
+to 12 rows, all outer tiles must shrink first. A column changes as a whole. A program with all levels opened is a *vector*: the
+index of one value for each column. Its *number* is the vector read as digits in mixed radix; the first column varies fastest.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gensor_gym.graph.tables.layout import KNOB, LEVEL, MAX_AXES, MAX_LEVELS, SP
 from gensor_gym.graph.tables.tables import ALLOWED, EXTENT, IS_CPU, KNOB_BITS, NUM_LEVELS, SIZE_START
 
 CHAIN = MAX_LEVELS + 1
-"""Numbers in the chain of an axis: the tiles of every level and the virtual threads."""
+"""Length of the chain of an axis: its tiles of every level, then its virtual threads."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,53 +30,53 @@ class Column:
     """One coordinate: its indices in a row and its possible values."""
 
     first: int
-    """Its first index in the row: TILE + axis, or KNOB + knob."""
+    """The column's first index in a row: TILE + axis, or KNOB + knob."""
     values: np.ndarray
     """int32 [choices, P]: chains of an axis (P = CHAIN), or indices of a knob's values (P = 1)."""
 
     @property
     def is_knob(self) -> bool:
-        """Whether it is a knob, and no axis."""
+        """Whether the column is a knob, not an axis."""
         return self.first >= KNOB
 
     @property
     def places(self) -> slice:
-        """Indices of its P numbers in a row."""
+        """Indices of the column's P entries in a row."""
         return slice(self.first, self.first + MAX_AXES * self.values.shape[1], MAX_AXES)
 
     @property
     def smallest(self) -> int:
-        """Index of the smallest value: the first of a knob, the chain of an axis with the smallest product."""
+        """Index of the smallest value: the first value of a knob, or the chain of an axis with the smallest product."""
         return 0 if self.is_knob else int(np.argmin(self.values.prod(axis=1)))
 
     def only(self, kept: np.ndarray) -> Column:
-        """The column with some of its values, chosen by indices or bool [choices]."""
+        """The column with only the values `kept`: indices or bool [choices]."""
         return Column(self.first, self.values[kept])
 
     def every(self, row: np.ndarray) -> np.ndarray:
-        """A row [ROW] with every value of the column, int32 [choices, ROW]."""
+        """Copies of a row [ROW], one with each value of the column: int32 [choices, ROW]."""
         rows = np.repeat(row[None], len(self.values), axis=0)
         rows[:, self.places] = self.values
         return rows
 
 
 class Coordinates:
-    """Some columns of programs; all others stay as they are in `base`, a row [ROW] with all levels opened."""
+    """Programs that differ in some columns; all other columns stay as in `base`, a row [ROW] with all levels opened."""
 
     def __init__(self, base: np.ndarray, columns: Sequence[Column]) -> None:
         """K columns, in the order of the vectors' components."""
         self.base, self.columns = base, tuple(columns)
         self.counts = np.array([len(column.values) for column in self.columns], dtype=np.int64)
-        """Choices of every column [K]."""
+        """Number of values of every column, int64 [K]."""
         self.size = math.prod(self.counts.tolist())
-        """Vectors there are, legal or not."""
+        """Number of vectors, legal or not."""
 
     def movable(self, fixed: Collection[int] = ()) -> list[Column]:
-        """The columns that have a choice, without those whose first place is in `fixed`."""
+        """The columns with more than one value, except columns whose `first` is in `fixed`."""
         return [column for column in self.columns if len(column.values) > 1 and column.first not in fixed]
 
     def moving(self, knobs: Collection[int]) -> Coordinates:
-        """The same coordinates with only the given knobs."""
+        """The same coordinates with all axes, but only the knobs with the indices `knobs`."""
         return Coordinates(self.base, [c for c in self.columns if not c.is_knob or c.first - KNOB in knobs])
 
     def rows(self, vectors: np.ndarray) -> np.ndarray:
@@ -87,7 +87,7 @@ class Coordinates:
         return rows
 
     def vector_of(self, row: np.ndarray) -> np.ndarray | None:
-        """The vector int64 [K] of a row [ROW], with any levels opened; None if it is none of these programs."""
+        """The vector int64 [K] of a row [ROW] with any number of levels opened; None if no vector gives that program."""
         row = row.copy()
         row[LEVEL] = self.base[LEVEL]
         same = [(column.values == row[column.places]).all(axis=1) for column in self.columns]
@@ -97,7 +97,7 @@ class Coordinates:
         return found if np.array_equal(self.rows(found[None])[0], row) else None
 
     def numbers(self, vectors: np.ndarray) -> np.ndarray:
-        """Numbers int64 [N] of vectors [N, K]; of spaces whose size fits 64 bits."""
+        """Numbers int64 [N] of vectors [N, K]. The size of the space must fit in 64 bits."""
         radix = np.cumprod(np.concatenate([[1], self.counts]))[:-1]
         return (vectors * radix.astype(np.int64)).sum(axis=1).astype(np.int64)
 
@@ -108,15 +108,16 @@ class Coordinates:
         return np.stack(np.unravel_index(numbers, self.counts, order="F"), axis=1)
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Vectors int64 [count, K], uniformly distributed: column after column is drawn."""
+        """Uniformly random vectors int64 [count, K], drawn column by column."""
         drawn = [rng.integers(choices, size=count) for choices in self.counts.tolist()]
         return np.array(drawn, dtype=np.int64).reshape(len(drawn), count).T
 
     @cached_property
     def packed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """For compiled code: (places int64 [K, CHAIN], offsets int64 [K + 1], values int32 [sum of choices, CHAIN]).
+        """The columns for compiled code: (places int64 [K, CHAIN], offsets int64 [K + 1], values int32 [sum of choices, CHAIN]).
 
-        The values of a column lie between its offset and the next. A knob repeats its one index CHAIN times.
+        `places` are indices in a row. The values of a column lie between its offset and the next. A knob repeats its single
+        index CHAIN times.
         """
         places = [np.full(CHAIN, c.first) if c.is_knob else np.arange(CHAIN) * MAX_AXES + c.first for c in self.columns]
         values = [np.broadcast_to(column.values, (len(column.values), CHAIN)) for column in self.columns]
@@ -127,7 +128,7 @@ class Coordinates:
 
 @lean
 def set_column(row, column, choice, places, values):  # noqa: ANN001, ANN201
-    """Set a column of a row to a value, both as of `Coordinates.packed`."""
+    """Set a column of a row to a value; `column` and `choice` index the arrays of `Coordinates.packed`."""
     for i in range(CHAIN):
         row[places[column, i]] = values[choice, i]
 
@@ -157,7 +158,7 @@ def opened(rows: np.ndarray, ints: np.ndarray) -> np.ndarray:
 
 
 def _values_of(ints: np.ndarray, sizes: np.ndarray, axis: int) -> np.ndarray:
-    """The values of an axis's column, int32 [choices, CHAIN]."""
+    """The values of an axis's column, its chains: int32 [choices, CHAIN]."""
     ladder = sizes[ints[SIZE_START + axis] : ints[SIZE_START + axis + 1]]
     virtual = (
         ints[IS_CPU] == 0 and axis < SPATIAL_SLOTS and ints[ALLOWED + VTHREAD_UP + axis] and ints[EXTENT + axis] > 1
@@ -167,9 +168,10 @@ def _values_of(ints: np.ndarray, sizes: np.ndarray, axis: int) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _chains(ladder: tuple[int, ...], levels: int, virtual: bool) -> np.ndarray:
-    """Non-decreasing chains of sizes, each a multiple of the one before, times virtual threads.
+    """All chains int32 [choices, CHAIN]: sizes, each a multiple of the size before, with each number of virtual threads.
 
-    A large extent has tens of thousands. They are cached, because most axes of a network's operators share a few extents.
+    A large extent has tens of thousands of chains. They are cached, because most axes of a network's operators share a few
+    extents.
     """
     sizes = np.array(ladder, dtype=np.int32)
     chains = sizes[:, None]

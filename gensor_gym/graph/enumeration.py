@@ -1,4 +1,4 @@
-"""Every legal schedule of a task's space, streamed in batches: its columns (`graph.coordinates`) walked by number."""
+"""Every legal schedule of a task's space, in batches: the vectors of its columns (`graph.coordinates`) in order of number."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def enumerate_rows(coordinates: Coordinates, ints: np.ndarray, batch: int) -> It
 
 
 def count_schedules(ints: np.ndarray, sizes: np.ndarray) -> int:
-    """Candidates that `enumerate_rows` tries in a task's whole space, before resources are checked."""
+    """Number of candidates that `enumerate_rows` tries in a task's whole space, before resources are checked."""
     return math.prod(len(column.values) for column in columns_of(ints, sizes))
 
 
 @compiled
 def _fill(base, at, total, places, offsets, values, ints, rows):  # noqa: ANN001, ANN202
-    """Decode numbers from `at` on into rows until the batch is full; keep those that fit. Returns (rows kept, next)."""
+    """Decode programs from number `at` on into `rows`, keeping programs that fit. Return (rows kept, next number)."""
     filled = 0
     while at < total and filled < rows.shape[0]:
         row = rows[filled]

@@ -11,24 +11,24 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 LARGEST_TILE = 1 << 20
-"""Longest legal tile along one axis: the footprint of a longer one would exceed every modelled cache and register file."""
+"""Longest legal tile along one axis: the footprint of a longer tile would exceed every modelled cache and register file."""
 
 COMPACT_STATES = 2000
-"""Bound on the schedules of a task in space `compact`, and on those of `medium` without its knobs, before resources
+"""Bound on the number of schedules of a task in space `compact` (in `medium` without counting knobs), before resources
 are checked."""
 
 
 @lru_cache(maxsize=4096)
 def divisors(number: int) -> tuple[int, ...]:
-    """Divisors in climbing order."""
+    """Divisors of a number in ascending order."""
     return tuple(sorted({d for n in range(1, math.isqrt(number) + 1) if number % n == 0 for d in (n, number // n)}))
 
 
 @lru_cache(maxsize=4096)
 def sizes(extent: int) -> tuple[int, ...]:
-    """Divisors of the extent, powers of two, and multiples of 8 up to 256, capped at the padded extent.
+    """Tile sizes of an axis: divisors of the extent, powers of two, and multiples of 8 up to 256, capped at the padded extent.
 
-    The padded extent is the extent rounded up to a power of two below 8, to a multiple of 8 from there on.
+    The padded extent is the extent rounded up: to a power of two if the extent is below 8, else to a multiple of 8.
     """
     padded = 1 << (extent - 1).bit_length() if extent < 8 else -(-extent // 8) * 8
     found = set(divisors(extent))
@@ -39,10 +39,10 @@ def sizes(extent: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def cpu_sizes(extent: int) -> tuple[int, ...]:
-    """`sizes`, the heights 6 and 12 of register tiles of 4 and 2 vectors, and covers of the extent by whole tiles.
+    """Tile sizes on a CPU: `sizes`, the heights 6 and 12 of register tiles 4 and 2 vectors wide, and covers of the extent.
 
-    A cover is the extent rounded up to a multiple of 6, 12 or 48 (3 vectors of 16), where that is at most half of it, so that a
-    task may take a whole axis that no such register tile divides.
+    A cover is the extent rounded up to a multiple of n = 6, 12 or 48 (3 vectors of 16), if n is at most half the extent. With it
+    a task may take a whole axis that n does not divide.
     """
     found = sizes(extent)
     heights = {n for n in (6, 12) if n <= found[-1]}
@@ -51,7 +51,7 @@ def cpu_sizes(extent: int) -> tuple[int, ...]:
 
 
 def ladders(op: Operator, space: str, hardware: Hardware) -> list[tuple[int, ...]]:
-    """The ladder of every axis of the operator in a space; in `extended`, with tensor cores, it includes their tiles."""
+    """The ladder of every axis of the operator in a space; in `extended` it reaches at least the tiles of tensor cores."""
     if space in ("compact", "medium"):
         return compact_ladders(op, hardware.kind)
     if hardware.kind == "cpu":
@@ -61,17 +61,16 @@ def ladders(op: Operator, space: str, hardware: Hardware) -> list[tuple[int, ...
 
 
 def _up_to(length: int, ladder: tuple[int, ...]) -> tuple[int, ...]:
-    """The ladder with powers of two above it up to a length, a power of two."""
+    """The ladder, continued by powers of two up to `length`."""
     return (*ladder, *(1 << p for p in range(length.bit_length()) if 1 << p > ladder[-1]))
 
 
 def compact_ladders(op: Operator, kind: str) -> list[tuple[int, ...]]:
     """Coarse ladders with at most COMPACT_STATES combinations over all levels and stages of construction.
 
-    Starts from sizes 1, 4, 16, 64, 256 (those the padded extent allows) on every axis and, while the count is too
-    large, drops one size: the largest of the axis with the most sizes left (ties: the shortest axis, then the last of
-    those). A ladder of one size fixes the axis.
-    Sizes of an axis divide each other, so every pair of levels stays a multiple.
+    Every ladder begins as the sizes 1, 4, 16, 64, 256 that the padded extent allows. While the count is too large, the axis
+    with the most sizes loses its largest size (for ties the shortest axis, then the last). A ladder of one size fixes the
+    axis. Sizes of an axis divide each other, so an outer tile is always a multiple of the inner tile.
     """
     rungs = [[s for s in (1, 4, 16, 64, 256) if s == 1 or s <= sizes(n)[-1]] for n in op.extents]
     levels = LEVELS[kind]
@@ -82,5 +81,5 @@ def compact_ladders(op: Operator, kind: str) -> list[tuple[int, ...]]:
 
 
 def _combinations(rungs: list[list[int]], levels: int) -> int:
-    """Chains of non-decreasing sizes over 1, 2, .. `levels` opened levels, summed."""
+    """Number of combinations of non-decreasing chains of all axes, summed over 1, 2, .. `levels` opened levels."""
     return sum(math.prod(math.comb(len(r) + opened - 1, opened) for r in rungs) for opened in range(1, levels + 1))

@@ -14,23 +14,23 @@ from gensor_gym.graph.tables.layout import LEVEL, MAX_AXES, MAX_LEVELS, SPATIAL_
 from gensor_gym.graph.tables.tables import NUM_LEVELS, SIZE_START
 
 ELEMENTS = 512
-"""Limit of a register tile's elements over spatial axes, relative to the program that was begun with.
+"""Bound on the elements of a register tile over spatial axes, divided by the elements of the first program's tile.
 
-Every other pair of programs has half of it. A thread of a GPU has 255 registers, a CPU core 31 vectors of 16.
+Every other pair of programs has half this bound. A thread of a GPU has 255 registers, a CPU core 31 vectors of 16.
 """
 POINTS = 16
-"""The same along reduce axes; more unrolled points would exceed the body's limit."""
+"""The same bound for reduce axes; more unrolled points would exceed the limit on code size."""
 AROUND = 2048
-"""Limit of a tile's elements over those of the level below, for spatial and for reduction axes."""
+"""Bound on the elements of a tile divided by the elements of the tile below, for spatial and for reduce axes."""
 DRAWS = 1 + MAX_LEVELS * MAX_AXES
-"""Numbers that one program is made of."""
+"""Number of random numbers from which one program is made."""
 
 
 def near_limits(first: np.ndarray, draws: np.ndarray, ints: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Rows int32 [B, ROW] of `draws` float64 [B, DRAWS] in [0, 1), well formed, legal or not.
+    """Programs int32 [B, ROW] made from `draws` float64 [B, DRAWS] in [0, 1): well formed, legal or not.
 
-    Tiles are multiples of those of `first`, whose knobs and virtual threads they keep. Every other one is a register tile only,
-    with no outer levels.
+    Their tiles are multiples of the tiles of `first`; knobs and virtual threads are the same. Every other program is a register
+    tile only, with no outer levels.
     """
     rows = np.repeat(first[None], len(draws), axis=0).astype(np.int32)
     _fill(rows, draws, ints, sizes)
@@ -39,7 +39,7 @@ def near_limits(first: np.ndarray, draws: np.ndarray, ints: np.ndarray, sizes: n
 
 @compiled
 def _fill(rows, draws, ints, sizes):  # noqa: ANN001, ANN202
-    """Tiles of every row, level by level, with a random first axis."""
+    """Write random tiles into every row, level by level; the first axis is random, too."""
     for b in range(rows.shape[0]):
         row, at = rows[b], 1
         levels = 1 if b % 2 == 0 else ints[NUM_LEVELS]

@@ -63,14 +63,17 @@ CODE_LIMIT_CPU = 512
 """Vector multiply-adds in an unrolled micro-kernel: beyond this a C compiler takes seconds."""
 
 WINDOW_POINTS, WINDOW_REGISTERS = 16, 16
-"""Number of unrolled points of a window from which loads of later points take extra registers, and their number."""
+"""Unrolled points of a window from which loads of later points take extra registers, and the number of these registers."""
 MMA_CODE = 8
-"""Multiply-adds that one tensor-core instruction counts as in the unrolled body: itself and its share of loads."""
+"""Number of multiply-adds by which one tensor-core instruction, with its share of loads, counts in the unrolled body."""
 
 
 @lean
 def threads_of(row, ints):  # noqa: ANN001, ANN201
-    """Threads of a GPU block. A worker is a thread; on tensor cores a warp, or a warpgroup (and one more that copies)."""
+    """Number of threads of a GPU block.
+
+    A register tile is computed by a thread, with mma.sync by a warp, with wgmma by a warpgroup (one more warpgroup copies).
+    """
     workers = workers_of(row, ints)
     if row[TENSOR_CORE] == 0:
         return workers * power_value(row[REDUCE_THREADS])
@@ -81,10 +84,10 @@ def threads_of(row, ints):  # noqa: ANN001, ANN201
 def registers_of(row, ints):  # noqa: ANN001, ANN201
     """Registers of a GPU thread: 32 for addresses and counters, accumulators, and each fragment twice (use and prefetch).
 
-    Reconstructed from NVRTC's counts for SGEMM tiles: 4x4 71, 8x4 80, 8x8 121-127, 16x8 219-231. Of 80 convolutions of
-    random tiles those with 16 unrolled points and more spilled without another 16: loads of later points. On tensor cores 40, the
-    accumulators of the worker's tile shared out over its threads and, for mma.sync, fragments of one instruction's k (once
-    more with register_buffer); NVRTC's counts: warp tile 64x64 196, warpgroup tile 64x256 168.
+    Reconstructed from NVRTC's counts for SGEMM tiles: 4x4 71, 8x4 80, 8x8 121-127, 16x8 219-231. Of 80 convolutions with random
+    tiles, convolutions with 16 or more unrolled points spilled unless 16 more registers were counted, for loads of later points.
+    On tensor cores: 40, the accumulators of the worker's tile divided among its threads and, for mma.sync, fragments of one
+    instruction's k (twice with register_buffer). NVRTC's counts: warp tile 64x64 196, warpgroup tile 64x256 168.
     """
     tile = spatial_product(row, 0, ints)
     if row[TENSOR_CORE] == 2:
@@ -96,7 +99,7 @@ def registers_of(row, ints):  # noqa: ANN001, ANN201
             total += 2 * part
             if has_window_rows(t, ints) and reduce_product(row, 0, ints) * power_value(row[UNROLL]) >= WINDOW_POINTS:
                 total += WINDOW_REGISTERS
-        else:  # 4-byte registers of 32 lanes; beside them parts where a product is of several
+        else:  # 4-byte registers over 32 lanes; three times as many if a product is split into several
             held = (part * ints[INSTRUCTION_K] * ints[ITEM + t] + 127) // 128
             total += power_value(row[REGISTER_BUFFER]) * held * (3 if ints[PRODUCTS] > 1 else 1)
     return total
@@ -104,9 +107,9 @@ def registers_of(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def staged_elements(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements of a staged read that one step of the reduction puts into shared memory.
+    """Number of elements of a staged read that one step of the reduction puts into shared memory.
 
-    A dense box; a matrix of shifted tiles on tensor cores and in an implicit matrix product (convolution=3).
+    They are a dense box; on tensor cores and in an implicit matrix product (convolution=3) they are a matrix of shifted tiles.
     """
     if row[TENSOR_CORE] > 0 or row[CONVOLUTION] == 3:
         return matrix_elements(row, tensor, 1, ints)
@@ -119,7 +122,7 @@ def staged_elements(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def staged_rows(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Rows of a staged tile: its elements over those of a row (`staged_row`)."""
+    """Number of rows of a staged tile: its elements divided by the length of a row (`staged_row`)."""
     if row[TENSOR_CORE] > 0 or row[CONVOLUTION] == 3:
         return matrix_elements(row, tensor, 1, ints) // staged_row(row, tensor, ints)
     rows = 1
@@ -131,7 +134,7 @@ def staged_rows(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def staged_row(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements that lie next to each other in shared memory before the next row of a staged tile begins.
+    """Length of a row of a staged tile: number of elements that are contiguous in shared memory.
 
     A box's rows run along `structure.shared_inner`. In matrices, A's rows run along axis k and B's along axis n; in an
     implicit matrix product they run along all spatial axes of the read.
@@ -145,9 +148,9 @@ def staged_row(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def panel_bytes_of(row, ints):  # noqa: ANN001, ANN201
-    """Bytes of B that a step of a wgmma program copies in place: panels of 128 bytes of columns, separate for each consumer.
+    """Bytes of B that a step of a wgmma program copies, if B is neither laid out nor transposed: panels of 128 bytes of columns.
 
-    Every image has its own panels.
+    Every consumer warpgroup and every image has separate panels.
     """
     own, together = 1, 1
     for axis in range(ints[COLUMNS_FROM], SPATIAL_SLOTS):
@@ -160,13 +163,13 @@ def panel_bytes_of(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
-    """Shared memory of a GPU block: staged tiles one after the other, each rounded up to 16 bytes, once per stage.
+    """Bytes of shared memory of a GPU block: staged tiles one after the other, each rounded up to 16 bytes, once per stage.
 
-    With shared_layout=1 rows (where a tile has several) are padded: 16 bytes on tensor cores, else 4 elements are counted, the
-    code may take fewer. The exchange of a reduction shared by more than a warp reuses the tiles' memory. wgmma: tiles of whole
-    swizzle atoms of 1024 bytes, B in panels of 128 bytes of n, each warpgroup's columns in its own (pixels of a convolution, and
-    columns of a transposed B, are rows of k, like A's); two barriers of 8 bytes per stage, a third if A is transposed, and the
-    alignment of the first.
+    With shared_layout=1 the rows of a tile with several rows are padded: by 16 bytes on tensor cores, else by 4 elements (the
+    code may pad by fewer). If more threads than a warp share a reduction, their exchange reuses the tiles' memory. With wgmma,
+    tiles are whole swizzle atoms of 1024 bytes, and B is in panels of 128 bytes of n, separate for each warpgroup's columns.
+    Pixels of a laid-out convolution and columns of a transposed B are rows of k, like the rows of A. Two barriers of 8 bytes per
+    stage and the alignment of the first tile are added.
     """
     if row[TENSOR_CORE] == 2:
         item, right = ints[ITEM + ints[MATRIX_B]], panel_bytes_of(row, ints)
@@ -191,7 +194,7 @@ def shared_bytes_of(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def code_of(row, ints):  # noqa: ANN001, ANN201
-    """Unrolled body of a worker, as multiply-adds of a thread."""
+    """Size of a worker's unrolled loop body, in multiply-adds of one thread."""
     body = spatial_product(row, 0, ints) * reduce_product(row, 0, ints)
     if row[TENSOR_CORE] == 1:
         body = body // (128 * ints[INSTRUCTION_K]) * MMA_CODE * ints[PRODUCTS]
@@ -203,7 +206,7 @@ def code_of(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def vectors_of(size, ints):  # noqa: ANN001, ANN201
-    """Vectors of a given number of elements: full ones, and one for each power of two in the remainder."""
+    """Number of vectors for `size` elements: full vectors, and one vector for each power of two in the remainder."""
     count, rest = size // ints[LANES], size % ints[LANES]
     while rest > 0:
         count += rest & 1
@@ -213,9 +216,9 @@ def vectors_of(size, ints):  # noqa: ANN001, ANN201
 
 @lean
 def vectors_along(row, ints):  # noqa: ANN001, ANN201
-    """Vector registers across the register tile's vector axis: full ones, and one per power of two in the rest.
+    """Number of vectors (`vectors_of`) along the vector axis of the register tile.
 
-    In a shifted matrix product (convolution=2) that axis is rows and columns together.
+    In a shifted matrix product (convolution=2) that axis is rows and columns fused.
     """
     slot = ints[VECTOR_SLOT + row[CONVOLUTION]]
     tile = row[TILE + slot]
@@ -226,7 +229,7 @@ def vectors_along(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def rows_of(row, slot, ints):  # noqa: ANN001, ANN201
-    """Rows of accumulators of a register tile; `slot` is the vector axis."""
+    """Number of rows of accumulators in a register tile; `slot` is the vector axis."""
     rows = 1
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         if axis != slot and (row[CONVOLUTION] != 2 or axis != slot - 1):
@@ -236,7 +239,7 @@ def rows_of(row, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def accumulators_of(row, ints):  # noqa: ANN001, ANN201
-    """Vector accumulators of a CPU micro-kernel."""
+    """Number of vector accumulators of a CPU micro-kernel."""
     return rows_of(row, ints[VECTOR_SLOT + row[CONVOLUTION]], ints) * vectors_along(row, ints)
 
 

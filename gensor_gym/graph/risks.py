@@ -32,10 +32,11 @@ _PADDED = 1
 
 @lean
 def knob_risks(row, knob, upwards, ints):  # noqa: ANN001, ANN201
-    """Limits that the next (or the previous) usable value of a knob may break in the program of `row`; 0 is none.
+    """Bit set of the limits that the next usable value of a knob (the previous if not `upwards`) may break.
 
-    On CUDA cores wider loads affect only the rows of windows, unrolling only the registers of windows, and prefetching nothing.
-    Threads that share a reduction need shared memory only beyond a warp. Of the layouts, only padding takes memory.
+    On CUDA cores wider loads affect only the rows of windows, unrolling affects registers only with windows, and prefetching
+    affects nothing. Threads that share a reduction need shared memory only beyond a warp. Of the layouts of shared memory, only
+    padding takes memory.
     """
     risks = _OF_RAISING[knob] if upwards else _OF_LOWERING[knob]
     if risks == 0 or ints[IS_CPU] == 1:
@@ -56,11 +57,11 @@ def knob_risks(row, knob, upwards, ints):  # noqa: ANN001, ANN201
 
 @lean
 def growth_risks(row, axis, ints):  # noqa: ANN001, ANN201
-    """Limits that the next size of a tile may break.
+    """Bit set of the limits that the next larger size of the tile under construction may break.
 
-    Levels not yet open copy the tile. So the register tile leaves the number of threads unchanged, and if the L1 tile fits L2,
-    the equal task tile fits its larger share. On tensor cores any size of a register tile may break a fragment, and of a block
-    tile the conditions of wgmma.
+    Levels not yet open copy the tile. So the register tile leaves the number of threads unchanged, and if the L1 tile fits in L2,
+    the equal task tile fits in its larger share. On tensor cores any change of a register tile may break a fragment, and any
+    change of a block tile may break the conditions of wgmma.
     """
     level, reduces = row[LEVEL], axis >= SPATIAL_SLOTS
     if ints[IS_CPU] == 1:
@@ -72,9 +73,9 @@ def growth_risks(row, axis, ints):  # noqa: ANN001, ANN201
 
 @lean
 def shrinking_risks(row, axis, ints):  # noqa: ANN001, ANN201
-    """Limits that the previous size of a tile may break.
+    """Bit set of the limits that the next smaller size of the tile under construction may break.
 
-    Resources shrink, except for `uneven_risks`; but a block tile may leave too little for the threads that share its reduction.
+    Resources shrink, except for `uneven_risks`. But a block tile may become too small for the threads that share its reduction.
     """
     risks = uneven_risks(row, axis, row[LEVEL], ints)
     if ints[IS_CPU] == 1:
@@ -85,10 +86,10 @@ def shrinking_risks(row, axis, ints):  # noqa: ANN001, ANN201
 
 @lean
 def uneven_risks(row, axis, level, ints):  # noqa: ANN001, ANN201
-    """Limits that a smaller tile of a level may break.
+    """Bit set of the limits on resources that a smaller tile of a level may break, because it needs more of them.
 
-    A smaller register tile may take more vectors (8 elements take 1, 7 take 3). Rows of a window may allow wider copies that load
-    more (3 columns of float32 under 3 taps take 5 elements, 2 take 6).
+    A smaller register tile may take more vectors (8 elements take 1, 7 take 3). Rows of a window may then allow wider copies that
+    load more (3 columns of float32 under 3 taps take 5 elements, 2 columns take 6).
     """
     if ints[IS_CPU] == 1:
         vector = axis == ints[VECTOR_SLOT + row[CONVOLUTION]] or row[CONVOLUTION] == 2
@@ -98,6 +99,6 @@ def uneven_risks(row, axis, level, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _form_risks(row):  # noqa: ANN001, ANN201
-    """Limits on the form of a GPU's tiles that any other size may break."""
+    """Bit set of the limits on the shape of a GPU's tiles, which a larger or a smaller size may break."""
     matrix = row[TENSOR_CORE] == 2 or (row[TENSOR_CORE] == 1 and row[LEVEL] == 0)
     return (MATRIX if matrix else 0) | (WARPS if row[WARP_TILE] > 0 else 0)

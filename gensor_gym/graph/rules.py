@@ -3,7 +3,7 @@
 `apply` is every primitive as a total function; `fits` is legality as a property of a schedule; `transition` combines the two: an
 action is legal if the space has it, it changes the schedule, and the result fits. `fill_mask` gives the same answer for all
 actions of a row at once, skipping only work with a known outcome. With NUMBA_DISABLE_JIT=1 the same text runs as plain Python;
-`tests/support/oracle.py` is an independent one.
+`tests/support/oracle.py` is an independent implementation.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from gensor_gym.graph.tables.tables import (
 def first_above(sizes, start, stop, current):  # noqa: ANN001, ANN201
     """Index of the first size above `current` in the ascending sizes[start:stop]; `stop` if there is none.
 
-    Counted over all of a ladder, which the compiler makes a few vector instructions: bisection mispredicts its branches.
+    It counts over the whole ladder, which compiles to a few vector instructions; bisection would mispredict branches.
     """
     above = start
     for i in range(start, stop):
@@ -84,16 +84,17 @@ def previous_size(sizes, start, stop, current, base):  # noqa: ANN001, ANN201
 
 @lean
 def set_tile(row, axis, size):  # noqa: ANN001, ANN201
-    """Set the tile of the level under construction, which the levels outside it copy."""
+    """Set the tile of the level under construction, and of the levels outside it, which copy it."""
     for level in range(row[LEVEL], MAX_LEVELS):
         row[TILE + level * MAX_AXES + axis] = size
 
 
 @lean
 def tile_base(row, axis, ints):  # noqa: ANN001, ANN201
-    """The divisor of the tile under construction.
+    """The number that the tile under construction must be a multiple of.
 
-    It is the tile of the level below; at level 0, virtual threads, or the fragment of the instruction on tensor cores.
+    It is the tile of the level below. At level 0 it is the number of virtual threads or, on tensor cores, the instruction's
+    fragment.
     """
     level = row[LEVEL]
     if level > 0:
@@ -103,9 +104,9 @@ def tile_base(row, axis, ints):  # noqa: ANN001, ANN201
 
 @lean
 def move_tile(row, axis, upwards, ints, sizes):  # noqa: ANN001, ANN201
-    """Tile / inverse_tile: one rung on one axis at the level under construction; levels outside it copy the tile.
+    """Apply tile or inverse_tile: move the tile of an axis by one size at the level under construction; outer levels copy it.
 
-    Returns whether the row changed.
+    Return whether the row changed.
     """
     level, base = row[LEVEL], tile_base(row, axis, ints)
     current = row[TILE + level * MAX_AXES + axis]
@@ -120,7 +121,7 @@ def move_tile(row, axis, upwards, ints, sizes):  # noqa: ANN001, ANN201
 
 @lean
 def move_level(row, outwards, ints):  # noqa: ANN001, ANN201
-    """Cache / inverse_cache: open the next memory level; close it while it is untouched."""
+    """Apply cache (open the next level) or inverse_cache (close it if its tiles are unchanged); return whether `row` changed."""
     level = row[LEVEL]
     if outwards:
         if level + 1 >= ints[NUM_LEVELS]:
@@ -138,7 +139,10 @@ def move_level(row, outwards, ints):  # noqa: ANN001, ANN201
 
 @lean
 def move_vthread(row, axis, upwards, ints):  # noqa: ANN001, ANN201
-    """set_vthread / inverse_vthread: the next divisor of the register tile. Inert on a CPU and on reduce axes."""
+    """Apply set_vthread or inverse_vthread: take the next divisor of the register tile; return whether the row changed.
+
+    Both have no effect on a CPU and on reduce axes.
+    """
     if ints[IS_CPU] == 1 or axis >= SPATIAL_SLOTS:
         return False
     tile = row[TILE + axis]
@@ -154,7 +158,7 @@ def move_vthread(row, axis, upwards, ints):  # noqa: ANN001, ANN201
 
 @lean
 def move_knob(row, knob, upwards, ints):  # noqa: ANN001, ANN201
-    """Raise / lower: the next usable value of a knob."""
+    """Apply raise or lower: set the next usable value of a knob; return whether the row changed."""
     bits = ints[KNOB_BITS + knob]
     index = row[KNOB + knob] + (1 if upwards else -1)
     while 0 <= index < 16:
@@ -167,7 +171,7 @@ def move_knob(row, knob, upwards, ints):  # noqa: ANN001, ANN201
 
 @lean
 def apply(row, action, ints, sizes):  # noqa: ANN001, ANN201
-    """Apply a primitive to `row` in place; returns whether it changed anything. `stop` changes nothing."""
+    """Apply a primitive to `row` in place; return whether it changed anything. `stop` changes nothing."""
     if TILE_UP <= action < CACHE:
         upwards = action < TILE_DOWN
         return move_tile(row, action - (TILE_UP if upwards else TILE_DOWN), upwards, ints, sizes)
@@ -184,7 +188,7 @@ def apply(row, action, ints, sizes):  # noqa: ANN001, ANN201
 
 @lean
 def within(row, ints, limits):  # noqa: ANN001, ANN201
-    """Whether the program's resources are within a set of the hardware's limits (`graph.knobs.knob`)."""
+    """Whether the program's resources are within the hardware's limits in the bit set `limits` (`graph.knobs.knob`)."""
     if ints[IS_CPU] == 1:
         return fits_cpu(row, ints, limits)
     return fits_gpu(row, ints, limits)
@@ -198,7 +202,10 @@ def fits(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def is_well_formed(row, ints, sizes):  # noqa: ANN001, ANN201
-    """Whether the row is a node of the graph at all: ladders, multiples, closed levels, usable knobs."""
+    """Whether the row is a node of the graph, regardless of the hardware's limits.
+
+    Tiles are on the ladders and multiples of inner tiles, levels not opened copy the tile below, and knobs are usable.
+    """
     level = row[LEVEL]
     if level < 0 or level >= ints[NUM_LEVELS]:
         return False
@@ -244,7 +251,7 @@ def fill_mask(row, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _mask_levels(row, ints, scratch, mask):  # noqa: ANN001, ANN201
-    """Moves between levels take nothing of the hardware."""
+    """Write both moves between levels into the mask. No limit is checked, because they use no resources."""
     for action in (CACHE, UNCACHE):
         if ints[ALLOWED + action] == 1 and move_level(scratch, action == CACHE, ints):
             mask[action] = 1
@@ -253,7 +260,10 @@ def _mask_levels(row, ints, scratch, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _mask_tiles(row, axis, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
-    """Both moves of the tile along an axis. No smaller size is searched where the base must be one."""
+    """Write both moves of the tile along an axis into the mask.
+
+    If no limit is at risk and the base is itself a size, a smaller size exists and is not searched for.
+    """
     level, base = row[LEVEL], tile_base(row, axis, ints)
     current = row[TILE + level * MAX_AXES + axis]
     start, stop = ints[SIZE_START + axis], ints[SIZE_START + axis + 1]
@@ -277,9 +287,9 @@ def _mask_tiles(row, axis, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _mask_vthreads(row, axis, ints, mask):  # noqa: ANN001, ANN201
-    """Both moves of virtual threads, which use no resources; tensor cores have none.
+    """Write both moves of virtual threads into the mask. They use no resources; tensor cores have no virtual threads.
 
-    The register tile and 1 are the largest and smallest of its divisors.
+    The register tile itself and 1 are its largest and smallest divisors.
     """
     if ints[IS_CPU] == 1 or axis >= SPATIAL_SLOTS or row[TENSOR_CORE] > 0:
         return
@@ -289,7 +299,7 @@ def _mask_vthreads(row, axis, ints, mask):  # noqa: ANN001, ANN201
 
 @lean
 def _mask_knobs(row, ints, scratch, mask):  # noqa: ANN001, ANN201
-    """Both moves of every knob with several values: whether a next value exists, and whether it fits if a limit is at risk."""
+    """Write both moves of every knob with several values into the mask: a next value exists and keeps the limits at risk."""
     for i in range(FREE_KNOBS + 1, FREE_KNOBS + 1 + ints[FREE_KNOBS]):
         knob = ints[i]
         bits, index = ints[KNOB_BITS + knob], row[KNOB + knob]
@@ -313,7 +323,7 @@ def _knob_fits(row, knob, upwards, ints, scratch):  # noqa: ANN001, ANN201
 
 @lean
 def transition(row, action, ints, sizes, scratch, result):  # noqa: ANN001, ANN201
-    """Write the successor into `result`; an illegal action leaves the schedule unchanged. Returns legality."""
+    """Write the successor into `result`, unchanged if the action is illegal; return whether the action is legal."""
     for i in range(ROW):
         result[i] = row[i]
     if action == STOP:
@@ -331,7 +341,7 @@ def transition(row, action, ints, sizes, scratch, result):  # noqa: ANN001, ANN2
 
 @compiled
 def fill_masks(rows, ints, sizes, masks):  # noqa: ANN001, ANN201
-    """`fill_mask` of every row: rows int32 [B, ROW], masks int8 [B, N]."""
+    """Apply `fill_mask` to every row: rows int32 [B, ROW], masks int8 [B, N]."""
     scratch = np.empty(ROW, dtype=np.int32)
     for b in range(rows.shape[0]):
         fill_mask(rows[b], ints, sizes, scratch, masks[b])
@@ -339,7 +349,7 @@ def fill_masks(rows, ints, sizes, masks):  # noqa: ANN001, ANN201
 
 @compiled
 def transitions(rows, actions, ints, sizes, results, legal):  # noqa: ANN001, ANN201
-    """`transition` of every row: actions int64 [B], results int32 [B, ROW], legal bool [B]."""
+    """Apply `transition` to every row: actions int64 [B], results int32 [B, ROW], legal bool [B]."""
     scratch = np.empty(ROW, dtype=np.int32)
     for b in range(rows.shape[0]):
         legal[b] = transition(rows[b], actions[b], ints, sizes, scratch, results[b])

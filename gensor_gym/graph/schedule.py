@@ -15,7 +15,7 @@ from gensor_gym.rows.schedule import RowSchedule
 
 
 class Schedule(RowSchedule):
-    """An immutable row, laid out as in `graph/tables/layout.py`. Equal when the rows are equal; hashable by `key`."""
+    """An immutable row with the layout of `graph/tables/layout.py`. Schedules are equal if their rows are; they are hashable."""
 
     __slots__ = ()
     length = ROW
@@ -27,16 +27,16 @@ class Schedule(RowSchedule):
 
     @property
     def vthread(self) -> np.ndarray:
-        """Virtual threads of every axis slot, [A]."""
+        """Number of virtual threads of every axis slot, [A]."""
         return self.row[VTHREAD:LEVEL]
 
     @property
     def level(self) -> int:
-        """The level under construction, 0 (registers) outwards."""
+        """Index of the memory level under construction; 0 is the registers."""
         return int(self.row[LEVEL])
 
     def knob(self, name: str) -> int:
-        """Value of a knob; ValueError if the row holds no index into its values."""
+        """Value of a knob; ValueError if the row's index of the value is out of range."""
         place = KNOB_INDEX[name]
         values, index = KNOBS[place].values, int(self.row[KNOB + place])
         if not 0 <= index < len(values):
@@ -53,7 +53,7 @@ class Schedule(RowSchedule):
         return f"tile[{tiles}] vthread[{'x'.join(map(str, self.vthread.tolist()))}] level={self.level}" + "".join(knobs)
 
     def __repr__(self) -> str:
-        """`Schedule.parse('...')`, or `Schedule([...])` where the row has no text: messages show illegal rows too."""
+        """`Schedule.parse('...')`, or `Schedule([...])` if a row is illegal and has no text, so that messages can show it."""
         try:
             return super().__repr__()
         except ValueError:
@@ -77,12 +77,12 @@ class Schedule(RowSchedule):
         return cls(make_row(tiles, vthread, int(match[3]), {name: int(value) for name, value in knobs.items()}))
 
     def to_json(self) -> str:
-        """JSON text with the layout's version."""
+        """JSON text of the schedule and the version of its layout."""
         return json.dumps({"layout": LAYOUT_VERSION, "schedule": str(self)})
 
     @classmethod
     def from_json(cls, text: str) -> Schedule:
-        """Read `to_json`; ValueError if it was written with another layout."""
+        """Read the text of `to_json`; ValueError if it was written with another layout."""
         data = parse_object(text)
         if data.get("layout") != LAYOUT_VERSION:
             raise ValueError(f"schedule of layout {data.get('layout')!r}; this version reads layout {LAYOUT_VERSION}")
@@ -94,7 +94,7 @@ class Schedule(RowSchedule):
 def make_row(tiles: list[list[int]], vthread: list[int], level: int, knobs: dict[str, int] | None = None) -> np.ndarray:
     """A row int32 [ROW] of tiles [levels][axes], virtual threads [axes], the level, and values of knobs by name.
 
-    Knobs not given stand at their default. ValueError names an unknown knob or value.
+    Knobs not given have their default. ValueError names an unknown knob or value.
     """
     row = np.empty(ROW, dtype=np.int32)
     row[TILE:VTHREAD] = np.asarray(tiles, dtype=np.int32).ravel()

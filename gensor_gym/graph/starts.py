@@ -1,8 +1,8 @@
-"""Starts of walks: the unscheduled program and a small program of every other kind (GPUs, frozen convolutions).
+"""Starts of walks: the unscheduled program and a small program of every other kind, on GPUs and for frozen convolutions.
 
-A tensor-core program needs whole fragments, which no single move makes of the unscheduled program, and a walk that follows
-benefits has no reason to go all the way. Legal moves lead to each of these programs (tested), so a walk from there stays on the
-same graph.
+A tensor-core program needs whole fragments. No single action gets there from the unscheduled program, and a walk that follows
+gains in latency has no reason to go all the way. Legal actions lead to each of these programs (tested), so a walk from there
+stays on the same graph.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from gensor_gym.graph.tables.tables import (
 )
 
 WGMMA_COLUMNS = (64, 128, 256)
-"""Columns of the first wgmma programs.
+"""Number of columns of the starts with wgmma.
 
-Below 64 the instruction loses much of its rate, and a walk climbs many rungs of the ladder between two of these.
+Below 64 the instruction loses much of its rate, and a walk needs many steps on the ladder between two of these numbers.
 """
 
 
 def starts(tables: Tables, first: np.ndarray, columns: tuple[int, ...] = WGMMA_COLUMNS) -> np.ndarray:
-    """Rows int32 [S, ROW]: the unscheduled program, `first`, then one of each kind that space and operator allow.
+    """Starts int32 [S, ROW]: the unscheduled program `first`, then a program of each kind that space and operator allow.
 
-    Those by wgmma have about `columns` columns each.
+    There are several programs with wgmma, with about `columns` columns each.
     """
     rows = [plain(first)]
     ints = tables.ints
@@ -67,34 +67,34 @@ def starts(tables: Tables, first: np.ndarray, columns: tuple[int, ...] = WGMMA_C
 
 
 def _offers(ints: np.ndarray, name: str, value: int) -> bool:
-    """Whether the space moves the knob and may set the value."""
+    """Whether the space can move the knob and the operator can use the value."""
     index = KNOB_INDEX[name]
     return bool(ints[ALLOWED + KNOB_UP + index]) and bool(ints[KNOB_BITS + index] >> KNOBS[index].values.index(value) & 1)
 
 
 def _with(row: np.ndarray, name: str, value: int) -> np.ndarray:
-    """The row with another value of a knob."""
+    """A copy of the row with `value` for the knob `name`."""
     row = row.copy()
     row[KNOB + KNOB_INDEX[name]] = KNOBS[KNOB_INDEX[name]].values.index(value)
     return row
 
 
 def _shifted(row: np.ndarray, ints: np.ndarray) -> np.ndarray:
-    """The row as a shifted product: faster than packed weights for few channels and many pixels."""
+    """The row as a shifted matrix product, which is faster than packed weights for few channels and many pixels."""
     return _with(_with(_with(row, "convolution", 2), "pack_a", int(ints[COPIED])), "pack_b", 0)
 
 
 def _columns(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
-    """Columns of the first wgmma programs on the ladder of axis n; its longest size if it has none of them."""
+    """{n: size} for each start with wgmma: the `columns` on the ladder of axis n, else the longest size below them."""
     n, step = int(tables.ints[MATRIX_N]), int(tables.ints[COLUMN_STEP])
     ladder = [size for size in tables.ladder(n) if size % step == 0]
     return [{n: size} for size in columns if size in ladder] or [{n: max(s for s in ladder if s <= columns[0])}]
 
 
 def _pixels(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
-    """Pixels of the first wgmma programs of a convolution: whole rows first, then several rows, then several images.
+    """{axis: size} for each start with wgmma of a convolution: pixels of a row first, then several rows, then several images.
 
-    If pixels are read in place, they are of one image, or whole panels of several small ones.
+    If pixels are read in place, they belong to one image, or are whole panels of several small images.
     """
     ints, found, step = tables.ints, [], int(tables.ints[COLUMN_STEP])
     for left in columns:
@@ -118,9 +118,9 @@ def _pixels(tables: Tables, columns: tuple[int, ...]) -> list[dict[int, int]]:
 
 
 def _panels(tables: Tables, columns: int) -> dict[int, int]:
-    """Tiles with about `columns` columns, in whole panels of several images.
+    """{axis: size} of a tile with about `columns` columns, in whole panels of several images.
 
-    Empty if the kind lacks panels or they are too large.
+    Empty if the operator has no panels or a single image is too large.
     """
     ints, images = tables.ints, int(tables.ints[IMAGES])
     if images == 0:
@@ -133,7 +133,7 @@ def _panels(tables: Tables, columns: int) -> dict[int, int]:
 
 
 def _tensor_row(first: np.ndarray, core: int, tile: dict[int, int]) -> np.ndarray:
-    """A program with one register tile (by axis slot) by mma.sync (1) or wgmma (2), the same at all levels and not unrolled."""
+    """A program with mma.sync (`core` 1) or wgmma (2): sizes {axis slot: size} of all levels from `tile`, not unrolled."""
     row = _with(_with(first, "tensor_core", core), "unroll", 1)
     for level in range(MAX_LEVELS):
         for axis, length in tile.items():

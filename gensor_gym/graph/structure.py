@@ -15,13 +15,13 @@ from gensor_gym.operators.traits import is_convolution, is_product, weights
 from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 
 LEVELS = {"gpu": 2, "cpu": 3}
-"""GPU: register tile, block tile (shared memory). CPU: register tile, L1 tile, task tile (L2)."""
+"""Number of tiling levels. GPU: register tile, block tile (shared memory). CPU: register tile, L1 tile, task tile (L2)."""
 
 
 def is_staged(op: Operator, read: Access) -> bool:
-    """Whether a GPU block keeps this read's tile in shared memory: only where threads of the block share elements.
+    """Whether a GPU block keeps this read's tile in shared memory: if threads of the block share elements.
 
-    They do when the read is constant along some spatial axis, or when two axes meet in one dimension (a window).
+    They do if the read is constant along some spatial axis, or if two axes move one dimension (a window).
     """
     axes = range(len(op.axes))
     broadcast = any(op.axes[a].extent > 1 and all(row[a] == 0 for row in read.coefficients) for a in op.spatial)
@@ -35,7 +35,7 @@ def has_staged(op: Operator) -> bool:
 
 
 def reduction_points(op: Operator) -> int:
-    """Points of the whole reduction, 1 if there is none."""
+    """Number of points of the whole reduction, 1 without reduce axes."""
     return math.prod(op.extents[a] for a in op.reduce)
 
 
@@ -60,10 +60,10 @@ def shared_inner(op: Operator, read: Access) -> int:
 def vector_axis(op: Operator, convolution: int) -> int:
     """Index of the axis that vector registers of a CPU run along.
 
-    convolution=1 (conv2d only): the output channel; 2: the columns, which are fused with the rows. Otherwise the
-    innermost spatial axis, unless a read strides along it (or it has extent 1) while some reduce axis is contiguous in
-    every read and moves no dimension together with another axis (dot products: gemv, row sums; not the columns of a
-    strided window, which are few).
+    With convolution=1 (conv2d only) it is the output channel, with 2 the columns, which are fused with the rows. Otherwise it is
+    the innermost spatial axis, unless a read strides along it or its extent is 1. Then it is a reduce axis that is contiguous in
+    every read and moves no dimension together with another axis, if there is one (dot products: gemv, row sums; not the columns
+    of a strided window, which are few).
     """
     inner = op.spatial[-1]
     if convolution == 1:
@@ -95,7 +95,7 @@ def convolution_choices(op: Operator, kind: str) -> tuple[int, ...]:
 def needs_copy(op: Operator) -> bool:
     """Whether a shifted matrix product (convolution=2) must copy its input.
 
-    It must if neighbouring pixels of the output are not neighbours in the input, or may be outside.
+    It must if neighbouring pixels of the output are not neighbours in the input, or may be outside of it.
     """
     image, (p, q) = op.reads[0], op.spatial[-2:]
     window = any(op.axes[a].extent > 1 for a in op.reduce[1:])
@@ -104,13 +104,13 @@ def needs_copy(op: Operator) -> bool:
 
 
 def serves_all(op: Operator, read: Access, task: tuple[int, ...]) -> bool:
-    """Whether one copy of a read serves all tasks of a CPU with tiles `task`: several tasks, or all calls, read it alike."""
+    """Whether one copy of a read serves all CPU tasks with tiles `task`: several tasks, or all calls, read the same elements."""
     kept = op.frozen and read is weights(op)
     return kept or any(task[a] < op.extents[a] and not any(row[a] for row in read.coefficients) for a in op.spatial)
 
 
 def load_width(op: Operator, read: Access) -> int:
-    """Widest global load in elements (1, 2 or 4 of 4 bytes) at which a read can be copied aligned.
+    """Number of elements (1, 2 or 4 of 4 bytes) of the widest aligned global load by which a read can be copied.
 
     Width w needs rows of a multiple of w elements. In addition, either the innermost offset is 0 and the innermost dimension
     moves by one with exactly one axis longer than 1, or the read is a window: copies of its rows begin up to one load earlier.
@@ -126,7 +126,7 @@ def is_aligned(op: Operator, read: Access, width: int) -> bool:
 
 
 def is_aligned_window(op: Operator, read: Access, width: int) -> bool:
-    """Whether the read is a window, several axes moving its innermost dimension, over rows of whole `width`-element loads."""
+    """Whether several axes move the innermost dimension of the read (a window) and its rows are whole `width`-element loads."""
     return is_window_row(op, read) and read.view[-1] % width == 0
 
 
@@ -143,7 +143,7 @@ def _innermost_movers(op: Operator, read: Access) -> list[int]:
 
 @dataclass(frozen=True)
 class MatrixAxes:
-    """A product as matrices C[m, n] = sum over k of A[m, k] * B[k, n]; all other axes of the operator repeat it."""
+    """Roles in a product of matrices C[m, n] = sum over k of A[m, k] * B[k, n]; all other axes of the operator repeat it."""
 
     a: int
     """Index of the read that axis m moves: A of a gemm, the weight of a convolution."""
@@ -156,9 +156,9 @@ class MatrixAxes:
 
 
 def matrix_copy_width(op: Operator, read: int, inner: int) -> int:
-    """Widest aligned copy in elements, of at most 16 bytes, of neighbours of a read along `inner`, for kernels with mma.sync.
+    """Number of elements of the widest aligned copy of a read along axis `inner`, at most 16 bytes, for kernels with mma.sync.
 
-    A copy's elements are inside the tensor or outside together, at every place of the other axes.
+    At every position of the other axes, a copy's elements are all inside the tensor or all outside.
     """
     access = op.reads[read]
     strides = access.axis_strides()
@@ -175,9 +175,10 @@ def matrix_copy_width(op: Operator, read: int, inner: int) -> int:
 
 
 def shifting_axis(op: Operator, read: int, inner: int) -> int:
-    """The reduce axis that shifts rows along `inner` by elements of under 4 bytes, if aligned loads can be combined.
+    """Index of the reduce axis that shifts rows along `inner` by elements below 4 bytes, if aligned loads can be combined.
 
-    -1 if there is none. Kernels with mma.sync then load 16 bytes twice in place of 16 bytes element by element.
+    -1 if there is no such axis. With one, kernels with mma.sync combine two aligned loads of 16 bytes, instead of loading 16
+    bytes element by element.
     """
     access = op.reads[read]
     row, width = access.coefficients[-1], 16 // ITEM_BYTES[access.tensor.dtype]
@@ -188,7 +189,7 @@ def shifting_axis(op: Operator, read: int, inner: int) -> int:
 
 
 def matrix_axes(op: Operator) -> MatrixAxes | None:
-    """Roles of reads and axes on tensor cores; None if the operator is no product of matrices.
+    """Roles of reads and axes on tensor cores; None if the operator is not a product of matrices.
 
     n is the innermost spatial axis, which moves one read only (B); m is the spatial axis that moves only the other read (A), the
     innermost if there are several; k is the first reduce axis.
@@ -210,10 +211,10 @@ FIRST_ASYNC = 80
 
 
 def has_async_copies(hardware: Hardware) -> bool:
-    """Whether the GPU copies from global to shared memory by itself, with cp.async."""
+    """Whether the GPU has asynchronous copies from global to shared memory (cp.async)."""
     return hardware.arch.startswith("sm_") and capability(hardware) >= FIRST_ASYNC
 
 
 def capability(hardware: Hardware) -> int:
-    """Compute capability of an NVIDIA GPU, times ten."""
+    """Compute capability of an NVIDIA GPU times ten, such as 80."""
     return int(hardware.arch.removeprefix("sm_").rstrip("af"))

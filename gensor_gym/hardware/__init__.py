@@ -1,4 +1,4 @@
-"""Machine models: GPUs and CPUs as constants, and the CPU this runs on."""
+"""Descriptions of machines: GPUs and CPUs as constants, and the CPU that Python runs on."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _KNOWN = {hardware.name: hardware for hardware in (*GPUS, *amd.GPUS, *CPUS)}
 
 
 def register_machine(make: Callable[[], Hardware]) -> Callable[[], Hardware]:
-    """A decorator for a function that gives a machine: `get` and every command take it by its name from then on.
+    """Decorator for a function that returns a machine: `get` and every command then accept the machine by its name.
 
-    ValueError for a name that another module's machine has, or that means the host or a recorded machine.
+    ValueError for a name with capitals, and for the name of another module's machine, of the host or of a recorded machine.
     """
     machine = make()
     if machine.name != machine.name.lower() or machine.name in ("host", *recorded_names()):
@@ -31,15 +31,15 @@ def register_machine(make: Callable[[], Hardware]) -> Callable[[], Hardware]:
 
 
 def names() -> tuple[str, ...]:
-    """The constants, then `host`; `get` also accepts `recorded_names()`, some of which are among the constants."""
+    """Names of the machines that are constants, then `host`. `get` also accepts `recorded_names()`."""
     return (*_KNOWN, "host")
 
 
 def get(name: str | Hardware) -> Hardware:
-    """The hardware of that name, upper or lower case; `host` is the CPU this runs on; a Hardware passes through.
+    """The hardware of that name, in upper or lower case; a `Hardware` is returned as it is. `host` is the CPU of this machine.
 
     Raises:
-        ValueError: for a name that is none of `names()` and `recorded_names()`.
+        ValueError: for a name that is in neither `names()` nor `recorded_names()`.
     """
     if isinstance(name, Hardware):
         return name

@@ -1,6 +1,6 @@
 """AMD GPUs as constants, every figure with its source; "recalled" means not read again from the document.
 
-None of them was timed: the model's figures for these machines are uncalibrated (docs/hip.md).
+No kernel was timed on them: the model's figures for these machines are uncalibrated (docs/hip.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finding a C compiler on this machine, and the flags that generated code is compiled with."""
+"""The C compiler of this machine, and the flags for generated code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gensor_gym.cache.jsons import read_kept, write_json
 VARIABLE = "GENSOR_GYM_CC"
 _CANDIDATES = ("gcc", "clang", "cc")
 _KEPT = "compilers.json"
-"""File of versions, in the cache: asking takes a process, and every program that was found before is looked up by them."""
+"""File in the cache with the version of every compiler asked before, because asking starts a process."""
 _HELP = "install gcc or clang, or `pip install ziglang`, or name a compiler in $" + VARIABLE
 
 
@@ -30,9 +30,9 @@ class Compiler:
     command: tuple[str, ...]
     """Command to run, for example `("gcc",)`."""
     name: str
-    """`gcc`, `clang` or `zig`: the family whose flags it takes."""
+    """`gcc`, `clang` or `zig`: the family that decides the flags."""
     version: str
-    """First line of its own version text; part of the conditions of a measurement."""
+    """First line of the compiler's version text; measurements record it as one of their conditions."""
 
     def flags(self, arch: str, lanes: int, shared: bool = True) -> tuple[str, ...]:
         """Flags for code that uses vectors of `lanes` float32 values on `arch` (`native`, `cascadelake` and so on).
@@ -47,7 +47,7 @@ class Compiler:
         # int8 dot products side by side, gcc 12 to take 4 s for unrolled loads of single lanes instead of 0.4 s.
         flags.append("-fno-tree-slp-vectorize" if self.name == "gcc" else "-fno-slp-vectorize")
         if lanes == 16:
-            # Without it clang splits vectors of 512 bits on the CPUs whose clock once fell under them.
+            # Without this flag clang splits vectors of 512 bits on CPUs whose predecessors lowered their clock for them.
             flags.append("-mprefer-vector-width=512")
         if shared:
             flags += ["-fPIC", "-shared"]
@@ -56,24 +56,24 @@ class Compiler:
     def line(
         self, source: Path, output: Path, arch: str, lanes: int, *, shared: bool = True, libraries: bool = True
     ) -> list[str]:
-        """The command line that compiles one file, with libraries last, as linkers that drop unused ones require.
+        """The command line that compiles one file. Libraries are last, because linkers may drop libraries not used before.
 
-        `libraries=False` is for a shared library that only calls functions of every process (`memcpy`): searching libraries takes
-        most of the linker's time.
+        `libraries=False` is for a shared library that only calls functions that every process has (`memcpy`): searching
+        libraries takes most of the linker's time.
         """
         last = ["-lm", "-pthread"] if libraries or self.name == "zig" or sys.platform != "linux" else ["-nostdlib"]
         return [*self.command, *self.flags(arch, lanes, shared), str(source), "-o", str(output), *last]
 
 
 class NoCompilerError(RuntimeError):
-    """There is no C compiler, or the named one does not run."""
+    """There is no C compiler, or the compiler named in $GENSOR_GYM_CC does not run."""
 
 
 def find_compiler() -> Compiler:
-    """The compiler to use: $GENSOR_GYM_CC, gcc, clang, cc, then `zig cc` of the `ziglang` wheel.
+    """The compiler to use: $GENSOR_GYM_CC if set, else the first of gcc, clang, cc and `zig cc` of the `ziglang` wheel.
 
     Raises:
-        NoCompilerError: if there is none, naming what to install, or if the one in $GENSOR_GYM_CC does not run.
+        NoCompilerError: if no compiler is found (the message says what to install), or if $GENSOR_GYM_CC does not run.
     """
     return _find(os.environ.get(VARIABLE, ""), os.environ.get("PATH", ""))
 
@@ -97,7 +97,7 @@ def _find(forced: str, path: str) -> Compiler:
 
 
 def _ask(command: tuple[str, ...]) -> Compiler | None:
-    """The compiler behind a command, or None if it does not answer as one. The answer of an unchanged file is cached."""
+    """The compiler behind a command, or None if it does not answer --version. The answer of an unchanged file is cached."""
     file = _file(command)
     kept = read_kept(cache_dir() / _KEPT) if file else None
     version = (kept or {}).get(file)
@@ -112,7 +112,7 @@ def _ask(command: tuple[str, ...]) -> Compiler | None:
 
 
 def _file(command: tuple[str, ...]) -> str:
-    """Path, size and time of the program behind a command; empty if it is no plain program.
+    """Cache key of the program behind a command: its path, size and time of change; empty if it is not to be cached.
 
     Scripts, and wrappers of another compiler (ccache, zig), are asked every time.
     """
@@ -144,5 +144,5 @@ def _family(command: tuple[str, ...], version: str) -> str:
 
 
 def _is_arm() -> bool:
-    """Whether this machine is 64-bit ARM, where -mcpu is the flag that all compilers take."""
+    """Whether this machine is 64-bit ARM, for which all compilers accept -mcpu."""
     return os.uname().machine in ("aarch64", "arm64")

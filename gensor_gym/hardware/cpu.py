@@ -1,4 +1,4 @@
-"""CPUs as constants, for models on machines where the CPU is not present; `host` has the CPU this runs on."""
+"""CPUs as constants, for models of a CPU that is not present. The CPU that Python runs on is the machine `host`."""
 
 from __future__ import annotations
 

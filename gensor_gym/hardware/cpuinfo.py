@@ -1,4 +1,4 @@
-"""Facts of the operating system on the CPU: model, usable cores, caches, vector registers."""
+"""Facts about the CPU from the operating system: model, usable cores, caches, vector registers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 THREADS = "GENSOR_GYM_THREADS"
 NARROW = "GENSOR_GYM_AVX2"
-"""Set to 1, a processor with AVX-512 counts as one with AVX2 alone, and kernels are compiled so: a second machine to learn on."""
+"""Variable that, set to 1, makes a CPU with AVX-512 and its kernels count as one with AVX2 only: a second machine to learn on."""
 WITHOUT_AVX512 = "x86-64-v3"
-"""The architecture of such kernels, as compilers name it."""
+"""Compilers' name of the architecture for kernels without AVX-512."""
 KIB = 1024
 MIB = 1024 * 1024
 ASSUMED_CACHES = {1: 32 * KIB, 2: 512 * KIB, 3: 8 * MIB}
@@ -20,7 +20,7 @@ ASSUMED_CACHES = {1: 32 * KIB, 2: 512 * KIB, 3: 8 * MIB}
 
 @dataclass(frozen=True)
 class CpuInfo:
-    """The CPU as described, nothing measured."""
+    """The CPU as the operating system describes it; nothing is measured."""
 
     model: str
     cores: int
@@ -29,19 +29,19 @@ class CpuInfo:
     vector_registers: int
     flags: frozenset[str]
     caches: tuple[int, int, int]
-    """Bytes: L1 data and L2 per core, L3 in all."""
+    """Bytes of the L1 data cache per core, of L2 per core, and of L3 in total."""
     described: tuple[bool, bool, bool]
-    """Whether the system described each of the caches; the others are assumed."""
+    """Whether the system described each of the three caches; otherwise its size is assumed."""
     line: int
     """Bytes of a cache line."""
     memory: int
     """Bytes of main memory."""
     arch: str = "native"
-    """What C kernels are compiled for: `native`, or WITHOUT_AVX512."""
+    """Architecture that C kernels are compiled for: `native`, or WITHOUT_AVX512."""
 
 
 def cpu_info() -> CpuInfo:
-    """Describe the CPU this runs on. ValueError if $GENSOR_GYM_THREADS or $GENSOR_GYM_AVX2 has a value that it may not have."""
+    """Describe the CPU of this machine. ValueError if $GENSOR_GYM_THREADS or $GENSOR_GYM_AVX2 has an invalid value."""
     model, flags = parse_cpuinfo(_read(Path("/proc/cpuinfo")))
     if narrow := _is_narrow(flags):
         flags = frozenset(flag for flag in flags if not flag.startswith(("avx512", "avx_vnni")))
@@ -55,7 +55,7 @@ def cpu_info() -> CpuInfo:
 
 
 def _is_narrow(flags: frozenset[str]) -> bool:
-    """Whether AVX-512 is left unused. ValueError for another value than 0 and 1, and on a processor without AVX-512."""
+    """Whether $GENSOR_GYM_AVX2 leaves AVX-512 unused. ValueError for values other than 0 and 1, and for 1 without AVX-512."""
     value = os.environ.get(NARROW, "").strip()
     if value not in ("", "0", "1"):
         raise ValueError(f"${NARROW}={value!r} must be 0 or 1")
@@ -65,14 +65,14 @@ def _is_narrow(flags: frozenset[str]) -> bool:
 
 
 def usable_cpus() -> list[int]:
-    """Logical CPUs this process may run on, ascending."""
+    """Numbers of the logical CPUs that this process may run on, ascending."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
 def forced_threads() -> int | None:
-    """Value of $GENSOR_GYM_THREADS, None if unset; ValueError if it is no whole number of at least 1."""
+    """Value of $GENSOR_GYM_THREADS, or None if it is unset; ValueError if it is not a whole number of at least 1."""
     forced = os.environ.get(THREADS, "").strip()
     if forced and (not forced.isdecimal() or int(forced) < 1):
         raise ValueError(f"${THREADS}={forced!r} must be a whole number of at least 1")
@@ -80,7 +80,7 @@ def forced_threads() -> int | None:
 
 
 def usable_cores() -> int:
-    """Cores a kernel may use: $GENSOR_GYM_THREADS, else physical cores of the affinity mask within the quota."""
+    """Number of cores that a kernel may use: $GENSOR_GYM_THREADS, else physical cores of the affinity mask within the quota."""
     if forced := forced_threads():
         return forced
     topology = Path("/sys/devices/system/cpu")
@@ -91,18 +91,18 @@ def usable_cores() -> int:
 
 
 def usable_time() -> float:
-    """CPUs' worth of time that this process may have at once: its logical CPUs within the quota."""
+    """CPU seconds that this process may use per second: the number of its logical CPUs, at most its quota."""
     quota = own_quota()
     return float(len(usable_cpus())) if quota is None else min(float(len(usable_cpus())), quota)
 
 
 def own_quota() -> float | None:
-    """`cgroup_quota` of this process."""
+    """CPU quota of this process's control group (`cgroup_quota`), or None without a limit."""
     return cgroup_quota(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
 
 
 def cgroup_quota(membership: Path, root: Path) -> float | None:
-    """CPUs' worth of time the process's control group allows, or None without a limit. Reads versions 1 and 2."""
+    """CPU seconds per second that a control group allows, or None without a limit. Versions 1 and 2 are read."""
     own = [entry.split(":", 2)[2].strip("/") for entry in _read(membership).splitlines() if entry.count(":") >= 2]
     limits = []
     for folder in {root / name for name in ["", *own]} | {root / "cpu" / name for name in ["", *own]}:
@@ -118,7 +118,7 @@ def _limit(quota: str, period: str) -> float | None:
 
 
 def parse_cpuinfo(text: str) -> tuple[str, frozenset[str]]:
-    """Model name and feature flags from the text of /proc/cpuinfo (x86 or ARM); platform's name when it has none."""
+    """(model name, feature flags) from the text of /proc/cpuinfo (x86 or ARM); the platform's name if no model is named."""
     fields: dict[str, str] = {}
     for entry in text.splitlines():
         key, _, value = entry.partition(":")
@@ -131,7 +131,7 @@ def parse_cpuinfo(text: str) -> tuple[str, frozenset[str]]:
 
 
 def vector_unit(flags: frozenset[str], machine: str) -> tuple[int, int]:
-    """(float32 lanes of a vector register, vector registers): AVX-512, AVX2 with FMA, NEON, or SSE."""
+    """(float32 lanes of a vector register, number of vector registers): AVX-512, AVX2 with FMA, NEON, or SSE."""
     if "avx512f" in flags:
         return 16, 32
     if {"avx2", "fma"} <= flags:
@@ -142,7 +142,7 @@ def vector_unit(flags: frozenset[str], machine: str) -> tuple[int, int]:
 
 
 def caches(folder: Path, cpus: list[int]) -> tuple[dict[int, int], int]:
-    """({level: bytes}, bytes of a line) from sysfs. L1 (data) and L2: one core's share; L3: sum of instances.
+    """({level: bytes}, bytes of a line) from sysfs: one core's share of L1 (data) and L2, the sum of all L3 caches.
 
     A level that is not described is missing from the dictionary.
     """
@@ -164,14 +164,14 @@ def caches(folder: Path, cpus: list[int]) -> tuple[dict[int, int], int]:
 
 
 def parse_size(text: str) -> int | None:
-    """Bytes of `48K`, `1M` or `512`; None for anything else."""
+    """Bytes of a size such as `48K`, `1M` or `512`; None for any other text."""
     unit = {"K": KIB, "M": MIB, "G": KIB * MIB}.get(text[-1:].upper(), 1)
     digits = text[:-1] if unit > 1 else text
     return int(digits) * unit if digits.isdecimal() and int(digits) > 0 else None
 
 
 def _count(cpus: str) -> int:
-    """CPUs in a list such as `0-3,8`."""
+    """Number of CPUs in a list such as `0-3,8`."""
     total = 0
     for part in filter(None, cpus.split(",")):
         first, _, last = part.partition("-")
@@ -180,7 +180,7 @@ def _count(cpus: str) -> int:
 
 
 def _read(path: Path) -> str:
-    """Text of a small system file, stripped; empty when it does not exist or may not be read."""
+    """Text of a small system file, stripped; empty if it does not exist or may not be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

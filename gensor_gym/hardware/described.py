@@ -1,7 +1,7 @@
-"""Machines as JSON: how a table of timings says where it was recorded, and how that machine is had again elsewhere.
+"""Machines as JSON: a table of timings names the machine that it was recorded on, and other machines can load that machine.
 
-A folder `gensor_gym/recordings/<name>` holds the tables recorded on one machine and, as `hardware.json`, the machine as it
-was described then. The model's rates of a machine may be set anew later; its tables stay true.
+A folder `gensor_gym/recordings/<name>` contains the tables recorded on one machine and, as `hardware.json`, the description of
+the machine at that time. The model's rates of a machine may change later; its tables remain valid.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gensor_gym.hardware.types import Hardware, MemoryLevel
 RECORDINGS = Path(__file__).resolve().parents[1] / "recordings"
 FILE = "hardware.json"
 RATES = ("clock", "peak", "launch_overhead", "tensor_peak", "tensor_sustained", "mma_share")
-"""Figures that only the model reads, as it does bandwidths, latencies and transactions of memory levels."""
+"""Fields that only the model reads, like bandwidths, latencies and transactions of memory levels."""
 _KINDS: dict[str, Any] = {"int": int, "float": (int, float), "str": str, "bool": bool}
 Described = TypeVar("Described", Hardware, MemoryLevel)
 _MEASURED = {field.name for field in dataclasses.fields(MemoryLevel) if field.default is not dataclasses.MISSING}
@@ -34,7 +34,7 @@ def to_json(hw: Hardware) -> str:
 
 
 def from_json(text: str) -> Hardware:
-    """The machine that `to_json` wrote; ValueError for text that describes none."""
+    """The machine that `to_json` wrote; ValueError for text that does not describe a machine."""
     try:
         value = parse_object(text)
         value["peak"] = tuple((dtype, rate) for dtype, rate in value["peak"])
@@ -46,7 +46,7 @@ def from_json(text: str) -> Hardware:
 
 
 def _checked(described: Described) -> Described:
-    """A machine, or a level, whose figures are of the right types and not negative; ValueError names one that is not."""
+    """The given machine or level, after a check that its figures have the right types and are not negative; else ValueError."""
     for field in dataclasses.fields(described):
         value, kinds = getattr(described, field.name), _KINDS.get(str(field.type))
         wrong_type = kinds is not None and (not isinstance(value, kinds) or isinstance(value, bool) != (kinds is bool))
@@ -56,10 +56,10 @@ def _checked(described: Described) -> Described:
 
 
 def differences(described: Hardware, hw: Hardware) -> list[str]:
-    """Figures in which `hw` differs from the described machine, in words; empty if timings of that machine hold for `hw`.
+    """Figures in which `hw` differs from the described machine, in words; empty if timings of that machine are valid for `hw`.
 
-    Under the machine's own name rates may differ: schedules and generated code do not depend on them. Another name is the same
-    machine only if all figures are equal.
+    If both have the same name, rates may differ, because schedules and generated code do not depend on them. A machine of
+    another name is the same only if all figures are equal.
     """
     ours, theirs = (_figures(machine, described.name == hw.name) for machine in (hw, described))
     names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
@@ -67,7 +67,7 @@ def differences(described: Hardware, hw: Hardware) -> list[str]:
 
 
 def _figures(hw: Hardware, limits_alone: bool) -> dict[str, object]:
-    """Figures by name (`memory.<level>.<field>` of levels), all of them or without the rates."""
+    """Name (`memory.<level>.<field>` for levels) -> figure of a machine; `limits_alone` leaves out the rates."""
     left_out = (*_NO_FIGURES, *(RATES if limits_alone else ()), "memory")
     figures = {field.name: getattr(hw, field.name) for field in dataclasses.fields(hw) if field.name not in left_out}
     every = tuple(field.name for field in dataclasses.fields(MemoryLevel) if field.name != "name")
@@ -76,16 +76,16 @@ def _figures(hw: Hardware, limits_alone: bool) -> dict[str, object]:
 
 
 def recorded_names() -> tuple[str, ...]:
-    """Machines that tables shipped with the package were recorded on."""
+    """Names of the machines on which the shipped tables were recorded."""
     return tuple(sorted(path.parent.name for path in RECORDINGS.glob(f"*/{FILE}")))
 
 
 def recorded_machine(name: str) -> Hardware:
-    """One of `recorded_names()`."""
+    """The machine of one of `recorded_names()`."""
     return _read(RECORDINGS / name / FILE)
 
 
 @cache
 def _read(path: Path) -> Hardware:
-    """A machine from its file."""
+    """A machine from its JSON file."""
     return from_json(read_text(path))

@@ -1,4 +1,4 @@
-"""The CPU this runs on, as a `Hardware`: described by the operating system, its speeds measured once."""
+"""The CPU that Python runs on, as a `Hardware`: described by the operating system, with speeds that are measured once."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _ESTIMATE = "estimate, not measured: no C compiler was found"
 
 
 def detect() -> Hardware:
-    """The host as Hardware named `host`. Measures for about two seconds the first time on a machine, then reads a file.
+    """The machine `host`. The first call on a machine measures for some seconds; later calls read a file.
 
-    $GENSOR_GYM_THREADS sets the number of cores. Without a C compiler speeds are estimates and `source` says so.
+    $GENSOR_GYM_THREADS sets the number of cores. Without a C compiler speeds are estimates, and `source` says so.
     """
     return _detect(cpu_info(), str(cache_dir()))
 
@@ -36,9 +36,9 @@ def _detect(info: CpuInfo, _folder: str) -> Hardware:
 
 @functools.cache
 def doubted() -> Hardware:
-    """The host by figures measured again, once a process: a correct kernel ran faster than those kept allow.
+    """The machine `host` measured again, once per process, after a correct kernel ran faster than the kept figures allow.
 
-    What `detect` gave before stays as it was; the next process begins with the new figures.
+    Results of `detect` in this process do not change; the next process begins with the new figures.
     """
     info = cpu_info()
     probe.doubt(info)
@@ -47,9 +47,9 @@ def doubted() -> Hardware:
 
 
 def estimates(info: CpuInfo) -> dict[str, float]:
-    """The figures without measuring: two multiply-adds a clock at 2.5 GHz and round numbers of bytes per clock.
+    """The figures without measuring: two vector multiply-adds a clock at 2.5 GHz, and round numbers of bytes per clock.
 
-    A byte that is copied is read, the line that it is stored to is read first, and written back.
+    Copying a byte takes three transfers: it is read, and the line that it is stored to is read first and written back later.
     """
     per_core = info.cores * _ESTIMATED_CLOCK
     l3, dram = 10 * per_core, 10e9 * info.cores
@@ -96,9 +96,9 @@ def _memory(info: CpuInfo, figures: dict[str, float]) -> tuple[MemoryLevel, ...]
 
 
 def _streamed(name: str, figures: dict[str, float]) -> float:
-    """Bytes a second read and stored past the caches: the copy's rate, or that of reading and storing in sequence.
+    """Bytes per second of a copy past the caches: the smaller of the copy's rate and the rate of reading, then storing.
 
-    A copy of one line after another hides more of a store than a kernel that stores in pieces.
+    The measured copy goes line after line and hides more of a store than a kernel that stores in pieces.
     """
     apart = 1.0 / figures[name] + 1.0 / figures[f"{name}_past"]
     return min(figures[f"{name}_streamed"], 1.0 / apart)

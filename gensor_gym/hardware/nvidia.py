@@ -29,7 +29,7 @@ _HEADER_FIELDS = (
 
 @dataclass(frozen=True)
 class _Limits:
-    """One row of the occupancy table, by compute capability."""
+    """Limits of a compute capability: one row of the occupancy table."""
 
     arch: str
     lanes: int
@@ -57,7 +57,7 @@ _LIMITS = {
 
 @dataclass(frozen=True)
 class _Outer:
-    """L2 and DRAM: bytes, bytes per second; latencies of shared memory, L2 and DRAM in clocks."""
+    """Bytes and bytes per second of L2 and DRAM, and latencies of shared memory, L2 and DRAM in clocks."""
 
     l2: int
     l2_bandwidth: float
@@ -68,9 +68,9 @@ class _Outer:
 
 @dataclass(frozen=True)
 class _Tensor:
-    """Tensor cores: operations per second in float16 (bfloat16 alike), tf32, int8 and floats of 8 bits, dense, adding in 32 bits.
+    """Tensor cores: dense operations per second in float16 and bfloat16, tf32, int8 and 8-bit floats, accumulating in 32 bits.
 
-    `sustained` and `mma_share` as in `Hardware`.
+    `sustained` and `mma_share` are the fields `tensor_sustained` and `mma_share` of `Hardware`.
     """
 
     half: float = 0.0
@@ -81,7 +81,7 @@ class _Tensor:
     mma_share: float = 1.0
 
     def peaks(self) -> tuple[tuple[str, float], ...]:
-        """(data type, rate) of all types; tf32x3 takes three tf32 products for one. Turing has no bfloat16."""
+        """(data type, rate) pairs of all types. tf32x3 takes three tf32 products for each product; Turing has no bfloat16."""
         types = {"float16": self.half, "tf32": self.tf32, "tf32x3": self.tf32 / 3, "int8": self.int8}
         if self.tf32 > 0:
             types["bfloat16"] = self.half

@@ -9,7 +9,7 @@ from __future__ import annotations
 PARTITIONS = 4
 """A multiprocessor has four partitions; a warp's registers are in one of them."""
 REGISTER_UNIT = 256
-"""Registers are handed out to a warp in units of 256."""
+"""Unit in which registers are allocated to a warp."""
 
 
 def blocks_per_unit(
@@ -23,11 +23,11 @@ def blocks_per_unit(
     granularity: int,
     reserved: int,
 ) -> int:
-    """Resident blocks per multiprocessor; 0 when a block cannot be launched at all.
+    """Number of resident blocks per multiprocessor; 0 if a block cannot be launched at all.
 
-    `threads` and `shared_bytes` are of one block (static plus dynamic bytes); the limits are fields of `Hardware`, with
-    `shared_per_unit` the capacity of its level `shared`. The caps per thread and per block (255 registers, 1024
-    threads, opt-in shared bytes) are not looked at here.
+    `threads` and `shared_bytes` (static plus dynamic) describe one block. The limits are fields of `Hardware`;
+    `shared_per_unit` is the capacity of its level `shared`. Limits per thread and per block (255 registers, 1024 threads,
+    opt-in shared bytes) are not checked here.
     """
     warps = (threads + 31) // 32
     if warps <= 0:

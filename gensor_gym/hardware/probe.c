@@ -1,14 +1,15 @@
-/* Measures one CPU: float32 multiply-adds from registers, and what each level of memory reads, copies and is bypassed with.
+/* Measures one CPU: float32 multiply-adds from registers, and rates of reads, copies and stores past the caches for each level.
  *
  *   probe THREADS SECONDS NAME WHAT BYTES SHARED ...
  *
- * prints the clock, then the arithmetic rate, then one line for each (NAME, WHAT, BYTES, SHARED). WHAT is done over and over
- * with a buffer of BYTES per thread: `read` sums it, `copy` stores its first half into its second, `stream` stores that past
- * the caches, `past` stores a number into its second half past the caches; bytes that are copied count once. Every figure comes from many short windows in which all threads run, because the
- * machine may be shared. What each core has for itself is the sum of the threads' own best windows (one disturbed
- * thread does not spoil the others); what they share is the best common window.
- * The last line is the share of the cores that the threads had: they never sleep, so whatever lacks to 1 went to others,
- * and the figures are then lower bounds.
+ * prints the clock, then the arithmetic rate, then one line for each (NAME, WHAT, BYTES, SHARED). The operation WHAT is repeated
+ * on a buffer of BYTES per thread: `read` sums it, `copy` stores its first half into its second half, `stream` does so past the
+ * caches, `past` stores a number into its second half past the caches. Bytes that are copied count once. Every figure comes from
+ * many short windows in which all threads run, because the machine may be shared. A figure of a private level is the sum of the
+ * best windows of all threads (a disturbed thread does not affect the other threads); a figure of a shared level is the best
+ * common window.
+ * The last line is the share of the cores that the threads had: they never sleep, so other programs had the rest, and the
+ * figures are lower bounds if it is below 1.
  * LANES and REGISTERS are defined on the command line.
  */
 #include <pthread.h>
@@ -57,8 +58,8 @@ static void wait_for_all(void) {
     }
 }
 
-/* 24 accumulators where there are 32 registers. With 16 registers 12: more would spill, and latency 4 on two ports is
- * hidden by 8. */
+/* 24 accumulators if there are 32 registers. With 16 registers there are 12: more would spill, and 8 hide a latency of 4 on
+ * two ports. */
 #if REGISTERS >= 32
 #define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) \
     X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23)
@@ -100,7 +101,7 @@ static volatile float nothing;
 
 static void copy_all(int thread, long count) {
     const vec *from = buffers[thread];
-    vec *to = buffers[thread] + vectors / 2, zero = (vec){0} + nothing; /* a sum, lest this becomes a call of memcpy */
+    vec *to = buffers[thread] + vectors / 2, zero = (vec){0} + nothing; /* a sum, so that this does not become a call of memcpy */
     for (long i = 0; i < count; i++) {
         for (size_t j = 0; j < vectors / 2; j++) to[j] = from[j] + zero;
         __asm__ volatile("" ::: "memory");
@@ -115,7 +116,7 @@ static void store_past(vec *to, vec value) {
 #elif defined(__SSE__) && LANES == 4
     _mm_stream_ps((float *)to, (__m128)value);
 #else
-    *to = value; /* generated kernels do so too where there is no such instruction */
+    *to = value; /* generated kernels do the same if there is no such instruction */
 #endif
 }
 
@@ -161,7 +162,7 @@ static void add_chain(int thread, long count) {
 
 static work_function *work;
 static double best_each[MAX_THREADS], best_common;
-static double used[MAX_THREADS], passed[MAX_THREADS]; /* seconds of processor and of clock, of all figures together */
+static double used[MAX_THREADS], passed[MAX_THREADS]; /* seconds of processor time and of clock time, for all figures together */
 
 static void *windows(void *argument) {
     int thread = (int)(intptr_t)argument;

@@ -1,8 +1,8 @@
-"""Measuring the host: a small C program, compiled and run in processes of its own, its figures kept on disk.
+"""Measurement of the host: a small C program is compiled and run in separate processes, and its figures are kept on disk.
 
 Nothing is loaded into this process. The figures are measured once for a CPU model and number of cores and read from the
 cache afterwards, so that runs on a machine see the same hardware once it was measured in quiet. Figures taken while other
-programs had part of the cores are lower bounds: they serve for ten minutes, then are measured again, and the larger are kept.
+programs used part of the cores are lower bounds: they are used for ten minutes, then measured again; larger figures are kept.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from gensor_gym.hardware.compiler import Compiler, find_compiler
 from gensor_gym.hardware.cpuinfo import CpuInfo, usable_time
 
 PROBE_VERSION = 4
-"""Raised when the program or the meaning of its figures changes; older cache files are then measured again."""
+"""Version of the program and of the meaning of its figures; cache files of another version are measured again."""
 COPIED = ("l3", "dram")
 """Levels whose copies are timed, through the caches and past them."""
 HOW = {"copied": "copy", "streamed": "stream", "past": "past"}
-"""Figure -> the program's operation for it."""
+"""Suffix of a figure's name -> operation of the program that measures it."""
 PRIVATE = ("l1", "l2")
-"""Levels that each core has for itself."""
+"""Levels that are private to each core."""
 FIGURES = ("clock", "float32", "l1", "l2", "l3", "dram", *(f"{level}_{how}" for level in COPIED for how in HOW))
-"""Hertz, operations per second, bytes per second of each level (all cores together): read; copied, each byte counted once; stored
-past the caches."""
+"""Names of the figures: hertz, operations per second, then bytes per second of all cores together. The bytes per second are for
+reading each level, and for copying (each byte counts once), copying past the caches, and storing past the caches."""
 QUIET = 0.9
-"""Share of the cores' time that the program must have had for its figures to be kept for good."""
+"""Share of the cores' time that the program must have had for its figures to be kept permanently."""
 TRIES = 3
-"""Measurements at once, at most, until one is quiet."""
+"""Largest number of successive measurements, which end with the first quiet measurement."""
 RETRY = 600.0
-"""Seconds for which figures of a busy machine may be used."""
+"""Seconds for which figures of a busy machine may be used before a new measurement."""
 _WINDOW = 0.2  # seconds for each figure
 _MIB = 1024 * 1024
 
@@ -50,17 +50,17 @@ class Reading:
     """Results of the program."""
 
     figures: dict[str, float]
-    """FIGURES by name."""
+    """Name from FIGURES -> value."""
     share: float
-    """Share of the cores' time that its threads had; the rest went to other programs."""
+    """Share of the cores' time that the program's threads had; other programs had the rest."""
 
     @property
     def quiet(self) -> bool:
-        """Whether the machine was its own."""
+        """Whether the program had the machine almost for itself (QUIET)."""
         return self.share >= QUIET
 
     def merged(self, other: Reading | None) -> Reading:
-        """The larger of each figure: each is that of a best window, which load can only make worse."""
+        """A reading with the larger of both values of each figure, because load can only lower a figure."""
         if other is None:
             return self
         figures = {name: max(value, other.figures.get(name, 0.0)) for name, value in self.figures.items()}
@@ -68,7 +68,7 @@ class Reading:
 
 
 def measured(info: CpuInfo) -> Reading | None:
-    """The FIGURES of this CPU, from the cache or measured now; None when there is no compiler to measure with."""
+    """The figures of this CPU, from the cache or measured now; None without a compiler and without cached figures."""
     path = cache_path(info)
     kept, settled = _kept(path, info)
     if settled:
@@ -86,7 +86,7 @@ def measured(info: CpuInfo) -> Reading | None:
 
 
 def _measure(info: CpuInfo, compiler: Compiler, kept: Reading | None) -> Reading:
-    """The figures of now with those kept, measured a few times where the machine is not quiet."""
+    """Measure, up to TRIES times until the machine is quiet; return the figures merged with the kept figures."""
     reading = run(info, compiler).merged(kept)
     for _ in range(TRIES - 1):
         if reading.quiet:
@@ -96,7 +96,10 @@ def _measure(info: CpuInfo, compiler: Compiler, kept: Reading | None) -> Reading
 
 
 def doubt(info: CpuInfo) -> None:
-    """A correct kernel was faster than the kept figures allow: who asks next measures again, and keeps the larger."""
+    """Mark the kept figures as not settled, so that the next call of `measured` measures again and keeps the larger figures.
+
+    For a correct kernel that was faster than the kept figures allow.
+    """
     path = cache_path(info)
     with _lock(path):
         kept, _ = _kept(path, info)
@@ -105,15 +108,15 @@ def doubt(info: CpuInfo) -> None:
 
 
 def cache_path(info: CpuInfo) -> Path:
-    """File with the figures of a CPU model with that many cores."""
-    # Virtual machines of different hosts may share a model name; caches and flags tell most of them apart.
+    """File in the cache with the figures of a CPU model and number of cores."""
+    # Virtual machines of different hosts may share a model name; caches and flags distinguish most of them.
     text = repr((info.model, info.cores, info.lanes, info.caches, sorted(info.flags)))
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     return cache_dir() / f"host-{digest}.json"
 
 
 def run(info: CpuInfo, compiler: Compiler, memory: bool = True) -> Reading:
-    """Compile the program and run it, about three seconds. Raises RuntimeError with its output when either fails.
+    """Compile the program and run it, which takes about three seconds; RuntimeError with its output if either fails.
 
     `memory=False` skips the bandwidths: the clock and the multiply-add loop take half a second.
     """
@@ -127,13 +130,16 @@ def run(info: CpuInfo, compiler: Compiler, memory: bool = True) -> Reading:
             words += [name, what, str(size), str(int(shared))]
         text = _call([str(program), *words], "run")
     values = {name: float(value) for name, value in (entry.split() for entry in text.splitlines())}
-    # More threads than there are CPUs, or than a quota allows (a forced number), have less than a whole one each.
+    # If a forced number of threads exceeds the CPUs or the quota, each thread has less than a whole CPU.
     possible = min(1.0, usable_time() / info.cores)
     return Reading({name: values[name] for name in FIGURES if memory or name in values}, values["share"] / possible)
 
 
 def _buffers(info: CpuInfo) -> list[tuple[str, str, int, bool]]:
-    """(figure, operation, bytes per thread, whether cores share the level): each fits its level and not the one before."""
+    """(figure, operation, bytes per thread, whether cores share the level) of every buffer to measure with.
+
+    A buffer fits in its level of memory and not in the level inside it.
+    """
     l1, l2, l3 = info.caches
     main = min(max(4 * l3, 128 * _MIB), 512 * _MIB, info.memory // 4)
     sizes = {
@@ -158,13 +164,13 @@ def _call(command: list[str], what: str) -> str:
 
 
 def _keep(path: Path, info: CpuInfo, reading: Reading, facts: dict[str, Any]) -> None:
-    """Write the cache file of a CPU."""
+    """Write the cache file of a CPU: its key, `facts` about the measurement, and the reading."""
     key = {"version": PROBE_VERSION, "model": info.model, "cores": info.cores, "lanes": info.lanes}
     write_json(path, {**key, **facts, "share": reading.share, "figures": reading.figures})
 
 
 def _kept(path: Path, info: CpuInfo) -> tuple[Reading | None, bool]:
-    """Figures of a cache file for this CPU, None if there are none, and whether they suffice: they are quiet, or new."""
+    """(reading in the cache file for this CPU, or None; whether it suffices because it is quiet or recent)."""
     stored = read_kept(path)
     if stored is None or stored.get("version") != PROBE_VERSION or stored.get("model") != info.model:
         return None, False
@@ -181,7 +187,7 @@ def _kept(path: Path, info: CpuInfo) -> tuple[Reading | None, bool]:
 
 @contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """Let one process measure at a time; where the folder cannot be written there is nothing to guard."""
+    """Hold a lock during the `with` block, so that one process measures at a time; no lock if the folder is not writable."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.with_suffix(".lock").open("w", encoding="utf-8")

@@ -12,9 +12,9 @@ from typing import Literal
 class MemoryLevel:
     """One level of memory.
 
-    `capacity` is bytes per parallel unit for private levels and bytes in all for shared ones; `bandwidth` is bytes per second of
-    the whole device; `latency` is seconds; `transaction` is the smallest transfer in bytes. `copied` is bytes a second of a copy
-    from there through the caches, `streamed` of a copy past them to main memory; 0 if not measured.
+    `capacity` is bytes per parallel unit for private levels and total bytes for shared levels; `bandwidth` is bytes per second of
+    the whole device; `latency` is seconds; `transaction` is the smallest transfer in bytes. `copied` is bytes per second of a
+    copy from this level through the caches, `streamed` of a copy past them to main memory; both are 0 if not measured.
     """
 
     name: str
@@ -28,9 +28,9 @@ class MemoryLevel:
 
 @dataclass(frozen=True)
 class Hardware:
-    """A target. It never needs its device to be present.
+    """Description of a target machine, which need not be present.
 
-    Memory levels run outwards. GPU: register, shared, l2, dram. CPU: register, l1, l2, l3, dram.
+    Memory levels are ordered from the registers outwards. GPU: register, shared, l2, dram. CPU: register, l1, l2, l3, dram.
     """
 
     name: str
@@ -38,18 +38,18 @@ class Hardware:
     arch: str
     """`sm_90` for NVRTC; `-march` value for a C compiler (`native`, `cascadelake`)."""
     units: int
-    """Streaming multiprocessors, or cores that a kernel may use."""
+    """Number of streaming multiprocessors, or of cores that a kernel may use."""
     clock: float
     """Hertz, sustained under arithmetic load."""
     lanes: int
-    """GPU: float32 lanes of a multiprocessor. CPU: float32 lanes of a vector register."""
+    """Number of float32 lanes of a multiprocessor (GPU) or of a vector register (CPU)."""
     vector_registers: int
-    """CPU: architectural vector registers. GPU: 0."""
+    """Number of architectural vector registers of a CPU; 0 for a GPU."""
     peak: tuple[tuple[str, float], ...]
     """(data type, operations per second) pairs for the whole device, without tensor cores."""
     memory: tuple[MemoryLevel, ...]
     launch_overhead: float
-    """Seconds from one launch (GPU) or one fork and join of the thread pool (CPU) to the next."""
+    """Seconds that each kernel launch (GPU) or each fork and join of the thread pool (CPU) takes."""
     warp: int = 1
     threads_per_block: int = 1
     threads_per_unit: int = 1
@@ -57,17 +57,17 @@ class Hardware:
     registers_per_unit: int = 0
     registers_per_thread: int = 0
     shared_per_block: int = 0
-    """Bytes one block may take, opt-in limit."""
+    """Bytes of shared memory that one block may use, the opt-in limit."""
     shared_granularity: int = 1
     shared_reserved: int = 0
-    """Bytes the driver takes from each block."""
+    """Bytes of shared memory that the driver reserves for each block."""
     banks: int = 32
     tensor_peak: tuple[tuple[str, float], ...] = ()
     """(data type, operations per second) pairs of the tensor cores, dense, accumulating in 32 bits."""
     tensor_sustained: float = 1.0
-    """Share of that peak that is left when the power limit lowers the clock under random data."""
+    """Share of `tensor_peak` that remains if the power limit lowers the clock, as with random data."""
     mma_share: float = 1.0
-    """Share of the peak that mma.sync can be issued at; wgmma reaches all of it."""
+    """Share of `tensor_peak` that mma.sync can reach; wgmma reaches all of it."""
     compilable: bool = True
     """False if the toolkit in use has dropped the architecture (V100 under CUDA 13)."""
     source: dict[str, str] = field(default_factory=dict, hash=False, compare=False)
@@ -75,34 +75,34 @@ class Hardware:
 
     @cached_property
     def digest(self) -> str:
-        """Sixteen hex digits that identify all figures, without their source; they distinguish measurements of one machine."""
+        """Sixteen hex digits of a hash of all figures without their source, to distinguish measurements of one machine."""
         figures = {name: value for name, value in asdict(self).items() if name != "source"}
         return hashlib.sha256(repr(figures).encode()).hexdigest()[:16]
 
     def level(self, name: str) -> MemoryLevel:
-        """The memory level of that name; KeyError names the levels there are."""
+        """The memory level of that name; KeyError names the existing levels."""
         for level in self.memory:
             if level.name == name:
                 return level
         raise KeyError(f"{self.name} has no memory level {name!r}; it has {[m.name for m in self.memory]}")
 
     def peak_of(self, dtype: str) -> float:
-        """Operations per second for a data type; KeyError names the types there are."""
+        """Operations per second for a data type, without tensor cores; KeyError names the existing types."""
         table = dict(self.peak)
         if dtype not in table:
             raise KeyError(f"{self.name} has no peak for {dtype!r}; it has {sorted(table)}")
         return table[dtype]
 
     def widens(self, dtype: str) -> bool:
-        """Whether mma.sync of a data type is that of float16 in machine code, with operands converted before.
+        """Whether mma.sync converts operands of a data type to float16 before it multiplies them.
 
-        True for floats of 8 bits on sm_90, which multiplies them only by wgmma (SASS of ptxas 13.0: F2FP.F16.E4M3.UNPACK_B,
-        HMMA).
+        True for floats of 8 bits on sm_90, which multiplies them directly only by wgmma (SASS of ptxas 13.0:
+        F2FP.F16.E4M3.UNPACK_B, HMMA).
         """
         return self.arch == "sm_90" and dtype == "float8_e4m3fn"
 
     def tensor_rate(self, dtype: str, tensor_core: int) -> float:
-        """Operations per second that tensor cores sustain by mma.sync (1) or wgmma (2); 0 if they lack the type."""
+        """Operations per second that tensor cores sustain with mma.sync (1) or wgmma (2); 0 if they lack the type."""
         if tensor_core == 1 and self.widens(dtype):
             dtype = "float16"
         share = min(self.mma_share, self.tensor_sustained) if tensor_core == 1 else self.tensor_sustained

@@ -24,19 +24,19 @@ __all__ = ["Measurement", "Status", "measure"]
 def measure(
     op: Operator | str, schedule: Schedule, hw: Hardware | str = "host", backend: str | Backend = "auto"
 ) -> Measurement:
-    """Verify and time one schedule; see `gensor_gym.measure.backend.measure`."""
+    """Verify and time one schedule, as `gensor_gym.measure.backend.measure` does."""
     from gensor_gym.measure.backend import measure as measure_once
 
     return measure_once(op, schedule, hw, backend)
 
 
 class _CallableModule(ModuleType):
-    """A package that is also its main function."""
+    """A module that can be called; a call is a call of `measure`."""
 
     def __call__(
         self, op: Operator | str, schedule: Schedule, hw: Hardware | str = "host", backend: str | Backend = "auto"
     ) -> Measurement:
-        """See `measure`."""
+        """Verify and time one schedule, like `measure`."""
         return measure(op, schedule, hw, backend)
 
 

@@ -17,10 +17,10 @@ from gensor_gym.operators.types import Operator
 
 
 def program_key(schedule: Schedule | GirSchedule) -> bytes:
-    """The row without the level under construction.
+    """Bytes that identify the program of a schedule: its row with the level under construction set to 0.
 
-    Levels not yet opened already hold their filling, so two states that differ only in the level are one program. A fused
-    operator's schedule has no levels to open.
+    Levels that the construction has not opened yet already contain the tiles of the level below, so two schedules that differ
+    only in the level are one program. A fused operator's schedule has no levels to open.
     """
     if not isinstance(schedule, Schedule):
         return schedule.key
@@ -30,30 +30,30 @@ def program_key(schedule: Schedule | GirSchedule) -> bytes:
 
 
 def program_digest(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
-    """Identity of a program without generated code."""
+    """Hexadecimal digest that identifies a program without its generated code."""
     return hashlib.sha256("\0".join([str(op), hw.name, hw.arch, program_key(schedule).hex()]).encode()).hexdigest()
 
 
 class AnalyticBackend:
-    """The analytic model of any hardware; nothing runs."""
+    """Measures with the analytic model of any hardware; no kernel runs."""
 
     name = "analytic"
     stored = False
 
     def device(self, hw: Hardware) -> str:
-        """The model of the hardware, with the digest of measured figures."""
+        """Name of the hardware's model; for `host` with the digest of its measured figures."""
         return f"model of {hw.name}" + (f" ({hw.digest})" if hw.name == "host" else "")
 
     def digest(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
-        """See `program_digest`."""
+        """Digest of the program; see `program_digest`."""
         return program_digest(op, schedule, hw)
 
     def measure(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> list[Measurement]:
-        """The model's latencies; ILLEGAL outside the hardware's limits."""
+        """One measurement for each schedule: the model's latency, or ILLEGAL outside the hardware's limits."""
         return list(self.stream(op, schedules, hw))
 
     def stream(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
-        """As `measure`, one result at a time."""
+        """Yield the measurements of `measure` one at a time."""
         graph = graph_of(op, hw)
         for schedule in schedules:
             digest = self.digest(op, schedule, hw)
@@ -68,11 +68,11 @@ class AnalyticBackend:
         return graph.latency(schedule)
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing: there are no processes to end."""
 
 
 class ModelBackend(AnalyticBackend):
-    """Another model, a function of (graph, schedule) that gives seconds."""
+    """A backend whose latencies come from another model: a function of (graph, schedule) that returns seconds."""
 
     def __init__(self, name: str, model: Callable[[Any, Any], float]) -> None:
         self.name, self._model = name, model

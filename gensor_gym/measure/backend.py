@@ -24,49 +24,52 @@ from gensor_gym.registry import Made, near, register, registers
 
 
 class Backend(Protocol):
-    """Gives schedules a time. A failure of a schedule is a status and raises nothing."""
+    """A source of measurements. A schedule that fails raises nothing: the failure is the status of its measurement."""
 
     name: str
     stored: bool
     """Whether its results are timings of a machine, worth keeping in a store."""
 
     def device(self, hw: Hardware) -> str:
-        """Name of the device for which results hold: part of the key under which they are stored."""
+        """Name of the device whose times the results are; part of the key under which they are stored."""
 
     def digest(self, op: Any, schedule: Any, hw: Hardware) -> str:
-        """Identity of the program: schedules of one digest are one trial."""
+        """Digest that identifies the program; schedules with equal digests are one trial."""
 
     def measure(self, op: Any, schedules: Sequence[Any], hw: Hardware) -> list[Measurement]:
         """One measurement for each schedule, in order."""
 
     def stream(self, op: Any, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
-        """As `measure`, each result when it is ready, so that a search killed in a batch keeps the earlier ones."""
+        """Yield the results of `measure`, each when it is ready: a search killed within a batch keeps the finished results."""
 
     def close(self) -> None:
-        """End worker processes. The backend may be used again and restarts them."""
+        """End the worker processes; the next use of the backend restarts them."""
 
 
 @runtime_checkable
 class Replay(Protocol):
-    """Methods that a backend of earlier timings has in addition to a Backend's."""
+    """Additional methods of a backend that answers from earlier timings."""
 
     def regret(self, graph: Any, schedule: Any) -> float | None:
-        """log(T / T of the best program), and zero if they cannot be distinguished; None if unknown."""
+        """log(T / T of the best program): zero if the two are statistically tied, None if the best is unknown."""
 
     def restart(self) -> None:
-        """Start over: give the same answers again from the beginning."""
+        """Forget the earlier requests, so that the same answers are given again."""
 
 
 @runtime_checkable
 class Together(Protocol):
-    """Method of a backend that measures programs of several operators at once."""
+    """Additional method of a backend that measures programs of several operators at once."""
 
     def together(self, asked: Sequence[tuple[Any, Any]], hw: Hardware) -> Iterator[Measurement]:
-        """One measurement for each (operator, schedule), in order, when it is ready."""
+        """Yield one measurement for each (operator, schedule), in order, each when it is ready."""
 
 
 def together(backend: Backend, asked: Sequence[tuple[Any, Any]], hw: Hardware) -> list[Measurement]:
-    """One measurement for each (operator, schedule), in order: together if the backend can, else operator by operator."""
+    """One measurement for each (operator, schedule), in order.
+
+    The backend measures all of them at once if it can, otherwise the schedules of one operator after the other.
+    """
     if isinstance(backend, Together):
         return list(backend.together(asked, hw))
     places: dict[Any, list[int]] = {}
@@ -101,16 +104,16 @@ BACKENDS: dict[str, Callable[[], Backend]] = {
     **{runner.name: runner.start for runner in RUNNERS.values()},
     "emulated": _emulated,
 }
-"""Name -> factory. `recorded` is not among them, because it takes a table."""
+"""Name of a backend -> function that makes it. `recorded` is missing, because it needs a table."""
 
 
 def register_backend(name: str) -> Callable[[Made], Made]:
-    """A decorator for a class, or a function without arguments, that makes a Backend; ValueError for a taken name."""
+    """Decorator that registers a class, or a function without arguments, that makes a Backend; ValueError for a taken name."""
     return registers("backend", BACKENDS, name)
 
 
 def register_model(name: str) -> Callable[[Made], Made]:
-    """A decorator for a function of (graph, schedule) that gives seconds: a backend that runs nothing.
+    """Decorator that registers a function of (graph, schedule) that returns seconds as a backend; no kernel runs.
 
     ValueError for a taken name.
     """
@@ -126,11 +129,11 @@ _live: dict[tuple[str, int], Backend] = {}
 
 
 def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
-    """The backend of that name for the hardware; a Backend passes through. One of each is kept per process.
+    """The backend of this name for the hardware; a Backend object is returned as it is. Each is made once per process.
 
-    `auto` follows the hardware's kind: cpu -> `cpu`; gpu -> `cuda` if that device is present. `cuda` by name takes any CUDA
-    device. `recorded` takes the shipped tables of that hardware; see `recorded.open_recorded` for other tables and for noise. It
-    is new each time, with its own count of requests for each program.
+    `auto` follows the hardware's kind: cpu -> `cpu`; gpu -> `cuda` if that device is present. The name `cuda` accepts any CUDA
+    device. `recorded` uses the shipped tables of the hardware; see `records.backend.open_recorded` for other tables and for
+    noise. It is new at each call, with its own count of requests for each program.
 
     Raises:
         ValueError: for an unknown name, a backend of the other kind of hardware, or `auto` or `cuda` without the device.
@@ -156,9 +159,9 @@ def get_backend(backend: str | Backend, hw: Hardware) -> Backend:
 
 
 def ray_backend(backend: str, hw: Hardware, workers: int | None = None) -> Backend:
-    """`cpu` or `cuda` (or the meaning of `auto`) on a Ray cluster; `workers` as in `ray_pool.RayPool`.
+    """The backend `cpu` or `cuda` (for `auto`, that of the hardware's kind) with workers on a Ray cluster.
 
-    ValueError for another backend, or without Ray or a cluster.
+    `workers` is their number, as in `ray_pool.RayPool`. ValueError for another backend, or without Ray or a cluster.
     """
     runner = runner_of(hw)
     if backend not in ("auto", runner.name):
@@ -174,17 +177,17 @@ def ray_backend(backend: str, hw: Hardware, workers: int | None = None) -> Backe
 
 
 def _names() -> str:
-    """The available backends, in words."""
+    """Names of the available backends as text."""
     return f"auto, {', '.join(BACKENDS)}, recorded[:FILE]"
 
 
 def registered_name(backend: Backend) -> str | None:
-    """The name for which `get_backend` returns this object in this process, None if there is none."""
+    """The name for which `get_backend` returns this object in this process; None if there is no such name."""
     return next((name for (name, owner), live in _live.items() if live is backend and owner == os.getpid()), None)
 
 
 def _auto(hw: Hardware) -> str:
-    """Name of the backend that times on the hardware itself."""
+    """Name of the backend that times kernels on the hardware itself; ValueError if it cannot be timed here."""
     runner = runner_of(hw)
     if reason := runner.absence(hw):
         raise ValueError(f"{hw.name} cannot be timed here: {reason}; {INSTEAD}")
@@ -192,7 +195,7 @@ def _auto(hw: Hardware) -> str:
 
 
 def _check(name: str, hw: Hardware) -> None:
-    """ValueError for a backend of kernels for another machine than this one."""
+    """Check that the backend's kernels are for the hardware's target; ValueError if not."""
     if name == "emulated":
         wrong = not target_of(hw).emulated
     else:
@@ -204,7 +207,7 @@ def _check(name: str, hw: Hardware) -> None:
 def measure(
     op: Operator | Dataflow | str, schedule: Schedule | GirSchedule, hw: Hardware | str = "host", backend: str | Backend = "auto"
 ) -> Measurement:
-    """Verify and time one schedule in a worker process (or evaluate the model or a table, by `backend`)."""
+    """Verify and time one schedule in a worker process; some backends evaluate a model or look it up in a table instead."""
     from gensor_gym import hardware
 
     computation = resolve_computation(op)

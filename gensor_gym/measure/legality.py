@@ -13,7 +13,7 @@ from gensor_gym.operators.types import Operator
 
 @lru_cache(maxsize=32)
 def graph_of(op: Operator | Dataflow, hw: Hardware) -> Any:
-    """The graph of the space that contains every other."""
+    """Construction graph of the operator's largest space, which contains all other spaces."""
     return families.graph_of(op, hw)
 
 

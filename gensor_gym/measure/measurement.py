@@ -25,12 +25,13 @@ class Status(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Measurement:
-    """One measured kernel. `samples` are seconds per call, raw, in the order taken; empty unless the status is OK."""
+    """One measured kernel. `samples` are raw seconds per call in the order taken; empty unless the status is OK."""
 
     status: Status
     samples: tuple[float, ...] = ()
     conditions: dict[str, object] = field(default_factory=dict)
-    """Device, compiler, threads, cache state, protocol version, compile seconds, time of day, isolation of the worker."""
+    """Device, compiler, threads, cache state, protocol version, compile seconds, load average, isolation of the worker, and the
+    like."""
     error: str = ""
     digest: str = ""
 
@@ -41,10 +42,10 @@ class Measurement:
 
     @property
     def quiet_seconds(self) -> float:
-        """Seconds on an otherwise idle machine: the `QUIET` quantile of the samples; infinite unless OK.
+        """Seconds on an otherwise idle machine: the `QUIET` quantile of the samples; infinite unless the status is OK.
 
-        Only for choices among programs. Nine in ten of 206 programs that were timed twice on an Intel Xeon, once next to other
-        work, moved by at most 11 percent; by the median, 72.
+        Use it only to choose among programs. When 206 programs were timed twice on an Intel Xeon, once next to other work, nine
+        in ten of these quantiles changed by at most 11 percent, and nine in ten medians by at most 72 percent.
         """
         if self.status is not Status.OK or not self.samples:
             return float("inf")

@@ -32,11 +32,11 @@ from gensor_gym.operators.types import Operator
 
 _REMEMBERED = 4096
 GPU_WARMUP = 30e-3
-"""Seconds: a GPU that idled during verification needs tens of milliseconds to raise its clock."""
+"""Seconds of warm-up: a GPU that idled during verification needs tens of milliseconds to raise its clock."""
 
 
 class NativeBackend:
-    """Generates kernels, and has a pool compile, verify and time them."""
+    """Generates kernels; a pool compiles, verifies and times them."""
 
     stored = True
 
@@ -51,10 +51,10 @@ class NativeBackend:
         pool: Pool | None = None,
         overlap: bool = False,
     ) -> None:
-        """`compile_kernel` makes a file or raises CompileFailed; `device` names the device of a Hardware.
+        """`compile_kernel` compiles a kernel to a file or raises CompileFailed; `device` returns the name of a Hardware's device.
 
-        Kernels are measured by one worker of this machine, unless a `pool` is given. `overlap`: timing leaves the host's cores
-        free, so the next kernels are compiled at the same time.
+        Kernels are measured by one worker of this machine, unless a `pool` is given. With `overlap` the next kernels are compiled
+        during timing, for devices whose timing leaves the host's cores free.
         """
         self.name = name
         self.rules = rules or TimingRules()
@@ -65,7 +65,7 @@ class NativeBackend:
         self._kernels: OrderedDict[tuple[Operator | Dataflow, bytes, Hardware], Kernel | Measurement] = OrderedDict()
 
     def digest(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
-        """Digest of the generated kernel, or of the schedule without one."""
+        """Digest of the generated kernel, or of the program if no kernel can be generated."""
         return self._generate(op, schedule, hw).digest
 
     def measure(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> list[Measurement]:
@@ -73,11 +73,11 @@ class NativeBackend:
         return list(self.stream(op, schedules, hw))
 
     def stream(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
-        """As `measure`, each result when it is ready."""
+        """Yield the measurements of `measure`, each when it is ready."""
         return self.together([(op, schedule) for schedule in schedules], hw)
 
     def together(self, asked: Sequence[tuple[Operator | Dataflow, Any]], hw: Hardware) -> Iterator[Measurement]:
-        """As `stream`, for (operator, schedule) pairs: programs of episodes that end in one step are compiled in parallel."""
+        """Yield one measurement for each (operator, schedule), in order; kernels of all operators are compiled in parallel."""
         made = [(op, self._generate(op, schedule, hw)) for op, schedule in asked]
         kernels = {(op, k.digest): k for op, k in made if isinstance(k, Kernel)}
         results = self.pool.stream(self._trial(kernel, hw) for kernel in kernels.values())
@@ -89,24 +89,27 @@ class NativeBackend:
             yield done[key]
 
     def compile(self, kernels: Sequence[Kernel]) -> list[Built | Measurement]:
-        """Compile on this machine, in parallel; a failure is its measurement."""
+        """Compile kernels in parallel on this machine. A kernel that fails gives a Measurement with the reason."""
         return self.local.compile(kernels)
 
     def trial(self, built: Built | Measurement, hw: Hardware) -> Measurement:
-        """Verify and time one compiled kernel on this machine; the worker's death is the trial's status."""
+        """Verify and time one compiled kernel on this machine; if the worker dies, the measurement's status says how."""
         if isinstance(built, Measurement):
             return built
         return self._judged(timed(self.local.workers[0], self._trial(built.kernel, hw), built), built.kernel.operator, hw)
 
     def _judged(self, result: Measurement, op: Computation, hw: Hardware) -> Measurement:
-        """A correct kernel below the floor of this machine speaks against its figures: what new ones allow is OK."""
+        """The measurement, with status OK if it is IMPLAUSIBLE only by outdated figures of this machine.
+
+        A correct kernel that is faster than the floor puts the host's figures in doubt, so they are measured again.
+        """
         if result.status is Status.IMPLAUSIBLE and result.samples and hw.name == "host" and self.pool is self.local:
             if np.median(result.samples) >= MARGIN * warm_floor(op, doubted(), MEASURED_AGAIN):
                 return dataclasses.replace(result, status=Status.OK, error="")
         return result
 
     def _trial(self, kernel: Kernel, hw: Hardware) -> Trial:
-        """The trial of a kernel."""
+        """Trial of a kernel with this backend's seed and timing rules."""
         return Trial(kernel, target_of(hw).threads(hw), MARGIN * warm_floor(kernel.operator, hw), self.seed, self.rules)
 
     def compare(
@@ -119,17 +122,18 @@ class NativeBackend:
         torch_compile: bool = False,
         torch_threads: int | None = None,
     ) -> dict[str, list[float]]:
-        """Time kernels of one operator together in interleaved rounds; name -> seconds per call, one a round.
+        """Time kernels of one operator in interleaved rounds; return seconds per call by name, one value for each round.
 
-        `torch=True` adds torch's own kernel on the same device (on a CPU with `torch_threads`, by default as many as our kernels
-        use), under `torch` (for a frozen operator that of oneDNN with packed weights, under `torch.prepacked`); on a GPU also in
-        the layout that the library likes best, under `torch.nhwc` for convolutions and `torch.b_transposed` for products of int8
-        matrices. `torch_compile=True` adds that of torch.compile, under `torch.compile` (GPUs only).
+        `torch=True` adds torch's own kernel on the same device under the name `torch`. A CPU runs it with `torch_threads`, by
+        default as many as our kernels use. For a frozen operator `torch.prepacked` is timed instead, oneDNN's kernel with packed
+        weights. A GPU also times torch in the layout that its library likes best: `torch.nhwc` for convolutions,
+        `torch.b_transposed` for products of 8-bit matrices. `torch_compile=True` adds torch.compile's kernel as `torch.compile`
+        (GPUs only).
 
         Raises:
             ValueError: when a kernel does not compile, or has the name of a requested baseline.
             RuntimeError: when a result is wrong; it names the kernel.
-            WorkerLost: when one of them crashes or hangs.
+            WorkerLost: when a kernel crashes or hangs.
         """
         taken = [name for name in kernels if name == "torch" or name.startswith("torch.")]
         if torch and taken:
@@ -141,12 +145,12 @@ class NativeBackend:
         )
 
     def close(self) -> None:
-        """End the processes of the pool, and those here."""
+        """End the processes of the pool and the workers of this machine."""
         self.pool.close()
         self.local.close()
 
     def _generate(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> Kernel | Measurement:
-        """The kernel of a schedule, or the reason for its absence; the last few thousand are cached."""
+        """The kernel of a schedule, or a measurement with the reason for its absence; the last `_REMEMBERED` are cached."""
         key = (op, schedule.key, hw)
         if key not in self._kernels:
             self._kernels[key] = make_kernel(op, schedule, hw)
@@ -156,10 +160,10 @@ class NativeBackend:
 
 
 def make_kernel(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> Kernel | Measurement:
-    """The generated kernel, or the measurement with the reason for its absence: ILLEGAL, or COMPILE_ERROR.
+    """The generated kernel, or an ILLEGAL or COMPILE_ERROR measurement with the reason for its absence.
 
-    The generator refuses legal but unsupported programs (a data type, a knob's value) with a ValueError; values too large to
-    verify are refused too.
+    COMPILE_ERROR is the status of legal programs that the generator does not support (a data type, a knob's value), and of
+    programs of an operator whose values are too large to verify.
     """
     from gensor_gym.measure.analytic import program_digest
 
@@ -177,7 +181,7 @@ def make_kernel(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: H
 def cpu_backend(
     rules: TimingRules | None = None, worker: WorkerProcess | None = None, pool: Pool | None = None
 ) -> NativeBackend:
-    """The `cpu` backend: C kernels on the processor this runs on, or those of the pool."""
+    """The `cpu` backend: C kernels on this machine's processor, or on the processors of the pool."""
     from gensor_gym.measure.devices.cpu import processor_name
 
     def device(hw: Hardware) -> str:
@@ -189,7 +193,7 @@ def cpu_backend(
 def cuda_backend(
     rules: TimingRules | None = None, worker: WorkerProcess | None = None, pool: Pool | None = None
 ) -> NativeBackend:
-    """The `cuda` backend: CUDA kernels on the GPU of this machine, or those of the pool."""
+    """The `cuda` backend: CUDA kernels on this machine's GPU, or on the GPUs of the pool."""
     from gensor_gym.measure.devices.presence import device_name
     from gensor_gym.measure.workers.compile_pool import CompilePool
 

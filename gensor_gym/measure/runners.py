@@ -1,7 +1,7 @@
-"""Runners time kernels of a target: the backend, its name, and the reason if it is unavailable.
+"""Runners: for each target the backend that times its kernels, its name, and the reason if it is unavailable here.
 
-The table has the same names as `codegen.targets`; `devices/opened.py` has the backend's devices. Kernels of a target without a
-runner are only generated and emulated.
+`RUNNERS` has the names of `codegen.targets`; `devices/opened.py` has the devices of the backends' workers. Kernels of a target
+without a runner can only be generated and emulated.
 """
 
 from __future__ import annotations
@@ -26,52 +26,52 @@ class Runner(ABC):
     """Name of the backend, and of the device in its worker processes."""
 
     def absence(self, hw: Hardware | None = None) -> str:
-        """Why kernels for `hw` (of any machine of the target) cannot run here; empty when they can."""
+        """Why kernels for `hw` (None: any machine of the target) cannot run here; empty if they can."""
         return ""
 
     @abstractmethod
     def backend(self, pool: Pool | None = None) -> NativeBackend:
-        """The backend, of this machine or of a pool."""
+        """The backend that times kernels on this machine, or with the workers of `pool`."""
 
     def start(self) -> NativeBackend:
-        """The backend of this machine; ValueError names the missing part."""
+        """The backend that times kernels on this machine; ValueError names the missing part."""
         if reason := self.absence():
             raise ValueError(f"backend {self.name!r} cannot run here: {reason}; {INSTEAD}")
         return self.backend()
 
 
 class CpuRunner(Runner):
-    """C kernels on this processor: names of CPUs mean the host."""
+    """Times C kernels on this machine's processor, whichever CPU the hardware names."""
 
     name = "cpu"
 
     def backend(self, pool: Pool | None = None) -> NativeBackend:
-        """See `native.cpu_backend`."""
+        """The `cpu` backend; see `native.cpu_backend`."""
         from gensor_gym.measure.native import cpu_backend
 
         return cpu_backend(pool=pool)
 
 
 class CudaRunner(Runner):
-    """CUDA kernels on the first GPU, through CuPy."""
+    """Times CUDA kernels on the first GPU, through CuPy."""
 
     name = "cuda"
 
     def absence(self, hw: Hardware | None = None) -> str:
-        """No GPU, another GPU, no CuPy."""
+        """Why CUDA kernels for `hw` cannot run here: no GPU, another GPU or no CuPy; empty if they can."""
         from gensor_gym.measure.devices import presence
 
         return presence.absence_of_cuda() if hw is None else presence.absence(hw)
 
     def backend(self, pool: Pool | None = None) -> NativeBackend:
-        """See `native.cuda_backend`."""
+        """The `cuda` backend; see `native.cuda_backend`."""
         from gensor_gym.measure.native import cuda_backend
 
         return cuda_backend(pool=pool)
 
 
 RUNNERS: dict[str, Runner] = {"c": CpuRunner(), "cuda": CudaRunner()}
-"""Target -> runner; add an entry for a target of your own."""
+"""Name of a target -> its runner. Add an entry for a target of your own."""
 
 
 def runner_of(hw: Hardware) -> Runner:
@@ -83,5 +83,5 @@ def runner_of(hw: Hardware) -> Runner:
 
 
 def runner_named(name: str) -> Runner:
-    """The runner of a backend."""
+    """The runner whose backend has this name."""
     return next(runner for runner in RUNNERS.values() if runner.name == name)

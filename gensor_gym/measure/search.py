@@ -1,8 +1,8 @@
 """Protocols of a search by measurement: a graph of nodes, its task, and a backend that times nodes.
 
 A node is a schedule of an operator (`ConstructionGraph`) or a configuration of a recorded space
-(`gensor_gym.spaces.session.TuningGraph`). A strategy written to these protocols searches both. They include no model: a strategy
-that uses one needs a `ConstructionGraph`.
+(`gensor_gym.spaces.session.TuningGraph`). A strategy that uses these protocols alone can search both. The protocols include no
+model: a strategy that uses a model needs a `ConstructionGraph`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 from gensor_gym.measure.measurement import Measurement
 
 Node = TypeVar("Node")
-"""A measured node, named by its text."""
+"""Type of the nodes of a search; the text of a node identifies it."""
 Asked = TypeVar("Asked", contravariant=True)
-"""The same, for protocols that only accept nodes."""
+"""Type of the nodes in protocols that only accept nodes."""
 
 
 class SearchGraph(Protocol[Node]):
@@ -27,26 +27,26 @@ class SearchGraph(Protocol[Node]):
         """The start of a construction, or the first recorded configuration."""
 
     def action_mask(self, node: Node, /) -> np.ndarray:
-        """Legal actions, bool [A]."""
+        """Whether each action is legal, bool [A]."""
 
     def transition(self, node: Node, action: int, /) -> Node:
         """The successor; an illegal action, or `stop`, returns the node unchanged."""
 
     def successors(self, node: Node, /) -> dict[int, Node]:
-        """Legal actions except `stop`, each with the node it leads to."""
+        """Legal action -> the node that it leads to, for all legal actions except `stop`."""
 
     def random_schedule(self, rng: np.random.Generator, steps: int | None = None, start: Node | None = None) -> Node:
         """A random node; with `steps`, the end of a walk of that many random actions from `start`."""
 
     def enumerate(self) -> Iterator[np.ndarray]:
-        """All nodes, in batches of rows int32 [B, R]."""
+        """Yield all nodes, in batches of rows int32 [B, R]."""
 
     def schedule(self, row: np.ndarray, /) -> Node:
         """The node of a row int32 [R]."""
 
 
 class SearchTask(Protocol):
-    """The task of a search: operator and hardware, as the backend takes them."""
+    """The task of a search: operator and hardware, in the form that the backend takes."""
 
     @property
     def operator(self) -> Any:
@@ -65,10 +65,10 @@ class SearchBackend(Protocol[Asked]):
         """Whether its results should be kept in a store."""
 
     def device(self, hw: Any, /) -> str:
-        """Name of the device for which results hold."""
+        """Name of the device whose times the results are."""
 
     def digest(self, op: Any, node: Asked, hw: Any, /) -> str:
-        """Identity of the program: nodes of one digest are one trial."""
+        """Digest that identifies the program; nodes with equal digests are one trial."""
 
     def stream(self, op: Any, nodes: Sequence[Asked], hw: Any, /) -> Iterator[Measurement]:
-        """One measurement for each node, in order, when it is ready."""
+        """Yield one measurement for each node, in order, each when it is ready."""

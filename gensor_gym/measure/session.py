@@ -31,16 +31,16 @@ from gensor_gym.operators.types import Operator
 
 NUMBER = {Real: "number", Integral: "integer"}
 MOODS = (Status.TIMEOUT, Status.CRASHED, Status.IMPLAUSIBLE)
-"""Possibly noise, or dependent on the machine's state: retried, never served from the store."""
+"""Statuses that may come from noise or from the machine's state. Such trials are tried again and never taken from the store."""
 
 
 class BudgetSpent(Exception):
-    """The budget is spent. The session's trace holds all measurements; the strategy returns its best."""
+    """Raised when the budget is spent. The session's trace contains all trials and its `best` the fastest program."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """An operator on a hardware, timed by a backend, in a space. Text forms are resolved by `Task.of`."""
+    """An operator on a hardware, timed by a backend, in a space. `Task.of` also accepts them as text."""
 
     operator: Operator | Dataflow
     hardware: Hardware
@@ -55,24 +55,24 @@ class Task:
         backend: str | Backend = "auto",
         space: str = "gensor",
     ) -> Task:
-        """A task from objects, their text or ids; ValueError names what is unknown."""
+        """Make a task from objects, texts or ids; ValueError for an unknown text or id."""
         return cls(resolve_computation(operator), machines.get(hardware), backend, space)
 
     def graph(self) -> Any:
-        """The graph of the task's schedules: a `ConstructionGraph`, of a fused operator a `GirGraph`."""
+        """The graph of the task's schedules: a `ConstructionGraph`, or a `GirGraph` for a fused operator."""
         return graph_of(self.operator, self.hardware, self.space)
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of a search (None for no limit): distinct kernels, evaluations of the model, seconds elapsed."""
+    """Limits of a search (None for no limit): number of distinct kernels, of evaluations of the model, seconds elapsed."""
 
     trials: int | None = None
     evaluations: int | None = None
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        """ValueError for an invalid amount."""
+        """Check the limits; ValueError unless each is None or a positive number."""
         for name in ("trials", "evaluations", "seconds"):
             value = getattr(self, name)
             kind: Any = Real if name == "seconds" else Integral
@@ -82,7 +82,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class TraceRow:
-    """One trial. `elapsed_s` and `evaluations` are the session's when the trial ended; `seconds` is inf unless OK."""
+    """One trial. `elapsed_s` and `evaluations` are those of the session at its end; `seconds` is inf unless the status is OK."""
 
     trial: int
     elapsed_s: float
@@ -93,12 +93,12 @@ class TraceRow:
 
 
 class SearchSession(Generic[Node]):
-    """Measures for one search, charges the budget, records a trace, remembers the best.
+    """Measures for one search, charges the budget, records a trace, remembers the best program.
 
     A trial is a distinct kernel digest, failures included. A schedule whose kernel was tried in this session costs nothing. A
     kernel from the store counts as a trial, so a search does not depend on the store's content. Elapsed time is the session's own
-    clock plus, for an answer of the store or of a recorded table, the seconds that the trial took when it was made
-    (`trial_seconds` in its conditions): so a budget in seconds is spent as if the trial ran now.
+    clock, plus the recorded seconds of each trial that the store or a recorded table answers (`trial_seconds` in its conditions).
+    So a budget in seconds is spent as if these trials ran now.
     """
 
     def __init__(
@@ -110,11 +110,11 @@ class SearchSession(Generic[Node]):
         store: Store | str | Path | None = None,
         on_trial: Callable[[TraceRow], None] | None = None,
     ) -> None:
-        """The clock starts at the first use. `on_trial` is called with every row as it joins the trace."""
+        """Make a session whose clock starts at the first use. `on_trial` is called with every row as it joins the trace."""
         self.task, self.graph, self.backend, self.budget = task, graph, backend, budget
         self.trace: list[TraceRow] = []
         self.evaluations = 0
-        """Evaluations of the model, which a `Session` charges."""
+        """Number of evaluations of the model so far; only a `Session` counts them."""
         self.measuring = 0.0
         """Seconds spent inside `measure` (code generation, compilation, verification, timing)."""
         self._on_trial = on_trial
@@ -127,27 +127,27 @@ class SearchSession(Generic[Node]):
 
     @property
     def trials(self) -> int:
-        """Trials spent."""
+        """Number of trials so far."""
         return len(self.trace)
 
     @property
     def best(self) -> tuple[Node, Measurement] | None:
-        """The fastest OK node with its measurement, the earlier one of ties; None before the first."""
+        """(fastest OK node, its measurement), the earlier of two equally fast nodes; None before the first OK trial."""
         return self._best
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the first use, with those credited for answers made earlier."""
+        """Seconds since the first use, plus the recorded seconds of trials that the store or a table answered."""
         return 0.0 if self._start is None else time.perf_counter() - self._start + self._credited
 
     def measure(self, schedules: Sequence[Node]) -> list[Measurement]:
         """Measure schedules in order.
 
-        A batch that exceeds the budget is cut: the call returns fewer answers, for the beginning of the batch, and the next call
+        A batch that exceeds the budget is cut: the call returns the measurements of its first schedules, and the next call
         raises.
 
         Raises:
-            BudgetSpent: if there is work and no budget left.
+            BudgetSpent: if the first schedule is new and no budget is left.
         """
         self.start()
         begin = time.perf_counter()
@@ -157,7 +157,7 @@ class SearchSession(Generic[Node]):
             self.measuring += time.perf_counter() - begin
 
     def _answer(self, schedules: Sequence[Node]) -> list[Measurement]:
-        """See `measure`."""
+        """Measure schedules in order, as far as the budget allows; see `measure`."""
         op, hw = self.task.operator, self.task.hardware
         digests = [self.backend.digest(op, schedule, hw) for schedule in schedules]
         fresh: dict[str, Node] = {}
@@ -181,27 +181,27 @@ class SearchSession(Generic[Node]):
         return answers
 
     def start(self) -> None:
-        """Start the clock before the first use would: a search counts time before its first evaluation."""
+        """Start the clock, if it is not running, so that the time before the first evaluation counts too."""
         if self._start is None:
             self._start = time.perf_counter()
 
     def _seconds_out(self) -> bool:
-        """Whether the time is spent."""
+        """Whether the seconds of the budget are spent."""
         return self.budget.seconds is not None and self.elapsed >= self.budget.seconds
 
     def _trials_left(self) -> float:
-        """New kernels that may still be tried."""
+        """Number of new kernels that may still be tried; infinite without a limit."""
         if self._seconds_out():
             return 0
         return float("inf") if self.budget.trials is None else self.budget.trials - self.trials
 
     def _spent_text(self) -> str:
-        """Spent and total budget, in words."""
+        """Spent and total budget as text."""
         trials, seconds = self.budget.trials, self.budget.seconds
         return f"{self.trials} of {trials} trials and {self.elapsed:.1f} of {seconds} seconds spent"
 
     def _try(self, fresh: dict[str, Node]) -> set[str]:
-        """Try new kernels in order, from the store if it has them, until the seconds run out."""
+        """Try new kernels in order until the seconds run out, or take them from the store; return the digests of those tried."""
         op, hw = self.task.operator, self.task.hardware
         known = {digest: self._stored(digest) for digest in fresh}
         missing = [schedule for digest, schedule in fresh.items() if known[digest] is None]
@@ -222,7 +222,7 @@ class SearchSession(Generic[Node]):
         return done
 
     def _stored(self, digest: str) -> Measurement | None:
-        """The store's answer; None for MOODS, imported trials and other compilers, which are measured again."""
+        """The store's measurement of a kernel; None if it is missing, in MOODS, imported, or of another compiler."""
         if self._store is None or not self.backend.stored:
             return None
         found = self._store.get(digest, self._device)
@@ -232,11 +232,11 @@ class SearchSession(Generic[Node]):
 
     @cached_property
     def _compiler(self) -> str:
-        """The compiler of kernels on this machine, as named in conditions of measurements."""
+        """Name of the compiler of kernels on this machine, as in the conditions of measurements."""
         return target_of(self.task.hardware).compiler()
 
     def _put(self, schedule: Node, measurement: Measurement, seconds: float) -> None:
-        """Keep a new measurement, with the seconds that the trial took."""
+        """Write a new measurement to the store, with the seconds that the trial took."""
         if self._store is None or not self.backend.stored:
             return
         conditions = {**measurement.conditions, "trial_seconds": seconds}
@@ -244,7 +244,7 @@ class SearchSession(Generic[Node]):
         self._store.put(self._device, str(self.task.operator), str(schedule), kept)
 
     def keep(self, schedule: Node, measurement: Measurement) -> None:
-        """Record in the store that a search ended with this program: `tuned` prefers it to faster trials."""
+        """Record in the store that a search ended with this program; `tuned` prefers it to faster trials."""
         if self._store is not None and self.backend.stored:
             stored = self._store.get(measurement.digest, self._device) or measurement
             before = stored.conditions.get(SEARCHED)
@@ -258,7 +258,7 @@ class SearchSession(Generic[Node]):
         return next((measurement.error for measurement in self._seen.values() if measurement.error), "")
 
     def _record(self, digest: str, schedule: Node, measurement: Measurement) -> None:
-        """Into the trace."""
+        """Add a trial to the trace, and update the best program."""
         self._seen[digest] = measurement
         row = TraceRow(
             self.trials, self.elapsed, str(schedule), measurement.seconds, measurement.status.value, self.evaluations
@@ -271,7 +271,7 @@ class SearchSession(Generic[Node]):
 
 
 class Session(SearchSession[Schedule]):
-    """A session over constructions: its graph has a model, whose evaluations are charged as trials are."""
+    """A session over schedules of an operator. Its graph has a model, whose evaluations the budget limits like trials."""
 
     task: Task
     graph: ConstructionGraph
@@ -286,7 +286,7 @@ class Session(SearchSession[Schedule]):
     ) -> None:
         """Resolve the backend and build the graph. `on_trial` is called with every row as it joins the trace.
 
-        ValueError for a fused operator that is too large to be verified, where the backend would.
+        ValueError for a fused operator that is too large to be verified, if the backend verifies kernels.
         """
         backend = get_backend(task.backend, task.hardware)
         if backend.stored:
@@ -297,17 +297,17 @@ class Session(SearchSession[Schedule]):
             warn_of_gap(backend, [task.operator], self.graph.space)
 
     def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
-        """As of `SearchSession`; ValueError if it is no list of schedules of such a graph."""
+        """Measure schedules in order, as `SearchSession` does; ValueError unless given a list of schedules of this graph."""
         kind = family_of(self.task.operator).schedule
         if isinstance(schedules, kind) or not all(isinstance(one, kind) for one in schedules):
             raise ValueError(f"measure {schedules!r}: expected a list of {kind.__name__}, such as session.graph.initial() is one")
         return super().measure(schedules)
 
     def predict(self, schedules: Sequence[Schedule] | np.ndarray) -> np.ndarray:
-        """Seconds by the model, float64 [B], of schedules or rows int32 [B, ROW]: `graph.latencies`, which is charged.
+        """Seconds by the model, float64 [B], of schedules or rows int32 [B, ROW]; charged to the budget.
 
         Raises:
-            BudgetSpent: before anything is evaluated, when fewer evaluations are left than asked for.
+            BudgetSpent: before any evaluation, if the budget allows fewer evaluations than requested.
         """
         rows = schedules if isinstance(schedules, np.ndarray) else self.graph.stack(list(schedules))
         return self.graph.latencies(np.ascontiguousarray(rows, dtype=np.int32))
@@ -316,7 +316,7 @@ class Session(SearchSession[Schedule]):
         """Count evaluations of the model. The graph calls this (`ConstructionGraph.charge`) for every caller.
 
         Raises:
-            BudgetSpent: when fewer evaluations, or no seconds, are left.
+            BudgetSpent: if the budget allows fewer evaluations, or if its seconds are spent.
         """
         self.start()
         limit = self.budget.evaluations
@@ -328,7 +328,10 @@ class Session(SearchSession[Schedule]):
 
 
 def _weakly(method: Callable[[int], None]) -> Callable[[int], None]:
-    """A bound method that does not keep its object alive: session and graph would otherwise hold each other."""
+    """Function that calls a bound method, or does nothing once its object is gone.
+
+    It does not keep the object alive; otherwise session and graph would keep each other alive.
+    """
     reference = weakref.WeakMethod(method)
 
     def call(evaluations: int) -> None:

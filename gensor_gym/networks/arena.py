@@ -1,4 +1,4 @@
-"""Memory of the values between kernels: one block, in which memory is reused after its value's last use."""
+"""Memory of the values between kernels: one block, in which the memory of a value is reused after its last use."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gensor_gym.codegen.c.text import round_up
 from gensor_gym.codegen.runtime.memory import ALIGNMENT
 
 CHUNK = 32
-"""Places whose warmth is looked up at a time."""
+"""Number of ranges of memory whose warmth is computed at a time."""
 
 
 @dataclass(frozen=True)
 class Life:
-    """A value: bytes, the step that makes it, and the last that reads it."""
+    """A value's size in bytes, and its lifetime: the step that makes it, and the last step that reads it."""
 
     name: str
     bytes: int
@@ -28,19 +28,19 @@ class Life:
 
 @dataclass(frozen=True)
 class Arena:
-    """Offsets in bytes by name, and how long the block is."""
+    """Name of a value -> offset in bytes, and the size of the block in bytes."""
 
     offsets: Mapping[str, int]
     bytes: int
 
 
 def rounded(size: int) -> int:
-    """Bytes of an allocation of `size` bytes if values begin at multiples of `ALIGNMENT`."""
+    """`size` in bytes, rounded up to a multiple of `ALIGNMENT`."""
     return round_up(size, ALIGNMENT)
 
 
 def bound(lives: Sequence[Life]) -> int:
-    """Largest number of live bytes in one step, a lower bound of an arena."""
+    """Largest number of bytes that are live in one step, which is a lower bound on the size of an arena."""
     more = np.zeros(2 + max((life.last for life in lives), default=-1), dtype=np.int64)
     for life in lives:
         more[life.first] += rounded(life.bytes)
@@ -49,7 +49,7 @@ def bound(lives: Sequence[Life]) -> int:
 
 
 def _none(lives: Sequence[Life]) -> Arena:
-    """A place of its own for each."""
+    """An arena in which every value has its own memory."""
     offsets, end = {}, 0
     for life in lives:
         offsets[life.name] = end
@@ -58,17 +58,17 @@ def _none(lives: Sequence[Life]) -> Arena:
 
 
 class _Placed:
-    """Placed values as arrays: an unrolled recurrence has thousands."""
+    """Values that are already placed in an arena, as arrays, because an unrolled recurrence has thousands."""
 
     def __init__(self, lives: Sequence[Life]) -> None:
-        """Room for all of them; nothing is placed yet."""
+        """Allocate arrays for all values; nothing is placed yet."""
         self._values = np.zeros((4, len(lives)), dtype=np.int64)
         self._edges = {0}
         self.offsets: dict[str, int] = {}
         self.end = 0
 
     def put(self, life: Life, offset: int) -> None:
-        """Place a value."""
+        """Place a value at an offset."""
         end = offset + rounded(life.bytes)
         self._values[:, len(self.offsets)] = life.first, life.last, offset, end
         self._edges |= {offset, end}
@@ -76,9 +76,9 @@ class _Placed:
         self.end = max(self.end, end)
 
     def gaps(self, life: Life) -> np.ndarray:
-        """Offsets, in order, that are free while it lives: 0, and the start or end of any value.
+        """Offsets at which a value can be placed while it is live, int64 in order, among 0 and all starts and ends of values.
 
-        An output overlaps no input of its own step.
+        A value does not overlap the inputs of the step that makes it.
         """
         first, last, offsets, ends = self._values[:, : len(self.offsets)]
         busy = (first <= life.last) & (last >= life.first)
@@ -95,9 +95,9 @@ class _Placed:
 
 
 def _whole(lives: Sequence[Life]) -> Arena:
-    """The largest first, each at the lowest offset without a live value.
+    """An arena that is as small as possible: values are placed by size, the largest first, at the lowest free offset.
 
-    Greedy by size, of Pisarchyk and Lee (arXiv 2001.03288), section 4.3.
+    It is "greedy by size" of Pisarchyk and Lee (arXiv 2001.03288), section 4.3.
     """
     placed = _Placed(lives)
     for life in sorted(lives, key=lambda life: -life.bytes):
@@ -106,16 +106,16 @@ def _whole(lives: Sequence[Life]) -> Arena:
 
 
 def _hot(lives: Sequence[Life]) -> Arena:
-    """Place values in the order of creation, each where memory was read last and may still be cached; else at the end.
+    """An arena that reuses memory that was read recently and may still be cached; values are placed in the order of creation.
 
-    Only within the bytes that `whole` takes.
+    It uses such memory within the size of `_whole`; a value that does not fit there gets the lowest free offset.
     """
     limit = _whole(lives).bytes
     placed, read, waiting = _Placed(lives), dict[tuple[int, int], int](), list[tuple[int, int, int]]()
     for life in sorted(lives, key=lambda life: life.first):
-        while waiting and waiting[0][0] < life.first:  # nobody needs it any more
+        while waiting and waiting[0][0] < life.first:  # its last reader has run
             last, *place = heapq.heappop(waiting)
-            read.pop((place[0], place[1]), None)  # so that it comes last
+            read.pop((place[0], place[1]), None)  # moves it to the end
             read[place[0], place[1]] = last
         gaps = placed.gaps(life)
         inside = gaps[gaps + rounded(life.bytes) <= limit]
@@ -126,15 +126,15 @@ def _hot(lives: Sequence[Life]) -> Arena:
 
 
 def _warmth(starts: np.ndarray, life: Life, read: dict[tuple[int, int], int]) -> np.ndarray:
-    """How recently the bytes from each start on were read: the last step that read the previous value, weighted by bytes.
+    """Score of each start: how recently its bytes were read, as the step of the last read weighted by the shared bytes.
 
-    `read` maps a dead value's memory (its two ends) to the step of its last read, in the order of steps. The value of dominated
-    starts may be too low.
+    `read` maps the memory of a dead value (start, end) to the step of its last read, in the order of steps. Scores of starts that
+    are not the best may be too low.
     """
     size, warm, recent = rounded(life.bytes), np.zeros(len(starts)), reversed(read.items())
     while some := list(itertools.islice(recent, CHUNK)):
         if warm.max() > some[0][1] + 1:
-            break  # all bytes of what is left are colder
+            break  # all remaining memory was read earlier
         lows, highs, steps = np.array([(*place, step) for place, step in some]).T
         shared = np.minimum(starts[:, None] + size, highs) - np.maximum(starts[:, None], lows)
         warm = np.maximum(warm, np.where(shared > 0, steps + shared / max(1, size), 0.0).max(axis=1))
@@ -142,11 +142,11 @@ def _warmth(starts: np.ndarray, life: Life, read: dict[tuple[int, int], int]) ->
 
 
 MODES: dict[str, Callable[[Sequence[Life]], Arena]] = {"none": _none, "whole": _whole, "hot": _hot}
-"""Placement of values: without reuse, smallest, and most recently read first."""
+"""Name -> placement of values: without reuse, as small as possible, or in memory that was read most recently."""
 
 
 def arena(lives: Sequence[Life], mode: str = "hot") -> Arena:
-    """An arena for values; ValueError for an unknown mode."""
+    """Place values in an arena; ValueError for an unknown mode."""
     if mode not in MODES:
         raise ValueError(f"arena {mode!r}: expected one of {', '.join(MODES)}")
     return MODES[mode](lives)

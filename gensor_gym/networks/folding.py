@@ -1,7 +1,7 @@
-"""Work done once for all calls: constant expressions, and factors of channels that are folded into weights.
+"""Folding of constants: expressions of constants are computed once, and factors of channels are folded into weights.
 
-A batch normalisation after a product is a factor and an addend of every channel: the factor goes into the weights, the addend
-stays as a bias.
+For example, a batch normalisation after a product is a factor and an addend for every channel: the factor goes into the weights,
+and the addend stays as a bias.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from gensor_gym.operators.types import Operator
 
 
 def folded(network: Network) -> Network:
-    """The same network with less to do at each call; the arrays are computed in float64 and rounded once."""
+    """Equivalent network with less work at each call; its constants are computed in float64 and rounded once."""
     return _with_joins_in_place(_with_constants_made(_with_factors_in_weights(_with_constants_made(network))))
 
 
 def _with_joins_in_place(network: Network) -> Network:
-    """Values one after another in memory of parts that are made there, some of them by a copy; see `dataflow.joins`."""
+    """The network with joins whose parts are computed directly in the join's memory, some by a copy (`dataflow.joins`)."""
     nodes, copies = with_parts_of_their_own(network.graph)
     made = _pruned(network, network.graph.inputs, nodes, network.constants)
     origins = {copy: network.origins[whole] for copy, whole in copies.items() if whole in network.origins}
@@ -36,7 +36,7 @@ def _with_joins_in_place(network: Network) -> Network:
 
 
 def _with_constants_made(network: Network) -> Network:
-    """Make values of constants into constants, except repetitions, which would be larger."""
+    """The network with every value that depends only on constants as a constant, except broadcasts, which would be larger."""
     graph, arrays = network.graph, dict(network.constants)
     kept: list[tuple[str, Node]] = []
     for name, node in graph.nodes:
@@ -49,7 +49,7 @@ def _with_constants_made(network: Network) -> Network:
 
 
 def _made(node: Node, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The value of a constant node, in float64; a move keeps its type, and is a view if possible."""
+    """Value of a node with constant inputs, in float64; a transpose or reshape keeps the type, and is a view if possible."""
     if isinstance(node, Transpose):
         return np.transpose(arrays[node.source], node.order)
     if isinstance(node, Reshape):
@@ -60,7 +60,7 @@ def _made(node: Node, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
 def _pruned(
     network: Network, inputs: tuple[Value, ...], nodes: list[tuple[str, Node]], arrays: Mapping[str, np.ndarray]
 ) -> Network:
-    """A network of these nodes and constants, without those that no output needs."""
+    """Network of these inputs, nodes and constants, without everything that no output needs."""
     graph = needed(network.graph.name, inputs, nodes, network.graph.returns)
     constants = {value.name: arrays[value.name].astype(np.float32, copy=False) for value in graph.inputs if value.constant}
     asked = [value for value in network.inputs if value not in graph.inputs]
@@ -70,9 +70,9 @@ def _pruned(
 
 
 def _with_factors_in_weights(network: Network) -> Network:
-    """Fold constant factors of a product's channels, as in normalisations, into its weights.
+    """The network with constant factors of a product's channels, as in normalisations, folded into its weights.
 
-    The rest of such a chain of maps is one addend, under the name of the last.
+    The maps that multiplied or added become one map that adds a constant, under the name of the last map.
     """
     graph, made = network.graph, dict(network.nodes)
     arrays, fresh = dict(network.constants), list[Value]()
@@ -97,7 +97,7 @@ def _with_factors_in_weights(network: Network) -> Network:
 
 
 def _times(array: np.ndarray, factor: np.ndarray) -> np.ndarray:
-    """The product, computed in float64 and rounded once, some elements at a time: NumPy makes no float64 array of all."""
+    """Product float32, computed in float64 and rounded once, in chunks, so that NumPy makes no float64 copy of the array."""
     made = np.empty(np.broadcast_shapes(array.shape, factor.shape), np.float32)
     np.multiply(array, factor, out=made, dtype=np.float64, casting="same_kind")
     return made
@@ -105,7 +105,11 @@ def _times(array: np.ndarray, factor: np.ndarray) -> np.ndarray:
 
 @dataclass
 class _Chain:
-    """Successive maps that each multiply a product's channels by constants, or add them: total factor and addend."""
+    """Successive maps after a product that multiply its channels by constants, or add constants to them.
+
+    `factor` and `addend` [channels] are their total effect. `place` is the index of the weights among the product's operands, and
+    `axis` their axis of channels.
+    """
 
     place: int
     axis: int
@@ -115,7 +119,7 @@ class _Chain:
 
 
 def _chain(network: Network, product: str) -> _Chain | None:
-    """The longest chain of a product with constant weights; None if there is none, or it only adds."""
+    """Longest `_Chain` after a product with constant weights; None if there is none, or if it only adds."""
     contract, graph = network.nodes[product], network.graph
     assert isinstance(contract, Contract)
     op = contract.operator
@@ -141,7 +145,7 @@ def _chain(network: Network, product: str) -> _Chain | None:
 
 
 def _of_channel(network: Network, node: Node, element: str, op: Operator) -> tuple[str, np.ndarray] | None:
-    """(add or multiply, constants float64 [channels]) of a map that does so with each channel of `element`."""
+    """("add" or "multiply", constants float64 [channels]) if a map does this to each channel of `element`; else None."""
     if not (isinstance(node, Map) and isinstance(node.expression, Call) and node.expression.function in ("add", "multiply")):
         return None
     names = [part.name for part in node.expression.arguments if isinstance(part, Operand)]
@@ -154,7 +158,7 @@ def _of_channel(network: Network, node: Node, element: str, op: Operator) -> tup
 
 
 def _in_order(made: Mapping[str, Node]) -> list[tuple[str, Node]]:
-    """Nodes each after all that it reads."""
+    """Nodes in an order in which each comes after the nodes that it reads."""
     found: dict[str, Node] = {}
     for start in made:
         waiting = [start]

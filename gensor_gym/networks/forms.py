@@ -1,4 +1,4 @@
-"""Arguments and results of a network for users: tensors in tuples, lists and dicts, and their types."""
+"""The form of a network's arguments and results for users: tensors in tuples, lists and dicts, and their data types."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from gensor_gym.dataflow.bounds import MOST_WHOLE
 _TORCHS = ("bfloat16", "complex32")
 """Data types that NumPy does not have."""
 Form = Any
-"""A tree of tuples, lists and dicts, in results of `Made`: numbers of tensors at its ends, or `Fixed`."""
+"""A tree of tuples, lists and dicts, and in results also of `Made`. A leaf is the number of a tensor, or a `Fixed`."""
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """No tensor: a number, a text or None that is the same at every call.
+    """An argument or result that is not a tensor: a number, a text or None that is the same at every call.
 
     `default` is the value of an omitted argument; ... means that it is required.
     """
@@ -29,20 +29,20 @@ class Fixed:
     default: Any = ...
 
     def is_same(self, given: Any) -> bool:
-        """Whether this is the value, and of its type."""
+        """Whether `given` equals the value and has its type."""
         return type(given) is type(self.value) and bool(given == self.value)
 
 
 @dataclass(frozen=True)
 class Made:
-    """An object of a class other than Python's own: its constructor from parts, and the forms of these."""
+    """An object of another class than tuple, list or dict: its constructor, and the forms of the parts that it is made from."""
 
     make: Callable[[list[Any]], Any]
     parts: tuple[Form, ...]
 
 
 def changed(tree: Any, change: Callable[[Any], Any]) -> Any:
-    """A tree of tuples, lists and dicts of any class, with changed leaves and objects for `Made`."""
+    """The tree with every leaf replaced by `change(leaf)` and every `Made` by its object; containers keep their class."""
     if isinstance(tree, Made):
         return tree.make([changed(part, change) for part in tree.parts])
     if isinstance(tree, dict):
@@ -56,12 +56,12 @@ def changed(tree: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def put_together(form: Form, outputs: Sequence[Any]) -> Any:
-    """Outputs in a form."""
+    """The outputs arranged in a form."""
     return changed(form, lambda end: end.value if isinstance(end, Fixed) else outputs[end])
 
 
 def is_flat(takes: Mapping[str, Form]) -> bool:
-    """Whether arguments are one tensor each, in order, followed by optional ones."""
+    """Whether arguments are one tensor each, in order, followed only by optional arguments with their defaults."""
     forms = list(takes.values())
     count = sum(isinstance(form, int) for form in forms)
     rest = (isinstance(form, Fixed) and form.is_same(form.default) for form in forms[count:])
@@ -69,9 +69,9 @@ def is_flat(takes: Mapping[str, Form]) -> bool:
 
 
 def taken_apart(called: str, takes: Mapping[str, Form], given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-    """The tensors of a call's arguments, in order; `takes` are the forms of all arguments by name.
+    """The tensors in a call's arguments, in order; `takes` are the forms of all arguments by name.
 
-    TypeError for arguments of other names or of another form, ValueError for another value of a `Fixed` argument.
+    TypeError for arguments with other names or another form, ValueError for another value of a `Fixed` argument.
     """
     by_place = dict(zip(takes, given, strict=False))
     left_out = {name: form.default for name, form in takes.items() if isinstance(form, Fixed) and form.default is not ...}
@@ -86,7 +86,7 @@ def taken_apart(called: str, takes: Mapping[str, Form], given: Sequence[Any], na
 
 
 def _take(place: str, form: Form, given: Any, found: dict[int, Any]) -> None:
-    """Note the tensors of one argument, or of a part of it, by their numbers."""
+    """Add the tensors of one argument, or of a part of it, to `found` by their numbers; `place` names it in errors."""
     if isinstance(form, Fixed):
         if not form.is_same(given):
             said = given if isinstance(given, bool | int | float | str | None) else f"a {type(given).__name__}"
@@ -110,19 +110,19 @@ def _take(place: str, form: Form, given: Any, found: dict[int, Any]) -> None:
 
 
 Types = Mapping[int, tuple[str, ...]]
-"""Data types that outputs are cast to, one after another, by number of the output."""
+"""Number of an output -> data types that it is cast to, one after another."""
 
 
 def typed(types: Types, outputs: Sequence[Any]) -> tuple[Any, ...]:
-    """Outputs of NumPy or torch as the data types that users get (`Network.types`).
+    """Outputs, of NumPy or torch, cast to the data types that users get (`Network.types`).
 
-    ValueError for NumPy arrays of types that NumPy does not have.
+    ValueError for a type that NumPy does not have if the output is a NumPy array.
     """
     return tuple(_as_types(made, types[place]) if place in types else made for place, made in enumerate(outputs))
 
 
 def check_whole(called: str, types: Types, outputs: Sequence[Any]) -> None:
-    """ValueError for integer outputs that are not whole, or exceed the integers exact in float32."""
+    """Check that integer outputs are finite and within the range where float32 is exact; ValueError if not."""
     for place, names in types.items():
         if names[0] in ("int32", "int64") and not bool((abs(outputs[place]) <= MOST_WHOLE).all()):
             said = f"expected whole numbers up to {MOST_WHOLE:.0f}, which kernels compute exactly"
@@ -130,13 +130,13 @@ def check_whole(called: str, types: Types, outputs: Sequence[Any]) -> None:
 
 
 def _as_types(made: Any, names: Sequence[str]) -> Any:
-    """The output cast to each type in turn."""
+    """Cast an output to each type in turn."""
     for name in names:
         if not hasattr(made, "astype"):
             made = made.to(getattr(sys.modules["torch"], name))
         elif name in _TORCHS:
             raise ValueError(f"an output of {name} as a NumPy array: expected inputs of torch, which has that type")
         else:
-            with np.errstate(invalid="ignore", over="ignore"):  # as torch, which does not warn
+            with np.errstate(invalid="ignore", over="ignore"):  # torch does not warn either
                 made = made.astype(name)
     return made

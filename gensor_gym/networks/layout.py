@@ -1,4 +1,4 @@
-"""Memory of every step's arrays: the caller's arrays, a workspace of the call, or persistent memory."""
+"""Positions of every step's arrays in memory: in the caller's arrays, in the workspace of a call, or in fixed memory."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gensor_gym.networks.network import Network
 from gensor_gym.networks.plan import Plan
 
 WEIGHTS = 1
-"""Number of the input that a kernel keeps packed (`operators.traits.weights`)."""
+"""Index of the input of a kernel that is packed once, if the kernel packs its weights (`operators.traits.weights`)."""
 
 
 class Base(IntEnum):
-    """Base of an address: `enum gg_base` of `codegen/runtime/network.c`."""
+    """Base of an address, the same as `enum gg_base` of `codegen/runtime/network.c`."""
 
     INPUT = 0
     OUTPUT = 1
@@ -28,36 +28,36 @@ class Base(IntEnum):
 
 @dataclass(frozen=True)
 class Place:
-    """An array: the number of an input or output of the network, or bytes from the start of workspace or fixed memory."""
+    """Position of an array. `at` is the index of an input or output, or an offset in bytes in workspace or fixed memory."""
 
     base: Base
     at: int
     before: int = 0
-    """Bytes from there on."""
+    """Further offset in bytes."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Places of all arrays."""
+    """Positions of all arrays."""
 
     values: Mapping[str, Place]
-    """Every value that a step reads or writes; constants that are only read packed have no memory, written as 0."""
+    """Name of a value that a step reads or writes -> its position; a constant that is only read packed has offset 0."""
     workspaces: tuple[Place, ...]
-    """Workspace of every step whose kernel needs one."""
+    """Position of each step's workspace."""
     arena: Arena
-    """Memory of the values between kernels."""
+    """Offsets of the values between kernels, and the size of their memory."""
     needed: int
-    """Bytes that no arena goes below."""
+    """Lower bound in bytes on the size of any arena."""
     workspace_bytes: int
-    """Bytes of a call: the arena, followed by the largest workspace of any loop."""
+    """Bytes of the workspace of a call: the arena, followed by the largest workspace of any loop."""
     constants: frozenset[str]
-    """Constants that lie in fixed memory unpacked."""
+    """Names of the constants that are in fixed memory unpacked."""
     fixed_bytes: int
-    """Constants and packed weights."""
+    """Bytes of constants and packed weights."""
 
 
 def layout_of(plan: Plan, kernels: Sequence[Kernel], mode: str) -> Layout:
-    """Memory for a plan whose steps have these kernels; ValueError for an unknown arena."""
+    """Layout of memory for a plan whose steps have these kernels; ValueError for an unknown mode of the arena."""
     network, lives = plan.network, lives_of(plan)
     made = arena(lives, mode)
     values = {value.name: Place(Base.INPUT, number) for number, value in enumerate(network.inputs)}
@@ -85,7 +85,7 @@ def layout_of(plan: Plan, kernels: Sequence[Kernel], mode: str) -> Layout:
 
 
 def _read(plan: Plan, kernels: Sequence[Kernel]) -> frozenset[str]:
-    """Constants that some kernel reads unpacked."""
+    """Names of the constants that some kernel reads unpacked."""
     return frozenset(
         name
         for step, kernel in zip(plan.steps, kernels, strict=True)
@@ -95,7 +95,7 @@ def _read(plan: Plan, kernels: Sequence[Kernel]) -> frozenset[str]:
 
 
 def _returned(network: Network) -> dict[str, int]:
-    """Number of the output that lies in the memory of each value; ValueError if two outputs would share one."""
+    """Name of a value -> index of the output that it is the memory of; ValueError if two outputs would share memory."""
     roots = [network.root_of(name) for name in network.graph.returns]
     if len(set(roots)) < len(roots):
         raise ValueError(f"{network.graph.name}: two outputs are views of one value, expected memory of its own for each")
@@ -103,9 +103,9 @@ def _returned(network: Network) -> dict[str, int]:
 
 
 def lives_of(plan: Plan) -> list[Life]:
-    """Values between steps, in the order of creation; one that is made in parts is one value from its first part on.
+    """Lifetimes of the values between steps, in the order of creation; a value made in parts begins with its first part.
 
-    The steps of one loop count as one, because all their values are live throughout.
+    The steps of one loop count as one step, because all their values are live throughout the loop.
     """
     network, first, last = plan.network, dict[str, int](), dict[str, int]()
     of_loop = [(number, step) for number, some in enumerate(loops(plan.pieces)) for step in (plan.steps[one] for one in some)]

@@ -1,4 +1,4 @@
-"""A plan and its kernels as one function in this process: no Python between kernels."""
+"""A plan and its kernels, loaded as one function of this process, without Python between kernels."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ MOST_ARRAYS = 64
 
 
 class _Place(ctypes.Structure):
-    """`struct gg_place`."""
+    """`struct gg_place` of `network.c`."""
 
     _fields_ = [("base", ctypes.c_long), ("at", ctypes.c_size_t), ("before", ctypes.c_size_t)]
 
 
 class _Step(ctypes.Structure):
-    """`struct gg_step`."""
+    """`struct gg_step` of `network.c`."""
 
     _fields_ = [
         ("entry", ctypes.c_void_p), ("places", ctypes.c_void_p), ("inputs", ctypes.c_long), ("outputs", ctypes.c_long),
@@ -41,7 +41,7 @@ class _Step(ctypes.Structure):
 
 
 class _Network(ctypes.Structure):
-    """`struct gg_network`; a mutex takes 40 bytes on Linux for 64-bit processors."""
+    """`struct gg_network` of `network.c`; a mutex takes 40 bytes on Linux for 64-bit processors."""
 
     _fields_ = [
         ("steps", ctypes.c_void_p), ("count", ctypes.c_long), ("fixed", ctypes.c_void_p), ("outputs", ctypes.c_long),
@@ -50,7 +50,7 @@ class _Network(ctypes.Structure):
 
 
 class _Loaded(ctypes.Structure):
-    """`struct gg_loaded`, with the memory that its pointers refer to."""
+    """`struct gg_loaded` of `network.c`; `kept` keeps the memory alive that its pointers refer to."""
 
     kept: Any
 
@@ -58,24 +58,25 @@ class _Loaded(ctypes.Structure):
 
 
 class NetworkFunction(NativeFunction):
-    """A loaded network, called like a kernel, with arrays of NumPy or of a library with DLPack.
+    """A loaded network, which is called like a kernel with arrays of NumPy or of a library with DLPack.
 
-    Safe from several threads; those of a network with packed weights wait for one another.
+    Several threads may call it. Calls of a network with packed weights wait for one another.
     """
 
     def __init__(self, plan: Plan, kernels: Sequence[Kernel], threads: int, mode: str = "hot") -> None:
-        """Lay memory out, load the kernels, pack weights once; ValueError for a kernel of too many arrays, or of other tasks.
+        """Lay out memory, load the kernels, and pack weights once.
 
-        The plan's arrays are not held.
+        The plan's arrays may be freed afterwards. ValueError for a kernel with too many arrays, or with tasks that do not fit
+        its loop.
         """
         together = tasks_together(plan.pieces, kernels)
         self.layout = layout_of(plan, kernels, mode)
         self.fixed = _fixed(plan, self.layout)
-        """Constants and packed weights, bytes."""
+        """Memory of constants and packed weights, an array of bytes."""
         team = runtime(threads)
         _pack(plan, kernels, self.layout, self.fixed, threads)
         self.constants = _constants(plan, self.layout, self.fixed)
-        """Views of the unpacked constants in fixed memory, by name."""
+        """Name of an unpacked constant -> view of it in fixed memory."""
         distinct = {kernel.digest: kernel for kernel in kernels}
         entries: dict[str, Any] = {digest: entry_of(one, one.launches[0].entry) for digest, one in distinct.items()}
         steps = (_Step * len(kernels))()
@@ -89,26 +90,26 @@ class NetworkFunction(NativeFunction):
         outputs, exclusive = len(plan.network.outputs), any(kernel.prepacked for kernel in kernels)
         network = _Network(ctypes.addressof(steps), len(steps), address_of(self.fixed), outputs, exclusive)
         loaded = _Loaded(GgRuntime(team.threads, team.parallel), ctypes.addressof(network))
-        loaded.kept = kept, network, self.fixed  # who holds a bound call need not hold the function
+        loaded.kept = kept, network, self.fixed  # so that a bound call works without the function object
         self.called = plan.network.called
         super().__init__(self.called, _compiled("network.c").gg_network_entry, loaded, self.layout.workspace_bytes)
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
-        """As a kernel's call; ValueError also for ids outside their table. A bound call checks no ids."""
+        """Run the network like a kernel; ValueError also for ids outside their table, which a bound call does not check."""
         if self.called.id_limits or self.called.limits:
             self.called.check_ids(inputs)
         return super().__call__(*inputs, out=out)
 
 
 def _compiled(name: str) -> ctypes.CDLL:
-    """A file of the runtime, compiled at the first call on a machine."""
+    """Library of a C file of the runtime, compiled at the first call on a machine."""
     folder = Path(rooms.__path__[0])
     text = folder.joinpath("runtime.h").read_text("utf-8") + folder.joinpath(name).read_text("utf-8")
     return ctypes.CDLL(str(compile_text(text, ARCH)))
 
 
 def _places(step: Step, layout: Layout, workspace: Place) -> ctypes.Array[_Place]:
-    """Places of a step's arrays, in the order of `struct gg_step`."""
+    """Positions of a step's arrays in the order of `struct gg_step`; ValueError if there are too many."""
     if max(len(step.reads), len(step.writes)) > MOST_ARRAYS:
         raise ValueError(f"{step.computation}: {len(step.reads)} inputs, expected at most {MOST_ARRAYS} of one kernel")
     found = [*(layout.values[name] for name in (*step.reads, *step.writes)), workspace]
@@ -116,7 +117,7 @@ def _places(step: Step, layout: Layout, workspace: Place) -> ctypes.Array[_Place
 
 
 def _fixed(plan: Plan, layout: Layout) -> np.ndarray:
-    """Memory that stays, with the constants in it."""
+    """Fixed memory, as an array of bytes, with the unpacked constants in it."""
     memory = in_large_pages(layout.fixed_bytes)
     for name, view in _constants(plan, layout, memory).items():
         view[...] = plan.network.constants[name]
@@ -124,7 +125,7 @@ def _fixed(plan: Plan, layout: Layout) -> np.ndarray:
 
 
 def _constants(plan: Plan, layout: Layout, memory: np.ndarray) -> dict[str, np.ndarray]:
-    """Views of fixed memory by the names of the constants there."""
+    """Name of an unpacked constant -> view of it in fixed memory."""
     found = {}
     for name in layout.constants:
         array, start = plan.network.constants[name], layout.values[name].at
@@ -133,7 +134,7 @@ def _constants(plan: Plan, layout: Layout, memory: np.ndarray) -> dict[str, np.n
 
 
 def _dense(array: np.ndarray, threads: int, room: np.ndarray) -> np.ndarray:
-    """In row-major order. All threads copy a transposed matrix, as torch has weights, into `room` in whole cache lines."""
+    """The array in row-major order; a transposed matrix, as torch's weights are, is copied to `room` by all threads."""
     if array.flags.c_contiguous or array.ndim != 2 or array.dtype != np.float32 or not array.T.flags.c_contiguous:
         return np.ascontiguousarray(array)
     made = room[: array.size].reshape(array.shape)
@@ -150,11 +151,11 @@ def _turn() -> Any:
 
 
 def _pack(plan: Plan, kernels: Sequence[Kernel], layout: Layout, fixed: np.ndarray, threads: int) -> None:
-    """Let every kernel with packed weights pack them; it then reads only these."""
+    """Let every kernel that packs its weights pack them into fixed memory; it then reads only the packed weights."""
     packing = {kernel.digest: entry_of(kernel, kernel.prepares) for kernel in kernels if kernel.prepacked}
     team, constants = ctypes.byref(runtime(threads)), plan.network.constants
     weights = [constants[step.reads[WEIGHTS]].size for step, kernel in zip(plan.steps, kernels, strict=True) if kernel.prepacked]
-    room = np.empty(max(weights, default=0), np.float32)  # one for all: new pages take longer than copying
+    room = np.empty(max(weights, default=0), np.float32)  # shared, because new pages take longer than copying
     for step, kernel, place in zip(plan.steps, kernels, layout.workspaces, strict=True):
         if kernel.prepacked:
             array = _dense(constants[step.reads[WEIGHTS]], threads, room)

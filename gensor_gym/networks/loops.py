@@ -1,8 +1,8 @@
 """Pieces that run in one parallel loop: a task computes its rows of each piece in order, without waits between pieces.
 
-After the coarse-grain fusion of oneDNN Graph Compiler (Li et al., arXiv 2301.01333), which merges the outermost parallel loops of
-neighbours: none of them may read what another task makes. A piece has rows if it is a product of two matrices, a row nest, or a
-product with rows after it; values made in the loop are read row by row only.
+This follows the coarse-grain fusion of oneDNN Graph Compiler (Li et al., arXiv 2301.01333), which merges the outermost parallel
+loops of adjacent pieces. No task may read values that another task makes, so values made in the loop are read only row by row. A
+piece has rows if it is a product of two matrices, a row nest, or a product with rows after it.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from gensor_gym.networks.steps import Step
 from gensor_gym.operators.types import Operator
 
 MOST_TOGETHER = 16
-"""Pieces of one loop: `GG_TOGETHER` of `network.c`."""
+"""Most pieces of one loop: `GG_TOGETHER` of `network.c`."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """How a step goes along rows."""
+    """Number of rows of a step, and how it reads its inputs."""
 
     count: int
     read: tuple[bool, ...]
-    """For every value that it reads, whether a row depends only on the same row of that value."""
+    """For every value that it reads, whether a row of the result depends only on the same row of that value."""
 
 
 def rows_of(step: Step) -> Rows:
-    """The rows of a step; ValueError if it has none, or writes them otherwise than one after another."""
+    """Rows of a step; ValueError if it has no rows, or does not write them contiguously one after another."""
     computation = step.computation
     if isinstance(computation, Operator):
         return Rows(shape_of(computation).rows if len(computation.spatial) == 2 else 0, _of_product(computation))
@@ -46,7 +46,7 @@ def rows_of(step: Step) -> Rows:
 
 
 def _of_product(op: Operator) -> tuple[bool, ...]:
-    """For each operand, whether it is read row by row: the left matrix, and post-op operands with the shape of the output."""
+    """For each operand, whether it is read row by row: the left matrix, and operands of post-ops with the output's shape."""
     shape_of(op)
     if len(op.spatial) != 2:
         raise ValueError(f"{op} has a batch: expected rows of one matrix")
@@ -56,7 +56,7 @@ def _of_product(op: Operator) -> tuple[bool, ...]:
 
 
 def _of_panel(graph: Dataflow) -> Rows:
-    """For a product and the row nest after it, whether each value is read row by row; both may read the same value."""
+    """Rows of a product with a row nest after it; a value is read row by row if both read it so."""
     panel = panel_of(graph)
     _check_written(panel.nest)
     of_product = _of_product(panel.product)
@@ -75,7 +75,7 @@ def _check_written(nest: RowNest) -> None:
 
 
 def _of_nest(nest: RowNest, tensor: str) -> bool:
-    """For every value, whether all reads of its tensor are read row by row."""
+    """Whether a nest reads a tensor only row by row."""
     accesses = (cell.made for cell in nest.cells if isinstance(cell.made, Access))
     return all(goes_row_by_row(nest, access) for access in accesses if access.tensor == tensor and _is_read(access, tensor))
 
@@ -85,7 +85,7 @@ def _is_read(access: Access, tensor: str) -> bool:
 
 
 def loops(pieces: Sequence[Piece]) -> Iterator[list[int]]:
-    """Numbers of the pieces of each loop."""
+    """Indices of the pieces of each loop."""
     found: list[int] = []
     for number, piece in enumerate(pieces):
         if found and not piece.follows:
@@ -96,7 +96,7 @@ def loops(pieces: Sequence[Piece]) -> Iterator[list[int]]:
 
 
 def loop_fault(network: Network, pieces: Sequence[Piece]) -> str:
-    """Reason why pieces cannot run in their loops; empty if they can."""
+    """Reason why the pieces cannot run in their loops; empty if they can."""
     if pieces and pieces[0].follows:
         return f"{pieces[0].nodes[0]} follows nothing: expected a piece before it"
     for numbers in loops(pieces):
@@ -106,7 +106,7 @@ def loop_fault(network: Network, pieces: Sequence[Piece]) -> str:
 
 
 def _fault_of(network: Network, together: Sequence[Piece]) -> str:
-    """Fault of one loop."""
+    """Reason why these pieces cannot run in one loop; empty if they can."""
     if len(together) > MOST_TOGETHER:
         return f"{len(together)} pieces in the loop of {together[0].nodes[0]}, expected at most {MOST_TOGETHER}"
     made, count, rows = set[str](), 0, together[1].follows
@@ -127,7 +127,7 @@ def _fault_of(network: Network, together: Sequence[Piece]) -> str:
 
 
 def task_rows(pieces: Sequence[Piece]) -> list[int]:
-    """Rows per task of each piece that shares a loop; 0 for a piece with its own loop."""
+    """Number of rows per task for each piece that shares a loop; 0 for a piece with its own loop."""
     found = []
     for numbers in loops(pieces):
         found += [pieces[numbers[1]].follows if len(numbers) > 1 else 0] * len(numbers)
@@ -137,7 +137,7 @@ def task_rows(pieces: Sequence[Piece]) -> list[int]:
 def tasks_together(pieces: Sequence[Piece], kernels: Sequence[Kernel]) -> list[int]:
     """Number of consecutive tasks of each piece's kernel in one task of its loop; 1 for a piece with its own loop.
 
-    ValueError for a kernel whose tasks do not make up those rows.
+    ValueError for a kernel whose tasks do not add up to the rows of the loop's task.
     """
     found = []
     for piece, kernel, rows in zip(pieces, kernels, task_rows(pieces), strict=True):

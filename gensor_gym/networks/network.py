@@ -1,4 +1,4 @@
-"""A network: a dataflow graph together with the arrays that are the same at every call."""
+"""A network: a dataflow graph with its constant arrays, which are the same at every call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gensor_gym.networks.forms import Form, Types
 
 @dataclass(frozen=True)
 class Called:
-    """Inputs and outputs of a network's call, without its weights: a `Computation`."""
+    """The signature of a network's call, without its weights; it is a `Computation`."""
 
     name: str
     inputs: tuple[Value, ...]
@@ -28,18 +28,18 @@ class Called:
     flops: int
     compulsory_bytes: int
     id_limits: Mapping[str, int] = field(default_factory=dict, hash=False)
-    """Number of rows to choose from, for every input that holds row ids."""
+    """Name of an input that has row ids -> number of rows of its table."""
     limits: Mapping[str, int] = field(default_factory=dict, hash=False)
-    """See `Network.limits`."""
+    """Name of an integer input -> its largest magnitude (`Network.limits`)."""
 
     def __str__(self) -> str:
         """The name."""
         return self.name
 
     def check_ids(self, inputs: Sequence[Any]) -> None:
-        """ValueError for ids outside their table, and for numbers beyond exact arithmetic.
+        """Check ids and integer inputs; ValueError for ids outside their table and for numbers beyond exact arithmetic.
 
-        Shapes are checked elsewhere.
+        An input of another shape is not checked here.
         """
         for value, given in zip(self.inputs, inputs, strict=False):
             rows, limit = self.id_limits.get(value.name), self.limits.get(value.name)
@@ -55,26 +55,26 @@ class Called:
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A graph, its weights, and the source operation of every node."""
+    """A graph, its weights, and the operation that each node comes from."""
 
     graph: Dataflow
     constants: Mapping[str, np.ndarray]
-    """float32 arrays of the graph's constant inputs, by name; in any order in memory."""
+    """Name of a constant input -> its float32 array, in any memory order."""
     origins: Mapping[str, str] = field(default_factory=dict)
-    """Name of a node's value -> operation, such as `layer1.0.conv1: conv2d`. Nodes of one operation are one primitive."""
+    """Name of a node -> its operation, such as `layer1.0.conv1: conv2d`; `cut_all` puts nodes of one operation together."""
     unread: Mapping[int, Value] = field(default_factory=dict)
-    """Unused inputs of a call, by number."""
+    """Index of an input of a call that no node reads -> the input."""
     form: Form = None
-    """Form of the user's result over numbers of outputs; None for one output, or a tuple of all."""
+    """Form of the user's result, whose leaves are numbers of outputs; None for one output, or a tuple of all outputs."""
     types: Types = field(default_factory=dict)
-    """Data types that outputs are cast to, in order, if they are not float32 for users; kernels compute float32."""
+    """Number of an output -> data types that it is cast to in turn, if users do not get float32, which kernels compute."""
     arguments: Mapping[str, Form] | None = None
-    """The user's arguments by name, over numbers of inputs; None for one tensor each, by the names of inputs."""
+    """Name of a user's argument -> form, whose leaves are numbers of inputs; None if each input is an argument of its name."""
     limits: Mapping[str, int] = field(default_factory=dict)
-    """Largest magnitude of integer inputs of arithmetic for which kernels are exact."""
+    """Name of an integer input of arithmetic -> largest magnitude for which kernels are exact."""
 
     def __post_init__(self) -> None:
-        """ValueError unless there is an array of the right shape for every constant input."""
+        """Check that every constant input has a float32 array of its shape; ValueError if not."""
         wanted = {value.name: value.shape for value in self.graph.inputs if value.constant}
         given = {name: array.shape for name, array in self.constants.items()}
         if wanted != given:
@@ -94,12 +94,12 @@ class Network:
 
     @cached_property
     def takes(self) -> Mapping[str, Form]:
-        """The user's arguments by name, in order."""
+        """Name -> form of the user's arguments, in order."""
         return {value.name: place for place, value in enumerate(self.inputs)} if self.arguments is None else self.arguments
 
     @cached_property
     def called(self) -> Called:
-        """The call's signature."""
+        """Signature of the network's call."""
         own = self.graph.name, self.inputs, self.outputs, self.dtype, self.flops, self.compulsory_bytes
         return Called(*own, self.id_limits, self.limits)
 
@@ -110,7 +110,7 @@ class Network:
 
     @property
     def id_limits(self) -> Mapping[str, int]:
-        """Number of rows to choose from, for every input that holds row ids."""
+        """Name of an input that has row ids -> number of rows of its table."""
         return self.graph.id_limits
 
     @property
@@ -120,12 +120,12 @@ class Network:
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of a call."""
+        """Number of floating-point operations of a call."""
         return self.graph.flops
 
     @property
     def compulsory_bytes(self) -> int:
-        """Bytes that any program must move: inputs, weights and outputs once."""
+        """Bytes that any program must move: inputs, weights and outputs once each."""
         return self.graph.compulsory_bytes
 
     def __str__(self) -> str:
@@ -134,35 +134,35 @@ class Network:
 
     @cached_property
     def nodes(self) -> Mapping[str, Node]:
-        """The node of each value that is no input."""
+        """Name of a value that is not an input -> the node that computes it."""
         return self.graph.makers
 
     def source_of(self, name: str) -> str:
-        """The source of a view, or of a view of a view; the value itself if it is none."""
+        """Name of the value that a view, or a view of a view, is made of; `name` itself if it is not a view."""
         return self.graph.behind(name)[-1]
 
     def root_of(self, name: str) -> str:
-        """The value that owns a value's memory: itself, or the source of a reshape."""
+        """Name of the value whose memory a value uses: the source of a reshape, else `name` itself."""
         return self.graph.behind(name, (Reshape,))[-1]
 
     @cached_property
     def known(self) -> dict[object, Any]:
-        """Cache of facts on its parts: plans differ in a few pieces."""
+        """Cache of facts about pieces and nodes, because plans of a network differ only in a few pieces."""
         return {}
 
     @cached_property
     def places(self) -> Mapping[str, int]:
-        """Number of every node in the graph."""
+        """Name of a node -> its index in the graph's order."""
         return {name: number for number, (name, _) in enumerate(self.graph.nodes)}
 
     @cached_property
     def joins(self) -> Mapping[str, tuple[str, int]]:
-        """For every value that is made within another: (that, bytes before it); see `dataflow.joins`."""
+        """Name of a value that is made inside another value's memory -> (that value, offset in bytes); see `dataflow.joins`."""
         return joins(self.graph)
 
     @cached_property
     def cuts(self) -> Mapping[str, tuple[str, int]]:
-        """For every slice that is read in place: (the value that contains it, bytes before it); see `dataflow.joins`."""
+        """Name of a slice that is read in place -> (value that contains it, offset in bytes); see `dataflow.joins`."""
         return cuts(self.graph)
 
     @cached_property
@@ -171,7 +171,7 @@ class Network:
 
     @cached_property
     def _joined(self) -> dict[str, list[str]]:
-        """Parts of each whole, in order."""
+        """Name of a value that is made in parts -> its parts, in order."""
         found: dict[str, list[str]] = {}
         for part, (whole, _) in self.joins.items():
             found.setdefault(whole, []).append(part)
@@ -186,7 +186,7 @@ class Network:
         return name in self._free
 
     def place_of(self, name: str) -> tuple[str, int]:
-        """(outermost value whose memory contains it, its offset there in bytes)."""
+        """(outermost value whose memory contains a value, offset there in bytes)."""
         root, before = self.root_of(name), 0
         while root in self._within:
             root, more = self._within[root]
@@ -194,7 +194,10 @@ class Network:
         return root, before
 
     def made_by(self, name: str) -> list[str]:
-        """The value, or all its parts if it is made in parts; for a part read in place, what the whole is made of."""
+        """Names of the values that kernels make for a value: itself, or its parts if it is made in parts.
+
+        For a slice that is read in place they are those of the value that contains it.
+        """
         if name in self.cuts:
             return self.made_by(self.source_of(self.cuts[name][0]))
         if name not in self._joined:
@@ -202,13 +205,13 @@ class Network:
         return [one for part in self._joined[name] for one in self.made_by(part)]
 
     def reference(self, *inputs: np.ndarray) -> tuple[Bounded, ...]:
-        """The outputs in float64, each with the bound that is propagated node by node."""
+        """Reference outputs in float64, each with an error bound that is propagated node by node."""
         given = dict(self.constants) | {value.name: array for value, array in zip(self.inputs, inputs, strict=True)}
         return evaluate(self.graph, [given[value.name] for value in self.graph.inputs])
 
 
 def needed(name: str, inputs: Sequence[Value], nodes: Sequence[tuple[str, Node]], returns: Sequence[str]) -> Dataflow:
-    """The graph of those nodes and inputs that the outputs are made of."""
+    """Graph of only the nodes and inputs that the outputs `returns` depend on."""
     wanted = set(returns)
     for made, node in reversed(nodes):
         if made in wanted:

@@ -1,4 +1,7 @@
-"""A piece of a plan: the nodes of one kernel, and the loop of their host in which the others are computed."""
+"""A piece of a plan: the nodes of one kernel, and its anchor.
+
+One node, such as a product, is the host; the anchor is the loop of the host in which the kernel computes the other nodes.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,12 @@ ANCHORS = {
 }
 """Anchor -> the loop of the host in which the other nodes of a piece are computed."""
 _NAMED = ("panel", "block")
-"""Anchors that a text names; the others follow from the host."""
+"""Anchors that the text of a piece names; the anchors tile and row follow from the host."""
 
 
 @lru_cache(maxsize=4096)
 def _fault(computation: Dataflow, is_panel: bool) -> str:
-    """Reason why it has no kernel; empty if it has one. Cached, because layers of networks are equal."""
+    """Reason why a computation has no kernel; empty if it has one. Cached, because a network has many equal layers."""
     try:
         (panel_of if is_panel else chain_of if is_chain(computation) else row_nest)(computation)
     except ValueError as error:
@@ -38,21 +41,21 @@ def _fault(computation: Dataflow, is_panel: bool) -> str:
 
 @dataclass(frozen=True)
 class Piece:
-    """Nodes in an order in which they can be computed."""
+    """The nodes of one kernel, in an order in which they can be computed, and their anchor."""
 
     nodes: tuple[str, ...]
     anchor: str
     follows: int = 0
-    """Rows per task when sharing the previous piece's loop (`networks.loops`); else 0."""
+    """Number of rows per task if it shares the loop of the previous piece (`networks.loops`), else 0."""
 
     def __str__(self) -> str:
-        """The names, after the anchor if the host has several, and the rows by which it follows. `Piece.parse` reads it."""
+        """One line that `Piece.parse` reads: rows by which it follows, the anchor unless it is implied, names of the nodes."""
         follows = (f"+{self.follows}",) if self.follows else ()
         return " ".join((*follows, *((f"@{self.anchor}",) if self.anchor in _NAMED else ()), *self.nodes))
 
     @classmethod
     def parse(cls, network: Network, text: str) -> Piece:
-        """The piece of a line; ValueError for an unknown node or anchor, or an invalid number of rows."""
+        """Read a piece from a line; ValueError for an unknown node or anchor, or an invalid number of rows."""
         words = text.split()
         follows = _follows(words.pop(0)) if words[0].startswith("+") else 0
         anchor = words.pop(0)[1:] if words and words[0].startswith("@") else ""
@@ -65,7 +68,7 @@ class Piece:
         return cls(tuple(words), anchor or implied(network, words), follows)
 
     def step(self, network: Network) -> Step:
-        """The computation of its kernel; ValueError if no kernel supports it at this anchor. Cached for the network."""
+        """Computation of its kernel, cached in the network; ValueError if no kernel supports it at this anchor."""
         key = self.nodes, self.anchor
         if key not in network.known:
             network.known[key] = self._step(network)
@@ -92,7 +95,7 @@ class Piece:
 
 
 def _follows(word: str) -> int:
-    """The number after a plus."""
+    """Number of rows in a word such as `+64`; ValueError for other words."""
     rows = int(word[1:]) if re.fullmatch(r"\+\d{1,9}", word) else 0
     if rows < 1:
         raise ValueError(f"a piece follows by {word!r}: expected + and a number of rows from 1 on")
@@ -100,10 +103,10 @@ def _follows(word: str) -> int:
 
 
 def implied(network: Network, nodes: Sequence[str]) -> str:
-    """The anchor of a host that has one: the tile of a product, else the row."""
+    """Anchor that follows from the host, the first node: `tile` for a product, else `row`."""
     return "tile" if isinstance(network.nodes[nodes[0]], Contract) else "row"
 
 
 def piece_of(network: Network, nodes: Sequence[str]) -> Piece:
-    """A piece at the anchor that its host has."""
+    """Piece of these nodes at the anchor that follows from its host."""
     return Piece(tuple(nodes), implied(network, nodes))

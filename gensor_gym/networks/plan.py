@@ -1,4 +1,4 @@
-"""A plan: the nodes of each kernel and the kernels of each loop, as data that prints and parses."""
+"""A plan: the nodes of each kernel and the kernels of each loop; it can be printed and parsed."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from gensor_gym.networks.steps import Step, visible
 
 @dataclass(frozen=True)
 class Plan:
-    """Pieces in the order in which they run."""
+    """Pieces of a network in the order in which they run."""
 
     network: Network
     pieces: tuple[Piece, ...]
 
     def __str__(self) -> str:
-        """A line for each piece. `Plan.parse` reads it."""
+        """Text with a line for each piece, which `Plan.parse` reads."""
         return "\n".join(map(str, self.pieces))
 
     @classmethod
     def parse(cls, network: Network, text: str) -> Plan:
-        """Parse a plan; ValueError for an unknown node or anchor."""
+        """Read a plan from its text; ValueError for an unknown node or anchor."""
         return cls(network, tuple(Piece.parse(network, line) for line in text.splitlines() if line.strip()))
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
-        """The computations in order; ValueError for a plan that is not legal."""
+        """Computations of the pieces in order; ValueError if the plan is illegal."""
         if fault := self.fault:
             raise ValueError(f"a plan of {self.network.graph.name}: {fault}")
         return tuple(piece.step(self.network) for piece in self.pieces)
 
     @cached_property
     def fault(self) -> str:
-        """Why the plan is illegal; empty if it is legal.
+        """Reason why the plan is illegal; empty if it is legal.
 
-        Every node that is not free (`Network.is_free`) is in one piece, pieces read only earlier values, each has a kernel, and
-        pieces of one loop read only their own rows of each other (`networks.loops`).
+        In a legal plan every node that is not free (`Network.is_free`) is in one piece, pieces read only earlier values, each
+        piece has a kernel, and a task of a loop reads only its own rows of values made in that loop (`networks.loops`).
         """
         owned = [name for piece in self.pieces for name in piece.nodes]
         needed = [name for name, _ in self.network.graph.nodes if not self.network.is_free(name)]
@@ -61,7 +61,7 @@ class Plan:
 
 
 def ordered(network: Network, pieces: Sequence[Piece]) -> Plan | None:
-    """The plan with every piece after the values that it reads; None for a cycle. Loops stay together."""
+    """Plan in which every piece comes after the pieces that it reads; None if they form a cycle. Loops stay together."""
     made = {value.name for value in network.graph.inputs}
     left, found = [[pieces[number] for number in numbers] for numbers in loops(pieces)], list[Piece]()
     while left:
@@ -75,13 +75,16 @@ def ordered(network: Network, pieces: Sequence[Piece]) -> Plan | None:
 
 
 def _can_begin(network: Network, together: Sequence[Piece], made: Set[str]) -> bool:
-    """Whether all that pieces of a loop read is made before them, or by them."""
+    """Whether all values that the pieces of a loop read are in `made`, or are made by these pieces."""
     own = {name for piece in together for name in piece.nodes}
     return all(reads_of(network, piece) - own <= made for piece in together)
 
 
 def reads_of(network: Network, piece: Piece) -> frozenset[str]:
-    """Values that are neither views nor made inside; of one that is made in parts these. Found once for a network."""
+    """Names of the values that a piece reads and does not make, cached in the network.
+
+    A view counts as its source, and a value that is made in parts as its parts.
+    """
     key = "reads", piece.nodes
     if key not in network.known:
         sources = dict.fromkeys(network.source_of(one) for name in piece.nodes for one in network.nodes[name].inputs)
@@ -92,7 +95,7 @@ def reads_of(network: Network, piece: Piece) -> frozenset[str]:
 
 
 def cut_all(network: Network) -> Plan:
-    """Primitives with post-ops: one operation a piece, with the elementwise operations that a product's kernel can take."""
+    """Plan with one operation per piece, to which a product's kernel adds elementwise operations as post-ops."""
     pieces: list[list[str]] = []
     of: dict[str, list[str]] = {}
     for name, node in network.graph.nodes:
@@ -111,7 +114,7 @@ def cut_all(network: Network) -> Plan:
 
 
 def _with_slices(network: Network, pieces: list[list[str]], of: dict[str, list[str]]) -> list[list[str]]:
-    """Rows read parts of a value in place, unless another node reads them too."""
+    """The pieces after row nests take the slices that only they read, so that they read these in place."""
     kept = {id(piece): piece for piece in pieces}
     for rows in pieces[::-1]:
         if id(rows) not in kept or isinstance(network.nodes[rows[0]], Contract):
@@ -124,7 +127,7 @@ def _with_slices(network: Network, pieces: list[list[str]], of: dict[str, list[s
 
 
 def _slices_read(network: Network, rows: list[str], of: dict[str, list[str]]) -> list[str] | None:
-    """A piece of slices of values that only one piece reads, and takes."""
+    """A piece of slices that the piece `rows` can take, because only `rows` reads them; None if there is none."""
     roots = dict.fromkeys(network.source_of(one) for name in rows for one in network.nodes[name].inputs)
     for part in (of[root] for root in roots if root in of and of[root] is not rows):
         both = sorted([*rows, *part], key=network.places.__getitem__)
@@ -135,7 +138,7 @@ def _slices_read(network: Network, rows: list[str], of: dict[str, list[str]]) ->
 
 
 def _joined(network: Network, name: str, of: dict[str, list[str]]) -> list[str] | None:
-    """The piece that takes one more node: that of its producing product, or of the same operation."""
+    """The piece that can take a node: the piece of a product that it reads, or of the same operation; None if there is none."""
     roots = map(network.source_of, network.nodes[name].inputs)
     sources = {network.places[piece[0]]: piece for root in roots if (piece := of.get(root)) is not None}
     latest = [sources[place] for place in sorted(sources, reverse=True)]
@@ -149,7 +152,7 @@ def _joined(network: Network, name: str, of: dict[str, list[str]]) -> list[str] 
 
 
 def _waits(network: Network, piece: list[str], name: str, of: dict[str, list[str]]) -> bool:
-    """Whether a node's other inputs depend on the piece, directly or through others."""
+    """Whether a node's other inputs depend on the piece, directly or through other pieces."""
     first = min(network.places[one] for one in piece)
     waiting = [one for one in network.nodes[name].inputs if network.source_of(one) not in piece]
     seen = set(waiting)
@@ -165,7 +168,7 @@ def _waits(network: Network, piece: list[str], name: str, of: dict[str, list[str
 
 
 def _can_take(network: Network, piece: list[str], name: str) -> bool:
-    """Whether a kernel computes the piece with the node."""
+    """Whether one kernel can compute the piece together with the node."""
     try:
         piece_of(network, [*piece, name]).step(network)
     except ValueError:

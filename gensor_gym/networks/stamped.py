@@ -1,4 +1,4 @@
-"""The kernels of a network in any order, with the time of each: among the others, and alone."""
+"""Timing of the single kernels of a loaded network, within calls of the network and each alone."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from gensor_gym.networks.plan import Plan
 
 
 class StampedNetwork:
-    """A loaded network on its own inputs, with kernels that use the same memory as in a call.
+    """A loaded network with given inputs, whose kernels can be run in any order and timed.
 
-    `network.c` runs the same entries on the same addresses; here a clock is read between them, and those of one loop
-    (`networks.loops`) run one after another. From one thread at a time, and not while the network is called elsewhere: packed
-    weights and their scratch are the network's.
+    The kernels use memory laid out as in a call. A clock is read between them, and kernels of one loop (`networks.loops`) run one
+    after another. Use it from one thread at a time, and not while the network is called elsewhere, because packed weights and
+    their scratch memory belong to the network.
     """
 
     def __init__(
         self, plan: Plan, kernels: Sequence[Kernel], function: NetworkFunction, inputs: Sequence[np.ndarray], threads: int
     ) -> None:
-        """Plan and kernels of `function`; `inputs` are dense arrays in its order, ValueError for others."""
+        """Prepare the calls; `plan` and `kernels` belong to `function`. ValueError if `inputs` do not fit its signature."""
         self.outputs = tuple(aligned(value.shape, np.dtype(value.dtype)) for value in plan.network.outputs)
-        """Outputs of the network after all kernels ran in order."""
+        """Outputs of the network, which are valid after all kernels have run in order."""
         self._inputs = function.signature.inputs(inputs, copy=False)
         self._layout, self._fixed = function.layout, function.fixed
         self._workspace, team = workspace_of(function.layout.workspace_bytes), runtime(threads)
@@ -50,10 +50,10 @@ class StampedNetwork:
             self._kept += [reads, writes]
 
     def seconds(self, order: Sequence[int]) -> np.ndarray:
-        """Seconds of each call of the kernels that `order` numbers, float64 [len(order)].
+        """Run the kernels with the indices in `order`; return the seconds of each call, float64 [len(order)].
 
-        Values are right if a kernel's inputs were computed before and are not overwritten: in order, or each kernel several times
-        before the next.
+        Results are right only if each kernel's inputs were computed before and are not overwritten, as when kernels run in the
+        plan's order, or each several times before the next.
         """
         numbers = np.ascontiguousarray(order, dtype=np.int64)
         if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self._calls):
@@ -63,14 +63,14 @@ class StampedNetwork:
         return np.diff(times) * 1e-9
 
     def in_context(self, passes: int) -> np.ndarray:
-        """Seconds of every kernel over several calls of the whole network, float64 [passes, kernels]."""
+        """Seconds of every kernel in each of `passes` runs of the whole network, float64 [passes, kernels]."""
         order = range(len(self._calls))
         return np.array([self.seconds(order) for _ in range(passes)]).reshape(passes, len(self._calls))
 
     def isolated(self, turn: float) -> list[np.ndarray]:
-        """Seconds of every kernel in repeated calls of it alone, for `turn` seconds each and at least three calls.
+        """Seconds of every kernel in repeated calls of it alone, for about `turn` seconds and at least three calls each.
 
-        As many uncounted calls before fill caches.
+        The same number of calls before are not counted, because they fill the caches.
         """
         found = []
         for number in range(len(self._calls)):
@@ -84,7 +84,7 @@ class StampedNetwork:
         return (ctypes.c_void_p * max(1, len(found)))(*found)
 
     def _address(self, place: Place) -> int:
-        """Address of a place in this call's memory."""
+        """Address of a position in this object's memory."""
         if place.base is Base.INPUT:
             return address_of(self._inputs[place.at]) + place.before
         if place.base is Base.OUTPUT:

@@ -1,4 +1,4 @@
-"""A piece of a network as a computation of its own: an operator with post-ops, or a fused operator."""
+"""The computation of a piece of a network: an operator with post-ops, or a fused operator."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from gensor_gym.operators.types import Operator
 
 @dataclass(frozen=True)
 class Step:
-    """One kernel's work: its computation, and the network's values that it reads and makes."""
+    """The work of one kernel: its computation, and the names of the network's values that it reads and writes."""
 
     computation: Operator | Dataflow
     reads: tuple[str, ...]
-    """Values in the order of the computation's inputs; names of roots (`Network.root_of`) and constants."""
+    """Values in the order of the computation's inputs; views are replaced by their roots (`Network.root_of`)."""
     writes: tuple[str, ...]
 
 
 def step_of(network: Network, piece: Sequence[str]) -> Step:
-    """The computation of a piece's values; ValueError names a node that cannot be computed with the others."""
+    """Computation of a piece's nodes; ValueError names a node that cannot be computed together with the other nodes."""
     products = [node for name in piece if isinstance(node := network.nodes[name], Contract)]
     alone = len(products) == 1 and network.nodes[piece[0]] == products[0]
     return _of_contract(network, products[0], piece) if alone else fused_step(network, piece)
 
 
 def _of_contract(network: Network, contract: Contract, piece: Sequence[str]) -> Step:
-    """A product, pooling or sum, with the operations on each finished element."""
+    """Step of an operator, such as a product, pooling or sum, with the other nodes as post-ops on each finished element."""
     op, reads, last = contract.operator, list(contract.sources), piece[0]
     for name in piece[1:]:
         if visible(network, last, piece):
@@ -51,7 +51,7 @@ def _of_contract(network: Network, contract: Contract, piece: Sequence[str]) -> 
 
 
 def fused_step(network: Network, piece: Sequence[str]) -> Step:
-    """Maps, reductions and moves as one graph, whose names are numbers: equal pieces are one computation."""
+    """Step of all nodes as one dataflow graph; its names are numbered, so that equal pieces have equal computations."""
     inside = set(piece)
     nodes: dict[str, Node] = {}
     given: list[str] = []
@@ -67,11 +67,11 @@ def fused_step(network: Network, piece: Sequence[str]) -> Step:
 
 
 def _add(network: Network, name: str, inside: set[str], nodes: dict[str, Node], given: list[str]) -> None:
-    """A node and the views that it reads, or an input of the piece."""
+    """Add a value to the piece's graph: to `nodes` after the values that it reads, or to the inputs `given`."""
     if name in nodes or name in given:
         return
     node = network.nodes.get(name)
-    repeated = isinstance(network.nodes.get(network.root_of(name)), Broadcast)  # which lies nowhere
+    repeated = isinstance(network.nodes.get(network.root_of(name)), Broadcast)  # a broadcast is not in memory
     own = isinstance(node, Reshape) and (repeated or network.source_of(name) in inside)
     if node is None or not (name in inside or isinstance(node, Broadcast) or own):
         given.append(name)
@@ -82,14 +82,14 @@ def _add(network: Network, name: str, inside: set[str], nodes: dict[str, Node], 
 
 
 def visible(network: Network, name: str, piece: Sequence[str]) -> bool:
-    """Whether a value is an output of the network or read outside of the piece."""
+    """Whether a value, or a view of it, is an output of the network or read by a node outside the piece."""
     if any(reader not in piece for reader in readers_of(network, name)):
         return True
     return any(one in network.graph.returns for one in (name, *views_of(network, name)))
 
 
 def views_of(network: Network, name: str) -> Iterator[str]:
-    """Views of a value, and views of these."""
+    """Names of all views of a value, including views of its views."""
     for reader in network.graph.readers[name]:
         if isinstance(network.nodes[reader], VIEWS):
             yield reader
@@ -97,7 +97,7 @@ def views_of(network: Network, name: str) -> Iterator[str]:
 
 
 def readers_of(network: Network, name: str) -> tuple[str, ...]:
-    """Nodes that read a value or a view of it, and are no views themselves. Found once for a network."""
+    """Names of the nodes that read a value or a view of it and are not views themselves; cached in the network."""
     key = "readers", name
     if key not in network.known:
         found = (reader for one in (name, *views_of(network, name)) for reader in network.graph.readers[one])

@@ -1,4 +1,4 @@
-"""Schedules whose tasks compute blocks of `rows` rows, as pieces of one loop need; those nearest to a given one."""
+"""Schedules whose tasks compute blocks of a given number of rows, as pieces of one loop need, near a given schedule."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 STEP = 4
-"""Divisor of a task's rows, as of register tiles' heights."""
+"""The rows of a task are a multiple of this, so that register tiles of many heights divide them."""
 _TALLEST, _WIDEST = 16, 8
-"""Rows and vectors of a register tile, at most."""
+"""Most rows and most vectors of a register tile."""
 _DOWN, _ALONG = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
-"""Slots of a product's rows and columns."""
+"""Axis slots of a product's rows and columns in a schedule."""
 
 
 def rows_of_product(computation: Operator | Dataflow) -> int:
-    """Rows of a product of two matrices, or of one whose rows are used further, to a multiple of STEP; else 0."""
+    """Number of rows of a product of two matrices or of a panel, rounded up to a multiple of STEP; 0 for other computations."""
     op = family_of(computation).scheduled(computation)
     if not isinstance(op, Operator):
         return 0
@@ -45,7 +45,7 @@ def rows_of_product(computation: Operator | Dataflow) -> int:
 def by_rows(
     computation: Operator | Dataflow, schedule: Schedule | GirSchedule, rows: int, hw: Hardware
 ) -> Iterator[Schedule | GirSchedule]:
-    """Legal schedules near this one whose tasks compute blocks of `rows` rows: itself first, then fastest first by the model."""
+    """Legal schedules near `schedule` whose tasks compute blocks of `rows` rows: first itself, then the fastest by the model."""
     if generate(computation, schedule, hw).tasks_of(rows):
         yield schedule
     graph: Any = graph_of(computation, hw)
@@ -53,7 +53,7 @@ def by_rows(
     op = family_of(computation).scheduled(computation)
     if isinstance(op, Operator):
         assert isinstance(schedule, Schedule)
-        bases = (schedule, graph.initial())  # whose knobs may not go together with such tiles, and those that always do
+        bases = (schedule, graph.initial())  # knobs of the first may conflict with such tiles, the defaults never do
         made = [one for base in bases for one in _products(graph, op, base, rows, hw)]
     else:
         assert isinstance(schedule, GirSchedule)
@@ -66,7 +66,7 @@ def by_rows(
 def first_by_rows(
     computation: Operator | Dataflow, schedule: Schedule | GirSchedule, rows: int, hw: Hardware
 ) -> Schedule | GirSchedule:
-    """The first of `by_rows`; ValueError if there is none."""
+    """The first schedule of `by_rows`; ValueError if there is none."""
     found = next(by_rows(computation, schedule, rows, hw), None)
     if found is None:
         raise ValueError(f"{computation}: no legal schedule near {schedule} has tasks of {rows} rows or a part of them")
@@ -74,7 +74,7 @@ def first_by_rows(
 
 
 def _nests(computation: Dataflow, schedule: GirSchedule, rows: int) -> Iterator[GirSchedule]:
-    """A row nest's schedules with these rows in a task, or a part of them."""
+    """Schedules of a row nest whose tasks have `rows` rows or a divisor of them."""
     kept = placement(row_nest(computation))
     named = {field.name: place for place, field in enumerate(FIELDS)}
     sizes = {name: FIELDS[named[name]].values for name in ("rows", "loop")}
@@ -83,15 +83,15 @@ def _nests(computation: Dataflow, schedule: GirSchedule, rows: int) -> Iterator[
             row = schedule.row.copy()
             row[named["rows"]], row[named["loop"]] = sizes["rows"].index(together), sizes["loop"].index(steps)
             yield GirSchedule(row)
-            row = row.copy()  # what lies in DRAM between passes may end a kernel
+            row = row.copy()  # values in DRAM between passes may end a kernel
             row[HEADER : HEADER + len(kept)] = kept
             yield GirSchedule(row)
 
 
 def _products(graph: Any, op: Operator, schedule: Schedule, rows: int, hw: Hardware) -> Iterator[Schedule]:
-    """A product's schedules with these rows, or a part of them, in a task; a power of two always has some.
+    """Schedules of a product whose tasks have `rows` rows or a divisor of them; for a power of two there always are some.
 
-    Columns are all of them, a thread's share, or those of the schedule; the reduction is whole, or that of the schedule.
+    A task has all columns, a thread's share of them, or those of `schedule`. Its reduction is whole, or that of `schedule`.
     """
     columns, ladder = op.extents[op.spatial[-1]], graph.tables.ladder(_ALONG)
     had = Schedule(schedule.row).tile[-1]
@@ -106,7 +106,7 @@ def _products(graph: Any, op: Operator, schedule: Schedule, rows: int, hw: Hardw
 
 
 def _with_tiles(schedule: Schedule, down: tuple[int, int], along: tuple[int, int], packed: int, hw: Hardware) -> Schedule:
-    """The schedule with these register tiles and tasks, of rows and of columns, whose tasks copy their rows or read them."""
+    """The schedule with (register tile, task tile) of rows `down` and of columns `along`; tasks copy their rows if `packed`."""
     row = schedule.row.copy()
     tile = Schedule(row).tile.copy()
     tile[0, _DOWN], tile[1:, _DOWN] = down
@@ -119,7 +119,7 @@ def _with_tiles(schedule: Schedule, down: tuple[int, int], along: tuple[int, int
 
 
 def _with_whole_sums(graph: Any, op: Operator, schedule: Schedule) -> Schedule:
-    """The schedule whose register tiles add up the whole reduction at once."""
+    """The schedule with tiles outside the registers that contain the whole reduction."""
     row = schedule.row.copy()
     tile = Schedule(row).tile.copy()
     for place, axis in enumerate(op.reduce):

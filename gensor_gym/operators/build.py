@@ -1,4 +1,4 @@
-"""Short ways to write down axes, accesses and canonical arguments; the operators are built with them."""
+"""Short ways to write axes, accesses and canonical arguments, from which the operators are built."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from gensor_gym.operators.checks import PLAIN_TYPES, data_type, integer, tensor,
 from gensor_gym.operators.types import INPUT, OUTPUT, Access, Axis, Operator, Tensor
 
 Index = Mapping[str, int]
-"""One dimension of an affine access: coefficient by axis name, and the constant under the key "" (default 0)."""
+"""Affine index of one dimension: axis name -> coefficient; the key "" is the constant (default 0)."""
 
 
 def axes(spatial: Mapping[str, int], reduce: Mapping[str, int] | None = None) -> tuple[Axis, ...]:
-    """Spatial axes, then reduce axes, from extents by name in canonical order."""
+    """Spatial axes, then reduce axes, from mappings of name to extent in canonical order."""
     outer = tuple(Axis(name, extent, "spatial") for name, extent in spatial.items())
     return outer + tuple(Axis(name, extent, "reduce") for name, extent in (reduce or {}).items())
 
@@ -20,7 +20,7 @@ def axes(spatial: Mapping[str, int], reduce: Mapping[str, int] | None = None) ->
 def access(
     tensor: Tensor, loops: tuple[Axis, ...], *index: Index | str, view: tuple[int, ...] | None = None
 ) -> Access:
-    """Access to `tensor`, one index for each dimension: an axis name, or coefficients by axis name."""
+    """Access to `tensor` with one index for each dimension: an axis name, or a mapping of axis name to coefficient."""
     rows = [{item: 1} if isinstance(item, str) else item for item in index]
     coefficients = tuple(tuple(row.get(axis.name, 0) for axis in loops) for row in rows)
     return Access(tensor, view or tensor.shape, coefficients, tuple(row.get("", 0) for row in rows))
@@ -32,9 +32,9 @@ def plain(
 ) -> Operator:  # fmt: skip
     """An operator whose indices are single axes with one-letter names.
 
-    `sizes` are its arguments and the extents of its axes; `reads` has the axes of each tensor, "km" for A[k, m], `write` the
-    output and its axes. Axes that are not written are reduced. A bias is per element of the last axis written. ValueError for an
-    invalid size or data type.
+    `sizes` are its arguments and the extents of its axes. `reads` maps each tensor to its axes, such as "km" for A[k, m]; `write`
+    is the output and its axes. Axes that are not written are reduced. A bias has one element per index of the last axis written.
+    ValueError for an invalid size or data type.
     """
     extents = {axis: integer(axis, size) for axis, size in sizes.items()}
     checked = data_type(dtype, tuple(INPUT) if body == "multiply_add" else PLAIN_TYPES)
@@ -58,7 +58,7 @@ def plain(
 def windows(
     sizes: Mapping[str, int], stride: tuple[int, int], padding: tuple[int, int], dilation: tuple[int, int] = (1, 1)
 ) -> tuple[tuple[int, int], Index, Index]:
-    """((p, q), index of the image's row, of its column) of windows of r x s places in an image of h x w."""
+    """((p, q) of the output, index of the image's row, index of its column) for windows of r x s over an image of h x w."""
     p = window("h", sizes["h"], sizes["r"], stride[0], padding[0], dilation[0])
     q = window("w", sizes["w"], sizes["s"], stride[1], padding[1], dilation[1])
     row = {"p": stride[0], "r": dilation[0], "": -padding[0]}
@@ -66,9 +66,9 @@ def windows(
 
 
 def arguments(required: Mapping[str, object], **optional: tuple[object, object]) -> tuple[tuple[str, object], ...]:
-    """Arguments as an operator keeps them: a pair of equal numbers as one number, values equal to the default left out.
+    """Arguments in the form that an operator keeps. `optional` maps a name to (value, default).
 
-    `optional` maps a name to (value, default).
+    A pair of equal numbers becomes one number, and values equal to the default are left out.
     """
     kept = dict(required)
     for name, (value, default) in optional.items():

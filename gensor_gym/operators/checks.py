@@ -1,4 +1,4 @@
-"""Checks of operators' arguments; every message names the value and the accepted ones."""
+"""Checks of operators' arguments; every message names the value and the accepted values."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ LIMIT = 2**31 - 1
 """Largest extent, and largest number of elements of one tensor: kernels index with 32-bit integers."""
 
 PLAIN_TYPES = tuple(dtype for dtype in INPUT if dtype not in PRODUCT_TYPES)
-"""Data types of operators that multiply nothing."""
+"""Data types of operators without products."""
 
 
 def integer(name: str, value: object, minimum: int = 1) -> int:
-    """`value` as a Python int in minimum..LIMIT; ValueError for anything else, booleans and floats included."""
+    """`value` as a Python int in minimum..LIMIT; ValueError for anything else, including booleans and floats."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise ValueError(f"{name}={value!r}: expected an integer of at least {minimum}")
     if not minimum <= value <= LIMIT:
@@ -27,7 +27,7 @@ def integer(name: str, value: object, minimum: int = 1) -> int:
 
 
 def pair(name: str, value: object, minimum: int = 1) -> tuple[int, int]:
-    """(along the height, along the width) from one integer for both or from a pair of integers."""
+    """(value for the height, value for the width) from one integer for both, or from a pair of integers."""
     if isinstance(value, (tuple, list)):
         if len(value) != 2:
             raise ValueError(f"{name}={value!r}: expected an integer or a pair (height, width)")
@@ -44,7 +44,7 @@ def data_type(dtype: object, accepted: Sequence[str] = tuple(INPUT)) -> str:
 
 
 def tensor(name: str, shape: tuple[int, ...], dtype: str) -> Tensor:
-    """A tensor of at most LIMIT elements; ValueError beyond that."""
+    """A tensor; ValueError if it has more than LIMIT elements or an unknown data type."""
     size = math.prod(shape)
     if size > LIMIT:
         raise ValueError(f"tensor {name} of shape {shape} has {size} elements: expected at most {LIMIT}")

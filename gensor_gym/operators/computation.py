@@ -1,4 +1,4 @@
-"""The computation of a kernel, for compiling, verifying, timing and calling: one loop nest or a graph of them."""
+"""The computation of a kernel, for compiling, verifying, timing and calling: one loop nest or a dataflow graph."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from gensor_gym.operators.loops import Tensor
 
 
 class Computation(Protocol):
-    """An `Operator` or a `dataflow.Dataflow`. Hashable; equal ones compute the same."""
+    """Interface of `Operator` and `dataflow.Dataflow`: hashable values that compute the same if they are equal."""
 
     def __hash__(self) -> int:
         """Hash of the computation."""
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        """Inputs of a call, in order."""
+        """Input tensors of a call, in order."""
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
-        """Outputs of a call, in order."""
+        """Output tensors of a call, in order."""
 
     @property
     def id_limits(self) -> Mapping[str, int]:
-        """Number of rows to choose from, for every input that holds row ids."""
+        """Name of each input that contains row ids -> number of rows of its table."""
 
     @property
     def dtype(self) -> str:
@@ -32,7 +32,7 @@ class Computation(Protocol):
 
     @property
     def flops(self) -> int:
-        """Operations, as the field counts them."""
+        """Number of operations, as the field counts them."""
 
     @property
     def compulsory_bytes(self) -> int:

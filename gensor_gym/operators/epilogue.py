@@ -23,10 +23,10 @@ INTEGER_STAGES = ("bias", "relu", "residual")
 
 
 def append_stages(op: SomeLoops, names: Sequence[str]) -> SomeLoops:
-    """`op` with stages appended in order; those with an operand add an input, of the output's dtype.
+    """`op` with stages appended in order. A stage with an operand adds an input of the output's dtype.
 
-    The channel of `bias` [channels] and `scale` [channels] is the operator's channel axis. A name used twice numbers
-    its tensor: bias, bias2. int8 operators, whose output is int32, take bias, relu and residual only.
+    `bias` [channels] and `scale` [channels] are indexed by the operator's channel axis. If a name is used twice, its tensors
+    are numbered: bias, bias2. int8 operators, whose output is int32, accept bias, relu and residual only.
     """
     for name in names:
         accepted = INTEGER_STAGES if op.dtype == "int8" else STAGES
@@ -52,7 +52,7 @@ def _by_rows(op: SomeLoops) -> SomeLoops:
 
 
 def _operand(op: Loops, name: str) -> Access | None:
-    """Access to the operand that a stage adds, or None for a stage without one."""
+    """Access to the operand that a stage adds, or None for a stage without an operand."""
     if name in ALONE:
         return None
     used = sum(stage.name == name for stage in op.epilogue)

@@ -9,25 +9,25 @@ import numpy as np
 from gensor_gym.operators.computation import Computation
 
 ARRAY_OFFSET = 16
-"""Bytes past a cache line at which NumPy's larger arrays begin: behind the header of glibc's malloc."""
+"""Bytes past a cache line at which NumPy's larger arrays begin, because of the header of glibc's malloc."""
 LARGEST = 448.0
-"""Largest value, 0x7e: larger values and infinities become it, as in `cvt.satfinite` of the PTX ISA and in torch 2.13."""
+"""Largest e4m3 value, 0x7e. Larger values and infinities become this value, as in `cvt.satfinite` (PTX ISA) and torch 2.13."""
 _NAN = 0x7F
 _INFINITY = 0x7F80 << 1
-"""Key of infinity; those above it are NaN."""
+"""Key of infinity in `_by_key`; keys above it are NaN."""
 
 
 def random_inputs(op: Computation, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
-    """One array for each of `op.inputs`, of its shape: standard normal cast to the dtype, or integers uniform in -128..127.
+    """One random array for each of `op.inputs`: standard normal cast to the dtype, or uniform integers in -128..127.
 
-    Ids are uniform among the table's rows; bools and other numbers of 64 bits are 0 or 1, as masks are. bfloat16 and
+    Row ids are uniform over the rows of the table. Booleans and other 64-bit integers are 0 or 1, like masks. bfloat16 and
     float8_e4m3fn, which NumPy lacks, are uint16 and uint8 arrays of their bits.
     """
     return tuple(_random(tensor.shape, tensor.dtype, rng, op.id_limits.get(tensor.name)) for tensor in op.inputs)
 
 
 def _random(shape: tuple[int, ...], dtype: str, rng: np.random.Generator, rows: int | None) -> np.ndarray:
-    """One array; `rows` is the number of rows for ids."""
+    """One random array; `rows` is the number of rows of the table if the array contains ids, else None."""
     if rows is not None or dtype in ("int64", "bool"):
         return rng.integers(0, rows or 2, shape).astype(dtype)
     if dtype in ("int8", "int32"):
@@ -45,21 +45,21 @@ def to_bfloat16(values: np.ndarray) -> np.ndarray:
 
 
 def from_bfloat16(bits: np.ndarray) -> np.ndarray:
-    """float32 values of uint16 bfloat16 `bits`, exactly."""
+    """Exact float32 values of bfloat16 numbers given by their `bits` as uint16."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 def decode(array: np.ndarray, dtype: str) -> np.ndarray:
-    """The values of an array as kernels hold it: bits of bfloat16 and float8_e4m3fn become float32, all else stays."""
+    """The values of an array of a kernel: bits of bfloat16 and float8_e4m3fn become float32; other arrays are unchanged."""
     if dtype == "float8_e4m3fn" and array.dtype == np.uint8:
         return from_float8_e4m3fn(array)
     return from_bfloat16(array) if dtype == "bfloat16" and array.dtype == np.uint16 else array
 
 
 def to_float8_e4m3fn(values: np.ndarray) -> np.ndarray:
-    """Bits of float32 `values` rounded to the nearest e4m3, ties to even, as uint8; 448 beyond it.
+    """Bits of float32 `values` rounded to the nearest e4m3, ties to even, as uint8; larger values become 448.
 
-    A sign, 4 bits of exponent (bias 7), 3 of mantissa, no infinities, one NaN of either sign (arXiv 2209.05433).
+    e4m3 has a sign, 4 bits of exponent (bias 7), 3 bits of mantissa, no infinities and one NaN of each sign (arXiv 2209.05433).
     """
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
     key = (bits >> 15 & 0xFFFE) | ((bits & 0xFFFF) != 0)
@@ -67,13 +67,13 @@ def to_float8_e4m3fn(values: np.ndarray) -> np.ndarray:
 
 
 def from_float8_e4m3fn(bits: np.ndarray) -> np.ndarray:
-    """float32 values of uint8 e4m3 `bits`, exactly."""
+    """Exact float32 values of e4m3 numbers given by their `bits` as uint8."""
     return _values()[bits]
 
 
 @cache
 def _values() -> np.ndarray:
-    """Value of every byte, float32 [256]."""
+    """The e4m3 value of every byte, float32 [256]."""
     code = np.arange(256)
     exponent, mantissa = code >> 3 & 15, code & 7
     size = np.where(exponent > 0, np.ldexp(8.0 + mantissa, exponent - 10), np.ldexp(1.0 * mantissa, -9))
@@ -83,7 +83,10 @@ def _values() -> np.ndarray:
 
 @cache
 def _by_key() -> np.ndarray:
-    """Nearest e4m3 of a positive number by the upper 15 bits of its float32 and whether any lower one is set, uint8 [2^16]."""
+    """Table uint8 [2^16] of the nearest e4m3 to a positive float32.
+
+    The key is the 15 bits after the sign of the float32, then one bit that says whether any lower bit is set.
+    """
     key = np.arange(1 << 16, dtype=np.uint32)
     key = key[key >> 1 < 0x4400]  # below 512
     size = ((key >> 1 << 16) | (key & 1)).view(np.float32).astype(np.float64)

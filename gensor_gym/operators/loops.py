@@ -16,31 +16,31 @@ AxisKind = Literal["spatial", "reduce"]
 ITEM_BYTES = {
     "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "int32": 4, "int64": 8, "bool": 1, "float8_e4m3fn": 1,
 }  # fmt: skip
-"""Bytes of an element, by data type of a tensor."""
+"""Data type of a tensor -> bytes of an element."""
 ARRAY_DTYPE = {
     "float32": "float32", "float16": "float16", "bfloat16": "uint16", "int8": "int8", "int32": "int32", "int64": "int64",
     "bool": "bool", "float8_e4m3fn": "uint8",
 }  # fmt: skip
-"""NumPy dtype that holds each data type of a tensor; bfloat16 and float8_e4m3fn travel as their bits."""
+"""Data type of a tensor -> NumPy dtype of its arrays; arrays of bfloat16 and float8_e4m3fn contain their bits."""
 
 INPUT = {
     "float32": "float32", "float16": "float16", "bfloat16": "bfloat16", "int8": "int8", "tf32": "float32", "tf32x3": "float32",
     "float8_e4m3fn": "float8_e4m3fn",
 }  # fmt: skip
-"""Data type of the tensors that an operator of each data type reads. tf32 rounds them to 10 bits of mantissa before it
-multiplies; tf32x3 multiplies each as a sum of two such numbers, which is as exact as float32."""
+"""Data type of an operator -> data type of the tensors that it reads. tf32 rounds elements to 10 bits of mantissa before it
+multiplies; tf32x3 multiplies each element as a sum of two such numbers, which is as exact as float32."""
 ACCUMULATOR = {dtype: "int32" if dtype == "int8" else "float32" for dtype in INPUT}
-"""Data type that an operator of each data type adds up in."""
+"""Data type of an operator -> data type of its accumulators."""
 OUTPUT = INPUT | {"int8": "int32", "float8_e4m3fn": "bfloat16"}
-"""Data type of the tensor that an operator of each data type writes, and of its epilogue's operands.
+"""Data type of an operator -> data type of the tensor that it writes, and of its epilogue's operands.
 
-Sums of products of 8-bit floats are wider than these; bfloat16 has the range of the accumulators (float16 has not: 448 * 448 is
-beyond it), and such layers write it.
+Sums of products of 8-bit floats do not fit in 8-bit floats. Such layers write bfloat16, which has the range of the accumulators
+(float16 does not: 448 * 448 is beyond it).
 """
 FROZEN = "frozen "
 """Prefix of the text of an operator with constant weights."""
 PRODUCT_TYPES = ("tf32", "tf32x3", "float8_e4m3fn")
-"""Data types that operators without a product do not have: the first two only say how one is rounded, of 8 bits are operands."""
+"""Data types only for operators with products: tf32 and tf32x3 say how products round, float8_e4m3fn is a type of operands."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A named dense row-major array as a kernel takes it."""
+    """A named dense row-major array: an input or output of a kernel."""
 
     name: str
     shape: tuple[int, ...]
@@ -75,7 +75,7 @@ class Tensor:
 class Access:
     """An affine access: `index[d] = sum_a coefficients[d][a] * axis[a] + offset[d]`.
 
-    `view` is the shape that the index addresses; it has as many elements as `tensor.shape` and equals it except where
+    `view` is the shape that the index addresses. It has as many elements as `tensor.shape` and equals it unless
     dimensions were collapsed (`elementwise`). Coefficients are never negative. An index outside the view reads the
     operator's pad value.
     """
@@ -96,11 +96,11 @@ class Access:
         return any(low < 0 or high >= size for (low, high), size in zip(spans, self.view, strict=True))
 
     def strides(self) -> tuple[int, ...]:
-        """Elements between neighbours along each dimension of the view."""
+        """Number of elements between neighbours along each dimension of the view."""
         return tuple(math.prod(self.view[d + 1 :]) for d in range(len(self.view)))
 
     def axis_strides(self) -> tuple[int, ...]:
-        """Elements that the flat index moves when an axis advances by one, per axis."""
+        """For each axis, the number of elements by which the flat index moves if the axis advances by one."""
         strides = self.strides()
         axes = range(len(self.coefficients[0]))
         return tuple(sum(strides[d] * self.coefficients[d][a] for d in range(len(strides))) for a in axes)
@@ -108,7 +108,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Stage:
-    """One elementwise function of the finished output element: its name, and its operand if it has one."""
+    """One elementwise function of a finished output element: its name, and the access to its operand if it has one."""
 
     name: str
     access: Access | None = None
@@ -116,12 +116,12 @@ class Stage:
 
 @dataclass(frozen=True)
 class Loops:
-    """The content of `Operator`: output[spatial] = epilogue(body over reduce axes of the reads).
+    """The data of an `Operator`: output[spatial] = epilogue(body over reduce axes of the reads).
 
     The body is one of `operators.bodies`: `multiply_add` (sum of products of two reads), `sum`, `max` (one read) or `map` (no
-    reduce axis; `function` of the reads). A sum is divided by `divisor` before the epilogue: in text by
-    `codegen/c/micro/finish.py` and `codegen/cuda/simt/store.py`, in answers by `reference.py` here, and by `sampled.py` and
-    `reference_plan.py` of `measure/answers`. Reads outside a tensor give `pad_value`.
+    reduce axis; `function` of the reads). A sum is divided by `divisor` before the epilogue: in generated text by
+    `codegen/c/micro/finish.py` and `codegen/cuda/simt/store.py`, in reference results by `reference.py` here, and by `sampled.py`
+    and `reference_plan.py` of `measure/answers`. Reads outside a tensor give `pad_value`.
     """
 
     name: str
@@ -135,24 +135,24 @@ class Loops:
     divisor: int = 1
     pad_value: float = 0.0
     channel_axis: int = 0
-    """Axis that a per-channel epilogue operand (bias, scale) is indexed by."""
+    """Index of the axis that indexes a per-channel operand of the epilogue (bias, scale)."""
     epilogue: tuple[Stage, ...] = ()
     frozen: bool = False
     """Whether its weights (`traits.weights`) are the same at every call, so that they are packed once for all calls."""
 
     def __post_init__(self) -> None:
-        """ValueError for a body that nothing here knows: kernels and references would take it for a sum."""
+        """Check that the body is known; ValueError if not, because kernels and references would treat it as a sum."""
         if self.body not in BODIES:
             raise ValueError(f"{self.name}: body {self.body!r}, expected one of {', '.join(BODIES)}")
 
     @property
     def reduction(self) -> Reduction:
-        """How the points of the reduce axes are joined."""
+        """How the points of the reduce axes are combined."""
         return BODIES[self.body].reduction
 
     @property
     def accumulator(self) -> str:
-        """Data type that the reduction is carried in."""
+        """Data type of the accumulators of the reduction."""
         return ACCUMULATOR[self.dtype]
 
     @property
@@ -172,13 +172,13 @@ class Loops:
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        """Tensors in the order a kernel takes them: reads of the body, then operands of the epilogue."""
+        """Input tensors in the order of a kernel's arguments: reads of the body, then operands of the epilogue."""
         extra = tuple(stage.access.tensor for stage in self.epilogue if stage.access is not None)
         return tuple(access.tensor for access in self.reads) + extra
 
     @property
     def id_limits(self) -> Mapping[str, int]:
-        """Row counts of inputs with ids: an operator has none."""
+        """Empty, because an operator has no inputs with row ids (see `Computation.id_limits`)."""
         return {}
 
     @property
@@ -188,29 +188,29 @@ class Loops:
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
-        """The output, as of a `Computation`."""
+        """The single output, as a tuple like in `Computation`."""
         return (self.output,)
 
     @property
     def channel_dimension(self) -> int:
-        """Dimension of the written view that the channel axis moves: its index may be affine in two axes (groups)."""
+        """Dimension of the written view that the channel axis moves; with groups a second axis moves it, too."""
         return next(d for d, row in enumerate(self.write.coefficients) if row[self.channel_axis] > 0)
 
     @property
     def points(self) -> int:
-        """Size of the iteration space."""
+        """Number of points of the iteration space."""
         return math.prod(self.extents)
 
     @property
     def flops(self) -> int:
-        """Arithmetic of the body as the field counts it: two per multiply-add, one per sum, comparison or map."""
+        """Number of operations of the body: two per multiply-add, one per sum, comparison or map."""
         return self.points * BODIES[self.body].flops
 
     @property
     def compulsory_bytes(self) -> int:
-        """Bytes that any kernel must move: the touched elements of each tensor, once, inputs and output.
+        """Bytes that any kernel must move: each touched element of inputs and output once.
 
-        A strided access that skips elements counts only the touched ones (a 1x1 window of stride 2 reads a quarter).
+        Elements that a strided access skips do not count (a 1x1 window of stride 2 reads a quarter).
         """
         reads = sum(touched(access, self.extents) * ITEM_BYTES[access.tensor.dtype] for access in self.reads)
         extra = sum(stage.access.tensor.nbytes for stage in self.epilogue if stage.access is not None)
@@ -218,7 +218,7 @@ class Loops:
 
     @property
     def intensity(self) -> float:
-        """Arithmetic intensity, flops per compulsory byte."""
+        """Arithmetic intensity: flops per compulsory byte."""
         return self.flops / self.compulsory_bytes
 
     def __str__(self) -> str:
@@ -230,12 +230,12 @@ class Loops:
 
 
 def touched(access: Access, extents: tuple[int, ...]) -> int:
-    """Distinct elements of the tensor inside its view that the whole iteration space reads or writes."""
+    """Number of distinct elements inside the tensor's view that the whole iteration space reads or writes."""
     return math.prod(_touched_along(access, d, extents) for d in range(len(access.view)))
 
 
 def _touched_along(access: Access, dimension: int, extents: tuple[int, ...]) -> int:
-    """Distinct indices inside the view along one dimension: a sum of strided ranges, enumerated range by range."""
+    """Number of distinct indices inside the view along one dimension: a sum of strided ranges, enumerated range by range."""
     size = access.view[dimension]
     terms = [(c, n) for c, n in zip(access.coefficients[dimension], extents, strict=True) if c > 0 and n > 1]
     if len(terms) == 1 and terms[0][0] == 1:  # the common case, kept exact without an array of a huge axis

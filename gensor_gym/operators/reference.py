@@ -1,6 +1,6 @@
 """Outputs of operators in float64 NumPy: by a definition that does not use their accesses, or by the accesses.
 
-Tests compare both, so that a wrong access shows.
+Tests compare both to find wrong accesses.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from gensor_gym.operators.traits import has_window, is_product
 
 Array = np.ndarray
 Reference = Callable[..., Array]
-"""From an operator and the float64 arrays of its body's reads to its output without the epilogue."""
+"""Function of an operator and the float64 arrays of its body's reads that returns its output without the epilogue."""
 
 REFERENCES: dict[str, Reference] = {}
-"""Definitions by the operator's name; one without is evaluated by its accesses."""
+"""Operator's name -> its definition; an operator without a definition is evaluated by its accesses."""
 
 
 def evaluate(op: Loops, inputs: Sequence[Array]) -> Array:
-    """The output [op.output.shape] in float64 for arrays shaped as `op.inputs`, not rounded to the output's dtype.
+    """The output [op.output.shape] in float64 for arrays with the shapes of `op.inputs`, not rounded to the output's dtype.
 
-    Arrays may have any real dtype. Those of a bfloat16 or float8_e4m3fn tensor are either uint16 or uint8, taken as its bits,
-    or any floating type, taken as the values. Raises ValueError for a wrong number of arrays, shape or dtype.
+    Arrays may have any real dtype. An array of a bfloat16 or float8_e4m3fn tensor contains either bits (as uint16 or uint8) or
+    values (in any floating type). ValueError for a wrong number of arrays, shape or dtype.
     """
     arrays = _checked(op, inputs)
     body = arrays[: len(op.reads)]
@@ -46,7 +46,7 @@ def evaluate(op: Loops, inputs: Sequence[Array]) -> Array:
 
 
 def _checked(op: Loops, inputs: Sequence[Array]) -> list[Array]:
-    """The inputs as float64 arrays of the right shapes."""
+    """The inputs as float64 arrays; ValueError for a wrong number, shape or dtype."""
     expected = op.inputs
     if len(inputs) != len(expected):
         wanted = ", ".join(f"{t.name}{list(t.shape)}" for t in expected)
@@ -63,14 +63,14 @@ def _checked(op: Loops, inputs: Sequence[Array]) -> list[Array]:
 
 
 def by_accesses(op: Loops, *reads: Array) -> Array:
-    """The body by axes and accesses, [op.output.shape]: for any operator."""
+    """Result [op.output.shape] of the body without epilogue, computed from the axes and accesses of any operator."""
     views = [_view(op, access, array) for access, array in zip(op.reads, reads, strict=True)]
     if is_product(op):
         second = [a for a in range(len(op.axes)) if any(row[a] for row in op.reads[1].coefficients)]
         first = [a for a in range(len(op.axes)) if a not in second or any(row[a] for row in op.reads[0].coefficients)]
         factors = [view[tuple(slice(None) if a in kept else 0 for a in range(len(op.axes)))]
                    for view, kept in zip(views, (first, second), strict=True)]  # fmt: skip
-        # As a product of matrices where nothing is read twice: windows would be copied.
+        # Optimised to a product of matrices only without windows, which would be copied.
         values = np.einsum(factors[0], first, factors[1], second, op.spatial, optimize=not has_window(op)) / op.divisor
     elif op.body == "map":
         values = (UNARY if len(views) == 1 else BINARY)[op.function](*views)
@@ -83,7 +83,7 @@ def by_accesses(op: Loops, *reads: Array) -> Array:
 
 
 def _view(op: Loops, access: Access, array: Array) -> Array:
-    """Values of an access at every point, [*op.extents]: a view, except for padding."""
+    """Values of an access at every point of the loops, [*op.extents]: a view of the array, or of its copy with padding."""
     spans = [access.span(d, op.extents) for d in range(len(access.view))]
     pads = [(max(0, -low), max(0, high + 1 - size)) for (low, high), size in zip(spans, access.view, strict=True)]
     padded = np.pad(array.reshape(access.view), pads, constant_values=op.pad_value)
@@ -92,9 +92,9 @@ def _view(op: Loops, access: Access, array: Array) -> Array:
     return np.lib.stride_tricks.as_strided(begin, op.extents, strides, writeable=False)
 
 
-@numba.njit  # without a cache: that would need a folder that can be written when this module is imported
+@numba.njit  # without a cache, which would need a writable folder when this module is imported
 def _erf(flat: Array) -> Array:
-    """The error function of each element; NumPy has none."""
+    """The error function of each element, which NumPy lacks."""
     out = np.empty_like(flat)
     for i in range(flat.size):
         out[i] = math.erf(flat[i])

@@ -1,4 +1,4 @@
-"""Every operator by name: its factory, and its special cases."""
+"""Registration of operators by name: the function that makes the operator, and optional special cases."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from gensor_gym.registry import register
 
 Factory = TypeVar("Factory", bound=Callable[..., Operator])
 TorchCall = Callable[[Any, Operator], Callable[..., Any]]
-"""From torch and an operator to the call that a torch user would write, a function of its reads."""
+"""Function of (torch, operator) that returns the call of a torch user, a function of the operator's reads."""
 
 FACTORIES: dict[str, Callable[..., Operator]] = {}
-"""Every operator's function by its name."""
+"""Name -> function that makes the operator."""
 TORCH: dict[str, TorchCall] = {}
-"""Torch's call of an operator, if it does not follow from accesses and body."""
+"""Name -> torch's call of an operator, if it does not follow from accesses and body."""
 
 
 def register_operator(reference: Reference | None = None, torch: TorchCall | None = None) -> Callable[[Factory], Factory]:
-    """A decorator for the function that makes an operator: text of that name is read from then on.
+    """Decorator that registers the function of an operator under its name, so that operators' text may use the name.
 
-    Without a `reference` (float64 NumPy, of the operator and the arrays it reads) the operator's own axes and accesses are
-    evaluated; without `torch` its call is an einsum, a sum, a maximum or a map, where no read is a window.
-    ValueError for a name that another module has.
+    `reference` computes the output in float64 NumPy from the operator and the arrays it reads; without it the operator's axes and
+    accesses are evaluated. Without `torch` the call in torch is an einsum, a sum, a maximum or a map, if no read is a window.
+    ValueError for a name that another module has taken.
     """
 
     def add(factory: Factory) -> Factory:

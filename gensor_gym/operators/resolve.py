@@ -1,4 +1,4 @@
-"""From names of operators (text, ids, tables, splits, lists) to the operators."""
+"""Operators by name: by their text, ids, tables, splits or lists of these."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Spec = Operator | str | Sequence["Operator | str"]
 
 
 def resolve(spec: Spec) -> list[Operator]:
-    """The operators that `spec` names, in order, repetitions kept.
+    """The operators that `spec` names, in order, with repetitions.
 
     `spec` is an Operator, text ("gemm(m=4, n=4, k=4)+relu"), an id ("roller/C0"), a table ("roller", or "roller/C*"
-    with the wildcards of file names), a part of a split ("split/v2/train"), or a list or tuple of these. Raises
-    ValueError for anything else, and where nothing is named.
+    with the wildcards of file names), a part of a split ("split/v2/train"), or a list or tuple of these. ValueError for
+    anything else, and if no operator is named.
     """
     if isinstance(spec, Operator):
         return [spec]
@@ -34,7 +34,7 @@ def resolve(spec: Spec) -> list[Operator]:
 def resolve_one(spec: Operator | str) -> Operator:
     """The operator that `spec` names: an Operator, text, or an id ("roller/C0").
 
-    Raises ValueError for anything else, and for a name of several operators (a table, a part of a split).
+    ValueError for anything else, and for a name of several operators (a table, a part of a split).
     """
     if not isinstance(spec, (Operator, str)):
         raise ValueError(f"operator {spec!r}: expected an Operator, text such as 'gemm(m=512, n=384, k=1000)', or an id")
@@ -45,7 +45,7 @@ def resolve_one(spec: Operator | str) -> Operator:
 
 
 def _texts(name: str) -> list[str]:
-    """Texts of the operators under a name."""
+    """Texts of the operators that a name stands for: an id, a table, a pattern or a part of a split."""
     shapes = named_shapes()
     if name in shapes:
         return [shapes[name]]

@@ -1,4 +1,4 @@
-"""Operators as text: `gemm(m=512, n=384, k=1000)+bias+relu` read without evaluating anything."""
+"""Operators as text such as `gemm(m=512, n=384, k=1000)+bias+relu`, which is parsed and never executed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def parse(text: str) -> Operator:
     """The operator that `text` describes; `str(op)` gives the canonical text.
 
     Arguments are literals, by keyword or by position; `+bias+relu` appends epilogue stages, `frozen ` before the name says that
-    weights are constant. Raises ValueError for anything else.
+    weights are constant. ValueError for anything else.
     """
     if not isinstance(text, str):
         raise ValueError(f"operator {text!r}: expected text such as 'gemm(m=512, n=384, k=1000)+bias+relu'")
@@ -59,7 +59,7 @@ def read_call(text: str) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _split(text: str) -> tuple[str, ast.Call, list[str]]:
-    """The operator's name, its call and the names of the epilogue stages in order."""
+    """(operator's name, its call, names of the epilogue stages in order)."""
     try:
         node = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -74,7 +74,7 @@ def _split(text: str) -> tuple[str, ast.Call, list[str]]:
 
 
 def _literals(call: ast.Call, text: str) -> tuple[list[object], dict[str, object]]:
-    """Positional and keyword arguments, which must be literals."""
+    """(positional arguments, keyword arguments) of a call, which must be literals; else ValueError."""
     keys = [word.arg for word in call.keywords]
     if None in keys or len(set(keys)) < len(keys):
         raise ValueError(f"operator {text!r}: expected plain arguments, each once")

@@ -1,4 +1,4 @@
-"""Properties of an operator, derived from its axes and accesses: rules, model and generators use these and never its name."""
+"""Properties of an operator, derived from its axes and accesses. Rules, model and generators use them, never its name."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from gensor_gym.operators.loops import Access, Loops
 
 
 def is_product(op: Loops) -> bool:
-    """Whether it sums products of two reads."""
+    """Whether the operator sums products of two reads."""
     return op.body == "multiply_add" and len(op.reads) == 2
 
 
 def has_window(op: Loops) -> bool:
-    """Whether a read moves along some dimension with the output and with the reduction at once, as windows over images do."""
+    """Whether a spatial axis and a reduce axis move some dimension of a read together, like in windows over images."""
     return any(_moved_by(row, op.spatial) and _moved_by(row, op.reduce) for read in op.reads for row in read.coefficients)
 
 
 def is_convolution(op: Loops) -> bool:
-    """Whether it is a two-dimensional convolution for the generators, with or without groups.
+    """Whether the operator is a two-dimensional convolution for the generators, with or without groups.
 
-    Image [n, channels, h, w] with rows and columns moved by one axis of the output and one of the window, filters [channels, c,
-    r, s], output [n, channels, p, q]; every other index is a single axis. A depthwise convolution is none: its channels are not
-    summed.
+    It has an image [n, channels, h, w], filters [channels, c, r, s] and an output [n, channels, p, q]. One axis of the output and
+    one axis of the window move the image's rows, and two such axes its columns; every other index is a single axis. False for a
+    depthwise convolution, because its channels are not summed.
     """
     if not is_product(op) or len(op.reduce) != 3 or len(op.spatial) not in (4, 5):
         return False
@@ -33,9 +33,9 @@ def is_convolution(op: Loops) -> bool:
 
 
 def weights(op: Loops) -> Access | None:
-    """The read that is the same from call to call where the operator is a layer, or None: gemm's B, a convolution's filters.
+    """The read that is a layer's weights, the same from call to call: gemm's B, a convolution's filters; else None.
 
-    A batch of products has none, since every product has operands of its own, nor has a product with a vector.
+    A batch of products has no weights, since every product has separate operands; neither has a product with a vector.
     """
     if not is_product(op) or not _own(op, 0) or not _own(op, 1):
         return None
@@ -44,7 +44,7 @@ def weights(op: Loops) -> Access | None:
 
 
 def _own(op: Loops, number: int) -> list[int]:
-    """Spatial axes that move one of two reads and not the other, of any extent."""
+    """Spatial axes, of any extent, that move read `number` of two reads and not the other read."""
     one, other = op.reads[number], op.reads[1 - number]
     return [a for a in op.spatial if _moves(one, a) and not _moves(other, a)]
 
@@ -55,10 +55,10 @@ def _moves(read: Access, axis: int) -> bool:
 
 
 def _movers(access: Access) -> list[set[int]]:
-    """Axes that move each dimension."""
+    """For each dimension of an access, the axes that move it."""
     return [{axis for axis, coefficient in enumerate(row) if coefficient} for row in access.coefficients]
 
 
 def _moved_by(row: tuple[int, ...], axes: tuple[int, ...]) -> bool:
-    """Whether any of the axes moves the index along a dimension."""
+    """Whether any of the axes moves the index along the dimension with coefficients `row`."""
     return any(row[a] for a in axes)

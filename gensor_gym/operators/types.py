@@ -40,17 +40,17 @@ class Operator(Loops):
     """
 
     def with_epilogue(self, *names: str) -> Self:
-        """The same operator with elementwise stages appended (see `gensor_gym.operators.epilogue`)."""
+        """The same operator with elementwise stages appended, by their names in `gensor_gym.operators.epilogue`."""
         return append_stages(self, names)
 
     def freeze(self) -> Self:
-        """The same operator with weights that are the same at every call; ValueError for one that has none."""
+        """The same operator with weights that are the same at every call; ValueError if it has no weights."""
         if weights(self) is None:
             raise ValueError(f"{self} has no weights to freeze: expected a product of a layer, such as gemm or conv2d")
         return replace(self, frozen=True)
 
     def reference(self, *inputs: np.ndarray) -> np.ndarray:
-        """The output computed with NumPy in float64 for arrays that are shaped as `Operator.inputs`; ValueError for others."""
+        """The output, computed with NumPy in float64, for arrays with the shapes of `inputs`; ValueError for other arrays."""
         return evaluate(self, inputs)
 
     def renamed(self, **changes: Any) -> Self:

@@ -1,4 +1,4 @@
-"""Images under a window that slides over them, for the definitions of convolutions and pools."""
+"""Windows that slide over images, for the reference definitions of convolutions and pools."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gensor_gym.operators.loops import Loops
 
 
 def options(op: Loops, **defaults: int) -> dict[str, Any]:
-    """Arguments by name, with the defaults that an operator's text leaves out."""
+    """Values of the named arguments of an operator, with these defaults for arguments that its text leaves out."""
     given = dict(op.arguments)
     return {name: given.get(name, default) for name, default in defaults.items()}
 
 
 def places(op: Loops, x: np.ndarray, pad_value: float) -> Iterator[tuple[int, int, np.ndarray]]:
-    """(r, s, the elements [n, c, p, q] of x [n, c, h, w] under that place of the window) for every place of it."""
+    """For every position of the window: (r, s, elements [n, c, p, q] of x [n, c, h, w] at this position of all windows)."""
     found = options(op, padding=0, stride=1, dilation=1)
     (top, left), (down, right), (tall, wide) = (v if isinstance(v, tuple) else (v, v) for v in found.values())
     if top or left:

@@ -1,1 +1,1 @@
-"""Graphs whose nodes are rows of numbers: base classes of these graphs and their schedules."""
+"""Base classes for construction graphs and their schedules, which are rows of numbers."""

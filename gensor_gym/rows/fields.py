@@ -1,4 +1,4 @@
-"""Schedules that begin with indices of named values, and the actions that raise and lower these."""
+"""Schedules whose first numbers are indices into the values of named fields, and the actions that raise and lower the indices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Field:
 
 @dataclass(frozen=True)
 class FieldAction:
-    """`stop`, or `raise` or `lower` of a field."""
+    """The action `stop`, or `raise` or `lower` with the field `target`."""
 
     primitive: str
     target: str = ""
@@ -35,14 +35,15 @@ class FieldAction:
 
 
 def names_of_moves(fields: Sequence[Field]) -> list[tuple[str, str]]:
-    """(primitive, field) of the actions of `step_fields`, which follow `stop` in this order."""
+    """(primitive, field) for each action of `step_fields`, in the order in which they follow `stop`."""
     return [(word, field.name) for field in fields for word in ("raise", "lower")]
 
 
 def step_fields(found: np.ndarray, tops: np.ndarray) -> np.ndarray:
-    """Raise and lower the first fields of rows int32 [B, N, ROW], in place: the next [2 * fields] of N behind `stop`.
+    """Apply `raise` and `lower` of every field in place to copies of rows, int32 [B, N, ROW]; return the array.
 
-    `tops` int32 [fields] are their last indices; an index that would leave its range stays.
+    `found[:, 0]` is for `stop`; the next 2 * fields copies are for `raise` and `lower` of each field. `tops` int32 [fields] are
+    the last indices; an index that would leave its range stays.
     """
     for place, top in enumerate(tops):
         found[:, 1 + 2 * place, place] = np.minimum(found[:, 0, place] + 1, top)
@@ -51,19 +52,19 @@ def step_fields(found: np.ndarray, tops: np.ndarray) -> np.ndarray:
 
 
 class FieldSchedule(RowSchedule):
-    """An immutable row that begins with an index of each field's values."""
+    """An immutable row whose first numbers are indices, one into the values of each field."""
 
     __slots__ = ()
     fields: ClassVar[tuple[Field, ...]]
     tops: ClassVar[np.ndarray]
     """The last index of every number of a row, int32 [length]."""
     places: ClassVar[dict[str, int]]
-    """Index of each field by name."""
+    """Name of a field -> its index in the row."""
     known: ClassVar[dict[str, np.ndarray]]
-    """Values of each field, int64 [values]."""
+    """Name of a field -> its values, int64 [values]."""
 
     def __init_subclass__(cls) -> None:
-        """Look-ups by the names of `fields`."""
+        """Fill `places` and `known` of the subclass from its `fields`."""
         cls.places = {field.name: place for place, field in enumerate(cls.fields)}
         cls.known = {field.name: np.array(field.values) for field in cls.fields}
 
@@ -82,23 +83,26 @@ class FieldSchedule(RowSchedule):
         return self.fields[place].values[int(self.row[place])]
 
     def __str__(self) -> str:
-        """One line of names and values."""
+        """Text on one line: `name=value` of every field."""
         return " ".join(f"{field.name}={self.value(field.name)}" for field in self.fields)
 
     @classmethod
     def columns(cls, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Values of every field of rows int32 [B, ROW], int64 [B] each."""
+        """Name of every field -> its values int64 [B] in rows int32 [B, ROW]."""
         return {name: cls.known[name][rows[:, place]] for name, place in cls.places.items()}
 
     @classmethod
     def next_below(cls, name: str, values: np.ndarray) -> np.ndarray:
-        """The value of a field before each of `values`; the first has none below and stays."""
+        """For each of `values` of a field, the next lower value; the first value stays."""
         found: np.ndarray = cls.known[name][np.maximum(np.searchsorted(cls.known[name], values) - 1, 0)]
         return found
 
     @classmethod
     def words(cls, text: str, more: str = "(?!)", example: str = "") -> dict[str, str]:
-        """Values by name of a text `name=value ..`, numbers or matches of the pattern `more`; ValueError shows an example."""
+        """Name -> value from a text `name=value ..`; ValueError shows an example, to which `example` is appended.
+
+        Values are numbers or match the pattern `more`.
+        """
         pairs = [word.partition("=")[::2] for word in text.split()] if isinstance(text, str) else [("", "")]
         if any(not re.fullmatch(f"[0-9]{{1,9}}|{more}", value) for _, value in pairs) or len(dict(pairs)) != len(pairs):
             first = " ".join(f"{field.name}={field.values[0]}" for field in cls.fields)
@@ -108,7 +112,7 @@ class FieldSchedule(RowSchedule):
 
     @classmethod
     def row_of(cls, values: Mapping[str, int | str]) -> np.ndarray:
-        """A row int32 [length] of values by name, all else 0. ValueError names an unknown field or value."""
+        """A row int32 [length] with the given values by name, all other numbers 0. ValueError names an unknown field or value."""
         row = np.zeros(cls.length, np.int32)
         for name, value in values.items():
             if name not in cls.places:

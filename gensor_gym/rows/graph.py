@@ -1,4 +1,4 @@
-"""The graph of schedules of one task: methods that follow from the rules and the model, which subclasses define for rows."""
+"""Base class of a task's construction graph. Subclasses define rules and model for rows; all other methods follow from them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ Node = TypeVar("Node", bound=RowSchedule)
 
 
 class RowGraph(ABC, Generic[Node]):
-    """Nodes are schedules of one kind, single or rows int32 [B, ROW]; edges are its actions, the first of which stops."""
+    """Nodes are schedules of one class, in batches rows int32 [B, ROW]; edges are the actions, of which the first is `stop`."""
 
     actions: tuple[object, ...]
     kind: type[Node]
     """Class of the schedules."""
     meter: Callable[[int], None] | None = None
-    """Told of every evaluation of the model before it is made, by a session that pays for them."""
+    """Function of a session that pays for evaluations of the model: it is called with their number before they are made."""
     evaluations = 0
-    """Evaluations of the model so far."""
+    """Number of evaluations of the model so far."""
 
     @property
     @abstractmethod
     def horizon(self) -> int:
-        """Steps of an episode on this task."""
+        """Maximum number of steps of an episode on this task."""
 
     @abstractmethod
     def initial(self) -> Node:
@@ -35,11 +35,11 @@ class RowGraph(ABC, Generic[Node]):
 
     @abstractmethod
     def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Which rows int32 [B, ROW] are within the limits of the hardware, bool [B]."""
+        """Whether each of `rows` int32 [B, ROW] is within the limits of the hardware, bool [B]."""
 
     @abstractmethod
     def action_masks(self, rows: np.ndarray) -> np.ndarray:
-        """Legal actions of every row, bool [B, N]. Rows must be legal."""
+        """Mask of legal actions of every row, bool [B, N]. Rows must be legal."""
 
     @abstractmethod
     def transitions(self, rows: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -47,7 +47,7 @@ class RowGraph(ABC, Generic[Node]):
 
     @abstractmethod
     def latencies(self, rows: np.ndarray) -> np.ndarray:
-        """Seconds of every row by the model, float64 [B]; infinite for illegal ones."""
+        """Seconds of every row by the model, float64 [B]; infinite for illegal rows."""
 
     @abstractmethod
     def terms(self, schedule: Node) -> dict[str, float]:
@@ -55,18 +55,18 @@ class RowGraph(ABC, Generic[Node]):
 
     @abstractmethod
     def random_schedule(self, rng: np.random.Generator, steps: int | None = None, start: Node | None = None) -> Node:
-        """A legal schedule: the end of a walk where `steps` or `start` is given."""
+        """A random legal schedule. If `steps` or `start` is given, it is the end of a random walk."""
 
     @abstractmethod
     def enumerate(self, batch: int = 65536) -> Iterator[np.ndarray]:
         """Every schedule of the space, in batches of rows int32 [<= batch, ROW]."""
 
     def schedule(self, row: np.ndarray) -> Node:
-        """The schedule of a row int32 [ROW]."""
+        """The row int32 [ROW] as a schedule."""
         return self.kind(row)
 
     def parse(self, text: str) -> Node:
-        """The schedule of a text; ValueError if it does not read."""
+        """The schedule that `text` describes; ValueError if the text is invalid."""
         return self.kind.parse(text)
 
     def stack(self, schedules: list[Node]) -> np.ndarray:
@@ -74,15 +74,15 @@ class RowGraph(ABC, Generic[Node]):
         return np.stack([s.row for s in schedules]) if schedules else np.empty((0, self.kind.length), np.int32)
 
     def is_legal(self, schedule: Node) -> bool:
-        """Whether the schedule is a node of this graph within the machine's limits."""
+        """Whether the schedule is a node of this graph and within the machine's limits."""
         return bool(self.fits(schedule.row[None])[0])
 
     def is_legal_once(self, schedule: Node) -> bool:
-        """`is_legal` for a process that asks little else: it compiles nothing."""
+        """Like `is_legal`, for a process that asks once: it compiles nothing."""
         return self.is_legal(schedule)
 
     def action_mask(self, schedule: Node) -> np.ndarray:
-        """Legal actions, bool [N]."""
+        """Mask of legal actions, bool [N]."""
         mask: np.ndarray = self.action_masks(schedule.row[None])[0]
         return mask
 
@@ -92,7 +92,7 @@ class RowGraph(ABC, Generic[Node]):
         return self.kind(after[0]) if legal[0] else schedule
 
     def successors(self, schedule: Node) -> dict[int, Node]:
-        """Legal actions except `stop`, each with the schedule it leads to."""
+        """Legal action -> the schedule that it leads to, for all legal actions except `stop`."""
         legal = np.flatnonzero(self.action_mask(schedule))[1:]
         after, _ = self.transitions(np.repeat(schedule.row[None], len(legal), axis=0), legal)
         return {int(action): self.kind(row) for action, row in zip(legal, after, strict=True)}
@@ -100,9 +100,9 @@ class RowGraph(ABC, Generic[Node]):
     def charge(self, evaluations: int, improvements: np.ndarray | None = None) -> None:
         """Count evaluations of the model.
 
-        `latency`, `latencies` and `terms` do so themselves; who runs compiled code that evaluates on tables charges for it.
-        For those who watch a search (`agents.core.watched`) it may say which of the evaluations, counted from 1, were the fastest
-        of them so far, and their seconds: `improvements` float64 [N, 2].
+        `latency`, `latencies` and `terms` call it themselves; callers of compiled code that evaluates must call it, too.
+        `improvements` float64 [N, 2] is for observers of a search (`agents.core.watched`): the numbers, counted from 1, of the
+        evaluations that were the fastest so far, and their seconds.
         """
         if self.meter is not None:
             self.meter(evaluations)

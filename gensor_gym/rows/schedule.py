@@ -9,7 +9,7 @@ import numpy as np
 
 
 class RowSchedule(ABC):
-    """An immutable row of `length` numbers. Equal when kind and rows are; hashable by `key`."""
+    """An immutable row of `length` numbers. Schedules are equal if their classes and rows are; they are hashable."""
 
     __slots__ = ("row",)
     row: np.ndarray
@@ -24,7 +24,7 @@ class RowSchedule(ABC):
         object.__setattr__(self, "row", row)
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Refuse: schedules are values."""
+        """Raise AttributeError, because schedules are immutable."""
         raise AttributeError("a schedule cannot be changed; an action returns a new one")
 
     def __reduce__(self) -> tuple[type[RowSchedule], tuple[np.ndarray]]:
@@ -33,15 +33,15 @@ class RowSchedule(ABC):
 
     @property
     def key(self) -> bytes:
-        """Identity of the schedule."""
+        """Bytes of the row, which identify the schedule within its class."""
         return self.row.tobytes()
 
     def __eq__(self, other: object) -> bool:
-        """Rows are equal."""
+        """Whether class and row are equal."""
         return type(other) is type(self) and self.key == other.key
 
     def __hash__(self) -> int:
-        """Hash of the key."""
+        """Hash of `key`."""
         return hash(self.key)
 
     @classmethod
@@ -50,5 +50,5 @@ class RowSchedule(ABC):
         """Read `str(schedule)`; ValueError names the unreadable part."""
 
     def __repr__(self) -> str:
-        """Text as `Schedule.parse('...')`."""
+        """Text such as `Schedule.parse('...')`."""
         return f"{type(self).__name__}.parse({str(self)!r})"

@@ -1,4 +1,4 @@
-"""Graphs whose actions are worked out for whole batches at once, all of them for every row."""
+"""Base class of graphs that apply all actions to all rows of a batch at once."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class RowModel(Protocol):
     """The analytic model of a graph."""
 
     def terms(self, rows: np.ndarray) -> np.ndarray:
-        """Seconds of legal rows int32 [B, ROW], their total first, float64 [B, 1 + terms]."""
+        """Seconds of legal rows int32 [B, ROW], then their terms: float64 [B, 1 + terms]."""
 
 
 class StepGraph(RowGraph[Node]):
-    """A graph whose subclass defines transitions, legality and the model."""
+    """A graph of which a subclass defines `applied`, `fits` and `model`; masks, transitions and latencies follow."""
 
     parts: ClassVar[tuple[str, ...]]
     """Names of the model's terms."""
@@ -32,14 +32,14 @@ class StepGraph(RowGraph[Node]):
 
     @abstractmethod
     def applied(self, rows: np.ndarray) -> np.ndarray:
-        """Rows int32 [B, ROW] after each of all actions, int32 [B, N, ROW]; unchanged after one that leads nowhere."""
+        """Rows int32 [B, ROW] after each action, int32 [B, N, ROW]; an action without effect leaves its row unchanged."""
 
     def may_follow(self, rows: np.ndarray, after: np.ndarray) -> np.ndarray:
-        """Which of legal rows int32 [B, ROW] may become `after`, int32 [B, ROW], by one action: bool [B]."""
+        """Whether each legal row of `rows` int32 [B, ROW] may become its row of `after` by one action, bool [B]."""
         return self.fits(after)
 
     def action_masks(self, rows: np.ndarray) -> np.ndarray:
-        """Legal actions of every row, bool [B, N]: those that change it to a legal row, and `stop`."""
+        """Mask of legal actions of every row, bool [B, N]: `stop`, and actions that change it to a legal row."""
         after = self.applied(rows)
         legal: np.ndarray = np.any(after != rows[:, None, :], axis=2)
         places = np.nonzero(legal)
@@ -55,7 +55,7 @@ class StepGraph(RowGraph[Node]):
         return np.where(legal[:, None], after, rows), legal
 
     def latencies(self, rows: np.ndarray) -> np.ndarray:
-        """Seconds of every row, float64 [B]; infinite for illegal ones."""
+        """Seconds of every row, float64 [B]; infinite for illegal rows."""
         self.charge(len(rows))
         seconds = np.full(len(rows), np.inf)
         legal = self.fits(rows)
@@ -68,7 +68,7 @@ class StepGraph(RowGraph[Node]):
         return dict(zip(self.parts, self.model.terms(schedule.row[None])[0, 1:].tolist(), strict=True))
 
     def walk(self, rng: np.random.Generator, start: Node, steps: int) -> Node:
-        """The end of a walk over random legal actions, as long as there is one but `stop`."""
+        """The end of a walk of `steps` random legal actions; a row with no legal action but `stop` stays."""
         found = start
         for _ in range(steps):
             legal = self._legal_at(found)
@@ -77,7 +77,7 @@ class StepGraph(RowGraph[Node]):
         return found
 
     def _legal_at(self, schedule: Node) -> np.ndarray:
-        """Legal actions but `stop`, int64; searches that walk around one schedule ask again and again."""
+        """Legal actions except `stop`, int64. They are cached, because searches around a schedule ask for it repeatedly."""
         known = self._met.get(key := schedule.row.tobytes())
         if known is None:
             if len(self._met) >= _MOST_MET:
@@ -87,5 +87,5 @@ class StepGraph(RowGraph[Node]):
 
     @cached_property
     def _met(self) -> dict[bytes, np.ndarray]:
-        """Cache of the schedules that walks met."""
+        """Cache of `_legal_at`: bytes of a row -> its legal actions."""
         return {}

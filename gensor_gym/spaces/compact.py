@@ -1,4 +1,4 @@
-"""A space as a small file: the median of each configuration's raw samples in their place."""
+"""Reduces a space to a small file: the median of each configuration's raw samples replaces them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from gensor_gym.spaces.convert import FAILURE
 from gensor_gym.spaces.space import TuningSpace
 
 DIGITS = 5
-"""Digits of a time: far more than two timings of one kernel agree in."""
+"""Significant digits of a time: far more than two timings of one kernel have in common."""
 
 
 def compacted(space: TuningSpace) -> TuningSpace:
     """The space without raw samples, costs and other content of its file: `save_space` writes a few bytes for each entry.
 
     Its reported time is the median. Statuses other than OK become those of a cache file. Without samples only equal times are
-    ties, and a trial costs one run. ValueError if keys cannot distinguish two configurations.
+    ties, and a trial costs one run. ValueError if two configurations have the same key.
     """
     names = [p.name for p in space.parameters]
     seconds = space.seconds("median")

@@ -1,4 +1,4 @@
-"""From one format to the other without loss: content without a counterpart travels along as a patch.
+"""Lossless conversion between the formats of tuning spaces: content without a counterpart is kept as a patch.
 
 A cache becomes results as Kernel Tuner itself writes them. Anything that these would lose is kept: under "kernel_tuner" in a T4
 file, under "T4" in a cache. So a round trip gives an equal document.
@@ -24,19 +24,19 @@ PHASES = {
     "verification_time": "validation",
     "times": "runtimes",
 }
-"""Times of a record in a cache -> those of a result."""
+"""Name of a time in a cache's record -> its name in a T4 result."""
 FAILURE = {"constraints": "InvalidConfig", "compile": "CompilationFailedConfig"}
 
 
 def document_in(space: TuningSpace, format: str) -> Json:
-    """The space's content in the named format; its own document if that is the format already."""
+    """The space's document in the named format; its own document if it has that format already."""
     if space.format == format:
         return space.document
     return _to_t4(space) if format == t4.NAME else _to_cache(space)
 
 
 def _to_t4(space: TuningSpace) -> Json:
-    """A cache as a T4 document."""
+    """T4 document of a cache."""
     names = [p.name for p in space.parameters]
     header = {key: value for key, value in space.document.items() if key != "cache"}
     origin = header.get("T4")
@@ -58,7 +58,7 @@ def _to_t4(space: TuningSpace) -> Json:
 
 
 def _to_cache(space: TuningSpace) -> Json:
-    """A T4 document as a cache."""
+    """Cache document of a T4 file."""
     document = space.document
     metadata = document.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
@@ -93,7 +93,7 @@ def _to_cache(space: TuningSpace) -> Json:
 
 
 def _result_of(record: Json, names: list[str]) -> Json:
-    """A record of a cache as a T4 result."""
+    """T4 result of a cache's record."""
     rest = {k: v for k, v in record.items() if k not in PHASES and k not in names and k != "timestamp"}
     fault = kernel_tuner.failure(record)
     status = kernel_tuner.FAILURES.get(fault, Status.LAUNCH_ERROR) if fault else Status.OK
@@ -110,7 +110,7 @@ def _result_of(record: Json, names: list[str]) -> Json:
 
 
 def _record_of(result: Mapping[str, Any], factor: float = 1.0) -> Json:
-    """A T4 result as a record of a cache; `factor` turns its times into milliseconds."""
+    """Cache record of a T4 result; `factor` turns its times into milliseconds."""
     times = {**result["times"]}
     if "compilation_time" in times:  # the schema's name; writers say compilation
         times.setdefault("compilation", times["compilation_time"])
@@ -139,7 +139,7 @@ def _scaled(value: Any, factor: float) -> Any:
 
 
 def _key_of(configuration: Mapping[str, Any], names: list[str] | None = None) -> str:
-    """The key of a configuration in a cache."""
+    """Key of a configuration in a cache: its values, separated by commas."""
     return ",".join(str(configuration[name]) for name in names or configuration)
 
 
@@ -151,7 +151,7 @@ def _patch(base: Json, wanted: Json) -> Json:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Equal as JSON: Python holds true for 1."""
+    """Whether two values are equal as JSON: in Python, true equals 1."""
     return bool(a == b) and repr(a) == repr(b)
 
 

@@ -1,4 +1,4 @@
-"""Kernel Tuner's cache files: one object by configuration under "cache", times in milliseconds, failures as text.
+"""Kernel Tuner's cache files: an object for each configuration under "cache", times in milliseconds, failures as text.
 
 Source: kernel_tuner 1.5.0 (`util.process_cache`, `util.store_cache`), and the caches of the FAIR benchmark hub.
 """
@@ -22,7 +22,7 @@ FAILURES = {
     "RuntimeFailedConfig": Status.LAUNCH_ERROR,
     "ErrorConfig": Status.LAUNCH_ERROR,
 }
-"""Text that stands for a time, or under `__error__`, where a configuration failed."""
+"""Text in place of a time, or under `__error__`, of a failed configuration -> its status."""
 OLD_FAILURE = 1e20
 """The time that old versions gave a failed configuration."""
 PHASES = ("compile_time", "verification_time", "benchmark_time")
@@ -51,7 +51,7 @@ def parameter_names(document: Mapping[str, Any], source: str) -> list[str]:
 
 
 def failure(record: Mapping[str, Any]) -> str:
-    """The failure that a record states, "" where it states none."""
+    """Text of the failure in a record; empty if there is none."""
     for key, value in record.items():
         if isinstance(value, str) and (value in FAILURES or key == "__error__"):
             return value or "ErrorConfig"
@@ -79,14 +79,14 @@ def _entry(key: str, record: object, names: list[str], document: Mapping[str, An
 
 
 def _status(fault: str, record: Mapping[str, Any]) -> Status:
-    """The status of a failure; a record that was a T4 result is more precise than Kernel Tuner's few kinds."""
+    """The status of a failure. A record that was a T4 result has a more precise status than Kernel Tuner's few kinds."""
     origin = record.get("T4")
     told = origin.get("set", {}).get("invalidity") if isinstance(origin, dict) else None
     return STATUSES.get(told, Status.LAUNCH_ERROR) if told else FAILURES.get(fault, Status.LAUNCH_ERROR)
 
 
 def _values(key: str, record: Mapping[str, Any], names: list[str], document: Mapping[str, Any], where: str) -> dict[str, Value]:
-    """Values of all parameters; one that the record lacks is read from its key, where all values of it are known."""
+    """Values of all parameters. A missing value is read from the record's key, if `tune_params` lists the parameter's values."""
     pieces = key.split(",")
     known = document.get("tune_params") or {}
     values: dict[str, Value] = {}
@@ -102,14 +102,14 @@ def _values(key: str, record: Mapping[str, Any], names: list[str], document: Map
 
 
 def _listed(value: Value, known: list[Value]) -> Value:
-    """The value, or the value in `tune_params` with this text."""
+    """The value; a text that is not in `known` becomes the number in `known` with this text, if there is one."""
     if not isinstance(value, str) or value in known:
         return value
     return next((v for v in known if isinstance(v, int | float) and str(v) == value), value)
 
 
 def text_of(document: dict[str, Any], dumps: Any) -> str:
-    """A cache as Kernel Tuner writes it: a line for each configuration, so that it may go on from there."""
+    """JSON text of a cache, one line for each configuration as Kernel Tuner writes it, so that Kernel Tuner can continue it."""
     header = dumps({**{k: v for k, v in document.items() if k != "cache"}, "cache": {}})
     lines = [f"{dumps(key)}: {dumps(record)}" for key, record in document["cache"].items()]
     return header[:-2] + "\n" + ",\n".join(lines) + "}\n}"

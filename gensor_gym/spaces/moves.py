@@ -1,4 +1,4 @@
-"""Moves in a recorded space: one parameter up or down, and a jump where moves do not connect everything."""
+"""Moves in a recorded space: one parameter up or down, and a jump if these moves do not connect the space."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from gensor_gym.spaces.space import TuningSpace
 
 STOP, JUMP, FIRST_MOVE = 0, 1, 2
 SPARE_STEPS = 16
-"""Steps of the horizon beyond a way there and back; the same constant as in the horizon of constructions."""
+"""Steps of the horizon beyond a path there and back; the horizon of constructions has the same constant."""
 
 
 class Moves:
     """A = 2 + 2M actions: `stop`, `jump`, and up and down for each of the M parameters that take more than one value.
 
-    Up (down) goes to the next larger (smaller) value of the parameter for which a configuration is recorded with all others
+    Up (down) goes to the next larger (smaller) value of the parameter for which a configuration is recorded with all other values
     unchanged. If such moves do not connect the space, `jump` goes to the nearest configuration (by the sum of index differences)
-    of the next component, the first after the last. So every configuration is reachable from every other.
+    of the next connected part; after the last part comes the first. So every configuration is reachable from every other.
     """
 
     def __init__(self, space: TuningSpace) -> None:
-        """Build the table of successors, int32 [N, 2M]; -1 if there is none."""
+        """Build the table of successors, int32 [N, 2M], with -1 for a missing successor."""
         self.space = space
         self.movable = [i for i, p in enumerate(space.parameters) if len(p.values) > 1]
         self.names = ["stop", "jump"]
@@ -32,17 +32,17 @@ class Moves:
             self.names += [f"{name} up", f"{name} down"]
             self._connect(2 * column, parameter)
         self.parts, reach = self._explore()
-        """Part that each configuration belongs to, int32 [N]."""
+        """Connected part to which each configuration belongs, int32 [N]."""
         self.count = int(self.parts.max()) + 1
         self.horizon = SPARE_STEPS + 2 * reach + self.count - 1
-        """Steps that suffice from anywhere to anywhere, and some more."""
+        """Steps of an episode: enough to get from any configuration to any other, and some more."""
         always = np.broadcast_to([True, self.count > 1], (len(space), FIRST_MOVE))
         self._masks = np.concatenate([always, self.table >= 0], axis=1)
         for array in (self.table, self.parts, self._masks):  # many environments share them
             array.setflags(write=False)
 
     def _connect(self, column: int, parameter: int) -> None:
-        """Fill the columns of one parameter: neighbours in the order of its values among rows otherwise equal."""
+        """Fill the columns of one parameter: neighbours in the order of its values, among rows whose other values are equal."""
         rows = self.space.indices
         others = np.delete(rows, parameter, axis=1)
         group = np.unique(others, axis=0, return_inverse=True)[1].reshape(-1)
@@ -53,7 +53,7 @@ class Moves:
         self.table[high[same], column + 1] = low[same]
 
     def _explore(self) -> tuple[np.ndarray, int]:
-        """(part of each configuration, the most steps from the first of a part to one of it)."""
+        """(part of each configuration, largest number of steps from the first configuration of a part to another in it)."""
         parts = np.full(len(self.space), -1, dtype=np.int32)
         count, reach = 0, 0
         for start in range(len(self.space)):
@@ -73,15 +73,15 @@ class Moves:
 
     @property
     def number(self) -> int:
-        """Actions."""
+        """Number of actions."""
         return FIRST_MOVE + self.table.shape[1]
 
     def mask(self, index: int) -> np.ndarray:
-        """Legal actions at a configuration, bool [A]; `stop` always is."""
+        """Whether each action is legal at a configuration, bool [A]; `stop` always is."""
         return self._masks[index].copy()
 
     def successor(self, index: int, action: int) -> int:
-        """The configuration after an action; the same one if the action is illegal or `stop`."""
+        """Index of the configuration after an action; the same index if the action is illegal or `stop`."""
         if action == JUMP and self.count > 1:
             return self._jump(index)
         if not FIRST_MOVE <= action < self.number:
@@ -90,7 +90,7 @@ class Moves:
         return index if found < 0 else found
 
     def _jump(self, index: int) -> int:
-        """The nearest configuration of the next part, the first in the file of equals."""
+        """Index of the nearest configuration of the next part; the first in the file if several are equally near."""
         there = np.flatnonzero(self.parts == (self.parts[index] + 1) % self.count)
         apart = np.abs(self.space.indices[there] - self.space.indices[index]).sum(axis=1)
         return int(there[np.argmin(apart)])
@@ -98,5 +98,5 @@ class Moves:
 
 @lru_cache(maxsize=16)
 def moves_of(space: TuningSpace) -> Moves:
-    """The moves of a space, built once for all that move in it: nothing changes them."""
+    """The moves of a space, built once and shared, since they never change."""
     return Moves(space)

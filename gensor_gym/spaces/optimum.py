@@ -11,7 +11,7 @@ import numpy as np
 from gensor_gym.measure.stats.intervals import CONFIDENCE, block_resamples
 
 FEWEST = 6
-"""Samples below which no interval of 95 percent exists without assumptions (see `intervals.median_interval`)."""
+"""Number of samples below which no interval of 95 percent exists without assumptions (see `intervals.median_interval`)."""
 RESAMPLES = 2000
 
 
@@ -20,10 +20,10 @@ def tied_with_best(
 ) -> np.ndarray:
     """Which configurations are tied with the best, bool [N].
 
-    A configuration is tied when the interval of log(its time / the best time) reaches down to 0. The interval is a moving
-    block bootstrap of each side on its own (its mean for timing `reported`, else its median), blocks as long as its
-    samples are correlated. With fewer than six samples on either side only equal times tie. The best was chosen by the
-    same samples, which makes the set a little too small.
+    A configuration is tied when the interval of log(its time / the best time) reaches down to 0. The interval comes from a moving
+    block bootstrap of each configuration separately (of its mean for timing `reported`, else of its median), with blocks as long
+    as its samples are correlated. If either has fewer than six samples, only equal times tie. The best configuration was chosen
+    by the same samples, which makes the set a little too small.
     """
     best = int(np.argmin(seconds))
     tied = seconds == seconds[best]
@@ -44,7 +44,7 @@ def tied_with_best(
 def _deviations(samples: np.ndarray, statistic: object, seed: int) -> np.ndarray:
     """log(statistic of a resample / statistic of the samples), float64 [RESAMPLES].
 
-    Resamples of n in blocks of b vary too little by about the root of (n - b) / n, which is made up for.
+    Resamples of n samples in blocks of b vary too little, by a factor of about the root of (n - b) / n, which is corrected.
     """
     block = block_length(samples)
     index = _resamples(len(samples), block, seed)
@@ -54,15 +54,15 @@ def _deviations(samples: np.ndarray, statistic: object, seed: int) -> np.ndarray
 
 @lru_cache(maxsize=64)
 def _resamples(count: int, block: int, seed: int) -> np.ndarray:
-    """The same resamples for all configurations of as many samples in as long blocks: drawing them takes longest."""
+    """Resamples as indices, shared by all configurations with this number of samples and block length: drawing them is slow."""
     return block_resamples(count, block, RESAMPLES, np.random.default_rng(seed))
 
 
 def block_length(samples: np.ndarray) -> int:
-    """Blocks of the cube root of the count, longer where neighbours are alike: 2 (2 r / (1 - r^2))^(2/3) times it.
+    """Length of blocks: the cube root of the count, or if neighbours are alike 2 (2 r / (1 - r^2))^(2/3) times as long.
 
-    r is the correlation of neighbouring samples; the power is the rule for a first-order autoregressive series (Carlstein
-    1986). It is doubled because r comes out too small from few samples. At most half of the samples.
+    r is the correlation of neighbouring samples; the power is the rule for a first-order autoregressive series (Carlstein 1986).
+    It is doubled because r comes out too small from few samples. The length is at most half of the count.
     """
     count = len(samples)
     root = count ** (1 / 3)

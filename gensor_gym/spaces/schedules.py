@@ -1,6 +1,6 @@
 """A recorded table of this project's schedules as a T4 document, for other tuners and for `Recorded-v0`.
 
-Parameters are the tiles of every axis that has more than one size in the table; likewise virtual threads and knobs.
+Parameters are the tiles, virtual threads and knobs that take more than one value in the table.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ MS = 1e3
 
 
 def document_of(table: Table, source: str) -> dict[str, Any]:
-    """The table as a T4 document, times in milliseconds as usual there.
+    """A table as a T4 document, with times in milliseconds as usual there.
 
-    ValueError unless it says its machine and holds one operator.
+    ValueError unless the table describes its machine and has timings of one operator.
     """
     names = sorted({record.operator for record in table.records})
     if len(names) != 1 or "hardware" not in table.about:
@@ -51,7 +51,7 @@ def document_of(table: Table, source: str) -> dict[str, Any]:
 
 
 def _configuration(op: Operator, schedule: Schedule, kind: str) -> dict[str, int]:
-    """Everything that makes a program, by name."""
+    """Tiles, virtual threads and knobs of a schedule by name."""
     slots = {axis.name: slot_of(a, len(op.spatial)) for a, axis in enumerate(op.axes)}
     levels = LEVEL_NAMES[kind]
     assert len(levels) == LEVELS[kind]
@@ -62,7 +62,7 @@ def _configuration(op: Operator, schedule: Schedule, kind: str) -> dict[str, int
 
 
 def _result(configuration: Mapping[str, int], found: Measurement) -> dict[str, Any]:
-    """Result of one program."""
+    """T4 result of one program."""
     good = found.status is Status.OK
     compiled, trial = (found.conditions.get(name, 0.0) for name in ("compile_seconds", "trial_seconds"))
     assert isinstance(compiled, float) and isinstance(trial, float)

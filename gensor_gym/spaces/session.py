@@ -1,4 +1,4 @@
-"""Searching a recorded space with the strategies of constructions: its graph, its backend, its session."""
+"""Search over a recorded space with the strategies of constructions: its graph, its backend, its session."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Configuration:
 
 
 class TuningGraph:
-    """A `SearchGraph` of configurations; rows are places of values, int32 [B, P]."""
+    """A `SearchGraph` of configurations; rows are indices of values, int32 [B, P]."""
 
     def __init__(self, space: TuningSpace) -> None:
-        """The moves of a space."""
+        """Make the moves of a space, or share them."""
         self.space = space
         self.moves = moves_of(space)
 
@@ -38,16 +38,16 @@ class TuningGraph:
         return self.at(self.space.place(row))
 
     def at(self, index: int) -> Configuration:
-        """The configuration at a place of the file."""
+        """The configuration with this index in the file."""
         values = self.space.configuration(index)
         return Configuration(index, ", ".join(f"{name}={value}" for name, value in values.items()))
 
     def initial(self) -> Configuration:
-        """The first of the file."""
+        """The first configuration of the file."""
         return self.at(0)
 
     def action_mask(self, configuration: Configuration) -> np.ndarray:
-        """Legal actions, bool [A]."""
+        """Whether each action is legal, bool [A]."""
         return self.moves.mask(configuration.index)
 
     def transition(self, configuration: Configuration, action: int) -> Configuration:
@@ -55,14 +55,14 @@ class TuningGraph:
         return self.at(self.moves.successor(configuration.index, action))
 
     def successors(self, configuration: Configuration) -> dict[int, Configuration]:
-        """Legal actions except `stop`, each with the configuration it leads to."""
+        """Legal action -> the configuration that it leads to, for all legal actions except `stop`."""
         legal = np.flatnonzero(self.action_mask(configuration))
         return {int(a): self.transition(configuration, int(a)) for a in legal if a != STOP}
 
     def random_schedule(
         self, rng: np.random.Generator, steps: int | None = None, start: Configuration | None = None
     ) -> Configuration:
-        """Any configuration, each equally likely; with `steps`, the end of that many random moves from `start` or the first."""
+        """A configuration drawn uniformly; with `steps`, the end of that many random moves from `start` (or from the first)."""
         if steps is None:
             return self.at(int(rng.integers(len(self.space))))
         node = start or self.initial()
@@ -72,7 +72,7 @@ class TuningGraph:
         return node
 
     def enumerate(self) -> Iterator[np.ndarray]:
-        """All configurations in the order of the file, rows int [N, P] in one batch."""
+        """Yield all configurations in the order of the file, as rows int [N, P] in one batch."""
         yield self.space.indices
 
 
@@ -82,20 +82,20 @@ class TuningBackend:
     stored = False
 
     def __init__(self, space: TuningSpace, timing: str = "reported") -> None:
-        """ValueError names the timings there are."""
+        """`timing` is a name in `TIMINGS`; ValueError for another."""
         self.space, self.timing = space, timing
         self._seconds = space.seconds(timing)
 
     def device(self, hw: object) -> str:
-        """Where the space was recorded."""
+        """Name of the device on which the space was recorded."""
         return self.space.device
 
     def digest(self, op: object, schedule: Configuration, hw: object) -> str:
-        """Every configuration is a program of its own."""
+        """Index of the configuration as text: every configuration is a separate program."""
         return str(schedule.index)
 
     def stream(self, op: object, schedules: Sequence[Configuration], hw: object) -> Iterator[Measurement]:
-        """The recorded result of each; `samples` holds the single time of the chosen timing."""
+        """Yield the recorded result of each configuration; `samples` has one time, that of the chosen timing."""
         for schedule in schedules:
             i = schedule.index
             samples = (float(self._seconds[i]),) if self.space.ok[i] else ()
@@ -105,7 +105,7 @@ class TuningBackend:
 
 @dataclass(frozen=True)
 class TuningTask:
-    """Description of a recorded space's task."""
+    """The task of a recorded space: names of its kernel and its device."""
 
     operator: str
     hardware: str
@@ -123,7 +123,7 @@ class TuningSession(SearchSession[Configuration]):
     def __init__(
         self, space: TuningSpace, budget: Budget, timing: str = "reported", on_trial: Callable[[TraceRow], None] | None = None
     ) -> None:
-        """ValueError for an unknown timing, or a space without a success."""
+        """ValueError for an unknown timing, or for a space in which no configuration succeeded."""
         self.optimum = space.best(timing)
         task = TuningTask(space.kernel, space.device)
         super().__init__(task, TuningGraph(space), TuningBackend(space, timing), budget, on_trial=on_trial)
@@ -134,5 +134,5 @@ class TuningSession(SearchSession[Configuration]):
         return self._credited
 
     def predict(self, schedules: object) -> NoReturn:
-        """ValueError: nothing predicts here."""
+        """Raise ValueError: a recorded space has no model."""
         raise ValueError(f"no model predicts {self.graph.space.source}: a recorded space is for strategies that measure alone")

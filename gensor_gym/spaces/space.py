@@ -18,7 +18,7 @@ TIMINGS = ("reported", "median")
 
 @dataclass(frozen=True)
 class Parameter:
-    """A tunable parameter with the values that occur, in their order."""
+    """A tunable parameter with the values that occur, in sorted order."""
 
     name: str
     values: tuple[Value, ...]
@@ -40,11 +40,11 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class TuningSpace:
-    """N configurations of P parameters in the order of the file. `document` is all that the file says, in its own terms."""
+    """N configurations of P parameters in the order of the file. `document` is the file's whole content in its own format."""
 
     parameters: tuple[Parameter, ...]
     indices: np.ndarray
-    """int32 [N, P]: place of each value in its parameter's values."""
+    """int32 [N, P]: index of each value in its parameter's values."""
     status: tuple[Status, ...]
     reported: np.ndarray
     """float64 [N]: seconds as reported; infinite unless the status is OK."""
@@ -64,7 +64,7 @@ class TuningSpace:
         cls, entries: Sequence[Entry], names: Sequence[str], kernel: str, device: str, format: str, source: str,
         document: dict[str, Any],
     ) -> TuningSpace:  # fmt: skip
-        """From entries. ValueError for none at all, parameters that lack or exceed `names`, and a configuration twice."""
+        """Make a space from entries. ValueError for no entries, parameters other than `names`, or a repeated configuration."""
         if not entries or not names:
             raise ValueError(
                 f"{source} holds {len(entries)} configurations of {len(names)} parameters; it takes 1 or more of both"
@@ -89,12 +89,12 @@ class TuningSpace:
         )  # fmt: skip
 
     def __len__(self) -> int:
-        """Configurations, failed ones included."""
+        """Number of configurations, including those that failed."""
         return len(self.indices)
 
     @cached_property
     def ok(self) -> np.ndarray:
-        """Which configurations ran well, bool [N]."""
+        """Which configurations succeeded, bool [N]."""
         return np.array([status is Status.OK for status in self.status])
 
     @property
@@ -103,7 +103,7 @@ class TuningSpace:
         return [(p.name, p.values) for p in self.parameters if len(p.values) > 1]
 
     def configuration(self, index: int) -> dict[str, Value]:
-        """Values by parameter."""
+        """Parameter -> value, for the configuration with this index."""
         return {p.name: p.values[i] for p, i in zip(self.parameters, self.indices[index], strict=True)}
 
     def index(self, configuration: Mapping[str, Value]) -> int:
@@ -121,7 +121,7 @@ class TuningSpace:
         return index
 
     def find(self, configuration: Mapping[str, Value]) -> int | None:
-        """Place of a configuration, None if it is not recorded; a parameter left out has its first value."""
+        """Index of a configuration, None if it is not recorded; a missing parameter has its first value."""
         if set(configuration) - set(self._ranks):
             return None
         row = (ranks.get(identity(configuration[name])) if name in configuration else 0 for name, ranks in self._ranks.items())
@@ -129,22 +129,22 @@ class TuningSpace:
 
     @cached_property
     def _ranks(self) -> dict[str, dict[tuple[int, object], int]]:
-        """Value -> its index among those of its parameter, by name."""
+        """Name of a parameter -> {key of a value: its index}."""
         return {p.name: {identity(value): i for i, value in enumerate(p.values)} for p in self.parameters}
 
     @cached_property
     def _places(self) -> dict[tuple[int, ...], int]:
-        """Row of indices -> place of the configuration."""
+        """Row of value indices -> index of the configuration."""
         return {tuple(row): i for i, row in enumerate(self.indices.tolist())}
 
     def place(self, row: np.ndarray) -> int:
-        """Index of the configuration with this row of indices [P]; KeyError if there is none."""
+        """Index of the configuration with this row of value indices [P]; KeyError if there is none."""
         return self._places[tuple(row.tolist())]
 
     def seconds(self, timing: str = "reported") -> np.ndarray:
-        """Seconds of every configuration, float64 [N], infinite unless OK; ValueError names the timings there are.
+        """Seconds of every configuration, float64 [N], infinite unless OK; ValueError names the available timings.
 
-        `median` is the reported time where a configuration has no raw samples.
+        `median` is the reported time if a configuration has no raw samples.
         """
         if timing not in TIMINGS:
             raise ValueError(f"no timing {timing!r}; it is one of {TIMINGS}")
@@ -152,17 +152,17 @@ class TuningSpace:
 
     @cached_property
     def _medians(self) -> np.ndarray:
-        """See `seconds`."""
+        """Median seconds of every configuration, float64 [N]; the reported time without raw samples."""
         return np.array([np.median(s) if len(s) else t for s, t in zip(self.samples, self.reported, strict=True)])
 
     def best(self, timing: str = "reported") -> int:
-        """The fastest configuration, the earlier one of equals; ValueError if none ran well."""
+        """Index of the fastest configuration, the earlier of two equally fast; ValueError if none succeeded."""
         if not self.ok.any():
             raise ValueError(f"{self.source}: none of {len(self)} configurations ran well, so there is no optimum")
         return int(np.argmin(self.seconds(timing)))
 
     def optimal(self, timing: str = "reported") -> np.ndarray:
-        """Configurations statistically tied with the best, bool [N]; see `tuning.optimum`."""
+        """Which configurations are statistically tied with the best, bool [N]; see `spaces.optimum`."""
         from gensor_gym.spaces.optimum import tied_with_best
 
         if timing not in self._optimal:
@@ -170,11 +170,11 @@ class TuningSpace:
         return self._optimal[timing]
 
     def regret(self, index: int, timing: str = "reported") -> float:
-        """log(seconds of a configuration / the best), zero where it is tied with the best, infinite if it failed."""
+        """log(seconds of a configuration / seconds of the best), zero if it is tied with the best, infinite if it failed."""
         return float(self.regrets(timing)[index])
 
     def regrets(self, timing: str = "reported") -> np.ndarray:
-        """`regret` of every configuration, float64 [N], not to be written to."""
+        """`regret` of every configuration, float64 [N], read-only."""
         if timing not in self._regrets:
             seconds = self.seconds(timing)
             over = np.log(seconds / seconds[self.best(timing)])
@@ -184,10 +184,10 @@ class TuningSpace:
 
     @cached_property
     def _regrets(self) -> dict[str, np.ndarray]:
-        """Answers of `regrets` so far."""
+        """Timing -> result of `regrets`, if it was computed."""
         return {}
 
     @cached_property
     def _optimal(self) -> dict[str, np.ndarray]:
-        """Answers of `optimal` so far."""
+        """Timing -> result of `optimal`, if it was computed."""
         return {}

@@ -24,13 +24,13 @@ STATUSES = {
     "correctness": Status.WRONG_ANSWER,
     "constraints": Status.ILLEGAL,
 }
-"""`invalidity` of a result. `correctness` is ignored: writers set it to 1 for failures too."""
+"""`invalidity` of a result -> its status. `correctness` is ignored: writers set it to 1 for failures too."""
 INVALIDITY = {status: word for word, status in STATUSES.items()} | {
     Status.CRASHED: "runtime", Status.IMPLAUSIBLE: "correctness",
 }  # fmt: skip
-"""The other way; the format has no words of its own for the last two."""
+"""Status -> `invalidity`. The format has no word for CRASHED and IMPLAUSIBLE."""
 PHASES = ("compilation", "compilation_time", "validation", "benchmark")
-"""Costs of a trial. `framework` and `search_algorithm` belong to the tuner."""
+"""Times that are costs of a trial. `framework` and `search_algorithm` belong to the tuner."""
 
 
 def space_of(document: dict[str, Any], source: str, unit: str | None = None) -> TuningSpace:

@@ -1,4 +1,4 @@
-"""Sessions of a suite: one that ends by its budget, one without a model, one that counts training steps."""
+"""Sessions of a suite: one that ends every search, one without a model, one that counts training steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gensor_gym.measure.session import Budget, BudgetSpent, Session, Task, Trace
 OnTrial = Callable[[TraceRow], None]
 MOST_IDLE = 1000
 WINDOWS = 25
-"""Points of a learning curve."""
+"""Number of points of a learning curve."""
 
 
 class NoModel(ValueError):
@@ -26,15 +26,15 @@ class NoModel(ValueError):
 
 
 class SuiteSession(Session):
-    """A session that ends a search without new requests: tried programs are answered free, forever."""
+    """A session that ends a search which requests only programs already tried; they cost nothing, so it could go on forever."""
 
     def __init__(self, task: Task, budget: Budget, on_trial: OnTrial | None = None) -> None:
-        """As of `Session`."""
+        """Resolve the backend and build the graph, like `Session`."""
         super().__init__(task, budget, on_trial=on_trial)
         self._idle = 0
 
     def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
-        """As of `Session`; BudgetSpent also after MOST_IDLE calls in a row without a trial."""
+        """Measure schedules like `Session`; BudgetSpent also after MOST_IDLE calls in a row without a new trial."""
         before = self.trials
         found = super().measure(schedules)
         self._idle = 0 if self.trials > before else self._idle + 1
@@ -47,17 +47,17 @@ class ModelFreeSession(SuiteSession):
     """A session whose graph refuses to evaluate the model."""
 
     def __init__(self, task: Task, budget: Budget, on_trial: OnTrial | None = None) -> None:
-        """As of `Session`."""
+        """Resolve the backend and build a graph that raises NoModel for evaluations."""
         super().__init__(task, budget, on_trial)
         self.graph.meter = _refuse
 
     def charge(self, evaluations: int) -> None:
-        """NoModel for any evaluation."""
+        """Raise NoModel."""
         _refuse(evaluations)
 
 
 def _refuse(evaluations: int) -> None:
-    """See `NoModel`."""
+    """Raise NoModel."""
     raise NoModel(f"{evaluations} evaluations of the model asked for: this track gives no model, expected none")
 
 
@@ -68,7 +68,7 @@ class LearningSession(SuiteSession):
     """
 
     def __init__(self, task: Task, budget: Budget, steps: int, on_trial: OnTrial | None = None) -> None:
-        """`steps` may be taken in all, with evaluations of the model."""
+        """`steps` is the number of environment steps and model evaluations that are allowed in total."""
         super().__init__(task, replace(budget, evaluations=steps), on_trial)
         self.steps = steps
         self.ended: list[tuple[int, float]] = []
@@ -76,7 +76,7 @@ class LearningSession(SuiteSession):
 
     @property
     def steps_left(self) -> int:
-        """Steps, or evaluations, that may still be taken."""
+        """Number of steps, or of evaluations, that are left."""
         return self.steps - self.evaluations
 
     def charge(self, evaluations: int) -> None:
@@ -86,23 +86,26 @@ class LearningSession(SuiteSession):
         self.evaluations += evaluations
 
     def make_env(self, name: str = CONSTRUCT, **arguments: Any) -> gymnasium.Env[Any, Any]:
-        """An environment of the task, its steps counted; `name` and arguments as of `gymnasium.make`."""
+        """An environment of the task whose steps are counted; `name` and arguments are those of `gymnasium.make`."""
         return Counted(gymnasium.make(name, **{**arguments, **self._of_task()}), self)
 
     def make_vec(self, count: int, name: str = CONSTRUCT, **arguments: Any) -> Any:
-        """`count` of them at a time, reset within the step that ends them; as of `gymnasium.make_vec`."""
+        """A vector of `count` environments whose steps are counted; arguments are those of `gymnasium.make_vec`.
+
+        An episode is reset within the step that ends it.
+        """
         made = {"autoreset_mode": AutoresetMode.SAME_STEP, "threads": 1, **arguments, **self._of_task()}
         return CountedVector(gymnasium.make_vec(name, count, **made), self)
 
     def _of_task(self) -> dict[str, Any]:
-        """Arguments of environments."""
+        """Arguments that make an environment of this task."""
         task = self.task
         return {"operator": task.operator, "hardware": task.hardware, "backend": task.backend, "space": task.space}
 
     def learning_curve(self) -> list[list[float | int | None]]:
         """[steps, mean regret of the episodes that ended in the last window, best regret so far] at WINDOWS points.
 
-        None if no episode has ended. Infinite regrets are left out of the mean.
+        A regret is None if no episode has ended. Infinite regrets are left out.
         """
         points: list[list[float | int | None]] = []
         if not self.ended:
@@ -120,12 +123,12 @@ class Counted(gymnasium.Wrapper[Any, Any, Any, Any]):
     """An environment whose steps a session counts."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], session: LearningSession) -> None:
-        """BudgetSpent of `step` where the session has none left."""
+        """Wrap an environment; `step` raises BudgetSpent if the session has no steps left."""
         super().__init__(env)
         self.session = session
 
     def step(self, action: Any) -> Any:
-        """As of the environment."""
+        """Count one step of the environment and take it."""
         self.session.charge(1)
         found = self.env.step(action)
         if found[2]:
@@ -133,7 +136,7 @@ class Counted(gymnasium.Wrapper[Any, Any, Any, Any]):
         return found
 
     def action_masks(self) -> np.ndarray:
-        """Legal actions, bool [N]."""
+        """Whether each action is legal, bool [N]."""
         masks: np.ndarray = self.env.unwrapped.action_masks()  # type: ignore[attr-defined]
         return masks
 
@@ -142,7 +145,7 @@ class CountedVector:
     """A vector environment whose steps a session counts; everything else is the environment's."""
 
     def __init__(self, envs: Any, session: LearningSession) -> None:
-        """As of `Counted`."""
+        """Wrap a vector environment; `step` raises BudgetSpent if the session has too few steps left."""
         self.envs, self.session = envs, session
 
     def __getattr__(self, name: str) -> Any:
@@ -150,7 +153,7 @@ class CountedVector:
         return getattr(self.envs, name)
 
     def step(self, actions: np.ndarray) -> Any:
-        """As of the environment."""
+        """Count one step of each environment and take it."""
         self.session.charge(self.envs.num_envs)
         found = self.envs.step(actions)
         if (ended := np.flatnonzero(found[2])).size:

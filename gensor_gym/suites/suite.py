@@ -1,7 +1,7 @@
 """A frozen suite: its tracks, their tasks, budgets and seeds, and the agent's session.
 
-`gensor_gym/suites/VERSION.json` holds everything. A task is bound to its fingerprint: if rules, model or a recorded table have
-changed since the suite was frozen, SuiteChanged is raised before anything runs.
+The file `gensor_gym/suites/VERSION.json` defines a suite. A task is bound to its fingerprint: if rules, model or a recorded table
+have changed since the suite was frozen, SuiteChanged is raised before anything runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from gensor_gym.registry import check_known
 from gensor_gym.suites.session import LearningSession, ModelFreeSession, OnTrial, SuiteSession
 
 Agent = Callable[[Session, np.random.Generator], object]
-"""Searches through a session, which enforces the budget and remembers the best; all randomness comes from the generator."""
+"""Function of (session, random generator) that searches through the session, which enforces the budget and remembers the best
+program. All randomness comes from the generator."""
 VERSIONS = ("v1",)
 
 
@@ -38,7 +39,7 @@ class SuiteChanged(ValueError):
 
 @dataclass(frozen=True)
 class SuiteTask:
-    """An operator on a machine, in a space, answered by a tier; frozen."""
+    """A frozen task: an operator on a machine, in a space, measured by a backend."""
 
     operator: str
     hardware: str
@@ -48,23 +49,23 @@ class SuiteTask:
     edition: str
     """Digest of the recorded table; empty for the model."""
     best: float
-    """Seconds of the best program: of a complete table, certified, or the best that was known; a search may find a better one."""
+    """Seconds of the best program: from a complete table, from a certificate, or only the best known, which a search may beat."""
     certain: bool
     """Whether `best` is the optimum."""
     group: str
-    """Group of the track: seen or unseen class, machine."""
+    """Group of the task in its track: seen or unseen class, machine."""
 
     @property
     def name(self) -> str:
-        """Name as in results."""
+        """Name of the task in results."""
         return f"{self.hardware} {self.operator}"
 
     def regret(self, seconds: float) -> float:
-        """log(seconds / best); infinite without a program, and below zero for one better than the known best."""
+        """log(seconds / best); infinite without a program, and negative for a program that is better than the known best."""
         return math.log(seconds / self.best)
 
     def check(self) -> None:
-        """SuiteChanged where rules, model or table have changed."""
+        """Raise SuiteChanged if rules, model or table have changed."""
         if (now := _mark(self.operator, self.hardware, self.space)) != self.fingerprint:
             raise SuiteChanged(
                 f"{self.name} in space {self.space!r}: rules or model changed since the suite was frozen "
@@ -76,7 +77,7 @@ class SuiteTask:
 
 @dataclass(frozen=True)
 class Track:
-    """Tasks under one protocol."""
+    """Tasks of a suite with one protocol: common seeds, budget and rules."""
 
     suite: str
     name: str
@@ -88,16 +89,16 @@ class Track:
     model: bool
     """Whether an agent may evaluate the model."""
     steps: int | None
-    """Steps of environments that an agent learns in, from scratch, evaluations of the model among them; None for searches."""
+    """Number of environment steps and model evaluations in which an agent learns from scratch; None for searches."""
 
     def __str__(self) -> str:
-        """Its name, what it is about, and the number of its tasks."""
+        """Name and description of the track, and the number of its tasks."""
         return f"{self.suite}/{self.name}: {self.about}; {len(self.tasks)} tasks"
 
     __repr__ = __str__
 
     def session(self, task: SuiteTask, on_trial: OnTrial | None = None) -> Session:
-        """A fresh session of a task; SuiteChanged as of `SuiteTask.check`. Where steps are learned in, a `LearningSession`."""
+        """A new session of a task, a `LearningSession` if agents of the track learn; SuiteChanged if the task has changed."""
         task.check()
         made = Task.of(task.operator, task.hardware, task.backend, task.space)
         if self.steps is not None:
@@ -105,9 +106,9 @@ class Track:
         return (SuiteSession if self.model else ModelFreeSession)(made, self.budget, on_trial)
 
     def run(self, agent: Agent, seeds: tuple[int, ...] | None = None) -> Iterator[dict[str, Any]]:
-        """Search every task with every seed; yields each result as it ends (see `result`). BudgetSpent ends a search.
+        """Search every task with every seed; yield each result (see `result`) when its search ends. BudgetSpent ends a search.
 
-        ValueError for an invalid agent or invalid seeds. A process that the agent forked ends with the agent.
+        ValueError for an invalid agent or invalid seeds. A process that the agent forked ends when the agent returns in it.
         """
         if not callable(agent):
             raise ValueError(f"agent {agent!r}: expected a function of (session, random numbers)")
@@ -153,7 +154,7 @@ class Track:
     def scores(self, results: list[dict[str, Any]], group: str | None = None) -> np.ndarray:
         """Regrets [tasks, seeds] of an agent's results, of one group or all.
 
-        ValueError names missing results and those of another suite.
+        ValueError names missing results, or a result of another suite or track.
         """
         if wrong := [row for row in results if (row["suite"], row["track"]) != (self.suite, self.name)]:
             raise ValueError(f"a result of {wrong[0]['suite']}/{wrong[0]['track']}: expected {self.suite}/{self.name}")
@@ -166,19 +167,19 @@ class Track:
 
 
 class Clock:
-    """Processor seconds of this process at the end of each trial, rounded: other work on a machine makes none of them longer."""
+    """Notes this process's seconds of processor time at the end of each trial; other work on the machine does not add to them."""
 
     def __init__(self) -> None:
-        """It begins now, or whenever `begin` is set to."""
+        """Start now; a later start can be set as `begin`."""
         self.begin = time.process_time()
         self.seconds: list[float] = []
 
     def now(self) -> float:
-        """Since it began."""
+        """Seconds of processor time since the start, rounded."""
         return round(time.process_time() - self.begin, 5)
 
     def __call__(self, row: TraceRow) -> None:
-        """A trial has ended."""
+        """Note the time at the end of a trial."""
         self.seconds.append(self.now())
 
 
@@ -190,26 +191,26 @@ class Suite:
     tracks: Mapping[str, Track]
 
     def __str__(self) -> str:
-        """Its version and the names of its tracks, each with the number of its tasks."""
+        """Version of the suite and names of its tracks, each with the number of its tasks."""
         return f"suite {self.version}: {', '.join(f'{name} ({len(track.tasks)} tasks)' for name, track in self.tracks.items())}"
 
     __repr__ = __str__
 
     def check(self) -> None:
-        """SuiteChanged where any task has changed."""
+        """Raise SuiteChanged if any task has changed."""
         for track in self.tracks.values():
             for task in track.tasks:
                 task.check()
 
 
 def names() -> tuple[str, ...]:
-    """Versions there are."""
+    """Names of the available versions."""
     return VERSIONS
 
 
 @cache
 def get(version: str) -> Suite:
-    """The suite of a version; ValueError names those there are."""
+    """The suite of a version; ValueError names the available versions."""
     check_known("suite", version, VERSIONS)
     text = (resources.files("gensor_gym.suites") / f"{version}.json").read_text(encoding="utf-8")
     tracks = {name: _track(version, name, plain) for name, plain in json.loads(text).items()}
@@ -217,7 +218,7 @@ def get(version: str) -> Suite:
 
 
 def _track(version: str, name: str, plain: dict[str, Any]) -> Track:
-    """A track of the frozen file."""
+    """The track that an entry of the frozen file describes."""
     tasks = tuple(SuiteTask(**task) for task in plain["tasks"])
     return Track(
         version, name, plain["about"], tasks, tuple(plain["seeds"]), Budget(**plain["budget"]), plain["model"], plain["steps"]
@@ -226,7 +227,7 @@ def _track(version: str, name: str, plain: dict[str, Any]) -> Track:
 
 @cache
 def _mark(operator: str, hardware: str, space: str) -> str:
-    """The fingerprint of a task now."""
+    """Present fingerprint of a task."""
     return fingerprint(ConstructionGraph(operator, hardware, space))
 
 

@@ -1,8 +1,8 @@
-"""Policy and rollout buffer for MaskablePPO that give its numbers with less work for each minibatch.
+"""Policy and rollout buffer for MaskablePPO that compute the same numbers as sb3-contrib's with less work per minibatch.
 
-`MaskablePPO(MaskedPolicy, envs, rollout_buffer_class=MaskedBuffer)`. sb3-contrib builds a distribution object for every batch:
-it normalises logits twice, looks whether arguments are valid, and keeps masks as float32. Here logits are masked and
-normalised once, and masks stay bool. Networks, parameters, random numbers and files are those of sb3-contrib.
+Use `MaskablePPO(MaskedPolicy, envs, rollout_buffer_class=MaskedBuffer)`. sb3-contrib builds a distribution object for every
+batch, normalises logits twice, validates arguments and keeps masks as float32. Here logits are masked and normalised once, and
+masks stay bool. Networks, parameters, random numbers and files are those of sb3-contrib.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MASKED = -1e8
 
 
 class MaskedPolicy(MaskableActorCriticPolicy):
-    """Actor and critic over one discrete action with a mask; arguments as of its base class."""
+    """Actor and critic for one discrete action with a mask; the arguments are the base class's."""
 
     def forward(
         self, obs: torch.Tensor, deterministic: bool = False, action_masks: np.ndarray | None = None
@@ -39,7 +39,7 @@ class MaskedPolicy(MaskableActorCriticPolicy):
     def _values_and_logs(
         self, obs: torch.Tensor, masks: np.ndarray | torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Values [B, 1] and log probabilities of all actions [B, N]."""
+        """(values [B, 1], log probabilities of all actions [B, N])."""
         features: Any = self.extract_features(obs)
         latent_pi, latent_vf = self.mlp_extractor(features)
         logits = self.action_net(latent_pi)
@@ -53,14 +53,14 @@ class MaskedBuffer(MaskableRolloutBuffer):
     """The rollout buffer of MaskablePPO with masks as bool [T, B, N]."""
 
     def reset(self) -> None:
-        """Empty it."""
+        """Empty the buffer and allow all actions."""
         super().reset()
         self.action_masks = np.ones(self.action_masks.shape, dtype=np.bool_)
 
     def _get_samples(  # type: ignore[override]
         self, batch_inds: np.ndarray, env: Any = None
     ) -> MaskableRolloutBufferSamples:
-        """A minibatch; rows are gathered by torch, which is quicker at it than NumPy."""
+        """The minibatch at `batch_inds`; torch gathers the rows, because it is faster than NumPy at this."""
         chosen = torch.from_numpy(batch_inds)
         flat = (self.values, self.log_probs, self.advantages, self.returns)
         values, logs, advantages, returns = (torch.from_numpy(column).flatten()[chosen] for column in flat)

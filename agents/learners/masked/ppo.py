@@ -1,8 +1,8 @@
 """MaskablePPO as learners: proximal policy optimisation (Schulman et al. 2017) that never takes an illegal action.
 
-Masks as in Huang and Ontanon (2022), by sb3-contrib. `ppo` is a flat perceptron; `ppo_axes` sees the loop nest as a set of axes;
-`ppo_successors` scores the programs that actions lead to (see `agents.learners.networks`, `agents.learners.observer`); all three
-are ours.
+Masking follows Huang and Ontanon (2022), by sb3-contrib. `ppo` has a flat perceptron, `ppo_axes` sees the loop nest as a set of
+axes, and `ppo_successors` scores the programs that actions lead to (see `agents.learners.networks`, `agents.learners.observer`).
+All three are ours.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _OF_PPO = (
 
 
 class NetworkPolicy(MaskedPolicy):
-    """Actor and critic are an `ActorCritic`, whose output are logits."""
+    """Policy whose actor and critic are an `ActorCritic`, which outputs the logits itself."""
 
     def __init__(self, *args: Any, network: dict[str, Any], **kwargs: Any) -> None:
-        """`network`: arguments of `ActorCritic`."""
+        """Build the policy; `network` has the arguments of `ActorCritic`."""
         self.network = network
         super().__init__(*args, **kwargs)
 
     def _build_mlp_extractor(self) -> None:
-        """The network in place of two perceptrons."""
+        """Use the `ActorCritic` in place of the base class's perceptrons."""
         self.mlp_extractor: Any = ActorCritic(**self.network)
 
     def _build(self, lr_schedule: Any) -> None:
-        """As in the base class, with small first logits and no layer after them."""
+        """Build like the base class, with small initial logits and no layer after them."""
         super()._build(lr_schedule)
         self.action_net = nn.Identity()
         for last in self.mlp_extractor.last_layers():
@@ -51,24 +51,24 @@ class NetworkPolicy(MaskedPolicy):
         self.optimizer = optimizer(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
-        """Arguments that `save` keeps for construction."""
+        """Arguments of the constructor, which `save` stores."""
         return super()._get_constructor_parameters() | {"network": self.network}
 
 
 def make(settings: Mapping[str, Any], env: Any, seed: int | None) -> MaskablePPO:
-    """A flat multi-layer perceptron, fresh; gamma is the environment's discount."""
+    """An untrained model with a flat multi-layer perceptron; gamma is the environment's discount."""
     looking = of_groups(settings) if settings.get("groups") else {}
     return make_with(MaskedPolicy, {"net_arch": list(settings["net_arch"]), **looking}, settings, env, seed)
 
 
 def make_axes(settings: Mapping[str, Any], env: Any, seed: int | None) -> MaskablePPO:
-    """A policy over the flat observation that treats axes as a set."""
+    """An untrained model over the flat observation that treats axes as a set."""
     network = {"width": settings["width"], "axes": True, "actions": [], "features": 0, **hidden(settings)}
     return make_with(NetworkPolicy, {"network": network}, settings, env, seed)
 
 
 def make_successors(settings: Mapping[str, Any], env: Any, seed: int | None) -> MaskablePPO:
-    """A policy that scores successors; with `axes` its view of the state is that of `ppo_axes`."""
+    """An untrained model that scores successors; with the setting `axes` it encodes the state like `ppo_axes`."""
     actions = lookahead_actions(env.get_attr("tasks")[0].space).tolist()
     network = {
         "width": settings["width"], "axes": settings["axes"], "actions": actions, "features": NUM_LOOKAHEAD_FEATURES,
@@ -78,12 +78,12 @@ def make_successors(settings: Mapping[str, Any], env: Any, seed: int | None) -> 
 
 
 def hidden(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The network's argument for hidden features; none by default."""
+    """The network's keyword argument `hidden`, from the setting of that name; by default nothing is hidden."""
     return {"hidden": tuple(settings.get("hidden") or ())}
 
 
 def make_with(policy: Any, network: dict[str, Any], settings: Mapping[str, Any], env: Any, seed: int | None) -> MaskablePPO:
-    """MaskablePPO with a policy class and the arguments of its network."""
+    """Untrained MaskablePPO with a policy class and the keyword arguments `network` of the policy."""
     chosen = {name: settings[name] for name in _OF_PPO if name in settings}
     return MaskablePPO(
         policy, env, rollout_buffer_class=MaskedBuffer, gamma=env.discount, learning_rate=schedule(settings),
@@ -92,38 +92,38 @@ def make_with(policy: Any, network: dict[str, Any], settings: Mapping[str, Any],
 
 
 def schedule(settings: Mapping[str, Any]) -> Any:
-    """The learning rate, or, with a `final_learning_rate`, a straight line from one to the other over the training."""
+    """The learning rate, or with a `final_learning_rate` a linear schedule from the first to the last rate."""
     first, last = settings["learning_rate"], settings.get("final_learning_rate")
     return first if last is None else Line(float(first), float(last))
 
 
 class Line:
-    """A straight line: stable-baselines3 gives the part of the training that is left, from 1 to 0."""
+    """Linear schedule for stable-baselines3, which calls it with the remaining share of the training, from 1 to 0."""
 
     def __init__(self, first: float, last: float) -> None:
-        """Values at the beginning and at the end."""
+        """Set the values at the beginning and at the end of the training."""
         self.first, self.last = first, last
 
     def __call__(self, left: float) -> float:
-        """The value with this part of the training left."""
+        """Value when the share `left` of the training remains."""
         return self.last + (self.first - self.last) * left
 
 
 def load(path: Path) -> MaskablePPO:
-    """The model of a file of stable-baselines3, on the CPU; runs the code that it holds."""
+    """Load the model in a stable-baselines3 file, on the CPU; this can run code in the file."""
     with former_names():
         return MaskablePPO.load(path, device="cpu")
 
 
 def logits(model: MaskablePPO, observations: np.ndarray, masks: np.ndarray) -> np.ndarray:
-    """Log-probabilities of the legal actions."""
+    """Log-probabilities [B, N] of the actions, -inf for illegal actions."""
     with torch.no_grad():
         masked: Any = model.policy.get_distribution(torch.as_tensor(observations), action_masks=masks)
     return np.where(masks, masked.distribution.logits.numpy(), -np.inf)
 
 
 def values(model: MaskablePPO, observations: np.ndarray) -> np.ndarray:
-    """The critic."""
+    """The critic's values [B] of observations [B, O]."""
     with torch.no_grad():
         return model.policy.predict_values(torch.as_tensor(observations)).numpy().ravel()
 

@@ -1,8 +1,8 @@
 """Q-learning over legal actions: `dqn` (Mnih et al. 2015) and `qrdqn` (Dabney et al. 2018, arXiv 1710.10044).
 
-stable-baselines3 and sb3-contrib have no masks there; these are ours, on their classes. The mask is a part of the observation. So
-the replay buffer keeps the next state's mask as well, and a network answers ILLEGAL for masked actions: the best action is legal
-both in acting and in the target. Exploration draws among legal actions, independently in every environment.
+stable-baselines3 and sb3-contrib have no masks for these; we add masks to their classes. The mask is part of the observation, so
+that the replay buffer also keeps the next state's mask. A network returns ILLEGAL for masked actions, so that the best action is
+legal both in acting and in the target. Exploration draws among legal actions, independently in every environment.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from agents.learners.former import former_names
 from agents.learners.registry import Learner
 
 ILLEGAL = -1e8
-"""Value of an action that the mask forbids: finite, since the target multiplies it by zero where an episode is over."""
+"""Value of a masked action. It is finite because the target multiplies values by 0 at the end of an episode."""
 _SETTINGS = (
     "learning_rate", "buffer_size", "learning_starts", "batch_size", "tau", "train_freq", "gradient_steps",
     "target_update_interval", "exploration_fraction", "exploration_initial_eps", "exploration_final_eps", "max_grad_norm",
@@ -33,10 +33,10 @@ _SETTINGS = (
 
 
 class MaskedObservations(VecEnvWrapper):
-    """Observations {"observation", "mask" int8 [B, N]} of environments that answer `action_masks`."""
+    """Add masks to the observations of environments with `action_masks`: {"observation": .., "mask": int8 [B, N]}."""
 
     def __init__(self, venv: VecEnv) -> None:
-        """ValueError unless actions are discrete."""
+        """Wrap `venv`; ValueError if its actions are not discrete."""
         actions = venv.action_space
         if not isinstance(actions, spaces.Discrete):
             raise ValueError(f"action space {actions} has no masks; expected a Discrete one")
@@ -45,11 +45,11 @@ class MaskedObservations(VecEnvWrapper):
         super().__init__(venv, observation_space=space)
 
     def reset(self) -> Any:
-        """First observations and masks."""
+        """Reset the environments; return the first observations with masks."""
         return self._with_masks(self.venv.reset())
 
     def step_wait(self) -> VecEnvStepReturn:
-        """As of the wrapped environments. The mask of a terminal state is all ones: its value is not used."""
+        """Step the environments and add masks. The mask of a terminal state is all ones, since its value is not used."""
         observations, rewards, ended, infos = self.venv.step_wait()
         for i in np.flatnonzero(ended):
             last = infos[i]["terminal_observation"]
@@ -57,44 +57,44 @@ class MaskedObservations(VecEnvWrapper):
         return self._with_masks(observations), rewards, ended, infos
 
     def _with_masks(self, observations: Any) -> dict[str, Any]:
-        """The pair."""
+        """The observations with the environments' current masks."""
         return {"observation": observations, "mask": np.stack(self.venv.env_method("action_masks")).astype(np.int8)}
 
 
 class MaskedQNetwork(QNetwork):
-    """Values [B, N]."""
+    """Q-network that returns ILLEGAL for masked actions."""
 
     def forward(self, obs: Any) -> torch.Tensor:
-        """ILLEGAL where the mask is 0."""
+        """Values [B, N] of the actions, ILLEGAL if the mask is 0."""
         return torch.where(obs["mask"] > 0, super().forward(obs), ILLEGAL)
 
 
 class MaskedQuantileNetwork(QuantileNetwork):
-    """Quantiles [B, Q, N]."""
+    """Quantile network that returns ILLEGAL for masked actions."""
 
     def forward(self, obs: Any) -> torch.Tensor:
-        """All quantiles are ILLEGAL for masked actions."""
+        """Quantiles [B, Q, N] of the actions' values, all ILLEGAL if the mask is 0."""
         return torch.where((obs["mask"] > 0).unsqueeze(1), super().forward(obs), ILLEGAL)
 
 
 class MaskedDQNPolicy(DQNPolicy):
-    """Value and target networks with masks."""
+    """DQN policy whose value network and target network use masks."""
 
     def make_q_net(self) -> QNetwork:
-        """Make one of the two networks."""
+        """Make the value network or the target network."""
         return MaskedQNetwork(**self._update_features_extractor(self.net_args, features_extractor=None)).to(self.device)
 
 
 class MaskedQRDQNPolicy(QRDQNPolicy):
-    """Quantile networks with masks."""
+    """QR-DQN policy whose quantile network and target network use masks."""
 
     def make_quantile_net(self) -> QuantileNetwork:
-        """Make one of the two networks."""
+        """Make the quantile network or the target network."""
         return MaskedQuantileNetwork(**self._update_features_extractor(self.net_args, features_extractor=None)).to(self.device)
 
 
 class LegalExploration:
-    """Epsilon-greedy among legal actions, drawn by NumPy's global stream as stable-baselines3 draws."""
+    """Mixin for epsilon-greedy actions among legal actions, drawn from NumPy's global generator like stable-baselines3's."""
 
     policy: Any
     exploration_rate: float
@@ -104,7 +104,7 @@ class LegalExploration:
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
     ) -> tuple[np.ndarray, Any]:
-        """Best legal actions; unless `deterministic`, each is a random legal one with probability `exploration_rate`."""
+        """(best legal actions, state). Unless `deterministic`, each is random legal with probability `exploration_rate`."""
         actions, state = self.policy.predict(observation, state, episode_start, True)
         if deterministic:
             return actions, state
@@ -112,7 +112,7 @@ class LegalExploration:
         return np.where(explores, random_legal(observation["mask"]), actions), state
 
     def _sample_action(self, learning_starts: int, action_noise: Any = None, n_envs: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """Random legal actions [B] until learning starts."""
+        """(actions, actions): random legal actions before `learning_starts` steps, then `predict`'s."""
         if self.num_timesteps < learning_starts:
             actions = random_legal(self._last_obs["mask"])
         else:
@@ -121,20 +121,20 @@ class LegalExploration:
 
 
 class MaskedDQN(LegalExploration, DQN):
-    """DQN over legal actions; observations as of `MaskedObservations`."""
+    """DQN over legal actions, with observations of `MaskedObservations`."""
 
 
 class MaskedQRDQN(LegalExploration, QRDQN):
-    """Quantile DQN over legal actions; observations as of `MaskedObservations`."""
+    """Quantile DQN over legal actions, with observations of `MaskedObservations`."""
 
 
 def random_legal(masks: np.ndarray) -> np.ndarray:
-    """A legal action for every mask [.., N], all equally likely."""
+    """A random legal action for every mask [.., N], with equal probabilities."""
     return np.where(masks > 0, np.random.rand(*masks.shape), -1.0).argmax(axis=-1)
 
 
 def _arguments(settings: Mapping[str, Any], env: Any, seed: int | None, more: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of both constructors."""
+    """Keyword arguments of the constructors of `MaskedDQN` and `MaskedQRDQN`; `more` are further arguments of the policy."""
     policy = {"net_arch": list(settings["net_arch"]), **of_groups(settings), **more}
     return {
         "env": MaskedObservations(env), "gamma": env.discount, "policy_kwargs": policy, "seed": seed, "device": "cpu",
@@ -143,7 +143,7 @@ def _arguments(settings: Mapping[str, Any], env: Any, seed: int | None, more: di
 
 
 def action_values(model: Any, observations: np.ndarray, masks: np.ndarray) -> np.ndarray:
-    """Expected return of every action float64 [B, N], -inf if not legal; of quantiles the mean."""
+    """Expected return float64 [B, N] of every action (the mean of its quantiles), -inf for illegal actions."""
     observed = {"observation": torch.as_tensor(observations), "mask": torch.as_tensor(masks)}
     with torch.no_grad():
         found = model.q_net(observed) if isinstance(model, DQN) else model.quantile_net(observed).mean(dim=1)
@@ -151,23 +151,23 @@ def action_values(model: Any, observations: np.ndarray, masks: np.ndarray) -> np
 
 
 def logits(model: Any, observations: np.ndarray, masks: np.ndarray) -> np.ndarray:
-    """Log-probabilities of Boltzmann's distribution over the values: a Q-learner has no other policy to sample from."""
+    """Log-probabilities [B, N] of the Boltzmann distribution over action values, since Q-learners have no stochastic policy."""
     scaled = action_values(model, observations, masks) / TEMPERATURE
     above = scaled - scaled.max(axis=1, keepdims=True)
     return above - np.log(np.exp(above).sum(axis=1, keepdims=True))
 
 
 TEMPERATURE = 0.05
-"""Temperature in units of the return: 0.05 is a kernel that takes 5 percent longer."""
+"""Temperature of `logits`, in units of the return; 0.05 is the difference to a kernel that takes 5 percent longer."""
 
 
 def values(model: Any, observations: np.ndarray) -> np.ndarray:
-    """Maximum Q over all actions; no mask is available."""
+    """Largest action value float [B], over illegal actions too, since no mask is available."""
     return action_values(model, observations, np.ones((len(observations), model.action_space.n), dtype=bool)).max(axis=1)
 
 
 def _learner(model: Any, policy: type, *of_policy: str) -> Learner:
-    """The learner of a class; its policy takes the settings named in addition to the common ones.
+    """The learner of the class `model`; its policy takes the settings `of_policy` in addition to the common settings.
 
     Gamma is the environment's discount.
     """

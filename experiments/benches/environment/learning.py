@@ -1,4 +1,4 @@
-"""Steps per second of MaskablePPO through the adapter, learning included, and the environment's share of the time."""
+"""Steps per second of training MaskablePPO through the SB3 adapter, and the environment's share of the time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from experiments.benches.lines import Lines, Steal, calibration, spread
 
 
 class Timed(VecEnvWrapper):
-    """Processor seconds spent in the environments: steps and masks."""
+    """Wrapper that adds up the processor seconds spent in the environments: steps and masks."""
 
     seconds = 0.0
 
@@ -26,14 +26,14 @@ class Timed(VecEnvWrapper):
         return self.venv.reset()
 
     def step_wait(self) -> VecEnvStepReturn:
-        """Step, timed."""
+        """Step the environments and add their processor time."""
         begin = time.process_time()
         result = self.venv.step_wait()
         self.seconds += time.process_time() - begin
         return result
 
     def env_method(self, method_name: str, *args: Any, **arguments: Any) -> list[Any]:
-        """Masks (or another method), timed."""
+        """Call a method of the environments, such as the one for masks, and add its processor time."""
         begin = time.process_time()
         result = self.venv.env_method(method_name, *args, **arguments)
         self.seconds += time.process_time() - begin
@@ -41,27 +41,27 @@ class Timed(VecEnvWrapper):
 
 
 class Rates(BaseCallback):
-    """Wall, processor and environment seconds of every rollout and the update after it."""
+    """Callback that records wall, processor and environment seconds at the start of every rollout."""
 
     def __init__(self, env: Timed) -> None:
-        """Nothing yet."""
+        """Begin with no marks."""
         super().__init__()
         self.env = env
         self.marks: list[tuple[float, float, float]] = []
         self.loops: list[float] = []
 
     def _on_step(self) -> bool:
-        """Go on."""
+        """Continue the training."""
         return True
 
     def _on_rollout_start(self) -> None:
-        """One round ends when the next rollout begins."""
+        """Mark the start of a rollout, which ends the previous round (a rollout and its update)."""
         self.loops.append(calibration())
         self.marks.append((time.perf_counter(), time.process_time(), self.env.seconds))
 
 
 def run(settings: DictConfig, hardware: str, seed: int, emit: Lines) -> None:
-    """One line for each policy: sb3-contrib's own and `agents.learners.masked.policy`; the first round is not counted."""
+    """Train and emit a line for sb3-contrib's own policy and `agents.learners.masked.policy`, each without its first round."""
     from gensor_gym.env.sb3 import make_sb3
     from gensor_gym.env.seeds import seed_of_run
 
@@ -81,7 +81,7 @@ def run(settings: DictConfig, hardware: str, seed: int, emit: Lines) -> None:
 
 
 def _emit(emit: Lines, policy: str, hardware: str, learning: DictConfig, rates: Rates, stolen: float) -> None:
-    """Times of the rounds between the first and the last rollout."""
+    """Emit the times of all rounds except the first and the last."""
     wall, cpu, inside = np.diff(np.array(rates.marks)[1:], axis=0).T
     emit(
         kind="learning", num_envs=learning.num_envs, policy=policy, operator=learning.operator, hardware=hardware,

@@ -1,6 +1,6 @@
-"""Times of the parts of an environment's step: model, mask and observation, each on its own at states of episodes.
+"""Times of the parts of an environment's step: model, mask and observation, timed separately at states that episodes reach.
 
-The rest of a step is the move itself, the reward, and the Python around the compiled loop. One thread.
+The rest of a step is the move itself, the reward, and the Python around the compiled loop. Everything runs on one thread.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from gensor_gym.graph.rules import fill_mask
 from gensor_gym.graph.tables.layout import ROW
 
 DEEP = 30
-"""Legal actions from the start of an episode to the states that are looked at."""
+"""Number of legal actions from the start of an episode to the states that are timed."""
 
 
 def run(graph: ConstructionGraph, rows: np.ndarray, arguments: dict, repeats: int, emit: Lines) -> None:
-    """One line for states int32 [B, ROW]: microseconds of processor time of each part, alternately, medians with intervals."""
+    """Emit one line for states int32 [B, ROW]: processor microseconds of each part per state, medians with intervals."""
     count, tables = len(rows), graph.tables
     ints, floats, sizes, space = tables.ints, tables.floats, tables.sizes, room(tables.ints)
     terms, latencies = np.zeros((count, NUM_TERMS)), np.zeros(count)
@@ -51,7 +51,7 @@ def run(graph: ConstructionGraph, rows: np.ndarray, arguments: dict, repeats: in
 
 @compiled
 def _model(rows, ints, floats, space, terms, latencies):  # noqa: ANN001, ANN202
-    """Latency and terms of every row."""
+    """Compute latency and terms of every row."""
     tiles = np.empty(ROW, dtype=np.int32)
     for b in range(len(rows)):
         latencies[b] = latency(rows[b], ints, floats, terms[b], tiles, space)
@@ -59,7 +59,7 @@ def _model(rows, ints, floats, space, terms, latencies):  # noqa: ANN001, ANN202
 
 @compiled
 def _mask(rows, ints, sizes, masks):  # noqa: ANN001, ANN202
-    """Legal actions of every row."""
+    """Fill in the legal actions of every row."""
     scratch = np.empty(ROW, dtype=np.int32)
     for b in range(len(rows)):
         fill_mask(rows[b], ints, sizes, scratch, masks[b])

@@ -1,6 +1,6 @@
-"""One start, in a fresh process: `python -m experiments.benches.environment.start_process ARGUMENTS CACHE`.
+"""One start of an environment in a fresh process: `python -m experiments.benches.environment.start_process ARGUMENTS CACHE`.
 
-ARGUMENTS are those of the environment as JSON; with CACHE `waited` every function is compiled before it runs.
+ARGUMENTS are the environment's arguments as JSON. With CACHE `waited` every function is compiled before it runs.
 `experiments.benches.start` reads the last line of standard output.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def main() -> None:
-    """Imports, the environment, an episode of random legal actions; then the time of each, as JSON."""
+    """Import, make the environment, play an episode of random legal actions, and print the seconds of each phase as JSON."""
     from numba.core import event
 
     compilations = _compilations(event)
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def _episode(gymnasium: Any, arguments: dict[str, Any]) -> dict[str, float]:
-    """Seconds of every phase, and steps."""
+    """Processor seconds of every phase of a start and an episode, and the episode's number of steps."""
     marks = [0.0, time.process_time()]
     env = gymnasium.make("gensor_gym/Construct-v0", **arguments)
     marks.append(time.process_time())
@@ -50,13 +50,13 @@ def _episode(gymnasium: Any, arguments: dict[str, Any]) -> dict[str, float]:
 
 
 def _compilations(event: Any) -> Any:
-    """A listener that adds up the processor time of every function that Numba compiles."""
+    """A registered listener that adds up the processor time of every function that Numba compiles."""
 
     class Compilations(event.Listener):  # type: ignore[misc]
-        """Seconds of a function by itself, and how many signatures it was compiled for."""
+        """Compile time of each function without its callees, and the number of signatures it was compiled for."""
 
         def __init__(self) -> None:
-            """Nothing yet."""
+            """Begin with no compilations."""
             self._running: list[list[float]] = []
             self._seconds: dict[str, list[float]] = defaultdict(list)
 
@@ -65,7 +65,7 @@ def _compilations(event: Any) -> Any:
             self._running.append([time.process_time(), 0.0])
 
         def on_end(self, event: Any) -> None:
-            """Record its own time, without inner compilations."""
+            """Record the function's own compile time, without inner compilations."""
             begin, inside = self._running.pop()
             whole = time.process_time() - begin
             if self._running:
@@ -74,7 +74,7 @@ def _compilations(event: Any) -> Any:
             self._seconds[f"{function.__module__}.{function.__qualname__}"].append(whole - inside)
 
         def table(self) -> list[dict[str, object]]:
-            """Function, signatures, seconds; the longest first."""
+            """Rows with function, number of signatures and seconds, longest first."""
             longest = sorted(self._seconds.items(), key=lambda item: -sum(item[1]))
             return [{"function": name, "signatures": len(each), "own_s": sum(each)} for name, each in longest]
 

@@ -1,1 +1,1 @@
-"""Model against measured times: samples, fits, ranks."""
+"""The model compared with measured times: samples, fits and rank correlations."""

@@ -1,10 +1,10 @@
-"""Fitting numbers of the model to measured times: the coefficients of its terms, or the constants of the CPU model.
+"""Fits of the model to measured times: the coefficients of its terms, or the constants of the CPU model.
 
-The loss is, over operators, the variance of log(measured / model) within an operator, which is about ranking, and a
-tenth of the squared mean of it, which is about scale. Programs near the fastest count most, since those are the ones a
-search has to tell apart: the weight of a program is the square root of (fastest / its time). A little of the squared
-logs of (value / start) is added, so that a number that never matters stays where it is. It is minimised by coordinate
-search on the logs with shrinking steps: few numbers, a model that takes a microsecond, no gradient through its maxima.
+The loss averages two parts over operators: the variance of log(measured / model) within an operator, which is about ranking, and
+a tenth of the squared mean of that log, which is about scale. Programs near the fastest count most, since a search has to rank
+them: a program's weight is the square root of (fastest time / its time). A little of the squared logs of (value / start) is
+added, so that a parameter without effect keeps its start value. The loss is minimised by coordinate search on the logs with
+shrinking steps, because there are few parameters, the model takes a microsecond, and its maxima have no gradient.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ STEPS = (0.7, 0.35, 0.17, 0.08, 0.04)
 SCALE_WEIGHT = 0.1
 PRIOR_WEIGHT = 0.003
 LARGEST = 3.0
-"""Logs of coefficients stay within this of zero."""
+"""Largest absolute log of a coefficient."""
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """Numbers of the model that lie side by side among the floats of a task: names and float64 arrays [P]."""
+    """Parameters of the model, adjacent in the floats of a task from index `place`: names, and float64 arrays [P]."""
 
     place: int
     names: tuple[str, ...]
@@ -38,7 +38,7 @@ class Parameters:
 
     @property
     def floats(self) -> slice:
-        """Their indices in `Tables.floats`."""
+        """Slice of the parameters in `Tables.floats`."""
         return slice(self.place, self.place + len(self.names))
 
 
@@ -52,7 +52,7 @@ CONSTANTS = Parameters(
 
 
 class OfOperator:
-    """Data of one operator, that of `graph`."""
+    """Base class of data about one operator, the operator of `graph`."""
 
     graph: ConstructionGraph
 
@@ -63,7 +63,7 @@ class OfOperator:
 
     @property
     def part(self) -> str:
-        """Part of the split that the operator is of."""
+        """Part of the split that contains the operator."""
         return operators.part_of(self.graph.operator)
 
 
@@ -75,7 +75,7 @@ class Sample:
     rows: np.ndarray
     seconds: np.ndarray
     override: tuple[Parameters, np.ndarray] | None = None
-    """Parameters and their values [P] in place of those of the graph."""
+    """(parameters, values [P]) that replace the graph's own values in predictions."""
 
     def predicted(self) -> np.ndarray:
         """Seconds by the model, float64 [B]."""
@@ -91,12 +91,12 @@ class Sample:
             floats[parameters.floats] = before
 
     def with_values(self, parameters: Parameters, values: np.ndarray) -> Sample:
-        """The same measurements under other values of the model."""
+        """The same measurements, with other values of the model's parameters in predictions."""
         return replace(self, override=(parameters, values))
 
 
 def loss(samples: list[Sample]) -> float:
-    """See the module; without the prior."""
+    """Loss described in the module's docstring, without the term that keeps parameters near their start."""
     parts = []
     for sample in samples:
         if len(sample.seconds) > 1:
@@ -108,7 +108,7 @@ def loss(samples: list[Sample]) -> float:
 
 
 def fit(samples: list[Sample], parameters: Parameters = COEFFICIENTS) -> np.ndarray:
-    """Values float64 [P] of the parameters. ValueError without samples."""
+    """Fitted values float64 [P] of the parameters. ValueError without samples."""
     if not samples:
         raise ValueError("a fit needs measured programs; none ran well")
     start, low, high = (np.log(values) for values in (parameters.start, parameters.low, parameters.high))

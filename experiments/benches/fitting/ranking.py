@@ -1,9 +1,9 @@
-"""Ranking by the model on many measured programs of an operator: its order of random ones, and its own top ten.
+"""How well the model ranks measured programs of an operator: random programs, and the programs that it ranks first.
 
-For every operator these are measured: random legal schedules of space `extended` (those slower than `slowest_s` by the model are
-left out, and counted), all trials of searches by the strategies, the first programs of a construction's ranking and a spread of
-its rest, up to `programs` in all. Kernels of equal text count once. Some of the random ones are timed again: the rank correlation
-of times with times is the ceiling of any model. Every measurement is written at once, so that the command resumes.
+For every operator these programs are measured: random legal schedules of space `extended` (schedules slower than `slowest_s` by
+the model are left out and counted), all trials of searches by the strategies, the first programs of a construction's ranking, and
+a spread of the rest of that ranking, up to `programs` in all. Equal kernels count once. Some random programs are timed again: the
+rank correlation of both timings is the ceiling for any model. Every measurement is written at once, so that the command resumes.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from gensor_gym.measure.backend import get_backend
 SPACE = "extended"
 FASTEST = 5
 TRIES = 20
-"""Random schedules drawn for each one wanted before the space counts as exhausted."""
+"""Largest number of random draws per wanted schedule; then the space counts as exhausted."""
 TARGETS = {"spearman": 0.85, "spearman_fastest": 0.6, "top_over_best": 1.1}
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """One line for each operator, one over all, and a figure."""
+    """Emit a line for each operator and one over all, and draw the figure."""
     settings, hw, folder = config.model.ranking, hardware.get("host"), Path(config.output)
     backend = get_backend("cpu", hw)
     journal = Journal(Path(settings.timings or folder / "ranking_timings.jsonl"), ())
@@ -57,7 +57,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def fill(record: Record, graph: ConstructionGraph, settings: Any, seed: int) -> dict[str, int]:
-    """Measure missing programs; returns the number of random schedules drawn, and of those left out as too slow."""
+    """Measure missing programs; return the number of random schedules drawn and the number left out as too slow."""
     rng = np.random.default_rng(seed)
     chosen, drawn, slow = _random(record, graph, settings, rng)
     record.measure(RANDOM, chosen)
@@ -78,7 +78,7 @@ def fill(record: Record, graph: ConstructionGraph, settings: Any, seed: int) -> 
 
 
 def _random(record: Record, graph: ConstructionGraph, settings: Any, rng: np.random.Generator) -> tuple[list[Schedule], int, int]:
-    """(random schedules of different kernels, how many were drawn for them, how many of these are too slow)."""
+    """(random schedules with different kernels, number of schedules drawn, number left out as too slow)."""
     have = [Schedule.parse(row.schedule) for row in record.of(RANDOM)]
     if len(have) >= settings.random:
         return have, 0, 0
@@ -94,7 +94,7 @@ def _random(record: Record, graph: ConstructionGraph, settings: Any, rng: np.ran
 
 
 def _search(record: Record, name: str, trials: int, seed: int) -> None:
-    """The trials of a search, all of them; done again as a whole if it was cut off."""
+    """Record all trials of a search, unless they are recorded; an interrupted search starts again."""
     if len(record.of(name)) >= trials:
         return
     known = {row.schedule for row in record.of(name)}
@@ -105,7 +105,7 @@ def _search(record: Record, name: str, trials: int, seed: int) -> None:
 
 
 def _distinct(record: Record, schedules: Iterable[Schedule], known: set[str]) -> list[Schedule]:
-    """Schedules with different kernels that are not known yet."""
+    """Schedules with different kernels whose digests are not in `known`."""
     found: dict[str, Schedule] = {}
     for schedule in schedules:
         found.setdefault(record.backend.digest(record.op, schedule, record.hardware), schedule)
@@ -113,7 +113,7 @@ def _distinct(record: Record, schedules: Iterable[Schedule], known: set[str]) ->
 
 
 def _again(rows: list[Timed], count: int) -> list[Timed]:
-    """Programs to be timed again: half of them the fastest, the others a spread over the rest."""
+    """`count` programs to time again: half are the fastest, half are spread over the slower programs."""
     ordered = sorted((row for row in rows if np.isfinite(row.seconds)), key=lambda row: row.seconds)
     fast, rest = ordered[: count // 2], ordered[count // 2 :]
     places: list[int] = np.unique(np.linspace(0, len(rest) - 1, count - len(fast)).astype(int)).tolist() if rest else []
@@ -121,7 +121,7 @@ def _again(rows: list[Timed], count: int) -> list[Timed]:
 
 
 def score(record: Record, graph: ConstructionGraph, top: int) -> dict[str, Any]:
-    """Rank correlations of random programs with the model and with their second timing; the model's first against the best."""
+    """Rank correlations of random programs with the model and with second timings; the model's first programs over the best."""
     rows, everything = (_well(rows, graph) for rows in (record.of(RANDOM), record.first()))
     seconds, predicted = _pair(rows, graph)
     fast = np.argsort(seconds)[: max(3, len(seconds) // FASTEST)]
@@ -146,7 +146,7 @@ def score(record: Record, graph: ConstructionGraph, top: int) -> dict[str, Any]:
 
 
 def _well(rows: list[Timed], graph: ConstructionGraph) -> list[Timed]:
-    """Programs that ran well and are legal today."""
+    """Measurements that succeeded and whose schedules are legal under the present rules."""
     return [row for row in rows if np.isfinite(row.seconds) and graph.is_legal(Schedule.parse(row.schedule))]
 
 
@@ -161,5 +161,5 @@ def _rank(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _keeps(name: str, value: float) -> bool:
-    """Whether a figure is on the right side of its target."""
+    """Whether a score meets its target."""
     return value <= TARGETS[name] if name == "top_over_best" else value >= TARGETS[name]

@@ -20,7 +20,7 @@ KINDS = {"random": (style.PALETTE[7], "."), "searches": (style.PALETTE[0], "o"),
 
 
 def draw(panels: Sequence[tuple[Record, ConstructionGraph]], top: int, path: Path) -> str:
-    """Write the figure; returns its name. The model's first `top` programs are ringed."""
+    """Write the figure and return its name; circles mark the model's first `top` programs."""
     columns = min(4, len(panels))
     lines = math.ceil(len(panels) / columns)
     with plt.rc_context(style.RC):
@@ -42,7 +42,7 @@ def draw(panels: Sequence[tuple[Record, ConstructionGraph]], top: int, path: Pat
 
 
 def _panel(axes: Axes, record: Record, graph: ConstructionGraph, top: int) -> None:
-    """One operator; both axes have one scale."""
+    """Draw one operator; both axes have the same scale."""
     rows = [row for row in record.first() if np.isfinite(row.seconds)]
     model = graph.latencies(graph.stack([Schedule.parse(row.schedule) for row in rows]))
     seconds = np.array([row.seconds for row in rows])

@@ -1,4 +1,4 @@
-"""How well predictions rank measurements."""
+"""Scores of how well predictions rank measurements: rank correlation and top-k regret."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def spearman(a: np.ndarray, b: np.ndarray) -> float:
-    """Correlation of ranks, ties at their mean rank; nan if one side does not vary."""
+    """Spearman's rank correlation; ties get their mean rank. The result is nan if one side is constant."""
     left, right = _ranks(a), _ranks(b)
     if min(np.std(left), np.std(right)) == 0:
         return float("nan")
@@ -14,12 +14,12 @@ def spearman(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def top_k_regret(predicted: np.ndarray, measured: np.ndarray, k: int) -> float:
-    """log(best measured among the model's k first / best measured of all)."""
+    """log(best time among the model's first k programs / best time of all)."""
     first = np.argsort(predicted, kind="stable")[:k]
     return float(np.log(measured[first].min() / measured.min()))
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks from 0, equal values at the mean of theirs."""
+    """Ranks from 0; equal values get their mean rank."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts + 1) / 2)[place]

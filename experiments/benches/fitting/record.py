@@ -1,4 +1,4 @@
-"""The timed programs of an operator with their sources, in a journal: programs in it are not timed again."""
+"""The timed programs of an operator with their sources, in a journal, so that a later run does not time them again."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gensor_gym.measure.backend import Backend
 from gensor_gym.operators.types import Operator
 
 RANDOM, TOP, SPREAD, AGAIN = "random", "top", "spread", "again"
-"""Source of a program, besides the names of strategies; `again` are second timings."""
+"""Sources of programs, in addition to the names of strategies; `again` marks second timings."""
 BATCH = 20
 
 
 @dataclass(frozen=True)
 class Timed:
-    """A program and its time, infinite if it did not run well."""
+    """A program and its time, which is infinite if the measurement failed."""
 
     source: str
     schedule: str
@@ -30,7 +30,7 @@ class Timed:
 
 
 class Record:
-    """The measurements of one operator, in a journal that holds those of all."""
+    """The measurements of one operator, in a journal that contains the measurements of all operators."""
 
     def __init__(self, journal: Journal, op: Operator, hw: Hardware, backend: Backend) -> None:
         """Read the journal's rows of the operator."""
@@ -43,7 +43,7 @@ class Record:
         return [row for row in self.rows if row.source in sources]
 
     def first(self) -> list[Timed]:
-        """Every kernel once, second timings left out."""
+        """The first measurement of every distinct kernel, without second timings."""
         found: dict[str, Timed] = {}
         for row in self.rows:
             if row.source != AGAIN:
@@ -51,7 +51,7 @@ class Record:
         return list(found.values())
 
     def measure(self, source: str, schedules: list[Schedule]) -> None:
-        """Time the schedules that this source does not have yet."""
+        """Time the schedules that have no measurement from this source yet."""
         known = {row.schedule for row in self.of(source)}
         fresh = [schedule for schedule in schedules if str(schedule) not in known]
         batches = [fresh[i : i + BATCH] for i in range(0, len(fresh), BATCH)]
@@ -60,7 +60,7 @@ class Record:
                 self.add(Timed(source, str(schedule), got.digest, got.seconds))
 
     def add(self, row: Timed) -> None:
-        """Write one down."""
+        """Append a measurement to the rows and the journal."""
         self.rows.append(row)
         seconds = row.seconds if np.isfinite(row.seconds) else None
         self.journal.add({"operator": str(self.op), **row.__dict__, "seconds": seconds})

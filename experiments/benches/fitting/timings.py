@@ -1,7 +1,7 @@
-"""Timed programs of operators, in a file of JSON lines, from which the model can be scored and fitted anywhere.
+"""Measured programs of operators in a file of JSON lines, from which the model can be scored and fitted on any machine.
 
 For each operator: random legal schedules, which cover the whole space, and a spread over the ranking of a construction, which
-covers the relevant programs. Those that a first guess calls far too slow are left out, as are kernels that failed.
+covers the relevant programs. Random schedules that are far too slow by the model are left out, as are kernels that failed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from gensor_gym.operators.types import Operator
 
 SPACE = "extended"
 TRIES = 50
-"""Random schedules drawn for each one wanted before the space counts as exhausted."""
+"""Largest number of random draws per wanted schedule; then the space counts as exhausted."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How many programs of an operator are timed, and the slowest (by the model) that are."""
+    """Numbers of random and of constructed programs to time per operator; random ones take at most `slowest_s` by the model."""
 
     schedules: int
     constructed: int
@@ -36,17 +36,17 @@ class Plan:
 
 
 class Timings:
-    """The file, and a backend that measures missing timings."""
+    """Timings in a file, and a backend that measures missing operators."""
 
     def __init__(self, path: Path, backend: Backend, hw: Hardware, plan: Plan, seed: int) -> None:
-        """Read the file."""
+        """Read the timings that the file at `path` contains."""
         self.journal, self.backend, self.hardware, self.plan, self.seed = Journal(path, ()), backend, hw, plan, seed
         self.rows: dict[str, list[tuple[str, float]]] = {}
         for row in self.journal:
             self.rows.setdefault(row["operator"], []).append((row["schedule"], row["seconds"]))
 
     def sample(self, op: Operator) -> Sample:
-        """The timed programs of an operator that are legal today; measured if the file has none."""
+        """The timed programs of an operator that are legal under the present rules; measured first if the file has none."""
         graph = ConstructionGraph(op, self.hardware, SPACE)
         if str(op) not in self.rows:
             self.rows[str(op)] = self._measure(graph)
@@ -55,7 +55,7 @@ class Timings:
         return Sample(graph, graph.stack([s for s, _ in legal]), np.array([seconds for _, seconds in legal]))
 
     def _measure(self, graph: ConstructionGraph) -> list[tuple[str, float]]:
-        """Time programs and write them down; seconds are the fastest sample: the model knows no other load."""
+        """Time programs and write them to the file. A program's time is its fastest sample: the model ignores other load."""
         schedules = list(dict.fromkeys(self._schedules(graph)))
         measured = zip(schedules, self.backend.measure(graph.operator, schedules, self.hardware), strict=True)
         pairs = [(str(s), min(m.samples)) for s, m in measured if m.status is Status.OK]
@@ -63,7 +63,7 @@ class Timings:
         return pairs
 
     def _schedules(self, graph: ConstructionGraph) -> list[Schedule]:
-        """Random ones and a spread over a ranking, the latter denser towards its top."""
+        """Random schedules, and a spread over a construction's ranking that is denser towards its top."""
         rng = np.random.default_rng(self.seed)
         found = MarkovExtended().construct(graph, rng).schedules
         places = np.linspace(0.0, 1.0, self.plan.constructed) ** 2 * (len(found) - 1)

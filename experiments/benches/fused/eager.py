@@ -1,4 +1,4 @@
-"""torch as its user calls it: for each factory torch's own fused function if there is one, else the fewest of its functions.
+"""Torch eager for each operator factory: torch's own fused function if there is one, otherwise as few functions as possible.
 
 Intermediate results may be overwritten, because only the output is used.
 """
@@ -19,7 +19,7 @@ from gensor_gym.dataflow.suite import arguments_of
 
 Function = Callable[..., Any]
 Arguments = dict[str, Any]
-_GELU: Function = F.gelu  # whose types do not know that it takes `out`
+_GELU: Function = F.gelu  # its type stub lacks the parameter `out`
 
 
 def _normalised(a: Arguments) -> Function:
@@ -76,7 +76,7 @@ EAGER: dict[str, Callable[[Arguments], Function]] = {
     "reduce_mean": lambda a: lambda x, out=None: torch.mean(x, -1, True, out=out),
     "kv_concat": lambda a: lambda before, now, out=None: torch.cat((before, now), 1, out=out),
 }  # fmt: skip
-"""Factory -> function of its arguments that gives the call; those with `out` fill in an output that is there."""
+"""Factory -> function from its arguments to torch's call; calls with a parameter `out` can fill an existing output."""
 
 
 def function_of(graph: Dataflow) -> Function:
@@ -87,14 +87,14 @@ def function_of(graph: Dataflow) -> Function:
 
 
 def tensors(inputs: Sequence[np.ndarray], threads: int) -> list[Any]:
-    """Inputs on the same memory, with `threads` threads for everything later in this process, and no gradients."""
+    """Inputs as tensors on the same memory; sets the number of threads and turns off gradients for the rest of this process."""
     torch.set_num_threads(threads)
     torch.inference_mode().__enter__()  # for the whole process, which does nothing else
     return [torch.from_numpy(array) for array in inputs]
 
 
 def prepare(graph: Dataflow, inputs: Sequence[np.ndarray], asked: dict[str, Any]) -> Ways:
-    """See the module."""
+    """Ways to call torch's function: with a new output, and into an existing output if the function takes `out`."""
     function, given = function_of(graph), tensors(inputs, asked["threads"])
     calls = {"called": lambda: function(*given)}
     if "out" in inspect.signature(function).parameters:

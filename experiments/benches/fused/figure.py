@@ -1,4 +1,4 @@
-"""The figure of the fused suite: every operator's speed-up over its fastest peer, and the memory rate that it reaches."""
+"""The figure of the fused suite: every operator's speed-up over its fastest peer, and its memory throughput."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = {"eager": "torch eager", "inductor": "torch.compile", "onnxruntime": "ON
 
 
 def draw(rows: list[dict[str, Any]], threads: int, path: Path) -> str:
-    """Write the figure; `rows` are lines of operators that were timed. Rings: without torch.compile's calls."""
+    """Write the figure and return its name; `rows` are lines of timed operators. Rings omit torch.compile's call overhead."""
     rows = sorted(rows, key=lambda row: row[ratios.HEADLINE]["median"])
     with plt.rc_context(style.RC):
         figure, (left, right) = plt.subplots(
@@ -31,7 +31,7 @@ def draw(rows: list[dict[str, Any]], threads: int, path: Path) -> str:
             axes.tick_params(axis="y", length=0)
             axes.grid(visible=False, axis="y")
         ends = [row[name][end] for row in rows for name in (ratios.HEADLINE, ratios.HEADLINE_INNER) for end in ("low", "high")]
-        left.set_xlim(min(ends), 2 * max(ends))  # with room for the words beside the dots
+        left.set_xlim(min(ends), 2 * max(ends))  # with room for the text next to the dots
         ratio_axis(left, f"over the fastest peer as called (dot, {LEVEL} interval), or its code alone (ring)")
         right.set_xlabel(f"GB/s, {threads} thread{'s' * (threads > 1)}: ours (bar), fastest peer (tick)")
         left.set_ylim(-0.7, len(rows) - 0.3)
@@ -39,7 +39,7 @@ def draw(rows: list[dict[str, Any]], threads: int, path: Path) -> str:
 
 
 def _speed_up(axes: Axes, y: int, row: dict[str, Any]) -> None:
-    """One operator's dot, interval and ring, with the peer's name."""
+    """Draw one operator's dot, interval and ring, with the peer's name."""
     value, inner = row[ratios.HEADLINE], row[ratios.HEADLINE_INNER]["median"]
     colour = style.PALETTE[2] if value["low"] > 1 else style.PALETTE[1] if value["high"] < 1 else style.PALETTE[7]
     axes.plot([value["low"], value["high"]], [y, y], color=colour, linewidth=2.4, alpha=0.5, solid_capstyle="round")
@@ -52,7 +52,7 @@ def _speed_up(axes: Axes, y: int, row: dict[str, Any]) -> None:
 
 
 def _memory_speed(axes: Axes, y: int, row: dict[str, Any]) -> None:
-    """Bytes of inputs and outputs a second, ours and the fastest peer's."""
+    """Draw the bytes of inputs and outputs per second, ours as a bar and the fastest peer's as a tick."""
     ours = row["bytes_per_second"] / 1e9
     axes.barh(y, ours, height=0.55, color=style.PALETTE[0], alpha=0.85)
     axes.plot(ours / row[ratios.HEADLINE]["median"], y, "|", color=style.INK, markersize=9)

@@ -1,4 +1,4 @@
-"""torch.compile in its default mode on the functions of eager torch; and its compiled graph without the overhead of a call.
+"""torch.compile in its default mode on the eager functions, and its compiled graph called directly, without call overhead.
 
 If an output is given, the compiled function copies into it, which Inductor fuses with the computation.
 """
@@ -19,7 +19,7 @@ from gensor_gym.dataflow.graph import Dataflow
 
 
 def prepare(graph: Dataflow, inputs: Sequence[np.ndarray], asked: dict[str, Any]) -> Ways:
-    """Compile for a fresh output and for one that is there; see the module."""
+    """Compile for a new and for an existing output; return the ways to call both."""
     function, given = function_of(graph), tensors(inputs, asked["threads"])
     outputs = [torch.empty(value.shape) for value in graph.outputs]
 
@@ -45,7 +45,7 @@ def prepare(graph: Dataflow, inputs: Sequence[np.ndarray], asked: dict[str, Any]
 
 
 def _compiled(function: Callable[..., Any], given: list[Any]) -> tuple[Callable[..., Any], Callable[[], Any] | None]:
-    """(torch.compile's function, a call of Inductor's code); None if its inputs are not the given ones.
+    """(torch.compile's function; a direct call of Inductor's code, or None for several graphs or inputs other than `given`).
 
     Inductor is passed to torch.compile as a function, so that its result can be kept. Dynamo orders inputs by their first use.
     """
@@ -63,7 +63,7 @@ def _compiled(function: Callable[..., Any], given: list[Any]) -> tuple[Callable[
         return compile_fx(module, examples, inner_compile=inner)
 
     whole = torch.compile(function, backend=backend)
-    with functorch.patch(enable_autograd_cache=False):  # which would answer without asking for the code
+    with functorch.patch(enable_autograd_cache=False):  # a hit in this cache would skip `inner`
         whole(*given)
     if len(kept) != 1 or not kept[0][1]:
         return whole, None

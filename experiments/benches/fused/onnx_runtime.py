@@ -1,4 +1,4 @@
-"""ONNX Runtime: for each factory the model that has ONNX's own operator where there is one, else the fewest of them."""
+"""ONNX Runtime's model of each operator factory: ONNX's own operator if there is one, otherwise as few operators as possible."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from gensor_gym.dataflow.graph import Dataflow
 from gensor_gym.dataflow.suite import arguments_of
 
 OPSET, IR = 23, 11
-"""RMSNormalization came with 23."""
+"""Versions of the operator set and the file format; RMSNormalization needs operator set 23."""
 Arguments = dict[str, Any]
 
 
 class Model:
-    """Nodes of a model in the making."""
+    """Nodes and constants of an ONNX model under construction."""
 
     def __init__(self) -> None:
-        """An empty model."""
+        """Begin with an empty model."""
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
     def add(self, kind: str, *sources: str, to: str = "", **attributes: Any) -> str:
-        """A node of one output; its name, a new one unless it is given."""
+        """Add a node with one output and return the output's name, which is a new name unless `to` is given."""
         to = to or f"made_{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, list(sources), [to], **attributes))
         return to
 
     def constant(self, value: float | list[int]) -> str:
-        """A number in float32, or a list of whole numbers."""
+        """Add a constant, a float32 number or a list of int64, and return its name."""
         name = f"constant_{len(self.constants)}"
         array = np.array(value, np.int64 if isinstance(value, list) else np.float32)
         self.constants.append(numpy_helper.from_array(array, name))
@@ -116,7 +116,7 @@ def model_of(graph: Dataflow) -> Any:
 
 
 def prepare(graph: Dataflow, inputs: Sequence[np.ndarray], asked: dict[str, Any]) -> Ways:
-    """A session with all optimisations, called with arrays, and bound to arrays that are there."""
+    """Ways to call a session with all optimisations: with arrays, and bound to existing inputs and outputs."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = asked["threads"], 1
     session = onnxruntime.InferenceSession(model_of(graph).SerializeToString(), options, ["CPUExecutionProvider"])

@@ -16,7 +16,7 @@ from gensor_gym.measure.backend import get_backend
 
 
 def prepare(graph: Dataflow, inputs: Sequence[np.ndarray], asked: dict[str, Any]) -> Ways:
-    """Search, and the kernel as README calls it, and bound to an output."""
+    """Search for a kernel; return the ways to call it, as in the README and bound to an output."""
     hw = hardware.get("host")
     backend = get_backend("cpu", hw)
     try:

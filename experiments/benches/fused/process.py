@@ -1,7 +1,7 @@
-"""One library's side of the comparison, in a process of its own: `python -m experiments.benches.fused.process SIDE`.
+"""One library's side of the comparison, in its own process: `python -m experiments.benches.fused.process SIDE`.
 
-Requests are lines of JSON on standard input, answered by lines on standard output. The first one has the computation; every other
-one names a way to call it, to be timed. Between requests the process waits in a read.
+Requests are lines of JSON on standard input, answered by lines on standard output. The first request describes the computation;
+every later request names a way to call it, which is then timed. Between requests the process waits in a read.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ SIDES = {
     OURS: "experiments.benches.fused.ours", "eager": "experiments.benches.fused.eager",
     "inductor": "experiments.benches.fused.inductor", "onnxruntime": "experiments.benches.fused.onnx_runtime",
 }  # fmt: skip
-"""Name -> module with `prepare`."""
+"""Side -> module with its `prepare`."""
 
 
 @dataclass(frozen=True)
 class Ways:
     """Ways to call a library on given inputs.
 
-    `called` returns a fresh output, `into` fills an existing one; `called_inner` and `into_inner` leave out the overhead of
+    `called` returns a new output and `into` fills an existing one. `called_inner` and `into_inner` leave out the overhead of
     torch.compile at every call.
     """
 
     calls: dict[str, Callable[[], Any]]
-    """Each returns the output, or a sequence of them."""
+    """Way -> call that returns the output, or a sequence of outputs."""
     facts: dict[str, Any] = field(default_factory=dict)
 
 
 def main(name: str) -> None:
-    """Answer until the input ends."""
+    """Answer requests about fused operators until standard input ends."""
     module = import_module(SIDES[name])
 
     def prepare(asked: dict[str, Any]) -> tuple[Ways, dict[str, str]]:
@@ -59,7 +59,7 @@ def main(name: str) -> None:
 
 
 def serve(name: str, prepare: Callable[[dict[str, Any]], tuple[Ways, dict[str, str]]]) -> None:
-    """Answer with the ways that `prepare` makes of the first request, and their faults; then with their times.
+    """Answer the first request with the ways that `prepare` returns and their faults, every later request with a way's seconds.
 
     Output printed by libraries goes to standard error, because standard output carries the answers.
     """
@@ -79,7 +79,7 @@ def serve(name: str, prepare: Callable[[dict[str, Any]], tuple[Ways, dict[str, s
 
 
 def wrong(graph: Dataflow, drawn: Sequence[np.ndarray], ways: Ways) -> dict[str, str]:
-    """Faults of the outputs of each way, by the bounds of the float64 evaluator; empty if there are none."""
+    """Way -> fault of its outputs by the bounds of the float64 evaluator; ways with correct outputs are left out."""
     draw = FusedDraw(tuple(drawn), evaluate(graph, drawn))
     found = {}
     for way, call in ways.calls.items():
@@ -93,7 +93,7 @@ def wrong(graph: Dataflow, drawn: Sequence[np.ndarray], ways: Ways) -> dict[str,
 
 
 def arrays_of(given: Any) -> list[np.ndarray]:
-    """The outputs that a way gave, of any library."""
+    """Outputs of a call to any library, as NumPy arrays."""
     return [np.asarray(one) for one in (given if isinstance(given, tuple | list) else (given,))]
 
 

@@ -1,4 +1,4 @@
-"""One operator in all libraries: a process each, all started at once, timed alternately, one at a time."""
+"""Alternating times of one operator in all libraries: each library has its own process, and only one works at a time."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from gensor_gym.hardware.cpuinfo import THREADS
 
 CALLED, INTO = "called", "into"
 FUSED = "experiments.benches.fused.process"
-"""The process of fused operators; others answer to the same requests."""
+"""Module of the process for fused operators; other modules answer the same requests about other computations."""
 SMALL = 20e-6
-"""Seconds of our call below which outputs that are there are timed as well: making one is a share that shows."""
+"""Seconds of our call below which existing outputs are timed as well, because allocating an output takes a visible share."""
 PAUSE = 10e-3
-"""Seconds between turns, for threads of the last one that still wait for work in a loop."""
+"""Seconds between turns, in which threads of the previous side stop spinning for work."""
 TICKS = os.sysconf("SC_CLK_TCK")
 LEAST_ROUNDS = 5
-"""Rounds that are made at any cost in time."""
+"""Number of rounds that are timed however long they take."""
 
 
 class Lost(RuntimeError):
-    """A process failed or took too long; the text says why."""
+    """Raised if a process fails or takes too long; the message says why."""
 
 
 class Side:
-    """A process of one library, which works when it is asked and waits in a read else."""
+    """A process of one library, which works on a request and otherwise waits for the next."""
 
     def __init__(self, name: str, threads: int, cache: Path, module: str = FUSED) -> None:
-        """Start `module` as a process; `cache` holds Inductor's compiled code."""
+        """Start `module` as a process; `cache` is the folder for Inductor's compiled code."""
         variables = {
             **os.environ, THREADS: str(threads), "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
             "TORCHINDUCTOR_CACHE_DIR": str(cache.absolute()), "TORCHINDUCTOR_COMPILE_THREADS": "1",
@@ -54,7 +54,7 @@ class Side:
         )  # fmt: skip
 
     def ask(self, row: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Send a request and wait for its answer; Lost if there is none in time, or an error."""
+        """Send a request, wait for its answer and return it; Lost if the answer is late or an error."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(row) + "\n")
@@ -63,7 +63,7 @@ class Side:
         return self.hear(seconds)
 
     def hear(self, seconds: float) -> dict[str, Any]:
-        """The next answer; see `ask`."""
+        """Wait for the next answer and return it; Lost if it is late or an error."""
         stream = self._process.stdout
         assert stream is not None
         if not select.select([stream], [], [], seconds)[0]:
@@ -76,7 +76,7 @@ class Side:
         return answer
 
     def worked(self) -> float:
-        """Seconds of processor time so far, of all its threads; 0 if the system does not say."""
+        """Processor seconds of all threads of the process so far; 0 if the system does not report them."""
         try:
             fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
@@ -84,16 +84,16 @@ class Side:
         return (int(fields[11]) + int(fields[12])) / TICKS
 
     def close(self) -> None:
-        """End it with all that it started."""
+        """Kill the process and all processes that it started."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._log):
-            with contextlib.suppress(OSError):  # what was not sent yet
+            with contextlib.suppress(OSError):  # unsent data
                 stream.close()  # type: ignore[union-attr]
 
     def _last(self) -> str:
-        """The last line that it wrote."""
+        """Wait for the end of the process and return the last line of its standard error."""
         self._process.wait()
         self._log.seek(0)
         lines = self._log.read().decode(errors="replace").strip().splitlines()
@@ -102,7 +102,7 @@ class Side:
 
 @contextlib.contextmanager
 def started(names: Sequence[str], threads: int, cache: Path, module: str = FUSED) -> Iterator[dict[str, Side]]:
-    """A process for each name, which end with the block."""
+    """Start a process for each name; they end with the `with` block."""
     sides: dict[str, Side] = {}
     try:
         for name in names:
@@ -114,13 +114,13 @@ def started(names: Sequence[str], threads: int, cache: Path, module: str = FUSED
 
 
 def prepared(sides: dict[str, Side], asked: Mapping[str, Any], limit: float) -> tuple[dict[str, Any], dict[str, str]]:
-    """(answers by side, why a peer has none): each prepares alone, and those that cannot are left out of `sides`.
+    """Let each side prepare alone; return (answers by side, reason by peer that failed) and remove failed peers from `sides`.
 
-    Lost if it is ours.
+    Raise Lost if our own side fails.
     """
     answers, missing = {}, {}
     for side in sides.values():
-        with contextlib.suppress(Lost):  # it is asked next, which says so again
+        with contextlib.suppress(Lost):  # the request below raises it again
             side.hear(limit)
     for name, side in list(sides.items()):
         try:
@@ -138,9 +138,9 @@ def raced(
     names: Sequence[str], asked: Mapping[str, Any], rounds: int, limit: float, cache: Path, module: str = FUSED,
     enough: float = math.inf,
 ) -> dict[str, Any]:  # fmt: skip
-    """All of `names` on one request: the times, `answers` by side, `wrong` by side and way, and reasons for `missing` peers.
+    """Time all `names` on one request; return times, `answers` by side, `out_of_bounds` faults, and reasons for `missing` peers.
 
-    Lost if ours failed, took too long or gave wrong outputs.
+    Raise Lost if our side fails, takes too long or returns wrong outputs.
     """
     with started(names, asked["threads"], cache, module) as sides:
         answers, missing = prepared(sides, asked, limit)
@@ -156,10 +156,10 @@ def raced(
 def timed(
     sides: Mapping[str, Side], ways: Mapping[str, Sequence[str]], rounds: int, limit: float, enough: float = math.inf
 ) -> dict[str, Any]:
-    """Seconds of every way in every round, {side: {way: [..]}}, and how busy those were that waited.
+    """Time every way in every round; return `samples` {side: {way: [seconds]}} and `waiting_busy`, the load of waiting sides.
 
-    Each round begins with another side. After `enough` seconds no round begins any more but the first
-    LEAST_ROUNDS. Outputs that are there are timed where our call takes less than SMALL.
+    The load is processor seconds per second. Each round begins with another side. After `enough` seconds no round begins except
+    the first LEAST_ROUNDS. Ways into existing outputs are timed if our call takes less than SMALL.
     """
     first = sides[OURS].ask({"way": CALLED}, limit)["seconds"]
     chosen = {name: [way for way in ways[name] if first < SMALL or not way.startswith(INTO)] for name in sides}

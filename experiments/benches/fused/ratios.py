@@ -1,4 +1,4 @@
-"""Ratios from alternating times: ours over the fastest peer's, for each way to call, and over all operators."""
+"""Our speed-up over the fastest peer from alternating times: for each way to call, and over all operators."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Samples = Mapping[str, Mapping[str, list[float]]]
 Row = dict[str, Any]
 INNER = "_inner"
 FORMS = (CALLED, CALLED + INNER, INTO, INTO + INNER)
-"""Fresh or existing output; with `_inner` torch.compile counts by its compiled graph, called directly."""
+"""A call with a new or an existing output; `_inner` forms call torch.compile's compiled graph directly."""
 HEADLINE, HEADLINE_INNER = "over_best", "over_best" + INNER
 
 
 def compared(samples: Samples) -> Row:
-    """Times by side and way, our speed-up in each form, and the headline form: into an existing output if that was timed."""
+    """Times by side and way, our speed-up in each form, and the headline form: an existing output if that was timed."""
     row: Row = {"times": {name: {way: interval(found) for way, found in ways.items()} for name, ways in samples.items()}}
     forms = FORMS if INTO in samples[OURS] else FORMS[:2]
     found = {form: one for form in forms if (one := _over_best(samples, form)) is not None}
@@ -38,7 +38,7 @@ def compared(samples: Samples) -> Row:
 
 
 def _over_best(samples: Samples, form: str) -> Row | None:
-    """The fastest peer in a form, and our speed-up over it; None without peers."""
+    """The fastest peer in a form and our speed-up over it; None without peers."""
     ours = samples[OURS][form.removesuffix(INNER)]
     peers = {name: _samples_of(ways, form) for name, ways in samples.items() if name != OURS}
     if not peers:
@@ -52,13 +52,13 @@ def _over_best(samples: Samples, form: str) -> Row | None:
 
 
 def _samples_of(ways: Mapping[str, list[float]], form: str) -> list[float]:
-    """A peer's samples in a form, or in the nearest that it has: not all can fill an output that is there."""
+    """A peer's samples in a form, or in the nearest form that it has, since some peers cannot fill an existing output."""
     nearest = (form, form.removesuffix(INNER), form.replace(INTO, CALLED), CALLED)
     return next(ways[name] for name in nearest if name in ways)
 
 
 def overall(rows: Sequence[Row]) -> Row:
-    """Geometric means with intervals, the least, and verdicts, of the headline form; resampled over operators and rounds."""
+    """Geometric means with intervals, least speed-ups and verdict counts in the headline form; resamples operators and rounds."""
     line: Row = {"operators": len(rows)}
     line |= {name: Counter(row[name] for row in rows) for name in ("verdict", "best")}
     for name, suffix in ((HEADLINE, ""), (HEADLINE_INNER, INNER)):

@@ -1,8 +1,8 @@
 """Fused operators compared with their peers: `python -m experiments.bench suite=fused` (conf/bench.yaml).
 
-For every operator our kernel, found with a few measured trials, against torch eager, torch.compile and ONNX Runtime on the same
-inputs; these, and existing outputs, begin at cache lines. Each library has its own process; one works at a time, in rounds. Every
-output is verified by the float64 evaluator's bounds. A second start with the same settings resumes.
+For every operator, our kernel from a search of a few measured trials is compared with torch eager, torch.compile and ONNX Runtime
+on the same inputs. Inputs and existing outputs begin at cache lines. Each library has its own process; one works at a time, in
+rounds. Every output is verified by the float64 evaluator's bounds. A second start with the same settings resumes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PACKAGES = {"eager": "torch", "inductor": "torch", "onnxruntime": "onnxruntime"}
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """One line for each operator, one over all, a table and a figure."""
+    """Emit one line for each operator and one over all, show a table and draw a figure."""
     settings, folder = config.fused, Path(config.output)
     threads = settings.threads or usable_cores()
     peers = _checked(settings)
@@ -64,7 +64,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _checked(settings: DictConfig) -> list[str]:
-    """The peers; ValueError for one that there is not, and for numbers that are none."""
+    """Check the settings and return the peers; ValueError for an unknown peer or an invalid number."""
     known = [name for name in SIDES if name != OURS]
     for name in settings.peers:
         if name not in known:
@@ -82,7 +82,7 @@ def version_of(package: str) -> str | None:
 
 
 def _operator(text: str, same: dict[str, Any], limit: float, cache: Path) -> dict[str, Any]:
-    """The line of one operator."""
+    """Time one operator in all libraries and return its line."""
     graph = fused_operator(text)
     row: dict[str, Any] = {"operator": str(graph), "id": text if text in stand_in() else None, "threads": same["threads"]}
     try:
@@ -104,7 +104,7 @@ def _operator(text: str, same: dict[str, Any], limit: float, cache: Path) -> dic
 
 
 def sheet(rows: Sequence[dict[str, Any]], threads: int, whole: dict[str, Any]) -> Sheet:
-    """All operators with the headline form, slowest against its best peer first."""
+    """Table of all operators in the headline form, sorted by speed-up over the fastest peer, smallest first."""
     head = ("operator", "over best", "best", "without call overhead", "output", "ours", *PACKAGES)
     ordered = sorted(rows, key=lambda row: row[ratios.HEADLINE]["median"])
     lines = [
@@ -118,7 +118,7 @@ def sheet(rows: Sequence[dict[str, Any]], threads: int, whole: dict[str, Any]) -
 
 
 def _time(row: dict[str, Any], name: str) -> Cell:
-    """A library's time in the form that counts."""
+    """Time of the library `name` in the headline form."""
     ways = row["times"].get(name, {})
     found = ways.get(row["counts"], ways.get(CALLED))
     return NOTHING if found is None else spread(found)

@@ -1,1 +1,1 @@
-"""Results of the kernels suite over all of its shapes."""
+"""Parts of the kernels suite: called kernels, prepacked kernels, float32 twins, results over all shapes, and the figure."""

@@ -1,8 +1,8 @@
-"""A kernel and torch's function as their users call them: from Python, each with a fresh output.
+"""A kernel and torch's function as their users call them: from Python, each with a new output.
 
-Both run in this process, alternately, on the same memory, with the process's default allocator settings. Inputs begin where
-NumPy's larger arrays do. Torch runs on one thread and on as many as ours; its best counts. A turn begins with uncounted calls:
-the other library's threads may still spin, and caches hold its data.
+Both run in this process, alternately, on the same memory, with the process's default allocator settings. Inputs begin
+ARRAY_OFFSET bytes past a cache line, like NumPy's larger arrays. Torch runs on one thread and on our number of threads, and the
+faster counts. A turn begins with uncounted calls: the other library's threads may still spin, and caches contain its data.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from gensor_gym.operators.inputs import ARRAY_OFFSET
 from gensor_gym.operators.types import Operator
 
 SETTLE = 40e-3
-"""Seconds of calls, at least, before those of a turn are counted."""
+"""Least seconds of uncounted calls at the beginning of a turn."""
 TURN = 20e-3
-"""Seconds of a turn, at least, and at least one call."""
+"""Approximate seconds of a turn's counted calls; there is at least one call."""
 KERNEL = "kernel"
 
 
 def compared(op: Operator, schedule: Schedule, hw: Hardware, rounds: int, seed: int) -> dict[str, Any]:
     """Seconds of a call, ours and torch's at its best number of threads, their ratio and the verdict.
 
-    ValueError if torch has no function.
+    Raise ValueError if torch has no such function.
     """
     import torch
 
@@ -60,14 +60,14 @@ def compared(op: Operator, schedule: Schedule, hw: Hardware, rounds: int, seed: 
 
 
 def placed(array: np.ndarray, offset: int) -> np.ndarray:
-    """A copy that begins `offset` bytes past a cache line."""
+    """A copy of the array that begins `offset` bytes past a cache line."""
     copy = aligned((offset + array.nbytes,), np.dtype(np.uint8))[offset:].view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """Seconds of a call, on average over one turn."""
+    """Mean seconds of a call over one turn."""
     begin, settled = time.perf_counter(), 0
     while settled == 0 or time.perf_counter() - begin < SETTLE:
         call()

@@ -13,7 +13,7 @@ from gensor_gym.measure.stats.intervals import LEVEL
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> str:
-    """Write the figure; `rows` are lines of shapes that were timed. Dots are called kernels, rings isolated ones."""
+    """Write the figure and return its name; `rows` are lines of timed shapes. Dots are called kernels, rings isolated kernels."""
     rows = sorted(rows, key=lambda row: row["called"]["over_torch"]["median"])
     with plt.rc_context(style.RC):
         figure, (left, right) = plt.subplots(

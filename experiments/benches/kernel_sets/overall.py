@@ -1,4 +1,4 @@
-"""Results of a kernel benchmark over all of its shapes: geometric means, the least, and by class."""
+"""Results of a kernel benchmark over all of its shapes: geometric means and least ratios, over all and by class."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Row = dict[str, Any]
 
 
 def class_of(op: Operator) -> str:
-    """The class that an operator is counted in; convolutions of one pixel are matrix products and stand apart."""
+    """Class in which an operator is counted; 1x1 convolutions, which are matrix products, have their own class."""
     if op.name == "conv2d":
         sizes: dict[str, Any] = dict(op.arguments)
         return "conv2d 1x1" if sizes["r"] == sizes["s"] == 1 else "conv2d"
@@ -24,11 +24,11 @@ def class_of(op: Operator) -> str:
 
 
 APART = ("depthwise", "pooling")
-"""Classes where torch is far from the roofline: means are given with and without them."""
+"""Classes in which torch is far from the roofline: means are also given without them, and for them alone."""
 
 
 def overall(timed: list[Row]) -> dict[str, object]:
-    """The line over all shapes; `best` are those of the fastest kernel of all searches, where references were asked for."""
+    """The line over all shapes. With reference searches, `best` is about the fastest kernel of all searches."""
     line: dict[str, object] = {
         **_summary(timed, "over_torch"),
         "verdicts": Counter(row["verdict"] for row in timed),
@@ -44,7 +44,7 @@ def overall(timed: list[Row]) -> dict[str, object]:
 
 
 def _summary(timed: list[Row], name: str) -> dict[str, object]:
-    """Mean and least of a ratio, over all, by class, and without and with only the classes that stand apart."""
+    """Mean and least of a ratio: over all rows, by class, without the classes of APART, and for these classes alone."""
     classes: dict[str, list[Row]] = {}
     for row in timed:
         classes.setdefault(class_of(operators.parse(row["operator"])), []).append(row)
@@ -60,7 +60,7 @@ def _summary(timed: list[Row], name: str) -> dict[str, object]:
 
 
 def _mean(rows: Iterable[Row], name: str) -> float | None:
-    """Geometric mean of the medians of a ratio; None of no rows."""
+    """Geometric mean of the medians of a ratio; None without rows."""
     return geometric_mean(row[name]["median"] for row in rows)
 
 

@@ -1,7 +1,7 @@
-"""Prepacked kernels against prepacked oneDNN: both keep the weights in a layout of their own from call to call.
+"""Prepacked kernels compared with prepacked oneDNN: each keeps the weights between calls, in its own layout.
 
-The candidates are the best programs of the ordinary search, with the weights packed where they were not. Nothing here is
-compared with a kernel, or with a torch, that packs its weights in every call.
+The candidates are the best programs of an ordinary search, changed to pack the weights if they did not. No side of this
+comparison packs its weights in every call.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from gensor_gym.measure.workers.process import WorkerLost
 from gensor_gym.operators.types import Operator
 
 CANDIDATES = 10
-"""Programs of the search that are tried prepacked."""
+"""Number of the search's best programs that are tried prepacked."""
 KERNEL, TORCH = "kernel", "torch.prepacked"
 
 
 def shape(op: Operator, settings: DictConfig, seed: int, store: str, backend: NativeBackend, hw: Hardware) -> dict[str, Any]:
-    """One line: search, try the best programs prepacked, time the fastest against oneDNN on every thread count up to ours."""
+    """Search, try the best programs prepacked, and time the fastest against oneDNN on one and on all of our threads."""
     row = {"operator": str(op), "prepacked": True}
     session = searched(op, hw, backend, settings.strategy, settings.trials, seed, store)
     good = sorted((trial for trial in session.trace if trial.status == "OK"), key=lambda trial: trial.seconds)
@@ -59,14 +59,14 @@ def shape(op: Operator, settings: DictConfig, seed: int, store: str, backend: Na
 
 
 def packed(schedule: Schedule) -> Schedule:
-    """The schedule with its second operand packed."""
+    """The schedule with the knob set that packs the second operand."""
     row = schedule.row.copy()
     row[KNOB + KNOB_INDEX["pack_b"]] = 1
     return Schedule(row)
 
 
 def _kernel(op: Operator, schedule: Schedule, hw: Hardware) -> Kernel | None:
-    """The prepacked kernel of a schedule, None if it is not legal or keeps no packed weights."""
+    """The prepacked kernel of a schedule; None if the schedule is illegal or its kernel keeps no packed weights."""
     if not is_legal(op, schedule, hw) or not (kernel := generate(op.freeze(), schedule, hw)).prepacked:
         return None
     return kernel

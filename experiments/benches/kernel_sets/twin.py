@@ -1,4 +1,4 @@
-"""An int8 kernel over the float32 kernel of the same shape: both found by the same search, timed alternately."""
+"""An int8 kernel compared with the float32 kernel of the same shape: both found by the same search, timed alternately."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from gensor_gym.graph.schedule import Schedule
 from gensor_gym.operators.types import Operator
 
 TURNS = 4
-"""Comparisons of each of the two, int8 and float32 alternately, so that both meet the machine of the same minute."""
+"""Number of comparisons of each kernel, int8 and float32 alternately, so that both are timed in the same minutes."""
 
 
 def float32_twin(op: Operator) -> Operator:
-    """The operator of an int8 one with float32 tensors, its epilogue kept."""
+    """The int8 operator with float32 tensors and the same epilogue."""
     return operators.parse(str(op).replace(', dtype="int8"', ""))
 
 
 def over_float32(op: Operator, mine: Schedule, twin: Operator, theirs: Schedule, retimer: Retimer) -> dict[str, Any]:
-    """Both times and their ratio, over all turns together; the error if one could not be timed."""
+    """Times of both kernels and their ratio, over all turns together, or the error if a kernel could not be timed."""
     label = "kernel"
     times: dict[Operator, list[float]] = {op: [], twin: []}
     for turn in range(TURNS):

@@ -1,4 +1,4 @@
-"""Networks timed against peers, case by case; a second start with the same settings resumes."""
+"""Networks timed against peers, case by case. A second start with the same settings resumes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ MODULE = "experiments.benches.networks.process"
 PROTOCOL = 3
 """Version of the timing; raised with each change, so that networks are timed again."""
 _OF_RACE = ("limit_s", "rounds", "enough_s", "most_bytes")
-"""Settings that no side is told."""
+"""Settings that are not sent to the sides."""
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A network of `experiments.networks.suite`, a batch, and the peers.
+    """A network of `experiments.networks.suite`, a batch size, and the peers.
 
-    A side is a library, or `ours/PLAN/ARENA` for ours with another plan and memory layout.
+    A side is a library, or `ours/PLAN/ARENA` for our compiler with another plan and memory layout.
     """
 
     network: str
@@ -37,29 +37,29 @@ class Case:
 
 @dataclass(frozen=True)
 class Settings:
-    """How all cases are timed, and how ours is compiled; see conf/bench.yaml."""
+    """Settings of timing and of compiling our side, the same for all cases; conf/bench.yaml explains them."""
 
     trials: int
     rounds: int
     threads: int
     plan: str
-    """Plan of `ours`: the name of a rule, see `gensor_gym.compile`."""
+    """Plan of `ours`: the name of a rule in `gensor_gym.networks.fusion.rules`."""
     seed: int = 0
     arena: str = "hot"
     limit_s: float = 3600.0
     enough_s: float = float("inf")
-    """Seconds of rounds after which no round begins any more but the first few."""
+    """Seconds of rounds after which no round begins, except the first few."""
     most_bytes: float = float("inf")
-    """Most memory that all processes of a case may need at once; larger cases are skipped with a note."""
+    """Most memory that all processes of a case may need at once; larger cases fail with an error in their row."""
 
 
 def versions_of(sides: Iterable[str]) -> dict[str, str | None]:
-    """Versions of the packages of sides that are libraries."""
+    """Package -> installed version, for sides that are libraries."""
     return {package: version_of(package) for package in dict.fromkeys(PACKAGES[name] for name in sides if name in PACKAGES)}
 
 
 def timed(cases: Iterable[Case], settings: Settings, folder: Path) -> Iterator[Row]:
-    """A row for each case; `folder` holds finished ones. A case that failed has its `error` and is retried the next time."""
+    """Yield a row for each case; `folder` keeps finished rows. A failed case has an `error` and is timed again the next time."""
     same = {name: value for name, value in asdict(settings).items() if name != "limit_s"}
     with Journal(folder / "networks" / "done.jsonl", ("key",), finite=True) as done:
         for case in cases:
@@ -74,7 +74,7 @@ def timed(cases: Iterable[Case], settings: Settings, folder: Path) -> Iterator[R
 
 
 def _timed(case: Case, settings: Settings, cache: Path) -> Row:
-    """The row of one case."""
+    """Time one case and return its row."""
     row: Row = {"network": case.network, "batch": case.batch, "threads": settings.threads}
     asked = {name: value for name, value in asdict(settings).items() if name not in _OF_RACE}
     most = settings.most_bytes / (1 + len(case.sides))

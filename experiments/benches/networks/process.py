@@ -1,7 +1,7 @@
-"""One library's side, in a process of its own: `python -m experiments.benches.networks.process SIDE`.
+"""One library's side, in its own process: `python -m experiments.benches.networks.process SIDE`.
 
-A side is one of SIDES, or `ours/PLAN/ARENA` for ours with that plan and memory layout. It answers the same requests as a side of
-fused operators.
+A side is one of SIDES, or `ours/PLAN/ARENA` for our compiler with that plan and memory layout. It answers the same requests as a
+side of fused operators.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from gensor_gym.networks.plan import Plan
 
 FAR = 1e-4
-"""Largest deviation from the module's output in float64, relative to its largest number."""
+"""Largest allowed deviation from the module's output in float64, relative to the output's largest magnitude."""
 PART = 8
-"""Elements of a batch."""
+"""Number of samples of a batch that the module computes at a time in float64."""
 Sides = Callable[[torch.nn.Module, tuple[torch.Tensor, ...], dict[str, Any]], Ways]
 
 
 def prepare(name: str, asked: dict[str, Any]) -> tuple[Ways, dict[str, str]]:
-    """The ways to call a network in a library, and the faults of their outputs."""
+    """(ways to call a network in a library, fault of the outputs by way)."""
     torch.set_num_threads(asked["threads"])
     with torch.no_grad():
         return _prepared(name, asked)
@@ -46,26 +46,26 @@ def _prepared(name: str, asked: dict[str, Any]) -> tuple[Ways, dict[str, str]]:
 
 
 def drawn(name: str, batch: int, seed: int) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...], list[np.ndarray]]:
-    """A network, its inputs, and its outputs in float64."""
+    """(network, its inputs, its outputs in float64)."""
     module, inputs = module_of(name, seed), inputs_of(name, batch, seed)
     with torch.no_grad():
         return module, inputs, expected_of(_own(module).double(), inputs)
 
 
 def expected_of(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> list[np.ndarray]:
-    """Outputs of a module in float64, PART elements of the batch at a time, because all at once may not fit in memory."""
+    """Outputs of a module in float64, PART samples of the batch at a time, because all at once may not fit in memory."""
     parts = zip(*(one.split(PART) for one in inputs), strict=True)
     made = [_arrays(module(*(one.double() if one.is_floating_point() else one for one in part))) for part in parts]
     return [np.concatenate(pieces) for pieces in zip(*made, strict=True)]
 
 
 def _arrays(outputs: Any) -> list[np.ndarray]:
-    """The outputs of a call that gives one or several."""
+    """Outputs of a call, one or several, as a list of arrays."""
     return [np.asarray(one) for one in (outputs if isinstance(outputs, (tuple, list)) else (outputs,))]
 
 
 def fault_of(outputs: Any, expected: list[np.ndarray]) -> str:
-    """Fault of a call's first output that is not near the module's in float64; empty if all are."""
+    """Fault of a call's first output that is far from the module's in float64; empty if all outputs are near."""
     found = _arrays(outputs)
     if len(found) != len(expected):
         return f"{len(found)} outputs, expected {len(expected)}"
@@ -85,9 +85,9 @@ def _eager(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dic
 
 
 def _inductor(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> Ways:
-    """Inductor with frozen weights, which are packed and into which normalisations are folded, as its users set it for inference.
+    """Inductor with frozen weights, as users set it for inference: it packs weights and folds normalisations into them.
 
-    Set for the process: as an option of torch.compile it has no effect (torch 2.13).
+    It is set for the process, because as an option of torch.compile it has no effect (torch 2.13).
     """
     from torch._inductor import config
 
@@ -104,7 +104,7 @@ def _onnxruntime(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], aske
 
     model = io.BytesIO()
     names = [f"x{place}" for place in range(len(inputs))]
-    # The other exporter wants one package more.
+    # The newer exporter needs another package.
     torch.onnx.export(_own(module), inputs, model, input_names=names, dynamo=False)  # type: ignore[arg-type]
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = asked["threads"]
@@ -115,7 +115,7 @@ def _onnxruntime(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], aske
 
 
 def _compiled(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> CompiledNetwork:
-    """Every piece searched with a few trials; a second run finds them again."""
+    """Compile a module by a search of a few trials for every piece; a second run reuses the trials."""
     from agents.networks import compile_module
 
     def planned(network: Network) -> Plan:
@@ -128,7 +128,7 @@ def _compiled(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: 
 
 
 def held_bytes(plan: Plan) -> int:
-    """Bytes that a call holds at once, at least: inputs, weights and outputs, and values of the kernel that has most of them."""
+    """Lower bound on the bytes that a call holds at once: inputs, weights, outputs, and other values of the largest kernel."""
     network, sizes = plan.network, {value.name: value.nbytes for value in plan.network.graph.values.values()}
     always = {value.name for value in (*network.graph.inputs, *network.outputs)}
     moving = (sum(sizes[name] for name in {*step.reads, *step.writes} - always) for step in plan.steps)
@@ -136,7 +136,7 @@ def held_bytes(plan: Plan) -> int:
 
 
 def _ours(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> Ways:
-    """Called as its users call it."""
+    """Our compiled network, called as its users call it, and facts about its compilation."""
     import time
 
     begin = time.perf_counter()
@@ -152,7 +152,7 @@ def _ours(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict
 
 
 def _profiled(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: dict[str, Any]) -> Ways:
-    """Ours, with a profile; its outputs are those of the last call with a clock between kernels."""
+    """Our compiled network with a profile. Its outputs are from the last call with a clock between kernels."""
     from experiments.benches.networks.profiled import profile
 
     found = profile(_compiled(module, inputs, asked), [one.numpy() for one in inputs], asked["calls"])
@@ -161,7 +161,7 @@ def _profiled(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], asked: 
 
 
 def _own(module: torch.nn.Module) -> torch.nn.Module:
-    """A copy: the module itself becomes float64 for verification."""
+    """A copy of the module, because the module itself becomes float64 for verification."""
     import copy
 
     return copy.deepcopy(module)
@@ -170,10 +170,10 @@ def _own(module: torch.nn.Module) -> torch.nn.Module:
 SIDES: dict[str, Sides] = {
     OURS: _ours, "profiled": _profiled, "eager": _eager, "inductor": _inductor, "onnxruntime": _onnxruntime,
 }  # fmt: skip
-"""Name -> function that prepares its ways."""
+"""Side -> function that prepares the ways to call it."""
 
 
 if __name__ == "__main__":
     side = sys.argv[1]
-    torch.set_grad_enabled(False)  # of the calls that are timed
+    torch.set_grad_enabled(False)  # also for the timed calls
     serve(side, lambda asked: prepare(side, asked))

@@ -1,4 +1,4 @@
-"""The figure of a profile: kernels in order, and the total of equal ones, with their floors."""
+"""The figure of a profile: kernels in order, and totals of equal kernels, with their floors."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from experiments.benches.networks.profiled import by_kernel
 from experiments.common import style
 
 MOST = 16
-"""Different kernels that are shown by name."""
+"""Largest number of different kernels shown by name."""
 LONGEST = 64
-"""Characters of a kernel's text."""
+"""Largest length of a kernel's text in characters."""
 
 
 def draw(rows: Sequence[dict[str, Any]], title: str, path: Path) -> str:
@@ -33,7 +33,7 @@ def draw(rows: Sequence[dict[str, Any]], title: str, path: Path) -> str:
 
 
 def _in_order(axes: Axes, rows: Sequence[dict[str, Any]]) -> None:
-    """Microseconds of every step."""
+    """Draw the microseconds of every step."""
     steps = np.arange(len(rows))
     axes.bar(steps, [1e6 * row["in_context_s"]["median"] for row in rows], 0.85, color=style.PALETTE[0], label="in context")
     axes.scatter(steps, [1e6 * row["isolated_s"] for row in rows], s=9, color=style.PALETTE[1], zorder=3, label="alone")
@@ -46,7 +46,7 @@ def _in_order(axes: Axes, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _together(axes: Axes, groups: Sequence[dict[str, Any]]) -> None:
-    """Milliseconds of equal kernels, the dearest first."""
+    """Draw the total milliseconds of equal kernels, slowest first."""
     for y, row in enumerate(groups):
         axes.barh(y, 1e3 * row["in_context_s"], 0.6, color=style.PALETTE[0])
         axes.plot(1e3 * row["isolated_s"], y, "o", color=style.PALETTE[1], markersize=4)
@@ -65,7 +65,7 @@ def _together(axes: Axes, groups: Sequence[dict[str, Any]]) -> None:
 
 
 def label(row: dict[str, Any]) -> str:
-    """Count and name: an operator's text; for a fused one the position of its first node in the module."""
+    """Count and name of equal kernels: an operator's text, or for a fused operator the module's name of its first operation."""
     text = f"fused: {row['first']}" if row["computation"].startswith("fused@") else style.plain(row["computation"])
     text = text if len(text) <= LONGEST else f"{text[: LONGEST - 2]}.."
     return f"{row['times']} x {text}"

@@ -1,7 +1,8 @@
 """Profile of a network: every kernel in context and alone, with its floors.
 
-In context: in calls of the whole network, each with its own weights and the caches of the kernel before; the median over calls.
-Alone: the kernel called repeatedly on the same memory, which only it uses. Times alone do not add up to the network's time.
+In context, a kernel runs in calls of the whole network, with its own weights and the caches that the previous kernel left; its
+time is the median over calls. Alone, it is called repeatedly on memory that only it uses. Times alone do not add up to the
+network's time.
 """
 
 from __future__ import annotations
@@ -22,17 +23,18 @@ from gensor_gym.networks.stamped import StampedNetwork
 from gensor_gym.networks.steps import Step
 
 SETTLE = 3
-"""Calls of the network before those that count."""
+"""Uncounted calls of the network before the timed calls."""
 TURN = 10e-3
-"""Seconds of calls of a kernel alone that count."""
+"""Seconds of counted calls of a kernel alone."""
 PRIVATE = ("l1", "l2")
-"""Caches that every core has for itself."""
+"""Caches of which every core has its own."""
 
 
 def profile(found: CompiledNetwork, inputs: Sequence[np.ndarray], calls: int) -> dict[str, Any]:
-    """`steps`, a row for each kernel in its order, and seconds of the whole: stamped, `plain` without clock, and the alone's sum.
+    """Profile a compiled network: `steps` (a row for each kernel in order), `whole` (times of the network) and `outputs`.
 
-    Stamped and plain calls take turns. `outputs` are those of the last stamped one.
+    `whole` compares calls with a clock between kernels and plain calls, which take turns, with the sums of isolated times and of
+    floors. `outputs` are from the last call with a clock.
     """
     stamped = StampedNetwork(found.plan, found.kernels, found.function, inputs, found.hardware.units)
     bound = found.function.bind(*inputs)
@@ -56,7 +58,7 @@ def profile(found: CompiledNetwork, inputs: Sequence[np.ndarray], calls: int) ->
 
 
 def rows_of(plan: Plan, hw: Hardware, passes: np.ndarray, alone: Sequence[float]) -> list[dict[str, Any]]:
-    """A row for each step: `passes` are seconds in context [calls, steps], `alone` of each step."""
+    """A row for each step. `passes` are seconds in context [calls, steps]; `alone` has each step's seconds alone."""
     shares = np.median(passes / passes.sum(axis=1, keepdims=True), axis=0)
     return [
         {
@@ -70,10 +72,11 @@ def rows_of(plan: Plan, hw: Hardware, passes: np.ndarray, alone: Sequence[float]
 
 
 def floors(network: Network, step: Step, hw: Hardware) -> dict[str, float]:
-    """Seconds that no kernel of the step beats in calls one after another: its operations at peak, and its bytes.
+    """Lower bounds in seconds of a step in consecutive calls: its operations at peak rate, and its bytes.
 
-    Constants are read once in a call, so they come from the level that holds all of the network's. Values were made just before:
-    as many of them as fit lie in the nearest cache, and so on outwards. Both may move at the same time: the longer counts.
+    Constants are read once per call, so they come from the level that can contain all constants of the network. Values were just
+    computed: as many as fit lie in the nearest cache, the next in the level behind it. Both transfers may overlap, so the longer
+    counts.
     """
     sizes = {value.name: value.nbytes for value in network.graph.values.values()}
     constant = sum(sizes[name] for name in {*step.reads} if name in network.constants)
@@ -86,7 +89,7 @@ def floors(network: Network, step: Step, hw: Hardware) -> dict[str, float]:
 
 
 def _moved(size: int, hw: Hardware) -> float:
-    """Seconds of bytes that lie as near as they can."""
+    """Seconds to move `size` bytes that lie in the nearest levels with room for them."""
     seconds, left = 0.0, size
     for level in hw.memory[1:]:
         here = min(left, level.capacity * (hw.units if level.name in PRIVATE else 1))
@@ -95,14 +98,14 @@ def _moved(size: int, hw: Hardware) -> float:
 
 
 def name_of(network: Network, piece: Sequence[str]) -> str:
-    """The module's name of a piece's first operation, and the number of further nodes."""
+    """The module's name of a piece's first operation, and the number of further operations."""
     first = network.origins.get(piece[0], piece[0])
     more = len({network.origins.get(name, name) for name in piece} - {first})
     return f"{first} +{more}" if more else first
 
 
 def by_kernel(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Equal computations together, that with the largest share first: how often, seconds of all of them, share of the network."""
+    """Equal computations together, slowest first: their number, their total seconds and their share of the network."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault(row["computation"], []).append(row)

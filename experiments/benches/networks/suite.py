@@ -1,8 +1,8 @@
 """Whole networks compared with their peers: `python -m experiments.bench suite=networks` (conf/bench.yaml).
 
-Ours by `agents.networks.compile_module`, called as its users call it, against torch eager, torch.compile with frozen weights and
-ONNX Runtime. Each library has its own process; one works at a time, in rounds. Every output is compared with the module in
-float64. A second start with the same settings resumes.
+Our network from `agents.networks.compile_module`, called as its users call it, is compared with torch eager, torch.compile with
+frozen weights and ONNX Runtime. Each library has its own process; one works at a time, in rounds. Every output is compared with
+the module in float64. A second start with the same settings resumes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gensor_gym.registry import check_known, near
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """One line for each network, and a table."""
+    """Emit one line for each network and show a table."""
     settings = config.networks
     _check(settings)
     same = {name: settings[name] for name in ("trials", "rounds", "plan", "arena", "limit_s")}
@@ -41,7 +41,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def _check(settings: DictConfig) -> None:
-    """ValueError for a network, plan or peer that there is not, and for numbers that are none."""
+    """Check the settings: ValueError for an unknown network, plan or peer, and for invalid numbers."""
     check_names(settings, "networks")
     for name in settings.peers:
         if name not in PACKAGES:
@@ -50,7 +50,7 @@ def _check(settings: DictConfig) -> None:
 
 
 def check_names(settings: DictConfig, suite: str) -> None:
-    """ValueError for a network or plan that there is not."""
+    """Check the settings' networks and plan; ValueError for an unknown one."""
     from experiments.networks.suite import SUITE  # which imports torch
     from gensor_gym.networks.fusion.rules import PLANS
 
@@ -62,7 +62,7 @@ def check_names(settings: DictConfig, suite: str) -> None:
 
 
 def sheet(rows: Sequence[dict[str, Any]], threads: int) -> Sheet:
-    """Times, and how many times ours is as fast as each peer."""
+    """Table of times, and of our speed-up over each peer."""
     head = ("network", "kernels", "ours", *PACKAGES, *(f"over {name}" for name in PACKAGES))
     lines = [
         (row["network"], f"{row['kernels']} ({row['distinct']})", *(_time(row, name) for name in (OURS, *PACKAGES)),

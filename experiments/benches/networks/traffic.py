@@ -1,7 +1,7 @@
 """Cache traffic of a call by memory layout: `python -m experiments.benches.networks.traffic NAME..`.
 
-Simulated, not timed: an LRU cache in pieces of 4 KB, over a second call of the plan `cut_all`. A kernel goes through everything
-that it reads and writes once, in parallel, and each written value is loaded before.
+The traffic is simulated, not measured: an LRU cache with pieces of 4 KB, over a second call of the plan `cut_all`. A kernel goes
+through all its inputs and outputs once, in parallel, and every piece is loaded before it is written.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from gensor_gym.networks.plan import Plan
 
 PIECE = 4096
 Streams = list[tuple[str, int, int]]
-"""Kind, first piece and number of pieces of all that a kernel reads and writes."""
+"""(kind, first piece, number of pieces) of each value that a kernel reads or writes."""
 
 
 def traffic(plan: Plan, mode: str, capacity: int) -> dict[str, int]:
-    """Bytes `read`, `written` and of `constants` that a call brings into a cache of `capacity` bytes."""
+    """Bytes that a call brings into a cache of `capacity` bytes, by kind: `read`, `written` and `constants`."""
     cache: OrderedDict[int, None] = OrderedDict()
     steps = _steps(plan, mode)
     for _ in range(2):
@@ -40,7 +40,7 @@ def traffic(plan: Plan, mode: str, capacity: int) -> dict[str, int]:
 
 
 def _steps(plan: Plan, mode: str) -> list[Streams]:
-    """Memory that every kernel goes through; values outside the arena follow it, each on its own."""
+    """Streams of every kernel; values outside the arena have their own addresses behind it."""
     network, values = plan.network, plan.network.graph.values
     made = arena(lives_of(plan), mode)
     places = {name: offset // PIECE for name, offset in made.offsets.items()}
@@ -62,7 +62,7 @@ def _steps(plan: Plan, mode: str) -> list[Streams]:
 
 
 def _side_by_side(streams: Streams) -> Iterator[tuple[str, int]]:
-    """Pieces of all streams, each at the same share of its length."""
+    """(kind, piece) of all streams, interleaved in proportion to their lengths."""
     steps = max(count for _, _, count in streams)
     for step in range(steps):
         for kind, first, count in streams:
@@ -71,7 +71,7 @@ def _side_by_side(streams: Streams) -> Iterator[tuple[str, int]]:
 
 
 def main(names: Sequence[str]) -> None:
-    """Print a line for each network and mode, for the second cache of this machine."""
+    """Print the traffic for each network and memory layout, with a cache as large as this machine's L2."""
     from experiments.networks.suite import inputs_of, module_of
     from gensor_gym.frontends.torch_export import from_torch
     from gensor_gym.networks.folding import folded

@@ -1,8 +1,8 @@
-"""The best known program of a task's space under the model: certified, enumerated where the space is small, or searched for.
+"""The best known program of a task's space under the model: certified, enumerated if the space is small, or searched for.
 
-The search is coordinate descent from many random programs: the tiles of all levels and the virtual threads of one axis
-are set to the best of all their values together, axis by axis, and knob by knob where the space has them, until nothing
-improves. It finds programs that walks by single primitives barely reach.
+The search is coordinate descent from many random programs. For one axis after another, the tiles of all levels and the virtual
+threads are set to their best joint values, then each knob of the space to its best value, until nothing improves. It finds
+programs that walks by single primitives barely reach.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from gensor_gym.graph.schedule import Schedule
 
 
 class BestKnown:
-    """A file of best latencies in seconds by task; each only ever gets better, as long as its task's fingerprint stays."""
+    """A file of the best known latency in seconds by task. An entry only improves while its task's fingerprint stays the same."""
 
     def __init__(self, path: Path) -> None:
-        """Read the file."""
+        """Read the file, if it exists."""
         self.path = path
         found = read_json(path) if path.exists() else {}
         self.tasks: dict[str, dict[str, Any]] = found.get("tasks", {})
 
     def entry(self, graph: ConstructionGraph) -> dict[str, Any] | None:
-        """{"seconds", "schedule", "certified", "fingerprint"} of a task, None when there is none of its fingerprint."""
+        """{"seconds", "schedule", "certified", "fingerprint"} of a task; None if there is no entry with its fingerprint."""
         found = self.tasks.get(key_of(graph))
         return found if found is not None and found["fingerprint"] == fingerprint(graph) else None
 
     def offer(self, graph: ConstructionGraph, schedule: Schedule, certified: bool = False) -> None:
-        """Take a program if it beats the best known; ValueError if it is not in the space."""
+        """Store a program if it beats the best known, or is the first certified one; ValueError if it is not in the space."""
         if not graph.is_legal(schedule):
             raise ValueError(f"{schedule} is not legal for {key_of(graph)}")
         seconds = graph.latency(schedule)
@@ -69,7 +69,7 @@ def search(
 
 
 def enumerated(graph: ConstructionGraph) -> Schedule:
-    """The optimum, from the latencies of all programs."""
+    """The optimum, found by evaluating all programs of the space."""
     best, seconds = graph.initial().row, np.inf
     for rows in graph.enumerate():
         latencies = graph.latencies(rows)
@@ -80,6 +80,6 @@ def enumerated(graph: ConstructionGraph) -> Schedule:
 
 
 def descend(graph: ConstructionGraph, starts: Iterable[Schedule]) -> Schedule:
-    """The best end of coordinate descents."""
+    """The best program of coordinate descents from `starts`."""
     programs = Programs(graph)
     return Schedule(min((programs.descend(start.row) for start in starts), key=lambda end: end[1])[0])

@@ -13,7 +13,7 @@ from gensor_gym.operators.types import Operator
 def searched(
     op: Operator, hw: Hardware, backend: Backend, name: str, trials: int, seed: int, store: str | None = None
 ) -> Session:
-    """The session of a search that has ended; trials that the `store` knows are answered from it."""
+    """Run a search and return its session; trials that the `store` contains are answered from it."""
     strategy = get_strategy(name)
     session = Session(Task(op, hw, backend, strategy.space), Budget(trials=trials), store)
     run(strategy, session, seed)

@@ -1,4 +1,4 @@
-"""Kernels of every family without a device: reports of assembler and disassembler, as lines and as a table."""
+"""Kernels of every family compiled without a device: reports of assembler and disassembler, as lines and as a table."""
 
 from experiments.benches.static.suite import run
 

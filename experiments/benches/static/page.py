@@ -14,7 +14,7 @@ COLUMNS = (
 
 
 def page(lines: Iterable[Mapping[str, Any]]) -> str:
-    """The page; the same lines give the same text."""
+    """The Markdown page of the suite's lines; equal lines give equal text."""
     rows = list(lines)
     machine = next(line for line in rows if line["kind"] == "machine")
     kernels = [line for line in rows if line["kind"] == "kernel"]
@@ -34,7 +34,7 @@ def page(lines: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _cells(line: Mapping[str, Any]) -> tuple[str, ...]:
-    """Cells of one kernel."""
+    """Table cells of one kernel."""
     loop, share = line.get("main_loop"), line.get("multiply_add_share")
     return (
         line["family"], line["arch"], str(line["registers"]), str(line["spill_bytes"]), "yes" if line["serialised"] else "no",

@@ -1,7 +1,7 @@
 """Reports of the assembler and the disassembler about kernels of every family: evidence that needs no GPU.
 
-For each kernel: registers and the model's estimate, spills, shared memory, resident blocks by the model, the assembler's
-warnings, the share of multiply-adds in the main loop, and the loop's instructions for a step of the reduction; for wgmma also the
+For each kernel: registers and the model's estimate of them, spills, shared memory, resident blocks by the model, the assembler's
+warnings, the share of multiply-adds in the main loop, and the loop's instructions for a step of the reduction. For wgmma also the
 tensor cores' cycles for the loop, which should exceed its instructions. A kernel with `loss` would be pruned before timing. The
 table is static.md (`page`).
 """
@@ -30,15 +30,15 @@ from gensor_gym.graph.tables.tables import INSTRUCTION_K, PRODUCTS
 
 SPACE = "extended"
 SHOWN = ("FFMA", "HMMA", "IMMA", "HGMMA", "IGMMA", "QGMMA", "UTMALDG", "LDGSTS", "LDG", "LDS", "LDSM", "LDL", "STL", "BAR")
-"""Operations that are counted over the whole kernel."""
+"""Instructions that are counted over the whole kernel."""
 WGMMA = ("HGMMA", "IGMMA", "QGMMA")
-"""Products of a warpgroup: 64 rows of 32 bytes along k take a cycle for two columns (of 16 bits 2,048 multiply-adds a cycle)."""
+"""Instructions of warpgroup products: 64 rows by 32 bytes of k by two columns take a cycle (2,048 16-bit multiply-adds)."""
 SERIALISED = "C75"
-"""How the codes of warnings begin that say wgmma instructions wait for one another (NVRTC 13.0: C7510, C7514, C7520)."""
+"""Prefix of the codes of warnings that wgmma instructions wait for one another (NVRTC 13.0: C7510, C7514, C7520)."""
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """A line for each family and machine, and one over all. ValueError for a family that is not legal."""
+    """Emit a line for each family and machine, and one over all; write the page. ValueError for an illegal schedule."""
     emit(kind="machine", nvrtc=nvrtc.version(), disassembler=sass.is_available(), **machine())
     families: Any = OmegaConf.to_container(config.static.families, resolve=True)
     lines = []
@@ -55,7 +55,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def evidence(family: dict[str, Any], hardware: str, seed: int) -> dict[str, Any]:
-    """Facts on one family's kernel on one machine."""
+    """Compile one family's kernel for one machine and return its line."""
     graph = ConstructionGraph(operators.parse(family["operator"]), hardware, SPACE)
     schedule = schedule_of(family, graph, seed)
     if not graph.is_legal(schedule):
@@ -80,7 +80,7 @@ def evidence(family: dict[str, Any], hardware: str, seed: int) -> dict[str, Any]
 
 
 def schedule_of(family: dict[str, Any], graph: ConstructionGraph, seed: int) -> Schedule:
-    """The schedule that a family names, else the one that the model ranks first."""
+    """The schedule that a family's settings describe, or the first of the model's ranking if they describe none."""
     if "register" not in family:
         return MarkovExtended().construct(graph, np.random.default_rng(seed)).schedules[0]
     slots = [slot_of(a, len(graph.operator.spatial)) for a in range(len(graph.operator.axes))]
@@ -97,7 +97,7 @@ def schedule_of(family: dict[str, Any], graph: ConstructionGraph, seed: int) -> 
 
 
 def multiply_adds(schedule: Schedule, ints: np.ndarray) -> int:
-    """Instructions that multiply and add in a step of the reduction, of a thread, a warp, or a warpgroup of wgmma."""
+    """Number of multiply-add instructions in a step of the reduction, per thread, per warp, or per warpgroup with wgmma."""
     row, core = schedule.row, schedule.row[TENSOR_CORE]
     points = int(reduce_product(row, 1, ints))
     if core == 0:
@@ -109,7 +109,7 @@ def multiply_adds(schedule: Schedule, ints: np.ndarray) -> int:
 
 
 def _machine_code(cubin: bytes, columns: int, step: int) -> dict[str, Any]:
-    """Counts of the disassembled kernel; a wgmma has `columns` columns, a step `step` multiply-adds."""
+    """Counts of the disassembled kernel. A wgmma has `columns` columns, and a step has `step` multiply-adds."""
     names = [line.partition(".")[0] for lines in sass.instructions(sass.disassemble(cubin)).values() for line in lines]
     found: dict[str, Any] = {"operations": {name: names.count(name) for name in SHOWN if name in names}}
     try:
@@ -119,6 +119,6 @@ def _machine_code(cubin: bytes, columns: int, step: int) -> dict[str, Any]:
     wgmma = sum(loop.counts[name] for name in WGMMA)
     found |= {"tensor_cycles": wgmma * columns // 2} if wgmma else {}
     size, share = len(loop.operations), loop.share()
-    steps = round(size * share) / step  # whole where the loop has them, below one where it goes over a part of a step
+    steps = round(size * share) / step  # below one if the loop goes over a part of a step
     found["instructions_of_step"] = round(size / steps) if steps >= 1 and steps == int(steps) else None
     return found | {"main_loop": size, "multiply_add_share": share}

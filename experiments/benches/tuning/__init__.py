@@ -1,4 +1,4 @@
-"""Seconds of search by network until it is nearly as fast as it gets."""
+"""Seconds of search by network until it is nearly as fast as the search makes it."""
 
 from experiments.benches.tuning.suite import run
 

@@ -1,4 +1,4 @@
-"""The figure of a network's tuning: its time over the seconds of search, and the moment from which on it is near the fastest."""
+"""The figure of a network's tuning: its time by seconds of search, with a line near the fastest time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from experiments.common import style
 
 
 def draw(points: Sequence[dict[str, Any]], near: float, title: str, path: Path) -> str:
-    """Write the figure, with a line at `near` times the fastest; returns the file's name."""
+    """Write the figure, with a line at `near` times the fastest time, and return the file's name."""
     at = [point["searched_s"] for point in points]
     times = [1e3 * point["time_s"]["median"] for point in points]
     low, high = ([1e3 * point["time_s"][edge] for point in points] for edge in ("low", "high"))

@@ -1,4 +1,4 @@
-"""Moments of a network's search, each with the network as it could have been built then."""
+"""Moments of a network's search, each with the network that could have been built at that moment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gensor_gym.networks.load import NetworkFunction
 
 @dataclass(frozen=True)
 class Trial:
-    """A successful trial: time of the measurement, computation, seconds."""
+    """A successful trial: seconds since the search began, computation, schedule, and the kernel's seconds."""
 
     at: float
     computation: str
@@ -32,7 +32,7 @@ class Recorder:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since it began."""
+        """Seconds since construction."""
         return time.perf_counter() - self.begin
 
     def on_task(self, number: int, of: int, computation: str) -> None:
@@ -40,13 +40,13 @@ class Recorder:
         self.computation = computation
 
     def on_trial(self, row: TraceRow) -> None:
-        """A trial has ended."""
+        """Record a trial that has just ended."""
         self.trials.append(Trial(self.elapsed, self.computation, row.schedule, row.seconds))
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Seconds and trials of the search, and the network of the fastest kernels until then."""
+    """Seconds and trials of the search so far, and the network of the fastest kernels so far."""
 
     seconds: float
     trials: int
@@ -54,9 +54,9 @@ class Moment:
 
 
 def moments(found: CompiledNetwork, recorder: Recorder, count: int) -> list[Moment]:
-    """At most `count` moments in order, the last at the search's end, each half as far from its beginning as the next.
+    """At most `count` moments in order: the last is the search's end, and each is half as late as the next.
 
-    Moments with the same kernels are one, the earliest.
+    No moment is before every computation has a kernel. Of moments with the same kernels only the earliest is kept.
     """
     wanted = {str(step.computation) for step in found.plan.steps}
     last = recorder.trials[-1].at if recorder.trials else 0.0
@@ -73,7 +73,7 @@ def moments(found: CompiledNetwork, recorder: Recorder, count: int) -> list[Mome
 
 
 def known_at(recorder: Recorder, at: float) -> dict[str, Trial]:
-    """The fastest program of every computation measured by then."""
+    """Computation -> its fastest program measured until `at`."""
     best: dict[str, Trial] = {}
     for trial in recorder.trials:
         if trial.at <= at and trial.seconds < getattr(best.get(trial.computation), "seconds", float("inf")):
@@ -82,6 +82,6 @@ def known_at(recorder: Recorder, at: float) -> dict[str, Trial]:
 
 
 def _kernels(found: CompiledNetwork, schedules: tuple[str, ...]) -> list[Kernel]:
-    """The kernel of each step's schedule text."""
+    """The kernel of each step, from its schedule text."""
     pairs = zip(found.plan.steps, found.results, schedules, strict=True)
     return [remembered(step.computation, type(result.schedule).parse(text), found.hardware) for step, result, text in pairs]

@@ -1,8 +1,9 @@
 """Tuning time of networks: `python -m experiments.bench suite=tuning tuning.names=[bert]` (conf/bench.yaml).
 
-A network is searched from scratch within a budget of seconds. For moments of the search, starting when each piece has a kernel,
-the fastest known kernels make a network; these are called alternately at the end. The result is a line for each of them, and one
-with the seconds until the network was within 5 % of the fastest, and the time to compile it again (`experiments.networks.again`).
+A network is searched from scratch within a budget of seconds. At several moments of the search, from when each piece has a
+kernel, the fastest known kernels make a network. These networks are called alternately at the end. The result is a line for each
+moment, and one with the seconds until the network was within 5 % of the fastest, and the time to compile it again
+(`experiments.networks.again`).
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from experiments.sheets.cells import seconds
 from experiments.sheets.sheet import Sheet
 
 NEAR = 1.05
-"""Times of the fastest network's that is near enough."""
+"""A network is near the fastest if its time is at most this multiple of the fastest time."""
 AGAIN = 5
-"""Compilations in the process that has done one."""
+"""Number of compilations repeated in a new process after its first compilation."""
 FIGURES = ("searched_s", "near_after_s", "best_s", "again_s", "again_export_s", "new_process_s", "new_process_export_s")
 """Fields of a row, in seconds, in the order of the table."""
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """See the module."""
+    """Tune each network: emit its lines, draw its figure, and show a table of all."""
     settings, folder = config.tuning, Path(config.output)
     check_names(settings, "tuning")
     check_whole(settings, 1, "rounds", "batch", "most_trials", of="tuning.")
@@ -57,7 +58,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def tuned(name: str, settings: DictConfig, seed: int, store: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """(a row for each moment, facts on all), with trials in a new store; RuntimeError if outputs are wrong."""
+    """Search a network in a new store and return (a row for each moment, facts about all); RuntimeError if outputs are wrong."""
     from agents.networks import compile_module
     from experiments.benches.networks.process import drawn, fault_of  # which imports torch
 
@@ -86,7 +87,7 @@ def _point(moment: Moment, times: Sequence[float]) -> dict[str, Any]:
 
 
 def in_turns(calls: Sequence[Any], rounds: int) -> list[list[float]]:
-    """Seconds of each call, one after the other in every round; a call before each fills its caches."""
+    """Seconds of each call in every round, one call after the other; an uncounted call before each fills its caches."""
     times: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds):
         for call, found in zip(calls, times, strict=True):
@@ -98,7 +99,7 @@ def in_turns(calls: Sequence[Any], rounds: int) -> list[list[float]]:
 
 
 def sheet(rows: Sequence[dict[str, Any]]) -> Sheet:
-    """A row for each network."""
+    """Table with a row for each network."""
     head = (
         "network", "kernels", "trials", "searched", "within 5 % after", "fastest", "compiled again", "of it torch's export",
         "in a new process", "of it torch's export",

@@ -1,4 +1,4 @@
-"""Results of uniform play."""
+"""Results of playing uniformly random legal actions."""
 
 from experiments.benches.uniform.play import run
 

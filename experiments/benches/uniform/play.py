@@ -1,7 +1,7 @@
-"""Uniform play in `Construct-v0` with every reward: actions drawn uniformly from the legal ones, including `stop`.
+"""Uniform play in `Construct-v0` with every reward: actions drawn uniformly from the legal actions, including `stop`.
 
-The length of an episode and the number of evaluated programs describe an untrained policy; its regret, of one episode and of the
-best of several, is the baseline of learning. The model's tier, tasks with a certified optimum.
+The length of an episode and the number of evaluated programs describe an untrained policy. Its regret, of one episode and of the
+best of several, is the baseline of learning. Times are the model's, and the tasks have a certified optimum.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gensor_gym.env import CONSTRUCT
 
 
 def run(config: DictConfig, emit: Lines) -> None:
-    """One line for every operator and reward; then all as a table. ValueError if an optimum is unknown."""
+    """Emit one line for every operator and reward, and print all as a table. ValueError if an optimum is unknown."""
     settings = config.uniform
     emit(kind="machine", **machine())
     for operator in settings.operators:
@@ -30,7 +30,7 @@ def run(config: DictConfig, emit: Lines) -> None:
 
 
 def played(arguments: dict[str, Any], episodes: int, seed: int) -> dict[str, np.ndarray]:
-    """`regret`, actions chosen (`length`) and evaluated programs of the first episode of the environments, each [episodes]."""
+    """Arrays [episodes] about each environment's first episode: `regret`, actions (`length`), evaluated programs (`paid`)."""
     envs = gymnasium.make_vec(CONSTRUCT, num_envs=episodes, autoreset_mode="Disabled", **arguments)
     rng, inner = np.random.default_rng(seed), envs.unwrapped
     _, info = envs.reset(seed=seed)
@@ -54,7 +54,7 @@ def played(arguments: dict[str, Any], episodes: int, seed: int) -> dict[str, np.
 
 
 def summary(found: dict[str, np.ndarray], tries: int) -> dict[str, Any]:
-    """Means of lengths and programs paid for; medians of the regret of an episode, and of the best of `tries` in a row."""
+    """Mean length and mean number of evaluated programs; median regret of an episode, and of the best of `tries` in a row."""
     rounds = found["regret"][: len(found["regret"]) // tries * tries].reshape(-1, tries)
     return {
         "episodes": len(found["regret"]), "steps_of_an_episode": float(found["length"].mean()),
@@ -64,7 +64,7 @@ def summary(found: dict[str, np.ndarray], tries: int) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Means over operators for every reward, in Markdown; regrets as percent above the optimum, medians over operators."""
+    """Table of the rewards in Markdown: means over operators; regrets are percent above the optimum, medians over operators."""
     own = [row for row in rows if row["kind"] == "uniform"]
     rewards = list(dict.fromkeys(row["reward"] for row in own))
     tries = own[0]["tries"] if own else 0

@@ -1,1 +1,1 @@
-"""Kernels compiled before a device is at hand: drawn, compiled, packed here; unpacked, verified and timed there."""
+"""Kernels compiled in advance on a machine without a GPU: drawn, compiled and packed there, then timed on the GPU machine."""

@@ -1,7 +1,7 @@
-"""The arms of a study, and the programs that each would measure first.
+"""The arms of a study, and the programs that each arm would measure first.
 
-An arm's strategy runs its own search on the model, with the model's seconds in place of measurements, so none is adaptive: its
-proposals are the programs that it would measure, in order and each kernel once.
+An arm's strategy runs its own search with the model's seconds in place of measurements, so no arm is adaptive. Its proposals are
+the programs that it would measure, in order and each kernel once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FILE = CONF / "lease.yaml"
 
 @dataclass(frozen=True)
 class Arm:
-    """A strategy with one seed."""
+    """A strategy of a study with one seed."""
 
     name: str
     of: str
@@ -42,7 +42,10 @@ class Arm:
 
 @dataclass(frozen=True)
 class Study:
-    """The arms and operators of a study."""
+    """The arms and operators of a study.
+
+    The first `deep` operators get `deep_programs` kernels per arm, all other operators `programs`.
+    """
 
     hardware: str
     operators: tuple[str, ...]
@@ -51,23 +54,23 @@ class Study:
     deep: int
     deep_programs: int
     rounds: int = 0
-    """Interleaved rounds of the winners, where the study itself sets them."""
+    """Interleaved rounds of the winners, if the study sets them; 0 otherwise."""
 
     def wanted(self, place: int) -> int:
-        """Kernels of each arm for the operator at a place."""
+        """Number of kernels of each arm for the operator at index `place`."""
         return self.deep_programs if place < self.deep else self.programs
 
 
 @cache
 def read_study() -> Study:
-    """The content of conf/lease.yaml. KeyError for a setting that is missing."""
+    """The study of conf/lease.yaml. KeyError for a missing setting."""
     content = yaml.safe_load(FILE.read_text(encoding="utf-8"))
     listed = yaml.safe_load((CONF / f"{content['operators']}.yaml").read_text(encoding="utf-8"))
     return study_of(content, listed["operators"])
 
 
 def study_of(content: Mapping[str, Any], listed: Iterable[str]) -> Study:
-    """The study of a configuration with hardware, arms, programs, deep and deep_programs, on these operators."""
+    """The study of a configuration with hardware, arms, programs, deep and deep_programs, on the listed operators."""
     texts = tuple(str(operators.parse(text)) for text in listed)
     arms = tuple(arm for name, given in content["arms"].items() for arm in _arms(name, dict(given)))
     sizes = {name: content[name] for name in ("programs", "deep", "deep_programs", "rounds") if name in content}
@@ -75,7 +78,7 @@ def study_of(content: Mapping[str, Any], listed: Iterable[str]) -> Study:
 
 
 def _arms(name: str, given: dict[str, Any]) -> Iterator[Arm]:
-    """An arm for each seed; `checkpoints` and `corrections` are one a seed."""
+    """An arm for each seed; `checkpoints` and `corrections` have one entry per seed."""
     of, seeds = given.pop("of", name), given.pop("seeds", [0])
     several = {one: given.pop(f"{one}s", None) for one in ("checkpoint", "correction")}
     for place, seed in enumerate(seeds):
@@ -84,29 +87,29 @@ def _arms(name: str, given: dict[str, Any]) -> Iterator[Arm]:
 
 
 class KernelsByModel(AnalyticBackend):
-    """The model's seconds, programs told apart by their kernels: a search makes its trials as it would on a device."""
+    """Backend of the model's seconds that identifies programs by their kernels, so that a search makes the trials of a device."""
 
     def __init__(self, predict: Callable[[Any, np.ndarray], np.ndarray] | None = None) -> None:
-        """No kernel is made yet. `predict` is the model of a strategy that has its own: seconds of rows of a graph."""
+        """Begin without kernels. `predict` is the own model of a strategy that has one: from (graph, rows) to seconds."""
         self._predict = predict
         self.made: dict[str, tuple[Schedule, Kernel | Measurement]] = {}
-        """Requested programs by digest, in order."""
+        """Digest -> requested program and its kernel, in the order of requests."""
 
     def seconds(self, graph: Any, schedule: Any) -> float:
-        """By the strategy's own model, if it has one."""
+        """Seconds by the strategy's own model, if it has one, otherwise by the analytic model."""
         return float(self._predict(graph, schedule.row[None])[0]) if self._predict else super().seconds(graph, schedule)
 
     def digest(self, op: Any, schedule: Any, hw: Hardware) -> str:
-        """Digest of the kernel, or of the program if there is no kernel."""
+        """Digest of the kernel, or of the program if no kernel can be made."""
         made = make_kernel(op, schedule, hw)
         self.made.setdefault(made.digest, (schedule, made))
         return made.digest
 
 
 def proposed(operator: str, arm: Arm, machine: str, count: int) -> list[tuple[dict[str, Any], Kernel | None]]:
-    """Rows of the first `count` different kernels that an arm would measure, ranks from 1, each with its kernel.
+    """(row, kernel) of the first `count` different kernels that an arm would measure, with ranks from 1.
 
-    Programs without a kernel also take a rank.
+    Programs without a kernel also take a rank; their kernel is None.
     """
     hw, strategy = hardware.get(machine), get_strategy(arm.of, **arm.hyperparameters)
     backend = KernelsByModel(getattr(strategy, "predict", None))

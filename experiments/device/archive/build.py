@@ -1,7 +1,7 @@
-"""Draw the programs that a lease times, compile them, pack them: no GPU, resumable, each kernel once.
+"""Draw the programs that a lease times, compile them and pack them. This needs no GPU, resumes, and compiles each kernel once.
 
-A folder ignored by git holds everything: `proposals.jsonl` and `texts/` the drawn programs and kernels, `kernels.jsonl` and
-`cubins/` the compiled ones, `carry/` the archive to be transferred.
+A folder that git ignores contains everything: `proposals.jsonl` and `texts/` the drawn programs and kernels, `kernels.jsonl` and
+`cubins/` the compiled kernels, `carry/` the archive to be transferred.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from gensor_gym.measure.workers.compile_pool import CompilePool
 
 FOLDER = ROOT / "build" / "lease"
 PART = 600
-"""Kernels of a part: compressed together they take a sixth of their separate size."""
+"""Kernels per part: compressed together they take a sixth of their separate size."""
 GROUPS = ("never_run", "known", "study")
 """Groups in the order in which they are built."""
 KNOWN, CHOICES = 3, 6
-"""Programs of earlier days, and first choices of today, of each operator of conf/bench/gpu.yaml."""
+"""Numbers of programs of earlier days and of today's first choices for each operator of conf/bench/gpu.yaml."""
 SAID = 24
-"""Searches or kernels after which it is said how far it is."""
+"""Number of searches or kernels between two lines about progress."""
 CARD = "card.json"
 """File that marks a complete checkpoint."""
 _SECONDS = 20.0
@@ -51,10 +51,10 @@ _SECONDS = 20.0
 
 
 class Building:
-    """The folder of an archive that is being made."""
+    """The folder of an archive under construction."""
 
     def __init__(self, folder: Path) -> None:
-        """Read the finished rows."""
+        """Make the folder and read its finished rows."""
         self.folder, self.cubins, self.texts = folder, folder / "cubins", folder / "texts"
         self.cubins.mkdir(parents=True, exist_ok=True)
         self.texts.mkdir(exist_ok=True)
@@ -62,7 +62,7 @@ class Building:
         self.kernels = Journal(folder / "kernels.jsonl", ("digest",))
 
     def keep(self, kernel: Kernel) -> None:
-        """Keep a kernel that was drawn, to be compiled."""
+        """Keep a drawn kernel as text until it is compiled."""
         path = self.texts / f"{kernel.digest}.json"
         if kernel.digest not in self.kernels.rows and not path.exists():
             write_whole(path, json.dumps({**described(kernel), "source": kernel.source}).encode())
@@ -74,7 +74,7 @@ class Building:
         return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
 
     def compile(self, size: int) -> None:
-        """Compile missing kernels, `size` at a time."""
+        """Compile missing kernels, `size` at a time, and record them."""
         pool, rows = CompilePool(size, seconds=_SECONDS), self.missing()
         threads = ThreadPoolExecutor(size)
         try:
@@ -87,25 +87,25 @@ class Building:
             pool.close()
 
     def _compiled(self, pool: CompilePool, text: Mapping[str, Any]) -> dict[str, Any]:
-        """The row of a kernel, whose cubin is then in the folder; a failure is a row with the compiler's words."""
+        """Compile a kernel into the folder and return its row; a failure is a row with the compiler's message."""
         kernel, row = kernel_of(text), {name: value for name, value in text.items() if name != "source"}
         try:
             pool(kernel)
         except CompileFailed as error:
             failed = {"status": Status.COMPILE_ERROR.value, "error": str(error)[-600:]}
             return {"digest": kernel.digest, "operator": row["operator"], **failed}
-        found = nvrtc.compile_cubin(kernel)  # kept by the compiler's process
+        found = nvrtc.compile_cubin(kernel)  # from the cache that the compiler's process filled
         write_whole(self.cubins / f"{kernel.digest}.cubin", found.cubin)
         said = {"registers": found.registers, "spill_bytes": found.spill_bytes, "bytes": len(found.cubin)}
         return {**row, "status": "", "error": "", **said}
 
     def close(self) -> None:
-        """Let others write."""
+        """Close the journals, so that other processes can write."""
         self.proposals.close()
         self.kernels.close()
 
     def pack(self) -> dict[str, Any]:
-        """Write the archive: parts that are full stay as they are, so that packing again is quick."""
+        """Write the archive and return its description. Full parts stay as they are, so that packing again is quick."""
         carry = self.folder / "carry"
         carry.mkdir(exist_ok=True)
         good = [row for row in self.kernels if not row["status"]]
@@ -123,7 +123,7 @@ class Building:
             write_part(carry / TEXTS, missing)
         timed = operators_timed()
         lines = [_with_status(row, self.kernels.rows) for row in self.proposals if row.get("arm")]
-        lines.sort(key=lambda row: row["operator"] in timed)  # a lease goes on where the one before ended
+        lines.sort(key=lambda row: row["operator"] in timed)  # a lease continues where the previous lease ended
         write_whole(carry / PROPOSALS, gzip.compress("".join(json.dumps(row) + "\n" for row in lines).encode(), mtime=0))
         about = {
             "revision": _revision(), "compiler": f"nvrtc {nvrtc.version()}", "date": time.strftime("%Y-%m-%d", time.gmtime()),
@@ -137,19 +137,19 @@ class Building:
 
 
 def _with_status(row: dict[str, Any], kernels: dict[Any, dict[str, Any]]) -> dict[str, Any]:
-    """A proposal with the status of its compilation."""
+    """A proposal with the status of its kernel's compilation."""
     found = kernels.get(row["digest"], {})
     return row if row["status"] or not found.get("status") else {**row, "status": found["status"], "error": found["error"]}
 
 
 def _revision() -> str:
-    """Revision of the building tree, with a plus if it has changes."""
+    """Revision of the working tree, with a plus if it has changes."""
     command = ["git", "-C", str(ROOT), "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def study_jobs(study: Study) -> Iterator[tuple[str, Arm, int]]:
-    """(operator, arm, kernels) in the order of timing: operators in the file's order, so that a cut leaves whole ones."""
+    """(operator, arm, number of kernels) in the order of timing: operator by operator, so that a cut leaves whole operators."""
     for place, operator in enumerate(study.operators):
         for arm in study.arms:
             yield operator, arm, study.wanted(place)
@@ -158,7 +158,7 @@ def study_jobs(study: Study) -> Iterator[tuple[str, Arm, int]]:
 def build(folder: Path = FOLDER, size: int | None = None, groups: tuple[str, ...] = GROUPS, compile_them: bool = True) -> None:
     """Draw and compile missing programs, then pack. An arm without its checkpoint is left for the next call.
 
-    Without `compile_them`, drawn kernels travel as text and are compiled at the device.
+    Without `compile_them`, drawn kernels are packed as text and compiled on the GPU machine.
     """
     os.environ.setdefault("GENSOR_GYM_THREADS", "1")
     study, building = read_study(), Building(folder)
@@ -177,7 +177,7 @@ def build(folder: Path = FOLDER, size: int | None = None, groups: tuple[str, ...
 
 
 def _study(building: Building, study: Study) -> None:
-    """All arms of all operators."""
+    """Draw the proposals of all arms for all operators of the study."""
     jobs = [job for job in study_jobs(study) if _key(*job[:2]) not in building.proposals.rows]
     for number, (operator, arm, count) in enumerate(jobs):
         checkpoint = arm.hyperparameters.get("checkpoint")
@@ -199,7 +199,7 @@ def _key(operator: str, arm: Arm) -> str:
 
 
 def _never_run(building: Building, machine: str) -> None:
-    """Kernels of families that no device has run, for the stage that says whether they are right."""
+    """Draw kernels of families that no device has run, for the stage that verifies them."""
     if "never_run" in building.proposals.rows:
         return
     for number, (operator, schedule, kernel) in enumerate(families.never_run(machine, 0), 1):
@@ -208,7 +208,7 @@ def _never_run(building: Building, machine: str) -> None:
 
 
 def _known(building: Building, machine: str) -> None:
-    """For operators that a device timed before: the fastest programs then, and today's first choices."""
+    """Draw programs for operators that a device timed before: the fastest of earlier days, and today's first choices."""
     hw = hardware.get(machine)
     for op in read_operators().values():
         if f"known {op}" not in building.proposals.rows:
@@ -222,7 +222,7 @@ def _known(building: Building, machine: str) -> None:
 
 
 def _put(building: Building, group: str, operator: str, schedule: Schedule, kernel: Kernel, place: tuple[str, int]) -> None:
-    """A proposal of an arm and rank that nobody constructed for a study, and its kernel."""
+    """Add a proposal outside the study, with its kernel; `place` is (arm, rank)."""
     building.keep(kernel)
     about = {"group": group, "operator": operator, "arm": place[0], "seed": 0, "rank": place[1], "schedule": str(schedule)}
     said = {"digest": kernel.digest, "status": "", "error": "", "construct_s": 0.0, "evaluations": 0}

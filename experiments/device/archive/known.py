@@ -1,4 +1,4 @@
-"""Programs that a device timed on an earlier day, the fastest of each operator, to detect regressions of a search."""
+"""The fastest programs that a device timed on earlier days, by operator, to detect regressions of a search."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from gensor_gym.operators.types import Operator
 
 RESULTS = ROOT / "results"
 CARDS = ("h100", "h200")
-"""Folders of results of cards whose programs are tried on one another."""
+"""Result folders of the cards whose programs are tried on one another."""
 TABLES = ("recorded", "recorded_tensor", "recorded_test", "trials", "known_trials", "headline", "results", "policies")
-"""Files with a row a trial."""
+"""Files with one row per trial."""
 FIRST_DAY = "libraries_after_mends"
 """The file of the first day, with a row for each operator: schedule, a note, microseconds."""
 LISTS = ("operators",)
-"""Files with a row an operator, which has its trials."""
+"""Files with one row per operator, which contains its trials."""
 
 
 def fastest(op: Operator, hw: Hardware, count: int) -> list[Schedule]:
-    """The fastest programs of earlier days that are legal today, fastest first, at most `count`."""
+    """The fastest programs of earlier days that are legal under the present rules, fastest first, at most `count`."""
     timed, graph = _timed().get(str(op), {}), ConstructionGraph(op, hw, "extended")
     programs = map(Schedule.parse, sorted(timed, key=timed.__getitem__))
     return list(islice(filter(graph.is_legal, programs), count))
@@ -43,7 +43,7 @@ def operators_timed(results: Path = RESULTS) -> set[str]:
 
 @cache
 def _timed() -> dict[str, dict[str, float]]:
-    """Seconds by operator and schedule, the least seen."""
+    """Operator -> schedule -> least measured seconds."""
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for card in CARDS:
         for path in sorted((RESULTS / card / "raw").rglob("*.jsonl.gz")):
@@ -53,7 +53,7 @@ def _timed() -> dict[str, dict[str, float]]:
 
 
 def _trials(path: Path) -> Iterator[tuple[str, str, float]]:
-    """(operator, schedule, seconds) of the successes in a file of trials; empty for another file."""
+    """(operator, schedule, seconds) of the successful trials in a file; empty for a file without trials."""
     name = path.name.removesuffix(".jsonl.gz")
     if name == FIRST_DAY:
         for row in read_rows(path):

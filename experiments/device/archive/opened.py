@@ -1,4 +1,4 @@
-"""The archive that travelled, unpacked once on a machine."""
+"""The archive that was carried to this machine, unpacked once."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from experiments.device.archive.packed import Archive
 
 
 def open_archive(folder: Path = FOLDER / "carry") -> Archive:
-    """Unpack it; ValueError if there is none."""
+    """Unpack the archive in a folder into a temporary folder; ValueError if there is none."""
     return Archive(folder, Path(tempfile.mkdtemp(prefix="gensor-gym-kernels-")))

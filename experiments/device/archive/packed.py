@@ -1,8 +1,8 @@
 """A kernel without its source as plain JSON, and the archive of such kernels with their cubins.
 
 An archive is a folder: `about.json` (what built it), `proposals.jsonl.gz` (who proposed which kernel) and `part-N.tar.xz`, each
-with some hundred cubins and one `kernels.jsonl` of what launches them. Kernels that were not compiled in time are in
-`texts.tar.xz`, with their source, and are compiled at the device.
+with some hundred cubins and one `kernels.jsonl` of their launches. Kernels that were not compiled in time are in `texts.tar.xz`,
+with their source, and are compiled on the GPU machine.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from gensor_gym.measure.workers.requests import Built
 
 ABOUT, PROPOSALS, KERNELS, TEXTS = "about.json", "proposals.jsonl.gz", "kernels.jsonl", "texts.tar.xz"
 _PRESET, _QUICK = 6, 1
-"""Levels of xz: for machine code, and for texts, which it quickly reduces to a tenth."""
+"""Compression levels of xz: for machine code, and for texts, which even the quick level reduces to a tenth."""
 
 
 def described(kernel: Kernel) -> dict[str, Any]:
-    """All of a kernel but its source, for `kernel_of`."""
+    """Everything about a kernel except its source, as JSON values for `kernel_of`."""
     return {
         "digest": kernel.digest, "operator": str(kernel.operator), "arch": kernel.arch,
         "launches": [asdict(launch) for launch in kernel.launches], "workspace_bytes": kernel.workspace_bytes,
@@ -39,7 +39,7 @@ def described(kernel: Kernel) -> dict[str, Any]:
 
 
 def kernel_of(row: Mapping[str, Any]) -> Kernel:
-    """The kernel of a row of `described`, with its `source` or without. KeyError, TypeError or ValueError for another row."""
+    """The kernel of a row of `described`, with or without `source`. KeyError, TypeError or ValueError for another row."""
     source = row.get("source", "")
     return Kernel(
         operators.parse(row["operator"]), "cuda", row["arch"], source, tuple(Launch(**_tuples(one)) for one in row["launches"]),
@@ -54,7 +54,7 @@ def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_part(path: Path, rows: Sequence[Mapping[str, Any]], cubins: Path | None = None) -> None:
-    """Pack kernels, whose cubins lie in a folder by digest, or rows alone; the file appears whole or not at all."""
+    """Pack rows of kernels and, if `cubins` is given, their cubins from that folder; the file appears whole or not at all."""
 
     def write(temporary: Path) -> None:
         preset = _QUICK if cubins is None else _PRESET
@@ -68,7 +68,7 @@ def write_part(path: Path, rows: Sequence[Mapping[str, Any]], cubins: Path | Non
 
 
 def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
-    """A file of these bytes."""
+    """Add a file with these bytes to the tar."""
     info = tarfile.TarInfo(name)
     info.size = len(data)
     tar.addfile(info, io.BytesIO(data))
@@ -78,7 +78,7 @@ class Archive:
     """Kernels of an archive, unpacked into a folder."""
 
     def __init__(self, folder: Path, scratch: Path) -> None:
-        """Unpack all parts side by side. ValueError if the folder holds no archive."""
+        """Unpack all parts in parallel. ValueError if the folder contains no archive."""
         if not (folder / ABOUT).exists():
             raise ValueError(f"{folder} holds no archive of kernels: make one with python -m experiments.gpu plan=archive")
         scratch.mkdir(parents=True, exist_ok=True)
@@ -90,20 +90,20 @@ class Archive:
             self.rows = {row["digest"]: row for rows in parts for row in rows}
         texts = _unpacked(folder / TEXTS, scratch) if (folder / TEXTS).exists() else ()
         self.texts = {row["digest"]: row for row in texts}
-        """Kernels with their sources, which are still to be compiled."""
+        """Digest -> row with the source of a kernel that is still to be compiled."""
 
     def __contains__(self, digest: str) -> bool:
-        """Whether a kernel of this digest is there, compiled or not."""
+        """Whether the archive has a kernel of this digest, compiled or as text."""
         return digest in self.rows or digest in self.texts
 
     def built(self, digest: str) -> Built:
-        """A kernel with its cubin. KeyError for one that the archive lacks."""
+        """A compiled kernel with its cubin. KeyError for a kernel that the archive lacks."""
         path = self._cubins / f"{digest}.cubin"
         return Built(kernel_of(self.rows[digest]), str(path), self.about["compiler"])
 
 
 def _unpacked(part: Path, scratch: Path) -> Iterable[dict[str, Any]]:
-    """The rows of a part, whose cubins then lie in `scratch`."""
+    """Unpack a part, move its cubins to `scratch`, and return its rows."""
     with tarfile.open(part, "r:xz") as tar:
         tar.extractall(scratch / part.name, filter="data")
     for path in (scratch / part.name).glob("*.cubin"):

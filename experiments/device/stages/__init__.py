@@ -1,4 +1,4 @@
-"""Stages of a run on a device, each the function `run` of the module of its name. All are named here, in their order."""
+"""Stages of a run on a device, each the function `run` of the module of its name. STAGES has all of them in their order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from experiments.device.runner import Stage
 
 
 def _stage(name: str, weight: float, least: float = 5.0) -> Stage:
-    """The stage of a module, by its name; weights are seconds of a run of 575."""
+    """The stage of the module `name`; weights are seconds of a run of 575."""
     return Stage(name, f"{__name__}.{name}:run", weight, least)
 
 
@@ -18,10 +18,10 @@ STAGES = (
 OF_ARCHIVE = ("first_contact", "study", "known")
 """Stages that time the kernels of `plan=archive`."""
 WITHOUT_ARCHIVE = ("correctness", "operators")
-"""Stages in their place where nothing was compiled beforehand."""
+"""Stages that replace OF_ARCHIVE if nothing was compiled beforehand."""
 
 
 def by_default(archive: bool) -> tuple[str, ...]:
-    """Names of the stages of a run that names none, with or without an archive."""
+    """Names of the default stages, with or without an archive."""
     left_out = WITHOUT_ARCHIVE if archive else OF_ARCHIVE
     return tuple(stage.name for stage in STAGES if stage.name not in left_out)

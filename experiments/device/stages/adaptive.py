@@ -1,4 +1,4 @@
-"""Stage: searches that learn from their trials, ten each, on operators of the study; kernels are compiled on the spot.
+"""Stage: searches that learn from their trials, ten each, on operators of the study; kernels are compiled during the stage.
 
 conf/experiment/gpu_adaptive.yaml lists the strategies.
 """
@@ -17,7 +17,7 @@ FILE = "adaptive.jsonl"
 
 
 def run(context: Context) -> dict[str, object]:
-    """Search, then time the winners together."""
+    """Search, then time the winners together; return the digest."""
     run_contest(context, read_experiment(EXPERIMENT), FILE)
     return digest(Path(context.out), context.run)
 

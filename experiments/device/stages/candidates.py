@@ -1,4 +1,4 @@
-"""Programs of an operator worth trying: the tops of the model's rankings over both spaces, and the best of every kind."""
+"""Programs of an operator worth trying: the first of the model's rankings over both spaces, and the best of every kind."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 COUNTS: dict[type[Markov], int] = {MarkovExtended: 36, Markov: 12}
-"""Candidates of each ranking: three of four are of the extended space."""
+"""Number of candidates from each ranking: three of four are from the extended space."""
 FIRST = 3
-"""Places of a ranking before the best of every kind."""
+"""Number of a ranking's first programs that come before the best of every kind."""
 _KIND = [KNOB + KNOB_INDEX[name] for name in ("tensor_core", "convolution")]
-"""Knobs that tell kinds of programs apart. The model errs most from one kind to another."""
+"""Row indices of the knobs that define kinds of programs. The model errs most between kinds."""
 
 
 def candidates(op: Operator, hw: Hardware, seed: int) -> list[Schedule]:
-    """Each once: those written down beforehand, then the most promising.
+    """Distinct schedules: the recorded first choices, then the most promising by the model.
 
-    Both spaces are represented in any beginning of these, since the time may run out.
+    The first candidates come from both spaces, because the time may run out.
     """
     ranked = []
     for strategy, count in COUNTS.items():
@@ -43,5 +43,5 @@ def candidates(op: Operator, hw: Hardware, seed: int) -> list[Schedule]:
 
 
 def made(op: Operator, machine: str, seed: int) -> Programs:
-    """Candidates with their kernels."""
+    """The candidates with their kernels."""
     return kernels(op, machine, candidates(op, hardware.get(machine), seed))

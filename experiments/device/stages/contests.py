@@ -1,7 +1,8 @@
-"""Strategies under equal trials on the device; their winners re-timed together, with torch.
+"""Strategies with equal numbers of trials on the device; their winners are timed again together, with torch.
 
 Every strategy goes through the operators in its own threads, so that none waits for another's construction: kernels compile in
-parallel and the worker times one at a time. So strategies are compared by trials; `elapsed_s` includes waiting for the others.
+parallel and the worker times one at a time. Strategies are therefore compared by trials; `elapsed_s` includes waiting for other
+strategies.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ from gensor_gym.measure.session import Budget, Session, Task, TraceRow
 from gensor_gym.operators.types import Operator
 
 EACH = 3
-"""Searches of one strategy side by side."""
+"""Number of parallel searches of one strategy."""
 TOGETHER = 2
-"""Seeds of an operator before the next operator."""
+"""Number of seeds of an operator that are searched before the next operator."""
 ROUNDS = 15
 RESERVED = 0.2
-"""Part of the stage's time kept for timing the winners again."""
+"""Share of the stage's time kept for timing the winners again."""
 
 
 def run_contest(context: Context, contest: Contest, file: str) -> None:
-    """Rows of kind trial, search, together. Operator by operator, two seeds of each, so that a cut leaves whole operators."""
+    """Write rows of kinds trial, search and together, two seeds per operator at a time, so that a cut leaves whole operators."""
     hw = hardware.get(context.hardware)
     trials, final = device_backends(SEARCH, FINAL)
     wanted = [(op, name, seed) for op, seed in in_order(contest) for name in contest.strategies]
@@ -58,7 +59,7 @@ def run_contest(context: Context, contest: Contest, file: str) -> None:
 
 
 def in_order(contest: Contest) -> list[tuple[Operator, int]]:
-    """Operators with seeds: the first TOGETHER seeds of every operator, then the next ones."""
+    """(operator, seed) pairs: the first TOGETHER seeds of every operator, then the next seeds."""
     parts = [contest.seeds[at : at + TOGETHER] for at in range(0, len(contest.seeds), TOGETHER)]
     return [(op, seed) for seeds in parts for op in contest.operators for seed in seeds]
 
@@ -73,8 +74,10 @@ class _Arena:
     backend: NativeBackend
     journal: StageJournal
     asking: threading.Lock = field(default_factory=threading.Lock)
-    """Held by searches with a learned policy but while they measure: they share the loaded model, and stable-baselines3's
-    models keep the distribution of the last question on themselves."""
+    """Lock held by searches with a learned policy except while they measure, since they share the loaded model.
+
+    The models of stable-baselines3 keep the distribution of the last query as their state.
+    """
 
     @property
     def left(self) -> float:
@@ -82,11 +85,11 @@ class _Arena:
         return self.context.left - RESERVED * self.context.seconds
 
     def label(self, name: str, seed: int) -> str:
-        """Name of a search among those of its operator: the strategy, with the seed where there are several."""
+        """Name of a search among the searches of its operator: the strategy, with the seed if there are several seeds."""
         return f"{name}/{seed}" if len(self.contest.seeds) > 1 else name
 
     def search(self, op: Operator, name: str, seed: int) -> None:
-        """One search, if there is time: a row for each trial, then one for the search."""
+        """Search if there is time; write a row for each trial, then a row for the search."""
         label = self.label(name, seed)
         if self.left <= 0 or not self.journal.pending(f"{op} {label}"):
             return
@@ -114,7 +117,7 @@ class _Arena:
                 budget = Budget(trials=self.contest.trials, seconds=self.left)
                 session = _TakingTurns(task, budget, on_trial, thinking)
                 search(strategy, session, self.context.seed + seed)
-        except Exception as error:  # another strategy may still run: a missing checkpoint or library is no end
+        except Exception as error:  # other strategies may still run, so a missing checkpoint or library does not end the stage
             tail = traceback.format_exc()[-800:]
             put(f"{op} {label}", {"kind": "search", "error": f"{type(error).__name__}: {error}", "trace": tail})
             return
@@ -122,15 +125,15 @@ class _Arena:
 
 
 class _TakingTurns(Session):
-    """The session of a search that holds a lock, which it lets go of while it measures."""
+    """The session of a search that holds a lock and releases it while it measures."""
 
     def __init__(self, task: Task, budget: Budget, on_trial: Callable[[TraceRow], None], held: threading.Lock) -> None:
-        """As of `Session`, without a store."""
+        """Start like `Session`, without a store; `held` is the lock."""
         super().__init__(task, budget, on_trial=on_trial)
         self._held = held
 
     def measure(self, schedules: Sequence[Schedule]) -> list[Measurement]:
-        """As of `Session`."""
+        """Measure like `Session`, with the lock released."""
         self._held.release()
         try:
             return super().measure(schedules)
@@ -139,7 +142,7 @@ class _TakingTurns(Session):
 
 
 def _end(strategy: Strategy, session: Session) -> dict[str, object]:
-    """How a search ended: `cut` says that the stage's time ended it, and not its trials or its programs."""
+    """How a search ended; `cut` says that the stage's time ended it before its trials were used up."""
     best, budget = session.best, session.budget
     short = budget.trials is not None and session.trials < budget.trials
     return {
@@ -150,7 +153,7 @@ def _end(strategy: Strategy, session: Session) -> dict[str, object]:
 
 
 def _together(op: Operator, arena: _Arena, final: NativeBackend) -> dict[str, object]:
-    """The winners of all searches on one operator, and torch, in interleaved rounds. Searches may have found the same kernel."""
+    """Time the winners of all searches on one operator, and torch, in interleaved rounds; several searches may share a kernel."""
     contest, hw = arena.contest, arena.hardware
     labels: dict[str, str] = {}
     kernels: dict[str, Kernel] = {}

@@ -1,4 +1,4 @@
-"""Stage 1: kernels of every family against their float64 references, on the device."""
+"""Stage 1: kernels of every family compared with their float64 references, on the device."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from gensor_gym.measure.measurement import Status
 FILE = "correctness.jsonl"
 PER_OPERATOR = 14
 EACH = 4
-"""Kernels of an operator in a round over all of them; those of 8 bits have all of theirs in the first."""
+"""Kernels of an operator in a round over all operators; 8-bit operators have all their kernels in the first round."""
 ANSWERED = (Status.OK.value, Status.IMPLAUSIBLE.value)
-"""The answer was right; times mean nothing in this stage."""
+"""Statuses of kernels with a right answer; times mean nothing in this stage."""
 
 Case = tuple[str, str, str, list[str]]
-"""Operator, schedule, source of the kernel, features."""
+"""(operator, schedule, source of the kernel, features)."""
 
 
 def run(context: Context) -> dict[str, object]:
-    """Verify as many as the time allows; a row for each."""
+    """Verify as many kernels as the time allows, with a row for each; return the digest."""
     hw = hardware.get(context.hardware)
     (backend,) = device_backends(CHECK)
     progress = Progress("kernels checked")
@@ -51,7 +51,7 @@ def run(context: Context) -> dict[str, object]:
 
 
 def cases(jobs: Mapping[str, Job[Programs]], journal: StageJournal) -> Iterator[Work[Case] | None]:
-    """Round after round over the operators, some kernels of each; None while those whose turn it is are being drawn."""
+    """Yield some kernels of each operator, round after round; yield None while the next operator's kernels are being drawn."""
     for begin in range(0, PER_OPERATOR, EACH):
         for text, job in jobs.items():
             whole = slice(0, PER_OPERATOR if begin == 0 else 0)
@@ -65,7 +65,7 @@ def cases(jobs: Mapping[str, Job[Programs]], journal: StageJournal) -> Iterator[
 
 
 def digest(out: Path, run: str) -> dict[str, object]:
-    """Counts by status, and the failures."""
+    """Counts of the rows by status, and the failures."""
     rows = [row for row in read_rows(out / FILE) if row.get("run") == run]
     failed = [row for row in rows if row["status"] not in ANSWERED]
     answered = {name for row in rows if row["status"] in ANSWERED for name in row["features"]}

@@ -1,8 +1,8 @@
-"""Stage: the environment on CuPy times, as the README calls it: episodes, `optimize`, and a stock agent that learns.
+"""Stage: the environment on CuPy times, used as in the README: episodes, `optimize`, and a stock agent that learns.
 
-Rows of kind `episode` are random masked play in `Construct-v0`, of kind `part` the result of each part (in `user` a kernel is
-found, called, captured, exported), of kind `learned` every episode of MaskablePPO in `Write-v0`, whose reward is a kernel's time,
-of kind `program` every kernel that was compiled and timed for that.
+Rows of kind `episode` are random masked play in `Construct-v0`. Rows of kind `part` are the result of each part (in `user` a
+kernel is found, called, captured and exported). Rows of kind `learned` are the episodes of MaskablePPO in `Write-v0`, whose
+reward is a kernel's time, and rows of kind `program` are the kernels that were compiled and timed for that.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ FILE = "environment.jsonl"
 OPERATOR = 'gemm(m=1024, n=1024, k=1024, dtype="float16")'
 SPACE = "extended"
 RULES = TimingRules(budget=0.03, sample=1e-3, warmup=5e-3, most=60)
-"""Timing rules of rewards: thousands of short trials instead of a hundred long ones."""
+"""Timing rules of rewards: thousands of short trials instead of a hundred long trials."""
 COMPILE_SECONDS, TRIAL_SECONDS = 4.0, 5.0
-"""A program that takes longer has the reward of one that does not run: episodes that end together wait for one another."""
+"""Time limits of a program. Beyond them its reward is that of a failed program, since episodes that end together wait for it."""
 EPISODES, TRIALS, REPLAYS = 6, 6, 100
 ENVS, ROLLOUT, BATCH, RATE = 32, 21, 168, 3e-3
-"""Settings of MaskablePPO: a rollout is an episode of every environment."""
+"""Settings of MaskablePPO; a rollout has one episode of every environment."""
 
 
 def run(context: Context) -> dict[str, object]:
-    """First a user's calls, then an agent for the rest of the time."""
+    """Make a user's calls first, then train an agent for the rest of the time; return the digest."""
     with closing(context.journal(FILE)) as journal:
         for name, does in (("episodes", _episodes), ("user", _user), ("learned", _learned)):
             if context.left > 0 and journal.pending(name):
@@ -67,16 +67,16 @@ def _tried(does: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     begin = time.perf_counter()
     try:
         said = does()
-    except Exception as error:  # the parts are apart: one that fails is a finding
+    except Exception as error:  # parts are independent, and a failed part is a result
         said = {"failed": f"{type(error).__name__}: {error}"[-600:], "trace": traceback.format_exc()[-2000:]}
     return {**said, "seconds": time.perf_counter() - begin}
 
 
 class KeptPool(LocalPool):
-    """An error of the worker's own costs one reward and not the agent, and says so in the program's row."""
+    """Pool in which an error of the worker costs one reward, not the agent, and is recorded in the program's row."""
 
     def time(self, worker: WorkerProcess, trial: Trial, built: Built | Measurement) -> Measurement:
-        """See `LocalPool`."""
+        """Time like `LocalPool`; an error of the worker becomes the status CRASHED."""
         try:
             return super().time(worker, trial, built)
         except RuntimeError as error:
@@ -84,10 +84,10 @@ class KeptPool(LocalPool):
 
 
 class KeptBackend(NativeBackend):
-    """Short trials with a row each; kernels are compiled on all cores but those of the worker and the agent."""
+    """Backend of short trials with a row each; it compiles on all cores except those of the worker and the agent."""
 
     def __init__(self, journal: StageJournal) -> None:
-        """A worker that gives up early: a kernel that hangs costs the seconds of a hundred others."""
+        """Make a worker with short time limits, because a kernel that hangs costs the time of a hundred other kernels."""
         limits = dict.fromkeys(("verify", "time", "check"), TRIAL_SECONDS)
         worker = WorkerProcess("cuda", restart_after=10**6, stage_seconds=limits)
         pool = CompilePool(compilers(), seconds=COMPILE_SECONDS)
@@ -96,7 +96,7 @@ class KeptBackend(NativeBackend):
         self.measuring, self.programs = 0.0, 0
 
     def together(self, asked: Sequence[tuple[Any, Any]], hw: Hardware) -> Iterator[Measurement]:
-        """See `NativeBackend`; times the environment's wait."""
+        """Measure like `NativeBackend`, write a row for each program, and add up the time."""
         begin = time.perf_counter()
         for (_, schedule), measurement in zip(asked, super().together(asked, hw), strict=True):
             self.programs += 1
@@ -107,7 +107,7 @@ class KeptBackend(NativeBackend):
 
 
 def _episodes(context: Context, journal: StageJournal) -> dict[str, Any]:
-    """Random masked play, an environment at a time."""
+    """Play random legal actions, one environment at a time."""
     env = gymnasium.make("gensor_gym/Construct-v0", operator=OPERATOR, hardware=context.hardware, space=SPACE, backend="cuda")
     env.action_space.seed(context.seed)
     for number in range(EPISODES):
@@ -118,11 +118,11 @@ def _episodes(context: Context, journal: StageJournal) -> dict[str, Any]:
             total += float(reward)
         row = {"kind": "episode", "return": total, "wall_s": time.perf_counter() - begin}
         journal.put(f"episode {number}", {**row, **{name: info[name] for name in ("steps", "runtime_s", "status")}})
-    return {"episodes": EPISODES}  # the environment's worker is that of the search that follows
+    return {"episodes": EPISODES}  # the search that follows uses the same worker
 
 
 def _user(context: Context, journal: StageJournal) -> dict[str, Any]:
-    """The front door, then each thing that is done with its kernel; errors are largest differences from torch in float32."""
+    """Call `optimize`, then use its kernel in several ways; errors are largest differences from torch in float32."""
     import torch
 
     op = operators.parse(OPERATOR)
@@ -131,11 +131,11 @@ def _user(context: Context, journal: StageJournal) -> dict[str, Any]:
     wanted = a.float() @ b.float()
 
     def error(array: Any) -> float:
-        """Error of an array of CuPy's or torch's."""
+        """Largest difference of an array of CuPy or torch from torch's float32 result."""
         return float((torch.from_dlpack(array).float() - wanted).abs().max())
 
     def of_cupy() -> list[Any]:
-        """The same memory."""
+        """The inputs as CuPy arrays on the same memory."""
         import cupy
 
         return [cupy.from_dlpack(tensor) for tensor in (a, b)]
@@ -153,7 +153,7 @@ def _user(context: Context, journal: StageJournal) -> dict[str, Any]:
 
 
 def _captured(found: Result, given: list[Any], error: Callable[[Any], float]) -> dict[str, Any]:
-    """A bound launch in a CUDA graph, many times over: seconds of one."""
+    """Error and seconds of a bound launch, captured many times in a CUDA graph."""
     import cupy
 
     cupy.cuda.Device().synchronize()
@@ -176,13 +176,13 @@ def _captured(found: Result, given: list[Any], error: Callable[[Any], float]) ->
 
 
 def _exported(found: Result) -> dict[str, Any]:
-    """Files that need no Python."""
+    """Names of the exported files, which need no Python."""
     with tempfile.TemporaryDirectory() as folder:
         return {"files": sorted(path.name for path in Path(found.export(Path(folder) / "kernel").folder).iterdir())}
 
 
 def _learned(context: Context, journal: StageJournal) -> dict[str, Any]:
-    """MaskablePPO in `Write-v0` until the time is out; every episode is a row."""
+    """Train MaskablePPO in `Write-v0` until the time is out; every episode is a row."""
     import torch
     from sb3_contrib import MaskablePPO
     from stable_baselines3.common.callbacks import BaseCallback
@@ -194,7 +194,7 @@ def _learned(context: Context, journal: StageJournal) -> dict[str, Any]:
     backend = KeptBackend(journal)
 
     class Kept(BaseCallback):
-        """Rows, and the end: as soon as another round of episodes would not end in time."""
+        """Callback that writes rows and ends the training when another round of episodes would not end in time."""
 
         count, round_s, ended = 0, 0.0, begin
 
@@ -224,7 +224,7 @@ def _learned(context: Context, journal: StageJournal) -> dict[str, Any]:
 
 
 def digest(out: Path, run: str) -> dict[str, object]:
-    """Results of random play, a user and the agent; the agent's quarters in microseconds, and rewards a second."""
+    """Results of random play, user and agent, with returns and microseconds of the agent's quarters, and rewards per second."""
     rows = [row for row in read_rows(out / FILE) if row.get("run") == run]
     learned = [row for row in rows if row["kind"] == "learned"]
     quarter = max(1, len(learned) // 4)
@@ -246,6 +246,6 @@ def digest(out: Path, run: str) -> dict[str, object]:
 
 
 def _median_us(rows: list[dict[str, Any]]) -> float | None:
-    """Microseconds of the programs that ran."""
+    """Median microseconds of the programs that ran; None if none ran."""
     ran = [row["runtime_s"] for row in rows if row["status"] == "OK"]
     return 1e6 * float(np.median(ran)) if ran else None

@@ -1,4 +1,4 @@
-"""Schedules that between them use everything the CUDA generator can write, on operators of awkward extents."""
+"""Schedules that together use everything that the CUDA generator can write, on operators of awkward extents."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BYTES = (
     "reduce_sum(m=33, k=500, dtype='int8')", "elementwise('mul', 44, 60, dtype='int8')",
     "elementwise('add', 44, 60, dtype='int8')", "elementwise('relu', 44, 61, dtype='int8')",
 )  # fmt: skip
-"""Operators of int8, at least one of every class that has it. They are checked first, because byte reads were mended last."""
+"""Operators of int8, at least one of every class that supports it. They come first, because byte reads were fixed last."""
 
 FLOAT8 = (
     "gemm(m=200, n=133, k=400, dtype='float8_e4m3fn')+bias+relu", "gemm(m=1024, n=512, k=1040, dtype='float8_e4m3fn')+residual",
@@ -39,7 +39,7 @@ FLOAT8 = (
     "conv2d(n=2, c=64, h=14, w=14, k=64, r=3, s=3, padding=1, dtype='float8_e4m3fn')+bias",
     "gemm(m=256, n=256, k=16384, dtype='float8_e4m3fn')",
 )  # fmt: skip
-"""Products of floats of 8 bits, which no device has run yet; the last asks how far sums of a long reduction are off."""
+"""Products of 8-bit floats, which no device has run yet; the last shows the error of sums over a long reduction."""
 
 WARP_GROUPS = (
     "gemm(m=384, n=512, k=2048, dtype='bfloat16')", "gemm(m=256, n=1024, k=4096, dtype='float16')+bias",
@@ -60,8 +60,11 @@ WARP_GROUPS = (
     "conv2d(n=3, c=200, h=9, w=14, k=130, r=3, s=3, padding=1, dtype='int8')+bias",
     "conv2d(n=2, c=200, h=14, w=15, k=72, r=1, s=1, stride=2, dtype='float8_e4m3fn')",
 )  # fmt: skip
-"""Operators whose rows TMA can copy and whose reductions are long: programs by wgmma, in clusters and with split_k. The last
-eight: few rows, rows in groups, several images, pixels that a stride leaves out, folded windows, convolutions of other types."""
+"""Operators with long reductions and rows that TMA can copy: programs by wgmma, in clusters and with split_k.
+
+The last eight have few rows, rows in groups, several images, pixels skipped by a stride, folded windows, or convolutions of other
+types.
+"""
 
 FAMILIES = (
     *BYTES, *FLOAT8, *WARP_GROUPS,
@@ -98,29 +101,30 @@ FAMILIES = (
 """Operators, in the order in which they are checked."""
 
 NEVER_RUN = (*((text, 14) for text in FLOAT8), *((text, 12) for text in reversed(WARP_GROUPS)), *((text, 4) for text in BYTES))
-"""Operators with numbers of kernels. First those whose families no device had run on 2026-11-26.
+"""(operator, number of kernels). Families that no device had run on 2026-11-26 come first.
 
-8-bit floats, then wgmma of few rows, rows in groups, several images, strides, folded windows, tf32 and int8; byte reads last.
+These are 8-bit floats, then wgmma of few rows, rows in groups, several images, strides, folded windows, tf32 and int8; byte reads
+come last.
 """
 
 WGMMA = 2
-"""Value of knob `tensor_core`."""
+"""Value of the knob `tensor_core` for wgmma."""
 _KNOBS = ("cluster", "split_k", "persistent")
 _TOGETHER = [(cluster, *values) for cluster in (1, 2) for values in ((2, 0), (4, 1), (8, 0), (1, 2))]
-"""Values of `_KNOBS` that programs by wgmma are drawn with: reductions in parts, and equal shares of all steps."""
+"""Values of `_KNOBS` with which programs by wgmma are drawn: split reductions, and equal shares of all steps."""
 _DRAWS = 16
 _SHORT = (12, 48)
-"""Steps of a walk from a program of another kind."""
+"""Range of the number of steps of a walk that starts from a program of another kind."""
 _OPT_IN = 48 * 1024
 
 
 def drawn(text: str, machine: str, seed: int, count: int) -> Programs:
-    """`covering` of an operator in text on a machine by name."""
+    """`covering` as a list, for an operator's text and a machine's name."""
     return list(covering(parse(text), hardware.get(machine), seed, count))
 
 
 def never_run(machine: str, seed: int) -> Iterator[tuple[str, Schedule, Kernel]]:
-    """Operator, schedule and kernel, those of most use first: a first kernel of every operator, then a second, .."""
+    """Yield (operator, schedule, kernel), most useful first: the first kernel of every operator, then the second, and so on."""
     made = [[(text, *pair) for pair in drawn(text, machine, seed, count)] for text, count in NEVER_RUN]
     for place in range(max(map(len, made))):
         for text, schedule, kernel in (programs[place] for programs in made if place < len(programs)):
@@ -129,7 +133,7 @@ def never_run(machine: str, seed: int) -> Iterator[tuple[str, Schedule, Kernel]]
 
 
 def covering(op: Operator, hw: Hardware, seed: int, count: int) -> Iterator[tuple[Schedule, Kernel | Measurement]]:
-    """Up to `count` legal schedules of an operator with their kernels, each with the most features new for it."""
+    """Yield up to `count` legal schedules with their kernels, each time the schedule with the most new features."""
     rng = np.random.default_rng(seed)
     graph = ConstructionGraph(op, hw, "extended")
     pool: list[tuple[Schedule, Kernel | Measurement, set[str]]] = []
@@ -145,7 +149,7 @@ def covering(op: Operator, hw: Hardware, seed: int, count: int) -> Iterator[tupl
 
 
 def features(schedule: Schedule, made: Kernel | Measurement) -> set[str]:
-    """Features that a schedule exercises: values of knobs, and its kernel's launch."""
+    """Features that a schedule exercises: values of knobs, and properties of its kernel's launch."""
     found = {f"{knob.name}={schedule.knob(knob.name)}" for knob in KNOBS if knob.kind != "cpu"}
     core = schedule.knob("tensor_core")
     of_core = ("stages", "shared_layout", "split_k", "cluster", "raster", "persistent")
@@ -165,10 +169,10 @@ def features(schedule: Schedule, made: Kernel | Measurement) -> set[str]:
 
 
 def _candidates(graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[Schedule]:
-    """Random legal schedules; and for every value of every knob, one of them with that value, where one is legal.
+    """Yield random legal schedules and, for every value of every knob, a schedule with that value if one is legal.
 
-    Half of the walks begin at the smallest programs of other kinds (`gensor_gym.graph.starts`) and are short: random ones barely
-    ever come to tensor cores, and long ones leave them.
+    Half of the walks begin at the smallest programs of other kinds (`gensor_gym.graph.starts`) and are short: random walks rarely
+    reach tensor cores, and long walks leave them.
     """
     kinds = [Schedule(row) for row in starts(graph.tables, graph.initial().row)[1:]]
     drawn = [graph.random_schedule(rng) for _ in range(_DRAWS if not kinds else _DRAWS // 2)]
@@ -189,7 +193,7 @@ def _candidates(graph: ConstructionGraph, rng: np.random.Generator) -> Iterator[
 
 
 def _split_in_clusters(graph: ConstructionGraph, drawn: list[Schedule], rng: np.random.Generator) -> Iterator[Schedule]:
-    """For all values of `_TOGETHER`, a wgmma program with them, if one of the drawn ones allows it."""
+    """Yield, for each entry of `_TOGETHER`, a drawn wgmma program with these values if it is legal with them."""
     groups = [schedule for schedule in drawn if schedule.knob("tensor_core") == WGMMA]
     for values in _TOGETHER:
         tries = (_with_knobs(groups[at], _KNOBS, values) for at in rng.permutation(len(groups)))
@@ -198,7 +202,7 @@ def _split_in_clusters(graph: ConstructionGraph, drawn: list[Schedule], rng: np.
 
 
 def _with_knobs(schedule: Schedule, names: tuple[str, ...], values: tuple[int, ...]) -> Schedule:
-    """The schedule with other values of knobs."""
+    """The schedule with these values of the named knobs."""
     row = schedule.row.copy()
     for name, value in zip(names, values, strict=True):
         row[KNOB + KNOB_INDEX[name]] = KNOBS[KNOB_INDEX[name]].values.index(value)
@@ -206,9 +210,9 @@ def _with_knobs(schedule: Schedule, names: tuple[str, ...], values: tuple[int, .
 
 
 def _rows(graph: ConstructionGraph, schedule: Schedule, knob: int, value: int, grow: bool) -> Iterator[np.ndarray]:
-    """The row with one knob changed; with `grow`, also with larger steps along the innermost reduce axis, or more threads.
+    """Rows with one knob changed; with `grow`, also with larger steps along the innermost reduce axis, or with more threads.
 
-    Many threads can share a reduction only where a step of it has a point for each; a patch of lanes wants whole patches.
+    Threads can share a reduction only if a step has a point for each thread, and a patch of lanes needs whole patches.
     """
     row = schedule.row.copy()
     row[KNOB + knob] = value
@@ -226,7 +230,7 @@ def _rows(graph: ConstructionGraph, schedule: Schedule, knob: int, value: int, g
 
 
 def _wider(row: np.ndarray) -> Iterator[np.ndarray]:
-    """The row with more threads along the two innermost spatial axes, divisible by patches of 4x8, 8x4 and 2x16 lanes."""
+    """Rows with more threads along the two innermost spatial axes, divisible by patches of 4x8, 8x4 and 2x16 lanes."""
     inner = SPATIAL_SLOTS - 1
     for columns in (16, 32):
         for rows in (2, 4, 8):
@@ -235,7 +239,7 @@ def _wider(row: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _with_block(row: np.ndarray, axis: int, size: int) -> np.ndarray:
-    """The row with another block tile along an axis."""
+    """The row with the block tile `size` along an axis."""
     grown = row.copy()
     grown[TILE + MAX_AXES + axis : TILE + MAX_LEVELS * MAX_AXES : MAX_AXES] = size
     return grown

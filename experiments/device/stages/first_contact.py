@@ -1,4 +1,4 @@
-"""Stage: kernels of families that no device has run, compiled beforehand: are they right? Times mean nothing here."""
+"""Stage: verify kernels, compiled beforehand, of families that no device has run. Times mean nothing here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WORKERS = 2
 
 
 def run(context: Context) -> dict[str, object]:
-    """Verify as many as the time allows, in the order of the archive; a row for each."""
+    """Verify as many kernels as the time allows, in the archive's order, with a row for each; return the digest."""
     archive, hw = open_archive(), hardware.get(context.hardware)
     rows = [row for row in archive.proposals if row["group"] == "never_run" and row["digest"] in archive]
     progress = Progress("kernels checked")
@@ -41,7 +41,7 @@ def run(context: Context) -> dict[str, object]:
 
 
 def digest(out: Path, run: str) -> dict[str, object]:
-    """Counts by status, and the failures."""
+    """Counts of the rows by status, and the failures."""
     rows = [row for row in read_rows(out / FILE) if row.get("run") == run]
     failed = [row for row in rows if row["status"] not in ANSWERED]
     return {

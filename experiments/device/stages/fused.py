@@ -1,8 +1,8 @@
-"""Stage: fused memory-bound operators, the fastest of the model's first choices, against torch and a copy.
+"""Stage: fused memory-bound operators, the fastest of the model's first choices compared with torch and a copy.
 
-Several workers take an operator each: the host draws inputs and computes references for seconds, while another's kernels are
-timed. Operators with the most traffic come first, four of them with 256 MiB or more, which a copy of as many bytes bounds. First
-results: `results/h200/2026-11-27.md`.
+Several workers take an operator each: the host draws inputs and computes references for seconds, while another operator's kernels
+are timed. The order is FIRST, then all other operators; four operators move 256 MiB or more, which a copy of as many bytes
+bounds. First results: `results/h200/2026-11-27.md`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from gensor_gym.measure.workers.pool import compiled
 
 FILE = "fused.jsonl"
 CANDIDATES = 12
-"""Programs of an operator that are timed: the first by the model."""
+"""Number of an operator's programs that are timed, the first by the model."""
 ROUNDS = 15
 WORKERS = 3
 LARGE = {
@@ -48,22 +48,22 @@ FIRST = (
     "large/softmax", "bert/layernorm_32", "swiglu", "large/rmsnorm", "rope", "bert/softmax", "nrm/4096", "large/layernorm",
     "vit/softmax", "bert/gelu", "rmsnorm", "kv_concat", "transpose_relu", "large/relu_add",
 )  # fmt: skip
-"""Operators before the others: a run that is cut short has them. A large one's references come while small ones are timed."""
+"""Operators that come first, so that a short run has them; large ones alternate with small ones, to overlap their references."""
 _TORCH = threading.Lock()
-"""One operator at a time is compared with torch, in this process."""
+"""Lock: only one operator at a time is compared with torch, in this process."""
 
 Compile = Callable[[list[Kernel | Measurement]], list[Made]]
-"""Makes cubins side by side."""
+"""Function that compiles kernels to cubins in parallel."""
 
 
 def operators() -> dict[str, str]:
-    """Texts by name, in order."""
+    """Name -> operator text, in the order of the stage."""
     known = {**stand_in(), **LARGE}
     return {name: known[name] for name in (*FIRST, *(name for name in known if name not in FIRST))}
 
 
 def run(context: Context) -> dict[str, object]:
-    """A row for each operator."""
+    """Time each operator, with a row for each; return the digest."""
     hw = hardware.get(context.hardware)
     pool, threads = CompilePool(compilers(), seconds=DEVICE_COMPILE_SECONDS), ThreadPoolExecutor(compilers())
 
@@ -83,14 +83,14 @@ def run(context: Context) -> dict[str, object]:
 
 
 def ranked(graph: GirGraph, count: int) -> list[GirSchedule]:
-    """The first programs by the model."""
+    """The first `count` programs by the model."""
     rows = np.concatenate(list(graph.enumerate()))
     first = np.argsort(graph.latencies(rows), kind="stable")[:count]
     return [GirSchedule(row) for row in rows[first]]
 
 
 def _row(op: Dataflow, hw: Hardware, bench: Bench, compile: Compile, context: Context) -> dict[str, object]:
-    """The tried programs, and the fastest against torch and the copy."""
+    """Try programs of an operator, compare the fastest with torch and the copy, and return the operator's row."""
     graph = GirGraph(op, hw)
     schedules = ranked(graph, CANDIDATES)
     kernels = [make_kernel(op, schedule, hw) for schedule in schedules]
@@ -115,14 +115,14 @@ def _row(op: Dataflow, hw: Hardware, bench: Bench, compile: Compile, context: Co
 
 
 def _trial(graph: GirGraph, schedule: GirSchedule, measured: Measurement) -> dict[str, object]:
-    """A trial with the model's word on it; JSON has no infinity."""
+    """A trial as a row with the model's seconds; a failure has None, because JSON has no infinity."""
     seconds = measured.seconds if measured.status is Status.OK else None
     words = {"schedule": str(schedule), "status": measured.status.value, "error": measured.error[-300:]}
     return {**words, "seconds": seconds, "model_s": graph.latency(schedule)}
 
 
 def compared(samples: Mapping[str, list[float]]) -> dict[str, object]:
-    """Samples, medians with intervals, how many times faster than the best of torch, and the share of the copy's bandwidth."""
+    """Samples, medians with intervals, the speed-up over the best of torch, and the share of the copy's bandwidth."""
     medians = {name: float(np.median(values)) for name, values in samples.items()}
     torch = [medians[name] for name in (EAGER, COMPILED) if name in medians]
     found: dict[str, object] = {"samples": dict(samples), "cache": "warm"}

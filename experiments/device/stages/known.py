@@ -1,6 +1,6 @@
-"""Stage: operators that a device timed before: the fastest programs of earlier days, the model's first choices of today, torch.
+"""Stage: operators that a device timed before: the fastest programs of earlier days, today's first choices of the model, torch.
 
-They compare today's generated text and model with those of then. All are in the archive.
+The results show how today's generated text and model compare with earlier days. All programs are in the archive.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ FILES = ("known_trials.jsonl", "known_together.jsonl")
 
 
 def run(context: Context) -> dict[str, object]:
-    """The group `known` of the archive."""
+    """Time the kernels of the archive's group `known`; return the digest."""
     study.run_group(context, "known", FILES, first=99)
     return digest(Path(context.out), context.run)
 
 
 def digest(out: Path, run: str) -> dict[str, object]:
-    """As of the study."""
+    """Counts of the rows, like those of the study."""
     return study.digest(out, run, FILES)

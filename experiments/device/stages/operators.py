@@ -1,9 +1,9 @@
-"""Stage 2: the best kernel that the model's ranking finds, against torch (cuBLAS, cuDNN) and torch.compile (Triton).
+"""Stage 2: the best kernel that the model's ranking finds, compared with torch (cuBLAS, cuDNN) and torch.compile (Triton).
 
-Of each operator the first candidates are tried, and the fastest is timed again together with the library, in interleaved
-rounds, by the same protocol: warm caches, CUDA graphs on both sides, TF32 for operators of that type only. Candidates of
-several operators are made and compiled while one is timed (`turns`). Once all operators had their turn, those furthest
-behind have another. torch.compile takes seconds to compile, so it comes last, if there is time left.
+The first candidates of each operator are tried, and the fastest is timed again together with the library, in interleaved rounds,
+by the same protocol: warm caches, CUDA graphs on both sides, TF32 only for operators of that type. Candidates of several
+operators are made and compiled while one is timed (`turns`). Once all operators had their turn, the operators furthest behind
+have another. torch.compile takes seconds to compile, so it comes last, if there is time left.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ FILE = "operators.jsonl"
 ROUNDS = 21
 COMPILED_ROUNDS = 15
 COMPILED = ("gemm", "batched_gemm", "gemv", "elementwise", "reduce_sum", "avg_pool2d", "max_pool2d")
-"""Operators for which torch.compile generates a kernel; convolutions go to cuDNN either way."""
+"""Operators for which torch.compile generates a kernel; convolutions go to cuDNN with and without it."""
 RESERVED = 0.08
-"""Part of the stage's time kept for comparing the last programs."""
+"""Share of the stage's time kept for comparing the last programs."""
 
 
 def run(context: Context) -> dict[str, object]:
-    """A row for each operator and round, then one for each with torch.compile."""
+    """Write a row for each operator and round, then a row for each operator with torch.compile; return the digest."""
     hw = hardware.get(context.hardware)
     table = read_operators()
     search, final = device_backends(SEARCH, FINAL)
@@ -68,7 +68,7 @@ def run(context: Context) -> dict[str, object]:
 
 
 def _tried(entries: list[Entry], context: Context, hw: Hardware, search: NativeBackend) -> Iterator[Entry]:
-    """Operators as their rounds end, to be compared at once; at the end those that were in the middle of one."""
+    """Yield operators as their rounds end, to be compared at once, and finally the operators in the middle of a round."""
 
     def left() -> float:
         return context.left - RESERVED * context.seconds
@@ -86,7 +86,10 @@ def _tried(entries: list[Entry], context: Context, hw: Hardware, search: NativeB
 
 
 def _row(entry: Entry, hw: Hardware, final: NativeBackend, journal: StageJournal) -> dict[str, object]:
-    """The tried programs, and the fastest against torch; a later round without a faster one keeps the earlier times."""
+    """Row of an operator: the tried programs, and the fastest compared with torch.
+
+    If a later round finds no faster program, the row keeps the earlier times.
+    """
     op = entry.op
     row: dict[str, object] = {"operator": str(op), "flops": op.flops, "bytes": op.compulsory_bytes}
     row |= {"roofline_s": roofline_floor(op, hw), "rounds": entry.rounds}
@@ -112,7 +115,7 @@ def _row(entry: Entry, hw: Hardware, final: NativeBackend, journal: StageJournal
 
 
 def _compiled(op: Operator, schedule: Schedule, hw: Hardware, final: NativeBackend) -> dict[str, object]:
-    """The winner against torch and torch.compile."""
+    """Compare the winner with torch and torch.compile and return the row."""
     kernel = make_kernel(op, schedule, hw)
     assert isinstance(kernel, Kernel)
     row: dict[str, object] = {"operator": str(op), "schedule": str(schedule)}
@@ -124,7 +127,7 @@ def _compiled(op: Operator, schedule: Schedule, hw: Hardware, final: NativeBacke
 
 
 def compared(samples: dict[str, list[float]], op: Operator) -> dict[str, Any]:
-    """Raw samples, medians with intervals, rates, and how many times faster than each library (above 1: faster)."""
+    """Raw samples, medians with intervals, rates, and speed-ups over each library (above 1: ours is faster)."""
     ours = samples["gensor_gym"]
     return {
         "samples": samples,
@@ -142,7 +145,7 @@ def compared(samples: dict[str, list[float]], op: Operator) -> dict[str, Any]:
 
 
 def _finite(measurement: Measurement) -> float | None:
-    """Seconds, None if there are none: JSON has no infinity."""
+    """Seconds of a measurement, or None if it failed, because JSON has no infinity."""
     return measurement.seconds if measurement.status is Status.OK else None
 
 

@@ -1,4 +1,4 @@
-"""Results of a contest's rows: times of the winners, speed-ups over torch, and every strategy against the first, paired."""
+"""Results of a contest's rows: times of the winners, speed-ups over torch, and paired comparisons with the first strategy."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ RESAMPLES = 2000
 """Resamples of the bootstrap over operators."""
 
 Samples = Mapping[str, list[float]]
-"""Seconds of every round by label of the search, and of torch."""
+"""Seconds of every round, by label of the search and for torch."""
 
 
 def standings(file: Path, run: str, strategies: Sequence[str]) -> dict[str, object]:
-    """Medians by operator and search, geometric means over torch, `over_first` (see below), and missing rows, in words."""
+    """Medians by operator and search, geometric means over torch, `over_first`, and reasons for missing rows."""
     rows = [row for row in read_rows(file) if row.get("run") == run]
     timed = [row for row in rows if row["kind"] == "together" and "samples" in row]
     together: dict[str, Samples] = {row["operator"]: row["samples"] for row in timed}
@@ -46,12 +46,12 @@ def standings(file: Path, run: str, strategies: Sequence[str]) -> dict[str, obje
 
 
 def over_first(together: Mapping[str, Samples], searches: Sequence[dict], strategies: Sequence[str]) -> dict[str, object]:
-    """Time of every strategy's winners over that of the first's, geometric mean over operators; empty for fewer than two.
+    """Time of every strategy's winners over the first strategy's, geometric mean over operators; empty for fewer than two.
 
     {"reference", "operators", "pairs": over all operators, "strategies": {name: ratio, low, high, p_holm}}. An operator counts
-    with the seeds for which every strategy with any result has a winner and none was cut; its score is the mean over them of log
-    seconds, relative to the mean of the round. Intervals are 95 percent of a bootstrap over operators: they do not cover another
-    training seed of a policy. p values are of a sign-flip test, with Holm's correction.
+    with the seeds for which every strategy with any result has a winner and no search was cut. Its score is the mean over these
+    seeds of log seconds, relative to the mean of the round. Intervals are 95 percent of a bootstrap over operators: they do not
+    cover another training seed of a policy. p values are of a sign-flip test, with Holm's correction.
     """
     usable = {(row["operator"], row["label"]): row for row in searches if row.get("schedule") and not row.get("cut")}
     names = [name for name in strategies if any(row["strategy"] == name for row in usable.values())]
@@ -74,7 +74,7 @@ def over_first(together: Mapping[str, Samples], searches: Sequence[dict], strate
 
 
 def _pairs(op: str, samples: Samples, usable: Mapping[tuple[str, str], Mapping], names: Sequence[str]) -> list[dict[str, float]]:
-    """For every seed with a winner of each strategy, their relative log seconds by strategy."""
+    """For every seed with a winner of each strategy: strategy -> its relative log seconds."""
     found: dict[int, dict[str, float]] = {}
     for label, log in _relative(samples).items():
         if (row := usable.get((op, label))) is not None:
@@ -83,7 +83,7 @@ def _pairs(op: str, samples: Samples, usable: Mapping[tuple[str, str], Mapping],
 
 
 def _relative(samples: Samples) -> dict[str, float]:
-    """Log seconds of every search's winner relative to the mean of all of them in the same round, the median over rounds."""
+    """Label -> median over rounds of the winner's log seconds minus the mean log seconds of all winners in the round."""
     labels = [label for label in samples if label != TORCH]
     logs = np.log(np.array([samples[label] for label in labels]))
     return dict(zip(labels, np.median(logs - logs.mean(axis=0), axis=1).tolist(), strict=True))

@@ -1,7 +1,7 @@
-"""Stage: the programs of a study, each compiled beforehand, verified and timed; then an operator's winners together with torch.
+"""Stage: the precompiled programs of a study are verified and timed, then an operator's winners are timed together with torch.
 
-Operator by operator in the order of the archive, so that a cut leaves whole operators; further proposals of some arms come after
-all operators. results/gpu_study/README.md has the questions.
+The order is operator by operator as in the archive, so that a cut leaves whole operators; further proposals of some arms come
+after all operators. results/gpu_study/README.md has the questions.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from gensor_gym.measure.workers.requests import Built
 
 TRIALS, WINNERS = "trials.jsonl", "together.jsonl"
 WORKERS = 3
-"""Workers: one has the GPU; the others draw inputs and load kernels."""
+"""Number of workers: one has the GPU while the others draw inputs and load kernels."""
 FIRST = 4
-"""Programs of each arm among which its winner is."""
+"""Number of each arm's first programs among which its winner is chosen."""
 ROUNDS = 9
 
 Row = Mapping[str, Any]
 
 
 def run(context: Context) -> dict[str, object]:
-    """The group `study` of the archive."""
+    """Time the kernels of the archive's group `study`; return counts by status."""
     run_group(context, "study", (TRIALS, WINNERS), FIRST)
     return digest(Path(context.out), context.run)
 
 
 def run_group(context: Context, group: str, files: tuple[str, str], first: int) -> None:
-    """A row for each kernel of a group, then one for each operator's winners, of the `first` programs of each arm."""
+    """Time each kernel of a group with a row, and each operator's winners among the `first` programs of each arm with another."""
     archive, hw = open_archive(), hardware.get(context.hardware)
     turns = in_turns([row for row in archive.proposals if row["group"] == group], first)
     progress = Progress("kernels timed")
@@ -56,7 +56,7 @@ def run_group(context: Context, group: str, files: tuple[str, str], first: int) 
 
 
 def in_turns(proposals: Iterable[Row], first: int) -> list[list[Row]]:
-    """An operator's first proposals of every arm, by rank, for each operator in order; then the further ones likewise."""
+    """Each operator's first proposals of every arm by rank, in the order of operators, then each operator's further proposals."""
     early, late = defaultdict[str, list[Row]](list), defaultdict[str, list[Row]](list)
     for row in proposals:
         (early if row["rank"] <= first else late)[row["operator"]].append(row)
@@ -66,7 +66,7 @@ def in_turns(proposals: Iterable[Row], first: int) -> list[list[Row]]:
 def _time(
     bench: Bench, proposals: Sequence[Row], kernels: Compiling, context: Context, journal: StageJournal, progress: Progress
 ) -> None:
-    """The kernels of an operator, first choices of all arms first."""
+    """Time the kernels of an operator by rank over all arms, as long as there is time."""
     for row in proposals:
         key = _key(row)
         if context.left <= 0:
@@ -83,7 +83,7 @@ def _time(
 def _together(
     bench: Bench, proposals: Sequence[Row], kernels: Compiling, trials: StageJournal, winners: StageJournal, first: int
 ) -> None:
-    """The fastest of each arm's first programs, and torch, in interleaved rounds; arms may have found the same kernel."""
+    """Time the fastest of each arm's first programs, and torch, in interleaved rounds; several arms may share a kernel."""
     operator = proposals[0]["operator"]
     if not winners.pending(operator):
         return
@@ -98,7 +98,7 @@ def _together(
 
 
 def _winners(proposals: Sequence[Row], trials: StageJournal, first: int) -> list[str]:
-    """Digest of the fastest of each arm and seed, empty if none ran well."""
+    """Digest of the fastest program of each arm and seed; empty text if none succeeded."""
     best: dict[tuple[str, int], tuple[float, str]] = {}
     for row in proposals:
         if row["rank"] <= first and row["digest"]:
@@ -109,18 +109,18 @@ def _winners(proposals: Sequence[Row], trials: StageJournal, first: int) -> list
 
 
 def _seconds(row: Row) -> float:
-    """Median of a trial's samples, infinite if it did not run well."""
+    """Median of a trial's samples; infinite if it failed."""
     samples = sorted(row.get("samples", []))
     return samples[len(samples) // 2] if row.get("status") == Status.OK.value and samples else math.inf
 
 
 def _key(row: Row) -> str:
-    """Key of a trial: a program of several arms is tried once."""
+    """Key of a trial; a program of several arms has one trial."""
     return f"{row['operator']} {row['digest']}"
 
 
 def digest(out: Path, run: str, files: tuple[str, str] = (TRIALS, WINNERS)) -> dict[str, object]:
-    """Kernels timed, operators whole, statuses."""
+    """Numbers of kernels timed, by status, and of operators compared."""
     trials, winners = ([row for row in read_rows(out / file) if row.get("run") == run] for file in files)
     statuses: dict[str, int] = defaultdict(int)
     for row in trials:

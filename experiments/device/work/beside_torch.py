@@ -1,7 +1,7 @@
-"""A fused operator's kernel in this process against torch, as its user calls it and compiled, and a copy of as many bytes.
+"""A fused operator's kernel in this process, compared with eager torch, compiled torch, and a copy of as many bytes.
 
-All are timed as graphs of many calls on warm caches, in rounds of random order, as `measure/workers/compare.py` times kernels of
-one loop nest. The copy moves as many bytes as the operator must: half of them read, half written.
+All are timed as graphs of many calls on warm caches, in rounds of random order, like `measure/workers/compare.py` times kernels
+of one loop nest. The copy moves as many bytes as the operator must: half of them read, half written.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ SAMPLE_SECONDS = 2e-3
 OURS, EAGER, COMPILED, COPY = "gensor_gym", "torch", "torch.compile", "copy"
 
 Timer = Callable[[int], float]
-"""Seconds of a given number of calls."""
+"""Function from a number of calls to their seconds."""
 
 
 def beside_torch(kernel: Kernel, rounds: int, seed: int) -> dict[str, list[float]]:
-    """Seconds a call by contestant, one a round; ValueError if the kernel does not compile.
+    """Seconds per call of each contestant in every round; ValueError if the kernel does not compile.
 
-    A worker has verified the kernel: here its inputs are drawn and no references. Rounds are under the device's timing lock.
+    A worker has verified the kernel, so only inputs are drawn here and no references. Rounds run under the device's timing lock.
     """
     from gensor_gym.measure.answers.draw import Draw, drawn_inputs
     from gensor_gym.measure.devices.cuda import CudaDevice
@@ -47,7 +47,7 @@ def beside_torch(kernel: Kernel, rounds: int, seed: int) -> dict[str, list[float
 
 
 def interleaved(timers: dict[str, Timer], rounds: int, seed: int) -> dict[str, list[float]]:
-    """Rounds of one sample each, of as many calls as make `SAMPLE_SECONDS`, in random order."""
+    """Seconds per call of each timer in every round; a sample has as many calls as make `SAMPLE_SECONDS`, in random order."""
     calls = {name: max(1, int(SAMPLE_SECONDS / max(timer(8) / 8, 1e-9))) for name, timer in timers.items()}
     order, names = np.random.default_rng(seed), list(timers)
     found: dict[str, list[float]] = {name: [] for name in timers}
@@ -59,9 +59,9 @@ def interleaved(timers: dict[str, Timer], rounds: int, seed: int) -> dict[str, l
 
 
 def _of_torch(graph: Dataflow, inputs: tuple[np.ndarray, ...]) -> dict[str, Callable[[], Timer]]:
-    """Makers of timers: torch's own function if a factory has one, the same compiled, and the copy.
+    """Makers of timers: torch's own function if a factory has one, the same function compiled, and the copy.
 
-    Compiling takes seconds and comes before this process has the device to itself.
+    Compiling takes seconds and happens before this process has the device to itself.
     """
     import torch
 

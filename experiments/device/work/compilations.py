@@ -1,4 +1,4 @@
-"""First compilations of our own code by Numba: none should happen while a device waits."""
+"""Compilations of our own code by Numba: none should happen while a device waits."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from numba.core import event
 from experiments.device.work.progress import say
 
 COMPILING = "numba:compile"
-"""Numba's event for a function that no cache had."""
+"""Numba's event for the compilation of a function that is in no cache."""
 
 
 class Compilations(event.Listener):
-    """Counts functions compiled in this process, in words on the screen where they are to be seen."""
+    """Lists the functions compiled in this process, and prints each if `loud`."""
 
     def __init__(self, loud: bool = True) -> None:
-        """`loud` says each one as it ends."""
+        """Begin with no functions; `loud` prints each function when it is compiled."""
         self.functions: list[str] = []
         self._loud = loud
 
     def on_start(self, event: event.Event) -> None:
-        """Nothing: the duration is recorded at the end."""
+        """Do nothing; `on_end` records the function."""
 
     def on_end(self, event: event.Event) -> None:
-        """Count one more."""
+        """Record the compiled function."""
         function = event.data["dispatcher"].py_func
         self.functions.append(f"{function.__module__}.{function.__name__}")
         if self._loud:
@@ -30,7 +30,7 @@ class Compilations(event.Listener):
 
 
 def watch(loud: bool = True) -> Compilations:
-    """Count from now on."""
+    """Record compilations from now on and return the record."""
     found = Compilations(loud)
     event.register(COMPILING, found)
     return found

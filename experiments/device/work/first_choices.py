@@ -1,6 +1,6 @@
-"""The model's own first choices of some operators, written before any device run, and those that a device tries first.
+"""The model's first choices for some operators, written before any device run, and the first choices that a device tries.
 
-Choices in a file from before the measurement are independent of it: their cost shows how the model ranks.
+Choices in a file from before the measurement are independent of it: their times show how well the model ranks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gensor_gym.hardware.types import Hardware
 from gensor_gym.operators.types import Operator
 
 FIRST_CHOICES = ROOT / "results" / "gpu_ranking" / "first_ten.json"
-"""Schedules in the model's order, by machine and operator."""
+"""File of schedules in the model's order, by machine and operator."""
 
 
 def top(op: Operator | str, hw: Hardware, count: int) -> list[Schedule]:

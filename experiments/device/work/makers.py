@@ -1,6 +1,6 @@
-"""Python work of a stage in processes of its own: constructions, schedules that are drawn, kernel text.
+"""Python work of a stage in separate processes: constructions, drawing of schedules, and kernel text.
 
-Every core constructs for another operator at the same time; with one process they took most of a stage's time.
+Every core constructs for another operator at the same time; in a single process this took most of a stage's time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gensor_gym.operators.types import Operator
 
 R_co = TypeVar("R_co", covariant=True)
 Programs = list[tuple[Schedule, Made]]
-"""Schedules, each with its kernel or the measurement that says why there is none."""
+"""Schedules, each with its kernel or with the measurement that says why the kernel is missing."""
 _MOST = 12
 _NICE = 5
 
@@ -30,15 +30,15 @@ class Job(Protocol[R_co]):
     """A pending computation."""
 
     def done(self) -> bool:
-        """Whether it has."""
+        """Whether the computation has ended."""
 
     def result(self) -> R_co:
-        """The result; exceptions are raised."""
+        """The result; raises the computation's exception."""
 
 
 @contextmanager
 def open_makers() -> Iterator[Executor]:
-    """Processes that leave the cores to compilers and to the timing worker; unfinished work is dropped at the end."""
+    """Start processes that leave some cores to compilers and to the timing worker; unfinished work is dropped at the end."""
     count = max(1, min(_MOST, len(os.sched_getaffinity(0)) - 2))
     makers = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _settle)
     try:
@@ -48,7 +48,7 @@ def open_makers() -> Iterator[Executor]:
 
 
 def _settle() -> None:
-    """One thread a process, at lower priority; Numba's compilations are reported."""
+    """Set up a process: one thread, lower priority, and reports of Numba's compilations."""
     os.environ["GENSOR_GYM_THREADS"] = "1"
     os.nice(_NICE)
     watch()

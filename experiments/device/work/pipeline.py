@@ -1,6 +1,6 @@
-"""Kernels are compiled by many while one at a time is timed: whatever is ready is timed next, and nobody waits for a straggler.
+"""Many kernels are compiled while one at a time is timed: any ready kernel is timed next, and nothing waits for a slow one.
 
-The clock and those who compile are a `Crew`, so that the same pipeline runs on a device and, in tests, in virtual time.
+The clock and the compilers are a `Crew`, so that the same pipeline runs on a device and, in tests, in virtual time.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from gensor_gym.measure.workers.requests import Built
 
 T = TypeVar("T")
 Made = Kernel | Measurement
-"""A kernel, or the measurement that says why there is none."""
+"""A kernel, or the measurement that says why it is missing."""
 Work = tuple[T, Made]
-"""Whatever names a trial, with its kernel."""
+"""(name of a trial, its kernel)."""
 POLL = 0.1
-"""Seconds of one wait for a compilation, after which it is looked whether there is still time."""
+"""Seconds of one wait for a compilation; after each wait the remaining time is checked."""
 
 
 class Crew(Protocol):
-    """Parallel compilers, and their clock."""
+    """Parallel compilers, and a clock."""
 
     def now(self) -> float:
-        """Seconds of a clock that only goes forward."""
+        """Seconds of a monotonic clock."""
 
     def begin(self, ticket: int, kernel: Kernel) -> None:
         """Queue a kernel for compilation."""
 
     def finished(self, wait: float) -> list[tuple[int, Built | Measurement]]:
-        """Kernels compiled since the last call; if there are none, the first one within `wait` seconds."""
+        """Kernels compiled since the last call. If there are none, wait at most `wait` seconds for the first."""
 
     def abandon(self) -> None:
-        """Drop all pending work. Returns at once."""
+        """Drop all pending work and return at once."""
 
 
 @dataclass
 class Pipeline(Generic[T]):
     """Trials in the order in which their kernels are ready.
 
-    `time` tries one on the device. At most `window` kernels are begun and not yet timed. Trials of one `group` (the operator)
-    stay together if they are ready, because a change of operator costs the device new inputs. Items that `wanted` refuses at
-    their turn are dropped.
+    `time` makes one trial on the device. At most `window` kernels are begun and not yet timed. Trials of one `group` (the
+    operator) stay together if they are ready, because a change of operator costs the device new inputs. Items that `wanted`
+    refuses at their turn are dropped.
     """
 
     crew: Crew
@@ -55,13 +55,13 @@ class Pipeline(Generic[T]):
     busy: float = 0.0
     """Seconds of the last trial on the device."""
     passed_over: int = 0
-    """Kernels begun and never timed: their time was up, or they were not wanted any more."""
+    """Kernels begun and never timed, because the time was up or they were no longer wanted."""
     _under_way: dict[int, T] = field(default_factory=dict)
     _ready: list[tuple[T, Built | Measurement]] = field(default_factory=list)
     _begun: int = 0
 
     def run(self, work: Iterable[Work[T] | None], more: Callable[[], bool]) -> Iterator[tuple[T, Measurement]]:
-        """Measurements as long as `more` says so. `work` yields None if it has nothing now and may have later."""
+        """Yield measurements while `more` returns True. `work` yields None if it has nothing now and may have something later."""
         items, last, open_ended = iter(work), None, True
         try:
             while more():
@@ -85,7 +85,7 @@ class Pipeline(Generic[T]):
             self.crew.abandon()
 
     def _fill(self, items: Iterator[Work[T] | None]) -> bool:
-        """Fill the window; returns whether there may be more work."""
+        """Fill the window with new work; return whether there may be more work."""
         while len(self._under_way) + len(self._ready) < self.window:
             try:
                 item = next(items)
@@ -103,10 +103,10 @@ class Pipeline(Generic[T]):
         return True
 
     def _collect(self, wait: float) -> None:
-        """Move compiled kernels to the ready ones."""
+        """Move compiled kernels to the ready kernels, waiting at most `wait` seconds."""
         for ticket, built in self.crew.finished(wait):
             self._ready.append((self._under_way.pop(ticket), built))
 
     def _next(self, last: Hashable) -> int:
-        """Place of the next trial: the oldest of the group tried last, else the oldest."""
+        """Index of the next trial: the oldest ready trial of the last group, otherwise the oldest."""
         return next((place for place, (name, _) in enumerate(self._ready) if self.group(name) == last), 0)

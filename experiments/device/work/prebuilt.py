@@ -1,6 +1,6 @@
-"""Precompiled kernels, verified and timed on the device: several workers, one at a time with the GPU.
+"""Precompiled kernels, verified and timed on the device by several workers, of which one at a time has the GPU.
 
-The others draw inputs and references of their next operator meanwhile (`measure.workers.trial.Device.exclusive`).
+Meanwhile the other workers draw inputs and references of their next operator (`measure.workers.trial.Device.exclusive`).
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from gensor_gym.measure.workers.requests import Built, CompareRequest, Trial
 
 T = TypeVar("T")
 Made = Built | Measurement
-"""A kernel, or the measurement that says why there is none."""
+"""A compiled kernel, or the measurement that says why it is missing."""
 
 QUICK = TimingRules(budget=0.03, sample=1e-3, warmup=5e-3, most=60)
-"""Trials of many kernels, one after another: the GPU never idles long enough to lower its clock."""
+"""Rules for trials of many kernels, one after another; the GPU never idles long enough to lower its clock."""
 TOGETHER = TimingRules(sample=1e-3, warmup=10e-3)
-"""Rounds of winners: a sample of each in every round."""
+"""Rules for rounds of winners, with a sample of each winner in every round."""
 _RESTART_AFTER = 3000
 _SECONDS = {"wait": 120.0, "verify": 30.0, "check": 30.0, "reference": 60.0}
 
 
 class Compiling:
-    """Kernels of an archive as they are wanted: those that travelled as text are compiled ahead, in the order of `digests`."""
+    """Compiled kernels of an archive; kernels packed as text are compiled ahead, in the order of `digests`."""
 
     def __init__(self, archive: Archive, digests: Iterable[str]) -> None:
-        """Compilation begins at once, on all cores but a few."""
+        """Start compiling at once, on all cores except a few."""
         self._archive = archive
         texts = [digest for digest in dict.fromkeys(digests) if digest in archive.texts]
         self._pool = CompilePool(compilers(), seconds=DEVICE_COMPILE_SECONDS)
@@ -48,11 +48,11 @@ class Compiling:
         self._made = {digest: self._threads.submit(self._compiled, digest) for digest in texts}
 
     def made(self, digest: str) -> Made:
-        """The kernel; waits where it is being compiled. KeyError for one that the archive lacks."""
+        """The kernel, after its compilation. KeyError for a kernel that the archive lacks."""
         return self._made[digest].result() if digest in self._made else self._archive.built(digest)
 
     def _compiled(self, digest: str) -> Made:
-        """Compile a kernel that travelled as text."""
+        """Compile a kernel that was packed as text."""
         return compiled(self._pool, kernel_of(self._archive.texts[digest]))
 
     def close(self) -> None:
@@ -65,7 +65,7 @@ class Bench:
     """One worker of the GPU."""
 
     def __init__(self, hw: Hardware) -> None:
-        """It starts with the first request."""
+        """Prepare a worker, which starts with the first request."""
         self._hardware, self._threads = hw, target_of(hw).threads(hw)
         self._worker = WorkerProcess("cuda", _RESTART_AFTER, _SECONDS)
 
@@ -81,10 +81,10 @@ class Bench:
             return Measurement(Status.CRASHED, error=str(error), digest=kernel.digest)
 
     def together(self, built: Mapping[str, Built], rounds: int) -> tuple[dict[str, list[float]], dict[str, str]]:
-        """Interleaved rounds of one operator's kernels: (samples by name and of torch in its layouts, errors).
+        """Time one operator's kernels in interleaved rounds: (samples by name and of torch in its layouts, errors).
 
-        Where torch fails, without it.
-        Errors are `torch_error`, why torch is missing, and `error`, why there are no samples at all.
+        If torch fails, the rounds are repeated without it. Errors are `torch_error`, why torch is missing, and `error`, why there
+        are no samples at all.
         """
         errors: dict[str, str] = {}
         for torch in (self._threads, None):
@@ -103,7 +103,7 @@ class Bench:
 def side_by_side(
     items: Iterable[T], does: Callable[[Bench, T], None], hw: Hardware, workers: int, more: Callable[[], bool]
 ) -> None:
-    """Let workers process items, each taking the next one, as long as `more` says so. The first error is raised."""
+    """Let workers process items, each taking the next item, while `more` returns True. The first error is raised."""
     left: queue.SimpleQueue[T] = queue.SimpleQueue()
     for item in items:
         left.put(item)
@@ -116,7 +116,7 @@ def side_by_side(
                 does(bench, left.get_nowait())
         except queue.Empty:
             pass
-        except BaseException as error:  # raised where the threads are joined
+        except BaseException as error:  # raised after the threads are joined
             failed.append(error)
         finally:
             bench.close()

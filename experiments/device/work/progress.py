@@ -1,11 +1,11 @@
-"""Words on the screen while a stage works: each line has its time, and is there at once."""
+"""Lines on the screen while a stage works, each with the time of day and printed at once."""
 
 from __future__ import annotations
 
 import time
 
 EVERY = 10.0
-"""Seconds from one line of a count to the next."""
+"""Seconds between two lines of a count."""
 
 
 def say(text: str) -> None:
@@ -14,10 +14,10 @@ def say(text: str) -> None:
 
 
 class Progress:
-    """How many of something are done, said every few seconds."""
+    """Counter of finished things that prints a line every few seconds."""
 
     def __init__(self, things: str) -> None:
-        """`things` are counted."""
+        """Begin at 0; `things` names the counted things."""
         self._things, self._count = things, 0
         self._begin = self._said = time.monotonic()
 

@@ -1,4 +1,4 @@
-"""Trials on the device: kernels are compiled in processes while the ones before are verified and timed."""
+"""Trials on the device: kernels are compiled in processes while earlier kernels are verified and timed."""
 
 from __future__ import annotations
 
@@ -27,48 +27,48 @@ from gensor_gym.measure.workers.requests import Built
 T = TypeVar("T")
 
 SEARCH = TimingRules(budget=0.1, warmup=GPU_WARMUP)
-"""Trials of searches and tables: half of the usual sampling time, so that more of them fit."""
+"""Rules for trials of searches and tables: half of the usual sampling time, so that more trials fit."""
 CHECK = TimingRules(budget=2e-3, sample=1e-4, warmup=0.0, least=1, most=2)
-"""Trials that are about the answer, not the time."""
+"""Rules for trials that verify the answer and not the time."""
 FINAL = TimingRules(warmup=GPU_WARMUP)
 WINDOW = 56
-"""Kernels under way: several for each compiler, so that none is idle during a trial."""
+"""Number of kernels begun and not yet timed: several for each compiler, so that none is idle during a trial."""
 _SPARE_CORES = 2
 _RESTART_AFTER = 3000
-"""Requests after which the device's worker is replaced: each time it opens the device and makes its references anew."""
+"""Requests after which the device's worker is replaced; each new worker opens the device and computes its references again."""
 
 
 def compilers(spare: int = _SPARE_CORES) -> int:
-    """Processes that compile: the cores but those left to the worker that times and to the stage."""
+    """Number of processes that compile: all cores except `spare`, which belong to the timing worker and the stage."""
     return max(1, len(os.sched_getaffinity(0)) - spare)
 
 
 def device_backends(*rules: TimingRules) -> list[NativeBackend]:
-    """`cuda` backends that share one worker and its compilers, which leave cores to the worker that times."""
+    """A `cuda` backend for each of `rules`; they share one timing worker and the compilers, which leave cores to the worker."""
     pool = CompilePool(compilers(), seconds=DEVICE_COMPILE_SECONDS)
     worker = WorkerProcess("cuda", restart_after=_RESTART_AFTER, stage_seconds={"verify": 30.0, "check": 30.0})
     return [NativeBackend("cuda", pool, device_name, one, worker=worker) for one in rules]
 
 
 class Threads:
-    """A `Crew` of real time: a thread for each compiler of a backend, which waits for that compiler's process."""
+    """A `Crew` in real time: a thread for each compiler of a backend, which waits for that compiler's process."""
 
     def __init__(self, backend: NativeBackend, size: int) -> None:
-        """`size` compilations at once."""
+        """Allow `size` compilations at once."""
         self._backend = backend
         self._done: queue.SimpleQueue[Future[tuple[int, Built | Measurement]]] = queue.SimpleQueue()
         self._threads = ThreadPoolExecutor(size)
 
     def now(self) -> float:
-        """Seconds since some instant."""
+        """Seconds of the monotonic clock."""
         return time.monotonic()
 
     def begin(self, ticket: int, kernel: Kernel) -> None:
-        """See `Crew`."""
+        """Queue a kernel for compilation."""
         self._threads.submit(self._compile, ticket, kernel).add_done_callback(self._done.put)
 
     def finished(self, wait: float) -> list[tuple[int, Built | Measurement]]:
-        """See `Crew`. An error that is no fault of the kernel's is raised: it says nothing of the kernel."""
+        """Kernels compiled since the last call, like `Crew.finished`. An error that is not the kernel's fault is raised."""
         found = []
         try:
             found.append(self._done.get(timeout=wait) if wait else self._done.get_nowait())
@@ -82,7 +82,7 @@ class Threads:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _compile(self, ticket: int, kernel: Kernel) -> tuple[int, Built | Measurement]:
-        """One compilation."""
+        """Compile one kernel; return (ticket, compiled kernel or failure)."""
         (built,) = self._backend.compile([kernel])
         return ticket, built
 
@@ -91,15 +91,16 @@ def device_pipeline(
     backend: NativeBackend, hw: Hardware, group: Callable[[T], Hashable] = lambda name: None,
     wanted: Callable[[T], bool] = lambda name: True, size: int | None = None,
 ) -> Pipeline[T]:  # fmt: skip
-    """A pipeline whose trials are those of a backend's device, with `size` compilations at once, by default `compilers()`.
+    """A pipeline of trials on a backend's device, with `size` compilations at once, by default `compilers()`.
 
-    Measurements come as their kernels are ready, which need not be the order of the work; those of one `group` stay together.
+    Measurements come as their kernels are ready, which need not be the order of the work; measurements of one `group` stay
+    together.
     """
     return Pipeline(Threads(backend, size or compilers()), partial(one_trial, backend, hw=hw), WINDOW, group, wanted)
 
 
 def one_trial(backend: NativeBackend, built: Built | Measurement, hw: Hardware) -> Measurement:
-    """One trial; an error of the worker, which a search would raise, costs this trial and not the stage."""
+    """Make one trial; an error of the worker, which a search would raise, fails this trial and not the stage."""
     try:
         return backend.trial(built, hw)
     except RuntimeError as error:
@@ -110,7 +111,7 @@ def one_trial(backend: NativeBackend, built: Built | Measurement, hw: Hardware) 
 def timed_beside_torch(
     final: NativeBackend, kernels: dict[str, Kernel], hw: Hardware, rounds: int
 ) -> tuple[dict[str, list[float]], dict[str, str]]:
-    """(samples by kernel and of `torch`, errors): kernels in interleaved rounds with torch, without it where that fails.
+    """Time kernels in interleaved rounds with torch, or without it if it fails: (samples by kernel and of `torch`, errors).
 
     Errors are `torch_error`, why torch is missing, and `error`, why there are no samples at all.
     """
@@ -124,7 +125,7 @@ def timed_beside_torch(
 
 
 def facts(measurement: Measurement) -> dict[str, object]:
-    """A measurement as part of a row, in the words of `measure.recorded`."""
+    """A measurement as entries of a row, with the field names of recorded tables."""
     return {
         "status": measurement.status.value,
         "samples": list(measurement.samples),

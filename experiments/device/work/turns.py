@@ -1,4 +1,4 @@
-"""Whose turn it is: candidates of many operators, a share of the device's time for each, and rounds for those behind."""
+"""Turns of operators on the device: a share of the time for each operator's candidates, then more rounds for slow operators."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from gensor_gym.measure.measurement import Measurement, Status
 from gensor_gym.operators.types import Operator
 
 ROUND = 16
-"""Candidates of an operator in a round."""
+"""Number of an operator's candidates in a round."""
 AT_ONCE = 4
-"""Operators of a later round whose candidates are under way together: those furthest behind."""
+"""Number of operators of a later round with candidates under way together; the operators furthest behind come first."""
 LEAST_SHARE = 4.0
-"""Seconds of the device that any operator may take in a round."""
+"""Device seconds that every operator may take in a round."""
 
 GENEROUS = 3.0
-"""Largest share of an operator, relative to an even part of the remaining time: most take far less than theirs."""
+"""Largest share of an operator, relative to an even part of the remaining time; most operators take far less."""
 
 Ticket = tuple[str, int]
-"""Name of an operator and the place of the candidate among its own."""
+"""(name of an operator, index of the candidate among the operator's candidates)."""
 
 
 @dataclass
 class Entry:
-    """One operator: its candidates so far, and the results of those tried."""
+    """One operator: its candidates so far, and the results of the tried candidates."""
 
     name: str
     op: Operator
@@ -37,60 +37,60 @@ class Entry:
     answered: int = 0
     goal: int = ROUND
     rounds: int = 0
-    """Rounds that ended."""
+    """Number of finished rounds."""
     in_round: bool = True
     spent: float = 0.0
-    """Seconds of the device in this round for trials that went well; those that fail cost it nothing."""
+    """Device seconds in this round of successful trials; failed trials do not count."""
     share: float = math.inf
     tried: list[tuple[Schedule, Measurement]] = field(default_factory=list)
     ahead: float | None = None
-    """Seconds of the fastest library over ours, None before a comparison and where there is no library."""
+    """Seconds of the fastest library over ours; None before a comparison or without a library."""
     failed: str = ""
-    """Why there are no candidates."""
+    """Why there are no candidates; empty otherwise."""
 
     @property
     def programs(self) -> Programs:
-        """Its candidates; empty while they are computed, and after an error, which `failed` holds."""
+        """Candidates; empty while they are computed, and after an error, whose text `failed` then has."""
         if not self.job.done() or self.failed:
             return []
         try:
             return self.job.result()
-        except Exception as error:  # one operator without candidates is no end of the stage
+        except Exception as error:  # an operator without candidates does not end the stage
             self.failed = f"no candidates: {type(error).__name__}: {error}"
             return []
 
     @property
     def is_open(self) -> bool:
-        """Whether a candidate may be begun."""
+        """Whether another candidate may be begun."""
         return self.in_round and self.begun < min(self.goal, len(self.programs)) and self.spent < self.share
 
     @property
     def is_settled(self) -> bool:
-        """Whether its round is at the end: everything begun has answered and nothing more is begun."""
+        """Whether the round has ended: all begun candidates have answered, and no more may be begun."""
         return self.in_round and self.job.done() and not self.is_open and self.begun == self.answered
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether there is no candidate left."""
+        """Whether all candidates have been begun."""
         return self.job.done() and self.begun >= len(self.programs)
 
     @property
     def best(self) -> tuple[Schedule, Measurement] | None:
-        """The fastest of those that ran well."""
+        """The fastest successful candidate; None if there is none."""
         good = [pair for pair in self.tried if pair[1].status is Status.OK]
         return min(good, key=lambda pair: pair[1].seconds) if good else None
 
 
 class Turns:
-    """Hands out candidates, operator by operator in order; then further rounds to those furthest behind their library."""
+    """Hands out candidates, operator by operator in order; then further rounds for operators furthest behind their library."""
 
     def __init__(self, entries: Sequence[Entry], left: Callable[[], float]) -> None:
-        """`left` says how many seconds there are for trials."""
+        """Begin with the first round of all entries; `left` returns the seconds left for trials."""
         self._entries = {entry.name: entry for entry in entries}
         self._left = left
 
     def work(self) -> Iterator[Work[Ticket] | None]:
-        """Candidates to try; None while there are none, which ends when every operator has none left."""
+        """Yield candidates to try, or None while there are none; end when no operator has any left."""
         while any(entry.in_round or not entry.is_exhausted for entry in self._entries.values()):
             entry = next((entry for entry in self._entries.values() if entry.is_open), None)
             if entry is None:
@@ -100,7 +100,7 @@ class Turns:
                 yield (entry.name, place), entry.programs[place][1]
 
     def admit(self, ticket: Ticket) -> bool:
-        """Whether a candidate that is ready is still to be tried; one that is not has answered."""
+        """Whether a ready candidate is still to be tried; a refused candidate counts as answered."""
         entry = self._entries[ticket[0]]
         if entry.spent < entry.share:
             return True
@@ -108,7 +108,7 @@ class Turns:
         return False
 
     def take(self, ticket: Ticket, measurement: Measurement, seconds: float) -> None:
-        """Record a trial that took the device `seconds`. A share begins to count with the first one."""
+        """Record a trial that took the device `seconds`. An operator's share begins to count after its first success."""
         entry = self._entries[ticket[0]]
         entry.answered += 1
         entry.tried.append((entry.programs[ticket[1]][0], measurement))
@@ -121,18 +121,18 @@ class Turns:
             entry.spent += seconds
 
     def settled(self) -> Iterator[Entry]:
-        """Operators whose round has just ended, each once: they are to be compared with their library."""
+        """Yield operators whose round has just ended, each once, to be compared with their library."""
         for entry in self._entries.values():
             if entry.is_settled:
                 entry.in_round, entry.rounds = False, entry.rounds + 1
                 yield entry
 
     def unsettled(self) -> list[Entry]:
-        """Operators in the middle of a round, with something that ran well."""
+        """Operators in the middle of a round that have a successful candidate."""
         return [entry for entry in self._entries.values() if entry.in_round and entry.best is not None]
 
     def next_round(self) -> None:
-        """Once every operator had its round, those furthest behind have another, a few at a time."""
+        """Once every operator had a round, give the operators furthest behind another round, a few at a time."""
         entries = self._entries.values()
         if not all(entry.rounds for entry in entries):
             return

@@ -1,1 +1,1 @@
-"""Results of a lease: copied home, and as sections of its day's page."""
+"""Results of a lease (limited time on a GPU): copying them to this project, and their sections of the day's page."""

@@ -1,4 +1,4 @@
-"""Results of a lease besides its study: an environment on kernel times, first contacts, programs of earlier days, searches."""
+"""Sections about a lease in addition to its study: the environment on kernel times, first contacts, known programs, searches."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Row = Mapping[str, Any]
 
 
 def lines_of(day: Path, figures: str) -> list[str]:
-    """Sections of a day's rows, each omitted without its file; `figures` is the prefix of figures' names."""
+    """Sections of a day's rows; a section without its file is omitted. `figures` is the prefix of the figures' names."""
     return [*_environment(day, figures), *_contacts(day), *_known(day), *_adaptive(day), *_fused(day)]
 
 
 def draw(day: Path, path: Path) -> list[str]:
-    """The figure of the agent that learned, if there was one; its name."""
+    """Draw the figure of the agent that learned, if there was one; return its name in a list."""
     learned = _learned(day)
     if not learned:
         return []
@@ -47,12 +47,12 @@ def _rows(day: Path, name: str) -> list[Row]:
 
 
 def _learned(day: Path) -> list[Row]:
-    """Episodes of the agent."""
+    """Rows of the learning agent's episodes."""
     return [row for row in _rows(day, "environment") if row["kind"] == "learned"]
 
 
 def _environment(day: Path, figures: str) -> list[str]:
-    """An agent's rewards, and a user's calls."""
+    """Lines about an agent's rewards and a user's calls."""
     rows, learned = _rows(day, "environment"), _learned(day)
     if not learned:
         return []
@@ -79,7 +79,7 @@ def _environment(day: Path, figures: str) -> list[str]:
 
 
 def _curve(learned: Sequence[Row]) -> Figure:
-    """Every episode's time over wall time, with a running median."""
+    """Figure of every episode's kernel time over wall time, with a running median."""
     ran = [row for row in learned if math.isfinite(row["runtime_s"])]
     seconds, micros = [row["wall_s"] for row in ran], [1e6 * row["runtime_s"] for row in ran]
     width = 64
@@ -97,7 +97,7 @@ def _curve(learned: Sequence[Row]) -> Figure:
 
 
 def _contacts(day: Path) -> list[str]:
-    """Kernels of families that no device had run."""
+    """Lines about kernels of families that no device had run before."""
     rows = {row["digest"]: row for name in CONTACTS for row in _rows(day, name)}
     if not rows:
         return []
@@ -119,7 +119,7 @@ def _contacts(day: Path) -> list[str]:
 
 
 def _known(day: Path) -> list[str]:
-    """The fastest programs of earlier days against today's first choices and torch."""
+    """Lines about the fastest programs of earlier days, compared with today's first choices and torch."""
     together = [row for row in _rows(day, "known_together") if "samples" in row]
     proposals = [row for row in _rows(day, "proposals") if row["group"] == "known"]
     cells = []
@@ -147,7 +147,7 @@ def _known(day: Path) -> list[str]:
 
 
 def _adaptive(day: Path) -> list[str]:
-    """Searches that learn from their trials."""
+    """Lines about searches that learn from their trials."""
     rows = _rows(day, "adaptive")
     if not rows:
         return []
@@ -164,7 +164,7 @@ def _adaptive(day: Path) -> list[str]:
 
 
 def _fused(day: Path) -> list[str]:
-    """Fused operators against torch and a copy."""
+    """Lines about fused operators compared with torch and a copy."""
     rows = [row for row in _rows(day, "fused") if "over_torch" in row]
     if not rows:
         return []

@@ -1,7 +1,7 @@
 """Copy the results of a lease home: `python -m experiments.evidence take FOLDER [DATE]`.
 
 FOLDER holds the returned files. Their rows go to results/CARD/raw/DATE, gzipped, with a conditions.json of machine, revision and
-date; the card names its folder. Then the pages are made anew.
+date; the card names its folder. `python -m experiments.evidence results/CARD` then makes the pages.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gensor_gym.foreign import parse_json
 from gensor_gym.foreign.files import unfolded
 
 CARDS = {"H100": "h100", "H200": "h200"}
-"""Word of the driver's name of a GPU -> folder of results."""
+"""Word in the driver's name of a GPU -> folder of results."""
 COMMAND = "python3 -m experiments.gpu plan=lease"
 ABOUT = {
     "first_contact": "kernels of families that no device had run", "proposals": "who proposed which kernel, in which order",
@@ -31,11 +31,11 @@ ABOUT = {
     "known_together": "the same beside torch, in interleaved rounds", "adaptive": "searches that learn from ten trials",
     "fused": "fused operators beside torch and a copy",
 }  # fmt: skip
-"""Description of a file of rows."""
+"""Name of a file of rows -> its description."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 2 if the folder is not a lease's."""
+    """Run the command; return the exit status: 2 if the folder has no results of a lease."""
     parser = Parser(prog="python -m experiments.evidence take", description=__doc__)
     parser.add_argument("folder", type=Path, help="what came back")
     parser.add_argument("date", nargs="?", default="", help="default: the day that the card says")
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def take(folder: Path, date: str = "", results: Path = ROOT / "results") -> Path:
-    """Unpack into the folder of the card and day, which is returned; ValueError if it exists already, or nothing came."""
+    """Unpack results into the folder of their card and day and return it; ValueError if it exists or there are no results."""
     files = read_results(folder / RESULTS)
     card: dict[str, Any] = parse_json(files["card.json"].decode())
     home = results / _card(card) / RAW / (date or str(card["date"])[:10])
@@ -59,13 +59,13 @@ def take(folder: Path, date: str = "", results: Path = ROOT / "results") -> Path
 
 
 def _rows(name: str, data: bytes) -> list[dict[str, Any]]:
-    """Rows of a file of JSON lines, gzipped where its name says so; a torn one at the end is left out."""
+    """Rows of a file of JSON lines, which is gzipped if its name says so; a torn last line is left out."""
     lines = (unfolded(data) if name.endswith(".gz") else data).decode().splitlines(keepends=True)
     return [parse_json(line, finite=False) for line in lines if line.endswith("\n")]
 
 
 def _card(card: Mapping[str, Any]) -> str:
-    """Folder of a GPU; ValueError for one that has none."""
+    """Folder of a GPU's results; ValueError for a GPU without one."""
     name = card["gpu"].get("name", "")
     found = next((folder for word, folder in CARDS.items() if word in name), None)
     if found is None:
@@ -74,7 +74,7 @@ def _card(card: Mapping[str, Any]) -> str:
 
 
 def _conditions(card: Mapping[str, Any], made: Sequence[str]) -> dict[str, Any]:
-    """Facts on the machine for pages."""
+    """Facts about the machine, for pages."""
     gpu, packages, built = card["gpu"], card["packages"], card.get("archive", {})
     commit = str(built.get("revision") or card.get("commit") or "unknown")
     cuda = re.search(r"CUDA Version: *([\d.]+)", str(card.get("nvidia_smi", "")))

@@ -1,1 +1,1 @@
-"""Ranking of executed programs by the model of a GPU: data, scores, page."""
+"""Ranking of measured programs by the model of a GPU: data, scores and page."""

@@ -26,7 +26,7 @@ FOLDER = ROOT / "results" / "h100"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line; returns the exit status: 2 where there is nothing to score."""
+    """Run the command; return the exit status: 2 if there is nothing to score."""
     args = _parser().parse_args(arguments)
     if args.choices:
         return exit_code(lambda: choose(args.folder))
@@ -36,12 +36,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _no_page() -> None:
-    """Why there is nothing to do."""
+    """Raise the ValueError of a command without a page."""
     raise ValueError("page: expected a file to write, or --choices")
 
 
 def write(page: Path, folder: Path, parts: Sequence[str], title: str, with_left_out: bool) -> None:
-    """Score and write the page; ValueError names a missing file."""
+    """Score the model and write the page; ValueError names a missing file."""
     machine = read_facts(folder).machine
     tables, candidates = recorded(folder, machine, parts), raced(folder, machine, parts)
     left = left_out([table for table in tables if table.part in FITTED]) if with_left_out else {}
@@ -53,7 +53,7 @@ def write(page: Path, folder: Path, parts: Sequence[str], title: str, with_left_
 
 
 def choose(folder: Path) -> None:
-    """Write the model's own first choices of every operator that was raced with libraries, for a device to try."""
+    """Write the model's first choices for every operator that was raced with libraries, so that a device can try them."""
     machine = read_facts(folder).machine
     texts = [one.operator for one in raced(folder, machine, EVERY)]
     found = {text: list(map(str, top(text, hardware.get(machine), FIRST))) for text in texts}
@@ -61,7 +61,7 @@ def choose(folder: Path) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Parser of the command's arguments."""
     parser = Parser(prog=COMMAND, description=__doc__)
     parser.add_argument("page", type=Path, nargs="?", help="where the page is written")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="default: results/h100")

@@ -24,13 +24,13 @@ FITTED = ("train", "validation")
 """Parts of the split whose programs a fit may read."""
 EVERY = (*FITTED, "test")
 RECORDED_IN, RACED_IN = "compact", "extended"
-"""Spaces: of the tables of float32 on CUDA cores, and of all other programs."""
+"""Spaces of the float32 tables on CUDA cores, and of all other programs."""
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Measured(OfOperator):
-    """Different kernels of an operator that ran well: rows int32 [N, ROW] and seconds float64 [N]."""
+    """Different kernels of an operator that succeeded: rows int32 [N, ROW] and seconds float64 [N]."""
 
     graph: ConstructionGraph
     rows: np.ndarray
@@ -38,14 +38,14 @@ class Measured(OfOperator):
 
     @property
     def sample(self) -> Sample:
-        """Sample for a fit; ValueError for an operator that no fit may read."""
+        """Sample for a fit; ValueError for an operator whose part of the split no fit may read."""
         if self.part not in FITTED:
             raise ValueError(f"{self.operator} is of part {self.part}: a fit reads {' and '.join(FITTED)} alone")
         return Sample(self.graph, self.rows, self.seconds)
 
 
 def recorded(folder: Path, machine: str, parts: Collection[str] = FITTED) -> list[Measured]:
-    """Recordings of stage `tables` for operators of these parts, all days together; ValueError if there are none.
+    """Recordings of stage `tables` for operators of these parts, from all days; ValueError if there are none.
 
     Files of the test part are opened only if that part is requested.
     """
@@ -72,7 +72,7 @@ def raced(folder: Path, machine: str, parts: Collection[str] = FITTED) -> list[M
 
 
 def _tables(rows: Iterable[Row], machine: str, space: str) -> list[Measured]:
-    """A table for each operator: every kernel once, by its first timing."""
+    """Measured kernels of each operator; every kernel counts once, with its first timing."""
     seconds: dict[str, dict[str, float]] = {}
     seen: set[tuple[str, str]] = set()
     for row in rows:
@@ -84,7 +84,7 @@ def _tables(rows: Iterable[Row], machine: str, space: str) -> list[Measured]:
 
 
 def _legal(operator: str, machine: str, space: str, timed: Mapping[str, float]) -> Measured:
-    """Programs by their text that are legal today, and their seconds."""
+    """Programs from their texts and seconds, without programs that are illegal under the present rules."""
     graph = ConstructionGraph(operator, machine, space, calibrated=False)
     pairs = [(Schedule.parse(text), seconds) for text, seconds in timed.items()]
     legal = [(schedule, seconds) for schedule, seconds in pairs if graph.is_legal(schedule)]

@@ -11,13 +11,13 @@ from experiments.evidence.ranking.scores import FASTEST, FIRST, Scored
 from experiments.studies.search.report import table
 
 JUDGED = 150
-"""Programs that a table has at least which counts."""
+"""Least number of programs of a table that counts."""
 COMMAND = "python -m experiments.evidence.ranking"
 
 
 def markdown(title: str, recorded: Sequence[Scored], raced: Sequence[Scored], classes: Mapping[str, float],
              left: Mapping[str, float]) -> str:  # fmt: skip
-    """The page; `left` has rank correlations with an operator's class left out of a fit, or nothing."""
+    """The page as Markdown. `left` has rank correlations by operator after a fit without the operator's class, or is empty."""
     lines = [
         f"# {title}", "",
         f"Made by `{COMMAND}` from the raw files of [results/h100](../h100/README.md); nothing is timed. Behind: the best of the "
@@ -57,12 +57,12 @@ def aims(recorded: Sequence[Scored], raced: Sequence[Scored], classes: Mapping[s
 
 
 def _judged(recorded: Sequence[Scored]) -> list[Scored]:
-    """Tables that are large enough, of operators that are not of the test part."""
+    """Tables that have enough programs and belong to operators outside the test part."""
     return [one for one in recorded if len(one.measured.seconds) >= JUDGED and one.measured.part in FITTED]
 
 
 def _recorded(them: Sequence[Scored], left: Mapping[str, float]) -> list[str]:
-    """A line for each operator."""
+    """Lines of the table of recorded operators."""
     head = ("operator", "part", "programs", "rank correlation", "in the fastest", "first over best", f"first {FIRST} behind",
             "measured / predicted", *(("class left out",) if left else ()))  # fmt: skip
     cells = []
@@ -76,7 +76,7 @@ def _recorded(them: Sequence[Scored], left: Mapping[str, float]) -> list[str]:
 
 
 def _raced(them: Sequence[Scored]) -> list[str]:
-    """A line for each operator."""
+    """Lines of the table of operators raced with libraries."""
     cells = [
         (f"`{one.measured.operator}`", one.measured.part, str(len(one.measured.seconds)), f"{one.first:.2f}", f"{one.scale:.2f}")
         for one in them
@@ -85,5 +85,5 @@ def _raced(them: Sequence[Scored]) -> list[str]:
 
 
 def _classes(medians: Mapping[str, float]) -> list[str]:
-    """A line for each class of operators."""
+    """Lines of the table of operator classes."""
     return table(("class", "median"), [(name, f"{value:.2f}") for name, value in medians.items()])

@@ -1,4 +1,4 @@
-"""Scores of predictions against times: ranks, and the cost of the first choices, with ties at their worst."""
+"""Scores of predictions against times: rank correlations, and the cost of the first choices, with ties at their worst."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from experiments.benches.fitting.ranks import spearman
 from experiments.evidence.ranking.measured import FITTED, Measured
 
 FASTEST = 5
-"""One program in this many belongs to the fastest."""
+"""The fastest 1/FASTEST of the programs are also ranked separately."""
 FIRST = 10
-"""So many of the model's first choices are measured."""
+"""Number of the model's first choices whose best is scored."""
 MOST_FITTED = 250
-"""Programs of an operator in a fit."""
+"""Largest number of an operator's programs in a fit."""
 
 
 @dataclass(frozen=True)
 class Scored:
-    """One operator: rank correlations, the first choice and the best of the first ten over the best of all, and the scale."""
+    """Scores of one operator: rank correlations, first choice and best of the first FIRST over the best of all, and the scale."""
 
     measured: Measured
     ranks: float
@@ -34,7 +34,7 @@ class Scored:
 
 
 def scored(measured: Measured) -> Scored:
-    """Scores of the model as it is."""
+    """Score the present model on the programs of an operator."""
     seconds, predicted = measured.seconds, measured.graph.latencies(measured.rows)
     fast = np.argsort(seconds, kind="stable")[: max(3, len(seconds) // FASTEST)]
     order, best = worst_tied(predicted, seconds), seconds.min()
@@ -50,7 +50,7 @@ def worst_tied(predicted: np.ndarray, seconds: np.ndarray) -> np.ndarray:
 
 
 def by_class(them: Sequence[Scored]) -> dict[str, float]:
-    """Median of measured over predicted of all programs of a class of operators."""
+    """Class of operators -> median of measured over predicted seconds of all its programs."""
     ratios: dict[str, list[np.ndarray]] = defaultdict(list)
     for one in them:
         found = one.measured
@@ -72,7 +72,7 @@ def left_out(tables: Sequence[Measured]) -> dict[str, float]:
 
 
 def thinned(sample: Sample) -> Sample:
-    """At most MOST_FITTED programs, evenly over their order in time."""
+    """At most MOST_FITTED programs of a sample, evenly spaced in the order of time."""
     order = np.argsort(sample.seconds, kind="stable")
     chosen = order[np.unique(np.linspace(0, len(order) - 1, MOST_FITTED).astype(int))]
     return Sample(sample.graph, sample.rows[chosen], sample.seconds[chosen])

@@ -1,1 +1,1 @@
-"""C for CPU programs: the plan, loops over tasks and tiles, packing; the micro-kernel is in `micro/`."""
+"""Generator of C for CPU programs: the plan, loops over tasks and tiles, packing. `micro/` has the micro-kernel."""

@@ -1,4 +1,4 @@
-"""Copies of an int8 convolution in groups of four channels: four bytes of a pixel, or of a tap of a filter, side by side."""
+"""Packing for int8 convolutions in groups of four channels: four bytes of a pixel, or of a filter's tap, become adjacent."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ static inline __attribute__((always_inline)) void pack_filters(const int8_t *sou
 
 
 def helper_text() -> str:
-    """The functions that copy lines of pixels and panels of filters."""
+    """C helpers that copy lines of pixels and panels of filters."""
     return interleave_text() + UNSIGNED + "\n" + _TEXT
 
 
 def copy_pixels(lines: Lines, plan: LoopPlan, runs: Sequence[Run]) -> None:
-    """The image: lines of its innermost dimension, four channels at a time."""
+    """Write the copy of the image: lines of its innermost dimension, four channels at a time."""
     outer, inner = runs[:-1], runs[-1]
     channel = next(n for n, run in enumerate(outer) if run.dimension == plan.group_dimension(plan.reads[0]))
     start, size = line(outer, inner.size)
@@ -68,7 +68,7 @@ def copy_pixels(lines: Lines, plan: LoopPlan, runs: Sequence[Run]) -> None:
 
 
 def copy_filters(lines: Lines, plan: LoopPlan, operand: Operand, runs: Sequence[Run]) -> None:
-    """Copy the filters to panels of output channels, each followed by the initial values of its accumulators."""
+    """Write the copy of the filters to panels of output channels, each followed by its accumulators' initial values."""
     assert operand.packing is not None
     width, group = plan.tiles[0][plan.vector], plan.group_dimension(operand)
     panel = next(run for run in runs if run.dimension == operand.packing.panel)
@@ -90,5 +90,5 @@ def copy_filters(lines: Lines, plan: LoopPlan, operand: Operand, runs: Sequence[
 
 
 def _left(rows: str, index: str) -> str:
-    """Number of channels of a group that exist."""
+    """C text of the number of channels left from `index` on; just GROUP if all groups are whole."""
     return str(GROUP) if rows.isdigit() and int(rows) % GROUP == 0 else f"{rows} - {index}"

@@ -1,4 +1,4 @@
-"""C for a CPU program: the parallel loop over task tiles, and everything it calls, as one self-contained source."""
+"""Generate C for a CPU program: a self-contained source with the parallel loop over task tiles and everything it calls."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from gensor_gym.codegen.program import Program
 from gensor_gym.operators.types import ITEM_BYTES
 
 PREPACKED = "gg_prepacked"
-"""Entry of a prepacked kernel that a call of `PACKS` on the same workspace precedes."""
+"""Name of a prepacked kernel's entry that reads weights which `PACKS` has packed into the same workspace."""
 LINE = 64
-"""Bytes of a cache line, the alignment of buffers in the workspace."""
+"""Size of a cache line in bytes, the alignment of buffers in the workspace."""
 PAGE = 4096
 _ARGUMENTS = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"
 _ALIGNED = f"char *const aligned = (char *)(((uintptr_t)workspace + {LINE - 1}) & ~(uintptr_t){LINE - 1});"
@@ -47,7 +47,7 @@ _HEADERS = {
     "stdint": r"\w+_t\b|\bINT32_M(IN|AX)\b",
     "string": r"\bmemcpy\b",
 }  # fmt: skip
-"""Header -> the words that need it: reading one that is not needed costs a tenth of a compilation."""
+"""C header -> pattern of the words that need it. A superfluous header adds a tenth to the compile time."""
 _UNROLL = """#ifdef __clang__
 #define GG_PRAGMA(text) _Pragma(#text)
 #define UNROLL(n) GG_PRAGMA(clang loop unroll_count(n))
@@ -59,10 +59,10 @@ _UNROLL = """#ifdef __clang__
 
 
 def generate_c(program: Program, rows: WholeRows | None = None) -> Kernel:
-    """The C kernel of a program, for any structurally valid schedule; ValueError for an unknown data type.
+    """The C kernel of a program, for any structurally valid schedule; ValueError for an unsupported data type.
 
-    If weights are constant (`Operator.frozen`) and packed, one more entry packs them, and one uses the packed copy. `rows` holds
-    the operations on whole rows of the output.
+    If weights are constant (`Operator.frozen`) and packed, there are two more entries: one packs them, the other uses the
+    packed copy. `rows` describes the operations on whole rows of the output, if any.
     """
     plan = make_plan(program)
     prepacked = plan.op.frozen and has_prepacked(plan)
@@ -95,7 +95,7 @@ def generate_c(program: Program, rows: WholeRows | None = None) -> Kernel:
 
 
 def _group_helpers(plan: LoopPlan) -> list[str]:
-    """Helpers that copy groups of int8, or mask the finished part of the last step."""
+    """C helpers for int8 in groups of four: copies of groups, or a mask for the last step along the reduction."""
     if plan.groups_lanes:
         return [tail_table(plan)] if reads_back(plan) else []
     if plan.groups_channels:
@@ -104,7 +104,7 @@ def _group_helpers(plan: LoopPlan) -> list[str]:
 
 
 def headers(text: str) -> str:
-    """The headers that a text needs, and its word for unrolled loops."""
+    """C text of the includes, intrinsics and `UNROLL` macro that a source needs."""
     needed = [f"#include <{name}.h>\n" for name, words in _HEADERS.items() if re.search(words, text)]
     return "".join(needed) + intrinsics(text) + (_UNROLL if "UNROLL(" in text else "")
 
@@ -114,24 +114,24 @@ def _pack_function(plan: LoopPlan, read: Operand) -> str:
 
 
 def _is_shifted(plan: LoopPlan, read: Operand) -> bool:
-    """Whether it is the copied input of a shifted matrix product."""
+    """Whether the operand is the copied input of a shifted matrix product."""
     return plan.shift is not None and read is plan.reads[0]
 
 
 def _fill_arrays(plan: LoopPlan, parts: list[str]) -> list[str]:
-    """The arrays of pad values that some text names."""
+    """Definitions of the arrays of pad values that the texts use."""
     texts = "".join(parts)
     arrays = {fill_name(read): fill_array(plan, read) for read in plan.reads}
     return [array for name, array in arrays.items() if re.search(rf"\b{name}\b", texts)]
 
 
 def _operands(plan: LoopPlan) -> list[Operand]:
-    """All operands that are read, the body's first."""
+    """All operands that are read: the body's, then the epilogue's."""
     return [*plan.reads, *(operand for operand in plan.stages if operand is not None)]
 
 
 def _structs(plan: LoopPlan, rows: WholeRows | None) -> str:
-    """`struct call`, shared by all tasks, and `struct task`, shared by the tiles of one task."""
+    """C text of `struct call`, shared by all tasks, and of `struct task`, shared by the tiles of one task."""
     lines = Lines()
     output = plan.output
     lines.add("/* What all tasks share. */")
@@ -159,12 +159,12 @@ def _structs(plan: LoopPlan, rows: WholeRows | None) -> str:
 
 
 def _counted(plan: LoopPlan) -> list[int]:
-    """Axes whose task tiles differ in their number of elements."""
+    """Axes along which task tiles differ in their number of valid elements."""
     return [a for a in range(len(plan.axes)) if plan.constant_count(a) is None]
 
 
 def _buffer_bytes(plan: LoopPlan) -> int:
-    """Bytes of one thread's packing buffers."""
+    """Size of one thread's packing buffers in bytes."""
     sizes = [_packed_bytes(read) for read in plan.reads if read.packing and not read.packing.shared]
     return round_up(sum(sizes), PAGE) + LINE if sizes else 0
 
@@ -175,22 +175,22 @@ def _packed_bytes(read: Operand) -> int:
 
 
 def _partial_bytes(plan: LoopPlan) -> int:
-    """Bytes of the partial outputs of a split reduction."""
+    """Size of the partial outputs of a split reduction in bytes."""
     return round_up(plan.splits * plan.op.output.nbytes, LINE) if plan.splits > 1 else 0
 
 
 def _shared_bytes(plan: LoopPlan) -> int:
-    """Bytes of the copies that all tasks share."""
+    """Size of the packed copies that all tasks share, in bytes."""
     return sum(_packed_bytes(read) for read in shared_reads(plan))
 
 
 def _product_bytes(plan: LoopPlan) -> int:
-    """Bytes of the product's own workspace: partial outputs, shared copies, the packing buffers of every thread."""
+    """Size of the product's part of the workspace in bytes: partial outputs, shared copies, all threads' packing buffers."""
     return round_up(_partial_bytes(plan) + _shared_bytes(plan) + plan.threads * _buffer_bytes(plan), LINE)
 
 
 def workspace_bytes(plan: LoopPlan, rows: WholeRows | None = None) -> int:
-    """Bytes of workspace: the product's, those for whole rows, and padding for alignment."""
+    """Size of the workspace in bytes: the product's part, buffers for whole rows, and padding for alignment."""
     total = _partial_bytes(plan) + _shared_bytes(plan) + plan.threads * _buffer_bytes(plan)
     if rows:
         total = _product_bytes(plan) + rows.value_bytes + plan.threads * rows.thread_bytes
@@ -198,7 +198,7 @@ def workspace_bytes(plan: LoopPlan, rows: WholeRows | None = None) -> int:
 
 
 def _task_function(plan: LoopPlan, kinds: list[Variant], rows: WholeRows | None) -> str:
-    """`run_task`: one task tile, all its reduce blocks (or those of one chunk)."""
+    """C function `run_task`, which computes one task tile: all reduce blocks, or one chunk's if the reduction is split."""
     lines = Lines()
     what = " x ".join(f"{plan.axes[a]} {plan.tiles[2][a]}" for a in range(len(plan.axes)))
     lines.add(f"/* Task tile {what}{': one chunk of its reduction' if plan.splits > 1 else ''}. */")
@@ -224,7 +224,7 @@ def _task_function(plan: LoopPlan, kinds: list[Variant], rows: WholeRows | None)
 
 
 def _buffers(lines: Lines, plan: LoopPlan) -> None:
-    """Addresses of this thread's packing buffers."""
+    """Declare pointers to this thread's packing buffers."""
     offset = 0
     for read in plan.reads:
         if read.packing is not None and not read.packing.shared:
@@ -236,7 +236,7 @@ def _buffers(lines: Lines, plan: LoopPlan) -> None:
 
 
 def _decode(lines: Lines, plan: LoopPlan, axes: list[int], index: str) -> None:
-    """Declare the starts of a tile along `axes` from its number, the last axis counting fastest."""
+    """Declare a tile's start along each of `axes`, from its row-major number `index`."""
     moving = [a for a in axes if plan.grid[a] > 1]
     divisor = 1
     for a in reversed(moving):
@@ -252,7 +252,7 @@ def _decode(lines: Lines, plan: LoopPlan, axes: list[int], index: str) -> None:
 
 
 def _place_task(lines: Lines, plan: LoopPlan) -> None:
-    """Start of the task tile along the spatial axes, and in the tensors that only these index."""
+    """Write the task tile's start along the spatial axes, and in the output and the epilogue operands."""
     spatial, output = list(plan.op.spatial), plan.output
     number = "index"
     if plan.splits > 1:
@@ -275,21 +275,21 @@ def _place_task(lines: Lines, plan: LoopPlan) -> None:
 
 
 def _first_line(plan: LoopPlan) -> str:
-    """Row of pixels that the task starts with."""
+    """C text of the first row of pixels of the task."""
     assert plan.shift is not None
     start = task_start(plan, plan.shift.axis)
     return "0" if start == "0" else f"{start} / {plan.shift.pitch}"
 
 
 def _origin(plan: LoopPlan, operand: Operand) -> str:
-    """Flat index in the tensor at the origin of the task tile and reduce block."""
+    """C text of the flat index in the operand's tensor at the origin of the task tile and reduce block."""
     strides = operand.access.strides()
     constant = sum(s * o for s, o in zip(strides, operand.access.offset, strict=True))
     return linear([(operand.strides[a], task_start(plan, a)) for a in range(len(plan.axes))], constant)
 
 
 def _reduce_block(lines: Lines, plan: LoopPlan, kinds: list[Variant]) -> None:
-    """One reduce block: pack its operands, then walk its L1 tiles."""
+    """Write one reduce block: pack its operands, then loop over its L1 tiles."""
     _decode(lines, plan, list(plan.op.reduce), "block")
     lines.add(*(f"t.{start_field(plan, a)} = {task_start(plan, a)};" for a in start_axes(plan)))
     for read in plan.reads:
@@ -317,7 +317,7 @@ def _plus(pointer: str, offset: str) -> str:
 
 
 def _entry(plan: LoopPlan, rows: WholeRows | None, prepacked: bool = False) -> str:
-    """The function that is called from outside; `prepacked`: one that finds the weights' copy in the workspace."""
+    """C text of the kernel's entry; if `prepacked`, of the entry that finds the packed weights in the workspace."""
     lines = Lines()
     with lines.block(f"void {PREPACKED if prepacked else WHOLE}({_ARGUMENTS})"):
         order = rows.order if rows else range(len(_operands(plan)))
@@ -349,7 +349,7 @@ def _entry(plan: LoopPlan, rows: WholeRows | None, prepacked: bool = False) -> s
 
 
 def _packing_entry(plan: LoopPlan, rows: WholeRows | None) -> str:
-    """The function that copies the weights, the last operand that tasks share, to where the prepacked entry reads them."""
+    """C text of the entry `PACKS`, which packs the weights (the last shared operand) for the prepacked entry."""
     weights = shared_reads(plan)[-1]
     number = next(place for place, read in enumerate(plan.reads) if read is weights)
     place = _partial_bytes(plan) + _shared_bytes(plan) - _packed_bytes(weights)
@@ -363,7 +363,7 @@ def _packing_entry(plan: LoopPlan, rows: WholeRows | None) -> str:
 
 
 def _place_rows(lines: Lines, plan: LoopPlan, rows: WholeRows) -> None:
-    """Position of the buffers for whole rows in the workspace, after all of the product's."""
+    """Write the addresses of the buffers for whole rows, which follow the product's part of the workspace."""
     place = _product_bytes(plan)
     if rows.value_bytes:
         names = " = ".join(f"call.{name}" for name in (plan.output.name, *rows.value_names))

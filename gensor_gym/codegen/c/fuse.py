@@ -1,11 +1,11 @@
 """Shifted matrix product: a convolution whose rows and columns of pixels are fused into one axis (knob convolution=2).
 
-With the input's rows laid one behind the other at a common pitch, element (r, s) of the window reads the same vector of
-pixels, shifted by a constant: output[k, pixel] = sum of w[k, c, r, s] * x[c, pixel + shift(r) + shift(s)]. The input is
-copied with its zeros, one plane for each remainder of the stride that the window meets, so that neighbouring pixels are
-neighbours in memory. Where the pitch is longer than a row of the output, pixels in the gap are computed and not stored.
-A 1x1 window of stride 1 without padding needs neither copy nor gap. Along the fused axis a tile is as long as its tiles
-along rows and columns together; a task takes whole rows.
+If the input's rows follow one another at a common pitch, window element (r, s) reads the same vector of pixels, shifted
+by a constant: output[k, pixel] = sum of w[k, c, r, s] * x[c, pixel + shift(r) + shift(s)]. The input is copied with its
+padding, one part for each remainder by the stride that the window meets, so that pixels of adjacent outputs are adjacent.
+If the pitch is longer than a row of the output, pixels in the gap are computed but not stored. A 1x1 window of stride 1
+without padding needs neither copy nor gap. The size of a tile along the fused axis is the product of its sizes along rows
+and columns. A task computes whole rows.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from gensor_gym.operators.types import Access, Axis, Operator, Stage
 class Shift:
     """Layout of the copied input of a shifted matrix product.
 
-    A plane (one image and channel) holds one part for each pair of remainders (h, w) in `phases`, `part` elements long: `rows`
-    rows at `pitch`, and zeros after them. The tuples `taps` hold the shift of every window row and column; `columns` are the
-    pixels of an output row, `lines` the rows; `shared` means that one copy serves all tasks.
+    A plane (one image and channel) consists of one part for each pair of remainders (h, w) in `phases`. A part of `part`
+    elements contains `rows` rows at the distance `pitch`, then padding. `taps` are the shifts of every window row and of every
+    window column. The output has `lines` rows of `columns` pixels. `shared` means that one copy serves all tasks.
     """
 
     axis: int
@@ -44,7 +44,7 @@ class Shift:
 
 
 def fuse(program: Program) -> tuple[Program, Shift | None]:
-    """The program with one axis `pixel` in the place of rows and columns, and the layout of the copied input, if any."""
+    """(the program with one axis `pixel` instead of rows and columns, the layout of the copied input or None)."""
     op = program.operator
     p, q = op.spatial[-2:]
     shift = _shift(program) if needs_copy(op) else None
@@ -60,7 +60,7 @@ def fuse(program: Program) -> tuple[Program, Shift | None]:
 
 
 def _shift(program: Program) -> Shift:
-    """The layout of a copy that tasks share, where several read it alike and it is not too large, else of a task's own."""
+    """Layout of the copied input: shared by all tasks if several read the same copy and it is not too large, else per task."""
     op = program.operator
     repeated = program.tiles[2][op.channel_axis] < op.extents[op.channel_axis]
     layout = _layout(program, True)
@@ -69,13 +69,13 @@ def _shift(program: Program) -> Shift:
 
 
 def copy_limit(hardware: Hardware) -> int:
-    """Bytes that a copy shared by all tasks may have: the last cache's."""
+    """Largest size in bytes of a copy shared by all tasks: the capacity of L3 or, without L3, four times that of L2."""
     sizes = {level.name: level.capacity for level in hardware.memory}
     return sizes.get("l3") or 4 * sizes["l2"]
 
 
 def _layout(program: Program, shared: bool) -> Shift:
-    """Planes for a task's rows of pixels, or for all of them where tasks share the copy."""
+    """Layout of planes with the rows of pixels that a task needs, or with all rows if tasks share the copy."""
     op, image = program.operator, program.operator.reads[0]
     (p, q), (r, s) = op.spatial[-2:], op.reduce[-2:]
     stride = (image.coefficients[-2][p], image.coefficients[-1][q])
@@ -99,13 +99,13 @@ def _layout(program: Program, shared: bool) -> Shift:
 
 
 def _phases(extent: int, step: int, stride: int) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
-    """Remainders by the stride that a window of `extent` elements meets, and (number of remainder, quotient) of each."""
+    """(distinct remainders by the stride of a window's offsets, (index of remainder, quotient) of each window element)."""
     found = tuple(dict.fromkeys(i * step % stride for i in range(extent)))
     return found, [(found.index(i * step % stride), i * step // stride) for i in range(extent)]
 
 
 def _joined(access: Access, p: int, shift: Shift | None = None) -> Access:
-    """The access over fused axes. The innermost two dimensions become one where the pixels move them."""
+    """The access over the fused axes. If pixels move its innermost two dimensions, they become one dimension."""
 
     def axes(row: tuple[int, ...], pixel: int) -> tuple[int, ...]:
         return (*row[:p], pixel, *row[p + 2 :])
@@ -124,7 +124,7 @@ def _joined(access: Access, p: int, shift: Shift | None = None) -> Access:
 def _whole_rows(
     op: Operator, tiles: tuple[tuple[int, ...], ...], rows: int, shift: Shift, lanes: int
 ) -> tuple[tuple[int, ...], ...]:
-    """Tiles of a task that takes whole rows of pixels, and the whole reduction at once."""
+    """Tiles for tasks that compute whole rows of pixels with the whole reduction in one block."""
     register, l1, task = (list(level) for level in tiles)
     axis = shift.axis
     task[axis] = min(rows, shift.lines) * shift.pitch

@@ -1,4 +1,4 @@
-"""int8 products in groups of four: which kernels can use instructions that add four products to a 32-bit lane."""
+"""Decide which int8 products are computed in groups of four, by instructions that add four products to a 32-bit lane."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from gensor_gym.operators.traits import is_product
 from gensor_gym.operators.types import Access, Operator
 
 GROUP = 4
-"""Neighbouring elements of the reduction that one lane takes at a time."""
+"""Number of adjacent elements of the reduction that one lane multiplies at a time."""
 BIAS = "INT32_C(-2139062144)"
-"""The byte 128 four times."""
+"""C constant whose four bytes are all 128."""
 
 
 def splat(word: str, width: int) -> str:
-    """The word in every lane, in C."""
+    """C text of a vector with `word` in every lane."""
     return word if width == 1 else f"splat_{width}({word})"
 
 
 def group_axis(op: Operator, vector: int, packs: list[bool]) -> int:
-    """The reduce axis whose elements are taken in groups, or -1 if the product is computed element by element.
+    """The reduce axis whose elements are multiplied in groups, or -1 if the product is computed element by element.
 
-    It takes an int8 product of an operand that is the same for all lanes, with contiguous neighbours along the axis, and a packed
-    one with contiguous lanes; and only that axis may be reduced. With lanes along the reduction it takes two operands in place.
-    Both operands of a convolution are packed, and the axis is that of input channels, for any other reduce axes.
+    Groups are possible for int8 products in three cases. With a single reduce axis, the first operand must be equal in all lanes
+    and contiguous along the axis, and the second packed with contiguous lanes. If lanes run along the reduction, both operands
+    must be unpacked and contiguous. In a convolution with both operands packed, the axis is that of the input channels.
     """
     if op.dtype != "int8" or not is_product(op) or len(packs) < 2:
         return -1
@@ -43,7 +43,7 @@ def group_axis(op: Operator, vector: int, packs: list[bool]) -> int:
 
 
 def _channel_axis(op: Operator, vector: int) -> int:
-    """The axis of a convolution's input channels where vectors run over its output channels, -1 if there is none."""
+    """The axis of a convolution's input channels if vectors run along its output channels; -1 if there is none."""
     pixels, filters = op.reads
     alone = [row for row in filters.coefficients if row[vector]] == [_unit(op, vector)]
     if not alone or any(row[vector] for row in pixels.coefficients) or filters.is_padded(op.extents):
@@ -58,29 +58,32 @@ def _channel_axis(op: Operator, vector: int) -> int:
 
 
 def _unit(op: Operator, axis: int) -> tuple[int, ...]:
-    """Coefficients of a dimension that only one axis moves, one by one."""
+    """Coefficients [A] of a dimension whose index is the index along `axis`: 1 for this axis, 0 for all others."""
     return tuple(int(a == axis) for a in range(len(op.axes)))
 
 
 def group_dimension(access: Access, axis: int) -> int:
-    """The dimension that the axis of groups moves."""
+    """The first dimension of an access whose index the axis moves."""
     return next(d for d, row in enumerate(access.coefficients) if row[axis])
 
 
 def _read_along(op: Operator, axis: int) -> bool:
-    """Whether neighbours along an axis are neighbours in every read, none of them padding."""
+    """Whether every read is contiguous along an axis and unpadded."""
     return all(_moved_by(read, -1) == [axis] and not read.is_padded(op.extents) for read in op.reads)
 
 
 def _moved_by(access: Access, dimension: int) -> list[int]:
-    """The axes that move the index along a dimension, [-1] where one moves it by more than one."""
+    """The axes that move the index along a dimension; [-1] if an axis moves it by more than one."""
     row = access.coefficients[dimension]
     moving = [a for a, c in enumerate(row) if c]
     return moving if all(row[a] == 1 for a in moving) else [-1]
 
 
 def widened_tiles(tile: tuple[int, int, int], extent: int) -> tuple[int, int, int]:
-    """Register, L1 and task tile of an axis whose lanes hold a group each: four times as long, outer ones multiples."""
+    """(register, L1, task tile) of an axis whose lanes each contain a group: the register tile is four times as long.
+
+    Outer tiles are rounded up to multiples of inner tiles.
+    """
     register = min(GROUP * tile[0], -(-extent // GROUP) * GROUP)
     whole = -(-extent // register) * register
     l1 = min(-(-tile[1] // register) * register, whole)
@@ -88,7 +91,7 @@ def widened_tiles(tile: tuple[int, int, int], extent: int) -> tuple[int, int, in
 
 
 def grouped_tiles(tile: tuple[int, int, int], extent: int) -> tuple[int, int, int]:
-    """Register, L1 and task tile of the axis with whole groups in the outer two; `extent` elements in all."""
+    """(register, L1, task tile) of an axis of `extent` elements, with L1 and task tiles rounded up to whole groups."""
     whole = -(-extent // GROUP) * GROUP
     register, l1, task = tile
     l1, task = (min(-(-size // GROUP) * GROUP, whole) for size in (l1, task))

@@ -1,4 +1,4 @@
-"""The loops of a task over its L1 tiles and register tiles, and the call of the micro-kernel that fits a register tile."""
+"""Print a task's loops over L1 tiles and register tiles, and the call of the micro-kernel's variant for a register tile."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gensor_gym.codegen.c.variants import Variant, guarded, overhanging
 
 
 def register_tiles(lines: Lines, plan: LoopPlan, kinds: list[Variant]) -> None:
-    """All register tiles of a reduce block; `kinds` are the variants of the micro-kernel."""
+    """Write the loops over all register tiles of a reduce block; `kinds` are the variants of the micro-kernel."""
     heads, inner = _l1_loops(plan)
     with lines.blocks(heads):
         lines.add(*inner)
@@ -27,7 +27,7 @@ def _local_count(plan: LoopPlan, axis: int) -> str:
 
 
 def _l1_loops(plan: LoopPlan) -> tuple[list[str], list[str]]:
-    """Loop heads over L1 tiles in the order of the knob, and the declarations inside the innermost."""
+    """(heads of the loops over L1 tiles in the order of the knob `loop_order`, declarations inside the innermost loop)."""
     others = [a for a in plan.op.spatial if a != plan.vector]
     vector = [a for a in plan.op.spatial if a == plan.vector]
     reduce = list(plan.op.reduce)
@@ -49,12 +49,12 @@ def _l1_loops(plan: LoopPlan) -> tuple[list[str], list[str]]:
 
 
 def _has_l1_loop(plan: LoopPlan, axis: int) -> bool:
-    """Whether the task tile holds several L1 tiles of several register tiles each along a spatial axis."""
+    """Whether a task tile contains several L1 tiles along a spatial axis."""
     return plan.tiles[2][axis] > plan.tiles[1][axis]
 
 
 def _register_loops(plan: LoopPlan) -> list[str]:
-    """Loop heads over the register tiles of an L1 tile, the vector axis outside or inside as the knob says."""
+    """Heads of the loops over an L1 tile's register tiles; the knob `loop_order` puts the vector axis outside or inside."""
     others = [a for a in plan.op.spatial if a != plan.vector]
     vector = [a for a in plan.op.spatial if a == plan.vector]
     order = [*vector, *others] if plan.program.knob("loop_order") == 0 else [*others, *vector]
@@ -73,7 +73,7 @@ def _register_loops(plan: LoopPlan) -> list[str]:
 
 
 def _call_tile(lines: Lines, plan: LoopPlan, kinds: list[Variant]) -> None:
-    """Call the variant of the micro-kernel that fits the tile."""
+    """Write the call of the micro-kernel's variant that fits the register tile, chosen at run time."""
     values = ", ".join(["&t", *parameters(plan), *_flag_values(plan)])
     *first, last = kinds
     for kind in first:
@@ -82,7 +82,7 @@ def _call_tile(lines: Lines, plan: LoopPlan, kinds: list[Variant]) -> None:
 
 
 def _tests(plan: LoopPlan, kind: Variant) -> list[str]:
-    """Conditions for the variant, where those before it do not hold."""
+    """C conditions under which the variant fits a register tile, if no earlier variant does."""
     if kind.edge:
         width = kind.plan.tiles[0][plan.vector]
         return [f"{_local_count(plan, plan.vector)} <= {linear([(1, tile_start(plan, plan.vector))], width)}"]
@@ -93,7 +93,7 @@ def _tests(plan: LoopPlan, kind: Variant) -> list[str]:
 
 
 def _flag_values(plan: LoopPlan) -> list[str]:
-    """Whether this is the first and the last block of a carried reduction."""
+    """C values of the micro-kernel's `flags`: whether this is the first or the last block of a carried reduction."""
     first, last = [], []
     if plan.reduce_blocks > plan.splits:
         first.append("block == first_block")
@@ -108,13 +108,13 @@ def _flag_values(plan: LoopPlan) -> list[str]:
 
 
 def _whole(plan: LoopPlan, axis: int) -> str:
-    """The register tile does not stick out along a spatial axis."""
+    """C condition that the register tile does not extend past the end of a spatial axis."""
     start = tile_start(plan, axis)
     return f"{add(start, str(plan.tiles[0][axis]))} <= {_local_count(plan, axis)}"
 
 
 def _in_view(plan: LoopPlan, operand: Operand, dimension: int) -> list[str]:
-    """Whether all of the register tile's reads along a guarded dimension lie inside the view."""
+    """C conditions that all reads of the register tile along a guarded dimension are inside the view."""
     coefficients, access = operand.access.coefficients[dimension], operand.access
     low_span, high_span = access.span(dimension, plan.op.extents)
     field = has_guard_field(plan, operand, dimension)

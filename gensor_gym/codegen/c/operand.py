@@ -1,4 +1,4 @@
-"""C expressions for reading one operand in a register tile, in the interior variant and in the guarded one."""
+"""C expressions that read an operand in a register tile, in the micro-kernel's interior variant and its guarded variant."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from gensor_gym.codegen.c.plan import Chunk, LoopPlan, Operand
 from gensor_gym.codegen.c.text import add, linear
 
 Row = tuple[int, ...]
+"""Index of a row of accumulators along every axis of the register tile (`LoopPlan.rows`)."""
 SCALAR = Chunk(0, 1)
 Term = tuple[int, str]
-"""Coefficient and name."""
+"""(coefficient, C name)."""
 Point = Mapping[int, int]
-"""Positions along the reduce axes whose loops are written out, by axis."""
+"""Reduce axis whose loop is unrolled in full -> index along it."""
 Address = tuple[str, int]
-"""A pointer expression, and elements to add to it."""
+"""(C pointer, offset in elements)."""
 NOWHERE: Point = MappingProxyType({})
 
 
 def literal(value: float, c_type: str) -> str:
-    """A number as a C constant of a type."""
+    """C constant for a number; an infinity of an integer type becomes the end of its range."""
     if c_type != "float":
         return str(int(value)) if math.isfinite(value) else "INT32_MAX" if value > 0 else "INT32_MIN"
     if value in (float("inf"), float("-inf")):
@@ -32,35 +33,35 @@ def literal(value: float, c_type: str) -> str:
 
 
 def count(plan: LoopPlan, axis: int) -> str:
-    """Elements of the task tile inside the extent along an axis."""
+    """C text of the number of valid elements of the task tile along an axis."""
     known = plan.constant_count(axis)
     return f"t->{plan.axes[axis]}_count" if known is None else str(known)
 
 
 def tile_start(plan: LoopPlan, axis: int) -> str:
-    """Start of the register tile along a spatial axis, counted from the task tile."""
+    """C text of the register tile's start along a spatial axis, relative to the task tile."""
     return plan.axes[axis] if plan.moves(axis) else "0"
 
 
 def bounds(plan: LoopPlan, axis: int) -> tuple[str, str]:
-    """Begin and end of the L1 tile along a reduce axis, counted from the reduce block: constants where they can be."""
+    """C texts (begin, end) of the L1 tile along a reduce axis, relative to the reduce block; constants if possible."""
     name, known = plan.axes[axis], plan.constant_count(axis)
     begin = f"{name}_begin" if is_split(plan, axis) else "0"
     return begin, f"{name}_end" if begin != "0" or known is None else str(known)
 
 
 def is_split(plan: LoopPlan, axis: int) -> bool:
-    """Whether a reduce block holds several L1 tiles along the axis."""
+    """Whether a reduce block contains several L1 tiles along the axis."""
     return plan.tiles[1][axis] < min(plan.tiles[2][axis], plan.op.extents[axis])
 
 
 def task_start(plan: LoopPlan, axis: int) -> str:
-    """Start of the task tile (reduce block) along an axis."""
+    """C text of the start of the task tile (along a reduce axis: of the reduce block)."""
     return f"{plan.axes[axis]}_task" if plan.grid[axis] > 1 else "0"
 
 
 def is_fixed(plan: LoopPlan, axis: int) -> bool:
-    """Whether every register tile starts at the same place along an axis, so that guards along it are constants."""
+    """Whether all register tiles start at the same index along an axis, so that guards along it are constants."""
     return plan.grid[axis] == 1 and (axis in plan.op.reduce or not plan.moves(axis))
 
 
@@ -70,23 +71,23 @@ def is_fixed_dimension(plan: LoopPlan, operand: Operand, dimension: int) -> bool
 
 
 def guard_name(operand: Operand, dimension: int) -> str:
-    """Field that holds the index along a guarded dimension at the origin of the task tile, where that is no constant."""
+    """Name of the field of `struct task` for the index along a guarded dimension at the task tile's origin."""
     return f"{operand.name}_at_{dimension}"
 
 
 def has_guard_field(plan: LoopPlan, operand: Operand, dimension: int) -> bool:
-    """Whether tasks differ in where they start along a guarded dimension."""
+    """Whether tasks start at different indices along a guarded dimension, so that a field is needed."""
     row = operand.access.coefficients[dimension]
     return any(c and task_start(plan, a) != "0" for a, c in enumerate(row))
 
 
 def fill_name(operand: Operand) -> str:
-    """Array of pad values that a row outside the view is read from."""
+    """Name of the array of pad values that replaces a row outside the view."""
     return f"{operand.name}_fill"
 
 
 def fill_array(plan: LoopPlan, operand: Operand) -> str:
-    """Definition of that array, as long as a register tile's read of a row."""
+    """C definition of the array of pad values, as long as a register tile's read of a row."""
     vector, stride = plan.vector, operand.lane_stride if operand.lane_stride < 3 else 0
     size = 1 + stride * (sum(chunk.width for chunk in plan.chunks) - 1)
     for d, row in enumerate(operand.access.coefficients):
@@ -100,9 +101,9 @@ def fill_array(plan: LoopPlan, operand: Operand) -> str:
 
 @dataclass(frozen=True)
 class Limit:
-    """Readable elements of a row: those whose index, counted from the first lane's, is in 0..size-1.
+    """Limit of reads along the lanes: an element of memory is readable if its index is in 0..size-1.
 
-    `index` (terms and constant) is that of the first lane, in elements of memory; so is `size`.
+    `terms` and `constant` are the index of the first lane, in elements of memory.
     """
 
     terms: tuple[Term, ...]
@@ -110,31 +111,31 @@ class Limit:
     size: str
 
     def known(self, first: int, last: int) -> bool | None:
-        """Whether elements first..last after the first lane's are inside: True all, False none, None else or unknown."""
+        """Whether elements `first`..`last` after the first lane's are readable: True for all, False for none, else None."""
         if self.terms or not self.size.isdigit():
             return None
         low, high, size = self.constant + first, self.constant + last, int(self.size)
         return True if low >= 0 and high < size else False if high < 0 or low >= size else None
 
     def text(self, shift: int) -> str:
-        """The two arguments of a masked helper whose first lane is `shift` elements further on."""
+        """C text of the arguments index and size of a masked helper whose first lane is `shift` elements further on."""
         return f"{linear(self.terms, self.constant + shift)}, {self.size}"
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Writes the loads of one variant of the micro-kernel.
+    """C texts of the loads in one variant of the micro-kernel.
 
-    In the guarded variant (`edge`), rows that stick out of the tensor repeat the last row inside, rows outside the view
-    are read from an array of pad values, and lanes outside are masked; nothing outside a tensor is touched. Where all
-    register tiles start at the same place along an axis, both variants hold the guards along it, as constants.
+    The guarded variant (`edge`) accesses nothing outside a tensor: rows past the end repeat the last valid row, rows outside
+    the view are read from an array of pad values, and lanes outside are masked. If all register tiles start at the same
+    index along an axis, both variants have the guards along it, as constants.
     """
 
     plan: LoopPlan
     edge: bool
 
     def prologue(self, operand: Operand, written: bool = False) -> list[str]:
-        """Declarations that the loads of the operand need, before the loops over the reduction."""
+        """C declarations of the operand's pointer and row offsets, for the beginning of the function."""
         const = "" if written else "const "
         start = self._tile_origin(operand)
         if not self._by_rows(operand):
@@ -148,7 +149,7 @@ class Reader:
         return lines
 
     def clamps(self) -> list[str]:
-        """Positions of the rows of an overhanging tile, held inside the tensor."""
+        """C declarations of the positions of an edge tile's rows, clamped to the last valid row."""
         plan = self.plan
         return [
             f"const long {plan.axes[a]}_{i} = least({linear([(1, tile_start(plan, a))], i)}, {count(plan, a)} - 1);"
@@ -158,21 +159,21 @@ class Reader:
         ]
 
     def sticks_out(self, axis: int) -> bool:
-        """Whether the tile may stick out of the extent along a spatial axis."""
+        """Whether a register tile of this variant may extend past the end of a spatial axis."""
         return self.plan.overhangs(axis) and (self.edge or is_fixed(self.plan, axis))
 
     def distinct(self, operand: Operand) -> list[Row]:
-        """Rows of the register tile for which the operand is read at different addresses."""
+        """Rows of the register tile that read the operand at distinct addresses."""
         return list(dict.fromkeys(self.key(operand, row) for row in self.plan.rows))
 
     def key(self, operand: Operand, row: Row) -> Row:
-        """The row with the axes that the operand does not depend on at 0."""
+        """The row with index 0 along all axes that do not move the operand."""
         return tuple(i if operand.strides[a] else 0 for a, i in enumerate(row))
 
     def value(self, operand: Operand, row: Row, chunk: Chunk, tail: bool = False, point: Point = NOWHERE) -> str:
-        """The operand's elements for one row and chunk, at `point` along the reduce axes that are written out.
+        """C text of the operand's elements for one row and chunk, at `point` along reduce axes that are unrolled in full.
 
-        `tail`: lanes of a reduced vector axis may be past its end.
+        `tail` means that lanes of a reduced vector axis may be past its end.
         """
         address = self.address(operand, row, chunk, point)
         condition = self.condition(operand, row, point)
@@ -188,19 +189,19 @@ class Reader:
         return self.load(operand, chunk, (self.pointer(operand, address, condition), 0), limit)
 
     def pointer(self, operand: Operand, address: Address, condition: str | bool) -> str:
-        """An address as one expression, that of a pad value where the condition does not hold."""
+        """C text of an address; if the condition is false at run time, of the array of pad values."""
         place = linear([(1, address[0])], address[1])
         return place if condition is True else f"({condition} ? {place} : {fill_name(operand)})"
 
     def load(self, operand: Operand, chunk: Chunk, address: Address, limit: Limit | None) -> str:
-        """Lanes one or two elements apart, from `address` on."""
+        """C text of a load of lanes that are one or two elements apart, from `address` on."""
         if operand.lane_stride == 1:
             return self.run(operand, chunk, address, limit, 0)
         parts = [self.run(operand, chunk, address, limit, shift) for shift in (0, chunk.width - 1)]
         return f"even_joined_{chunk.width}({', '.join(parts)})"
 
     def run(self, operand: Operand, chunk: Chunk, address: Address, limit: Limit | None, shift: int) -> str:
-        """One contiguous element for each lane of the chunk, `shift` elements after `address`, whose limit is `limit`."""
+        """C text of a contiguous load of the chunk's lanes, `shift` elements after `address`, masked by `limit`."""
         inside = True if limit is None else limit.known(shift, shift + chunk.width - 1)
         if inside is False:
             return self.filled(chunk)
@@ -212,11 +213,11 @@ class Reader:
         return f"load_masked{_small(operand)}_{chunk.width}({place}, {limit.text(shift)}, {fill})"
 
     def index(self, operand: Operand, row: Row, chunk: Chunk, point: Point = NOWHERE) -> str:
-        """Index of the first lane, from the pointer that `prologue` declares."""
+        """C text of the first lane's index, relative to the pointer that `prologue` declares."""
         return linear(*self._index(operand, row, chunk, point))
 
     def address(self, operand: Operand, row: Row, chunk: Chunk, point: Point = NOWHERE) -> Address:
-        """Address of the first lane."""
+        """(C pointer, offset) of the first lane."""
         terms, constant = self._index(operand, row, chunk, point)
         return linear([(1, operand.name), *terms]), constant
 
@@ -231,7 +232,7 @@ class Reader:
         return [(1, self._row_name(operand, self.start(operand, row))), *inner], constant
 
     def condition(self, operand: Operand, row: Row, point: Point = NOWHERE) -> str | bool:
-        """Whether the row is inside the view along guarded dimensions that do not move with the lanes, if known."""
+        """C condition that the row is inside the view along guarded dimensions that lanes do not move; a bool if known."""
         tests = []
         for d in self._checked(operand):
             if operand.access.coefficients[d][self.plan.vector]:
@@ -245,7 +246,7 @@ class Reader:
         return " && ".join(tests) or True
 
     def place(self, operand: Operand, dimension: int, row: Row, point: Point) -> tuple[tuple[Term, ...], int]:
-        """Index along a dimension of the view at the first lane of the register tile: terms and constant."""
+        """(terms, constant) of the index along a dimension of the view, at the first lane of the register tile."""
         plan, coefficients = self.plan, operand.access.coefficients[dimension]
         field = has_guard_field(plan, operand, dimension)
         terms: list[Term] = [(1, f"t->{guard_name(operand, dimension)}")] if field else []
@@ -261,7 +262,7 @@ class Reader:
     def limit(
         self, operand: Operand, row: Row, chunk: Chunk, tail: bool = False, point: Point = NOWHERE, more: int = 0
     ) -> Limit | None:
-        """Limit of reads along the lanes, None if there is none; `more` elements past the last lane's count as well."""
+        """The limit of reads along the lanes, or None; `more` elements past the last lane's are also read."""
         if operand.packing is not None:
             return None
         plan, vector, found = self.plan, self.plan.vector, list[Limit]()
@@ -282,12 +283,12 @@ class Reader:
         return Limit(first.terms, first.constant, f"least({first.size}, {rest})")
 
     def end(self, chunk: Chunk) -> Limit | None:
-        """Which lanes of an output lie inside the extent of a spatial vector axis; None if all."""
+        """The limit of an output's lanes at the end of a spatial vector axis; None if all lanes are inside."""
         found = self._end(self.plan.output, chunk, False, 0)
         return found[0] if found else None
 
     def _end(self, operand: Operand, chunk: Chunk, tail: bool, more: int) -> list[Limit]:
-        """The limit that the end of the vector axis sets."""
+        """A list of the limit that the end of the vector axis sets; empty if there is no such limit."""
         plan, stride = self.plan, operand.lane_stride
         if tail:
             start, end = plan.axes[plan.vector], bounds(plan, plan.vector)[1]
@@ -312,21 +313,21 @@ class Reader:
         return f"gather_masked{_small(operand)}_{chunk.width}({pointer}, {stride}, {index}, {size}, {fill})"
 
     def filled(self, chunk: Chunk) -> str:
-        """Lanes that all hold the pad value."""
+        """C text of a chunk in which all lanes are the pad value."""
         fill = literal(self.plan.op.pad_value, self.plan.accumulator)
         return fill if chunk.width == 1 else f"splat_{chunk.width}({fill})"
 
     def _checked(self, operand: Operand) -> list[int]:
-        """Guarded dimensions that this variant looks at."""
+        """Guarded dimensions that this variant checks."""
         return [d for d in operand.guarded if self.edge or is_fixed_dimension(self.plan, operand, d)]
 
     def _clamped(self, axis: int) -> bool:
-        """Whether rows along an axis are held inside the extent."""
+        """Whether positions of rows along an axis are clamped to the last valid position."""
         plan = self.plan
         return self.edge and axis in plan.op.spatial and axis != plan.vector and plan.overhangs(axis)
 
     def _position(self, axis: int, step: int) -> tuple[str, int]:
-        """Position of element `step` of the tile along a spatial axis, clamped where the tile can overhang."""
+        """(C text, constant) of the position of element `step` of the tile along a spatial axis, clamped if necessary."""
         if self._clamped(axis):
             return f"{self.plan.axes[axis]}_{step}", 0
         return tile_start(self.plan, axis), step
@@ -335,7 +336,7 @@ class Reader:
         return self.edge and operand.packing is None
 
     def start(self, operand: Operand, row: Row) -> Row:
-        """The row with all but clamped axes at 0."""
+        """The row with index 0 along all axes that are not clamped, or do not move the operand."""
         return tuple(i if operand.strides[a] and self._clamped(a) else 0 for a, i in enumerate(row))
 
     def _starts(self, operand: Operand) -> list[Row]:
@@ -351,7 +352,7 @@ class Reader:
 
 
 def is_gathered(operand: Operand, chunk: Chunk) -> bool:
-    """Whether lanes are loaded one by one; those two elements apart are picked out of two loads."""
+    """Whether lanes are loaded one by one. Lanes two elements apart are instead selected from two vector loads."""
     pairs = operand.lane_stride == 2 and chunk.width >= 4 and operand.c_type == "float"
     return operand.lane_stride != 1 and not pairs
 

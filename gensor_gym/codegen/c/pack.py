@@ -1,4 +1,4 @@
-"""Packing: copying the part of an operand that a task tile touches into a dense buffer of its own."""
+"""Packing: print C that copies the part of an operand that a task tile reads into a dense buffer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ static inline __attribute__((always_inline)) void copy_line(const {item} *line, 
 
 
 def pack_function(plan: LoopPlan, operand: Operand) -> str:
-    """The C function that packs one operand: `low_d` is where the box starts along dimension d, `rows_d` its length."""
+    """C function that packs a box of one operand; `low_d` is the box's start along dimension d, `rows_d` its length."""
     packing = operand.packing
     assert packing is not None
     lines = Lines()
@@ -49,7 +49,7 @@ def pack_function(plan: LoopPlan, operand: Operand) -> str:
 
 
 def pack_call(plan: LoopPlan, operand: Operand) -> str:
-    """The statement that packs the operand for the task tile at hand."""
+    """C statement that packs the operand for the current task tile."""
     values = []
     for d in range(len(operand.access.view)):
         low, rows = low_of(plan, operand, d), rows_of(plan, operand, d)
@@ -59,7 +59,7 @@ def pack_call(plan: LoopPlan, operand: Operand) -> str:
 
 
 def _copy_box(lines: Lines, runs: list[Run], fill: str, unsigned: bool) -> None:
-    """Rows of the innermost dimension, one after the other; int8 made unsigned if asked."""
+    """Write the copy of a box, line by line of the innermost dimension; if `unsigned`, 128 is added to its int8."""
     outer, inner = runs[:-1], runs[-1]
     start, size = line(outer, inner.size)
     target = linear([(run.pitch, f"i{n}") for n, run in enumerate(outer)])
@@ -70,7 +70,7 @@ def _copy_box(lines: Lines, runs: list[Run], fill: str, unsigned: bool) -> None:
 
 
 def _copy_groups(lines: Lines, plan: LoopPlan, operand: Operand, runs: list[Run]) -> None:
-    """Panels of int8 in groups of rows: the two inner dimensions are the reduced one and that of the panels."""
+    """Write the copy of int8 into panels in groups of four rows; rows are the reduce dimension, the second innermost."""
     width, outer, middle, inner = plan.tiles[0][plan.vector], runs[:-2], runs[-2], runs[-1]
     start, rows = line(outer, 1) if outer else ("0", "1")
     target = linear([(run.pitch, f"i{n}") for n, run in enumerate(outer)] + [(inner.pitch, "panel")])
@@ -83,7 +83,7 @@ def _copy_groups(lines: Lines, plan: LoopPlan, operand: Operand, runs: list[Run]
 
 
 def _copy_panels(lines: Lines, plan: LoopPlan, operand: Operand, runs: list[Run]) -> None:
-    """The panel dimension is contiguous in the tensor: a row is cut into panels."""
+    """Write the copy into panels if the panel dimension is the innermost: each line is cut into panels."""
     width, outer, inner = plan.tiles[0][plan.vector], runs[:-1], runs[-1]
     start, size = line(outer, inner.size)
     target = linear([(run.pitch, f"i{n}") for n, run in enumerate(outer)] + [(inner.pitch, "panel")])
@@ -95,7 +95,7 @@ def _copy_panels(lines: Lines, plan: LoopPlan, operand: Operand, runs: list[Run]
 
 
 def _copy_across(lines: Lines, plan: LoopPlan, operand: Operand, runs: list[Run]) -> None:
-    """The panel dimension is not the innermost: lines of the tensor become columns of the panels."""
+    """Write the copy into panels if the panel dimension is not the innermost: lines become columns of panels."""
     packing, width, lanes = operand.packing, plan.tiles[0][plan.vector], plan.program.hardware.lanes
     assert packing is not None
     panel = next(n for n, run in enumerate(runs) if run.dimension == packing.panel)
@@ -123,7 +123,7 @@ def _copy_across(lines: Lines, plan: LoopPlan, operand: Operand, runs: list[Run]
 
 
 def _column(lines: Lines, plan: LoopPlan, operand: Operand, order: list[Run], inner: Run, lane: str) -> None:
-    """Copy one line of the tensor to column number `lane` of the panels."""
+    """Write the copy of one line of the tensor to column `lane` of the panels."""
     start, size = (text.replace("i0", lane) for text in line(order, inner.size))
     fill = literal(plan.op.pad_value, operand.c_type)
     source, packed = plus("source", start), plus("packed", _column_start(order, plan.tiles[0][plan.vector], lane))
@@ -131,6 +131,6 @@ def _column(lines: Lines, plan: LoopPlan, operand: Operand, order: list[Run], in
 
 
 def _column_start(order: list[Run], width: int, lane: str) -> str:
-    """Start of a column in the buffer."""
+    """C text of the offset of column `lane` in the packed buffer."""
     terms = [(run.pitch, f"i{n}") for n, run in enumerate(order) if n > 0]
     return linear([(order[0].pitch, f"({lane} / {width})"), (1, f"{lane} % {width}"), *terms])

@@ -1,4 +1,4 @@
-"""Plan of the C code of a CPU program, made before a line is written: tiles, vectors, packed operands."""
+"""The plan of a CPU program's C code, made before any code is written: tiles, vectors, packed operands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DTYPES = ("float32", "int8")
 
 @dataclass(frozen=True)
 class Chunk:
-    """A power-of-two piece of the register tile's width: `width` lanes from lane `offset` on."""
+    """A vector of the register tile's width: `width` lanes, a power of two, from lane `offset` on."""
 
     offset: int
     width: int
@@ -29,9 +29,9 @@ class Packing:
     """Layout of a packed operand.
 
     `panel` is the dimension that is cut into panels as wide as the register tile, or -1 for a plain box. `shape` is the
-    box of the task tile; `pitch[d]` is the distance in elements between neighbours along dimension d of it (along
-    `panel`: between whole panels). `size` counts elements of the buffer. `leaves[d]` says that the box can leave the view,
-    `shared` that there is one copy of the whole tensor for all tasks.
+    task tile's box. `pitch[d]` is the distance in elements of neighbours along its dimension d (along `panel`: of whole
+    panels). `size` is the buffer's number of elements. `leaves[d]` says that the box can extend outside the view,
+    `shared` that one copy of the whole tensor serves all tasks.
     """
 
     panel: int
@@ -44,11 +44,11 @@ class Packing:
 
 @dataclass(frozen=True)
 class Operand:
-    """A tensor as the micro-kernel sees it.
+    """A tensor as the micro-kernel accesses it, in place or packed.
 
-    `strides[a]` is the distance in elements when axis a moves by one from tile to tile, `lane_stride` from lane to lane
-    of a vector (they differ in panels). `guarded` lists dimensions whose index can leave the view, `tables` axes along
-    which the distances are no multiples of one and stand in a table.
+    `strides[a]` is the distance in elements for a step of one along axis a, `lane_stride` the distance of adjacent lanes
+    of a vector (they differ in panels). `guarded` lists dimensions whose index can be outside the view. `tables` lists
+    axes without a constant stride, whose offsets are in a table.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class LoopPlan:
-    """Everything that the printers need to know about one kernel."""
+    """All that the printers need to know about one kernel."""
 
     program: Program
     axes: tuple[str, ...]  # [A] identifiers
@@ -77,9 +77,9 @@ class LoopPlan:
     threads: int
     shift: Shift | None = None
     widest: int = 0
-    """Width of the register tile that this narrower one replaces at the end of the vector axis; else 0."""
+    """Width of the whole register tile, if this plan has a narrower tile for the end of the vector axis; else 0."""
     group: int = -1
-    """Reduce axis whose elements are taken four at a time (`c/micro/dot.py`, `c/micro/along.py`), or -1."""
+    """Reduce axis whose elements are multiplied in groups of four (`c/micro/dot.py`, `c/micro/along.py`), or -1."""
 
     @property
     def op(self) -> Operator:
@@ -88,21 +88,21 @@ class LoopPlan:
 
     @property
     def vector_is_reduced(self) -> bool:
-        """Whether the lanes hold partial sums that are added up at the end."""
+        """Whether the vector axis is a reduce axis, so that lanes are partial sums, added up at the end."""
         return self.vector in self.op.reduce
 
     @property
     def groups_lanes(self) -> bool:
-        """Whether a lane holds a group of four elements of the reduction."""
+        """Whether groups of four run along the vector axis: a lane multiplies four adjacent elements of the reduction."""
         return self.group == self.vector
 
     @property
     def groups_channels(self) -> bool:
-        """Whether copies hold four channels of a pixel or of a tap side by side (`c/channels.py`)."""
+        """Whether copies store four channels of a pixel or of a filter's tap adjacently (`c/channels.py`)."""
         return self.group >= 0 and not self.groups_lanes and not self.op.reads[0].coefficients[-1][self.group]
 
     def group_dimension(self, operand: Operand) -> int:
-        """The dimension of an operand that the axis of groups moves."""
+        """The dimension of an operand whose index the axis of groups moves."""
         return group_dimension(operand.access, self.group)
 
     @property
@@ -112,53 +112,53 @@ class LoopPlan:
 
     @property
     def grid(self) -> tuple[int, ...]:
-        """Task tiles along spatial axes, reduce blocks along reduce axes, [A]."""
+        """Number of task tiles along spatial axes and of reduce blocks along reduce axes, [A]."""
         return tuple(ceil_div(n, t) for n, t in zip(self.op.extents, self.tiles[2], strict=True))
 
     @property
     def reduce_blocks(self) -> int:
-        """Reduce blocks of a task tile, over all chunks of the reduction."""
+        """Number of reduce blocks of a task tile, over all chunks of the reduction."""
         return math.prod(self.grid[a] for a in self.op.reduce)
 
     @property
     def tasks(self) -> int:
-        """Items of the parallel loop."""
+        """Number of tasks of the parallel loop."""
         return self.splits * math.prod(self.grid[a] for a in self.op.spatial)
 
     @property
     def is_carried(self) -> bool:
-        """Whether partial sums travel through the output from one reduce block to the next."""
+        """Whether partial sums are stored in the output and loaded again, since a tile's reduction has several blocks."""
         inner = any(self.tiles[1][a] < min(self.tiles[2][a], self.op.extents[a]) for a in self.op.reduce)
         return inner or self.reduce_blocks > self.splits
 
     def constant_count(self, axis: int) -> int | None:
-        """Elements of the task tile inside the extent along an axis, where all task tiles agree on it."""
+        """Number of valid elements of a task tile along an axis, if it is equal for all task tiles; else None."""
         extent, tile = self.op.extents[axis], self.tiles[2][axis]
         if extent <= tile:
             return extent
         return tile if extent % tile == 0 else None
 
     def step(self, axis: int) -> int:
-        """Elements of a reduce axis that one step of the micro-kernel takes."""
+        """Number of elements along a reduce axis that one step of the micro-kernel processes."""
         return self.tiles[0][axis] if axis == self.vector else GROUP if axis == self.group else 1
 
     def moves(self, axis: int) -> bool:
-        """Whether a task holds several register tiles along a spatial axis."""
+        """Whether a task contains several register tiles along a spatial axis."""
         step = self.widest if self.widest and axis == self.vector else self.tiles[0][axis]
         return self.tiles[2][axis] > step
 
     def overhangs(self, axis: int) -> bool:
-        """Whether some register tile sticks out of the extent."""
+        """Whether some register tile extends past the end of an axis."""
         register, task, extent = self.tiles[0][axis], self.tiles[2][axis], self.op.extents[axis]
-        if self.widest and axis == self.vector:  # it begins at a multiple of the widest, whatever the narrow one divides
+        if self.widest and axis == self.vector:  # a narrow tile begins at a multiple of the whole tile's width
             return any(count % self.widest not in (0, register) for count in (min(task, extent), extent % task))
         return (extent % register != 0 or (extent > task and task % register != 0)) and not self.moves_back(axis)
 
     def moves_back(self, axis: int) -> bool:
-        """Whether the last register tile of a task starts earlier instead of sticking out, doing some elements twice.
+        """Whether a task's last register tile starts earlier to stay inside the axis, and computes some elements twice.
 
-        Not where partial sums travel through the output, nor along lanes that are read from panels or from the copy of a
-        shifted product, whose places are whole register tiles: a narrower tile stands at the end of these.
+        This is impossible if partial sums are stored in the output, or along lanes that are read from panels or from a
+        shifted product's copy, where tiles start at multiples of the width. A narrower tile is used at the end of these.
         """
         size, extent, task = self.tiles[0][axis], self.op.extents[axis], self.tiles[2][axis]
         if axis in self.op.reduce or self.is_carried or extent % size == 0 or (extent % task or size) < size:
@@ -172,7 +172,7 @@ class LoopPlan:
 
     @property
     def rows(self) -> tuple[tuple[int, ...], ...]:
-        """Positions of the accumulator rows in the register tile along every axis (0 along vector and reduce axes)."""
+        """Rows of accumulators in the register tile: each row's index along every axis (0 along vector and reduce axes)."""
         sizes = [self.tiles[0][a] if a in self.op.spatial and a != self.vector else 1 for a in range(len(self.op.axes))]
         positions: list[tuple[int, ...]] = [()]
         for size in sizes:
@@ -181,9 +181,9 @@ class LoopPlan:
 
 
 def make_plan(program: Program) -> LoopPlan:
-    """The plan of a program; ValueError for a data type that the C generator does not know.
+    """The plan of a program; ValueError for a data type that C does not support.
 
-    Constant weights, if packed, are copied for all tasks at once, however few these are.
+    Constant weights, if packed, are packed once for all tasks, even if there is only one task.
     """
     _check(program)
     op, convolution = program.operator, program.knob("convolution")
@@ -201,7 +201,7 @@ def make_plan(program: Program) -> LoopPlan:
     axes = identifiers([axis.name for axis in op.axes], names)
 
     def operand(read: Access, name: str, pack: bool) -> Operand:
-        """A read as the knobs want it."""
+        """The operand of a read: shifted, packed or in place."""
         if shift is not None and read is op.reads[0]:
             return _shifted(op, tiles, read, name, shift)
         if pack:
@@ -222,7 +222,7 @@ def make_plan(program: Program) -> LoopPlan:
 
 
 def _check(program: Program) -> None:
-    """ValueError for a data type or a kind of hardware that C is not generated for."""
+    """Check that C can be generated for the program's data type and hardware; ValueError if not."""
     if program.operator.dtype not in DTYPES:
         raise ValueError(f"C kernels take dtype {' or '.join(DTYPES)}, got {program.operator.dtype!r}")
     if program.hardware.kind != "cpu":
@@ -230,7 +230,7 @@ def _check(program: Program) -> None:
 
 
 def vector_chunks(width: int, lanes: int) -> tuple[Chunk, ...]:
-    """`width` lanes as vectors of the hardware's width, then smaller powers of two."""
+    """Split `width` lanes into vectors of `lanes` lanes, then into smaller powers of two."""
     chunks, offset, size = [], 0, lanes
     while offset < width:
         if size <= width - offset:
@@ -244,10 +244,10 @@ def vector_chunks(width: int, lanes: int) -> tuple[Chunk, ...]:
 def _effective_tiles(
     program: Program, vector: int, group: int, packed: bool, blockwise: bool
 ) -> tuple[tuple[tuple[int, ...], ...], int]:
-    """Tiles without the part that no element ever falls into, and the chunks of the reduction.
+    """(tiles clipped to the extents, number of chunks of the reduction).
 
-    Where the L1 tile holds one register tile, the accumulators stay in registers for the whole reduce block; where the
-    task tile does, and nothing is packed block by block (`blockwise`), for the whole reduction.
+    Reduce blocks are merged so that accumulators stay in registers: within a block if an L1 tile is one register tile, and
+    over the whole reduction if a task tile is and nothing is packed block by block (`blockwise`).
     """
     op, lanes = program.operator, program.hardware.lanes
     columns = [_clipped(op, program.tiles, a, lanes if a == vector else 1, packed) for a in range(len(op.axes))]
@@ -265,10 +265,10 @@ def _effective_tiles(
 
 
 def _clipped(op: Operator, tiles: tuple[tuple[int, ...], ...], axis: int, lanes: int, packed: bool) -> tuple[int, int, int]:
-    """The three tiles of an axis cut to its extent, outer ones still multiples of inner ones where that is needed.
+    """(register, L1, task tile) of an axis, clipped to its extent; outer tiles stay multiples of inner tiles if needed.
 
-    `lanes` are those of a vector along the axis, 1 if there is none. A vector may stick out of the extent; where nothing
-    is packed, the tile is as long as the extent if that takes no more vectors.
+    `lanes` is a vector's number of lanes along the axis, or 1. A vector may extend past the end of the axis. If nothing is
+    packed, the register tile is clipped to the extent itself, provided that this takes no more vectors.
     """
     extent = op.extents[axis]
     register, l1, task = (tiles[level][axis] for level in range(3))
@@ -282,7 +282,7 @@ def _clipped(op: Operator, tiles: tuple[tuple[int, ...], ...], axis: int, lanes:
 
 
 def _merge_blocks(op: Operator, register: list[int], task: list[int], splits: int) -> None:
-    """Make the reduce blocks of a task one, or one for each chunk of the outermost axis that has several."""
+    """Merge the reduce blocks of a task into one, or into one per chunk along the outermost axis with several blocks."""
     outer = next((a for a in op.reduce if op.extents[a] > task[a]), None)
     for a in op.reduce:
         if a == outer and splits > 1:
@@ -292,7 +292,7 @@ def _merge_blocks(op: Operator, register: list[int], task: list[int], splits: in
 
 
 def _plain(op: Operator, vector: int, access: Access, name: str, shift: Shift | None = None) -> Operand:
-    """An operand that is read or written in place; the store places operands of fused pixels with gaps."""
+    """An operand that is accessed in place. With `shift`, the fused axis has stride 0: the store adds its offsets."""
     spans = [access.span(d, op.extents) for d in range(len(access.view))]
     guarded = tuple(d for d, (low, high) in enumerate(spans) if low < 0 or high >= access.view[d])
     strides = access.axis_strides()
@@ -303,7 +303,7 @@ def _plain(op: Operator, vector: int, access: Access, name: str, shift: Shift | 
 
 
 def _shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, name: str, shift: Shift) -> Operand:
-    """The copied input of a shifted matrix product."""
+    """The operand of a shifted matrix product's copied input."""
     task = whole_tiles(op.extents, tiles[0], op.reduce, shift.axis) if shift.shared else tiles[2]
     shape = [1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients[:-1]]
     pitch = (shape[1] * shift.plane, shift.plane, 1)
@@ -315,7 +315,7 @@ def _shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, n
             strides[axis] = step
         else:
             tables.append(axis)
-    padded = tuple(map(round_up, op.extents, task))  # the last task's box is as large as the others'
+    padded = tuple(map(round_up, op.extents, task))  # the last task's box has the full size, too
     leaves = tuple(access.span(d, padded)[1] >= access.view[d] for d in range(2))
     size = shape[0] * pitch[0] + tiles[0][shift.axis]
     packing = Packing(-1, (*shape, shift.plane), pitch, size, leaves, shift.shared)
@@ -325,7 +325,7 @@ def _shifted(op: Operator, tiles: tuple[tuple[int, ...], ...], access: Access, n
 def _packed(
     program: Program, tiles: tuple[tuple[int, ...], ...], vector: int, group: int, access: Access, name: str
 ) -> Operand:
-    """An operand copied for all tasks at once where one copy serves them and is not too large, else by each task."""
+    """A packed operand: one copy for all tasks if it serves them all and is not too large, else a copy by each task."""
     op, task = program.operator, tiles[2]
     if serves_all(op, access, task):
         whole = whole_tiles(op.extents, tiles[0], op.reduce, vector, group)
@@ -337,9 +337,9 @@ def _packed(
 
 
 def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: Access, name: str) -> Operand:
-    """An operand copied into a buffer of its own: panels of the register tile's width if they exist, else a box.
+    """An operand packed for one tile `task`: in panels of the register tile's width if possible, else as a box.
 
-    Panels of groups also hold the initial values of the accumulators; dimensions inside the grouped one count whole groups.
+    Panels of groups also contain the accumulators' initial values. Pitches inside the grouped dimension include the groups.
     """
     shape = tuple(1 + sum(c * (t - 1) for c, t in zip(row, task, strict=True)) for row in access.coefficients)
     panel = _panel_dimension(access, task, vector)
@@ -371,7 +371,7 @@ def _copied(width: int, task: tuple[int, ...], vector: int, group: int, access: 
 
 
 def _panel_dimension(access: Access, task: tuple[int, ...], vector: int) -> int:
-    """The dimension that, inside a task tile, only the vector axis moves along, one by one; -1 if there is none."""
+    """The dimension whose index, within a task tile, only the vector axis moves, in steps of one; -1 if there is none."""
     moving = [[a for a, c in enumerate(row) if c and (task[a] > 1 or a == vector)] for row in access.coefficients]
     touched = [d for d, axes in enumerate(moving) if vector in axes]
     if len(touched) == 1 and moving[touched[0]] == [vector] and access.coefficients[touched[0]][vector] == 1:
@@ -382,7 +382,7 @@ def _panel_dimension(access: Access, task: tuple[int, ...], vector: int) -> int:
 def whole_tiles(
     extents: tuple[int, ...], register: tuple[int, ...], reduce: tuple[int, ...], vector: int, group: int = -1
 ) -> tuple[int, ...]:
-    """Tiles of a task that is the whole operator, register tiles and groups that overhang included."""
+    """Sizes of a task tile that covers the whole operator, rounded up to whole register tiles and groups."""
     steps = [1 if a in reduce and a != vector else step for a, step in enumerate(register)]
     if group >= 0:
         steps[group] = GROUP
@@ -390,7 +390,7 @@ def whole_tiles(
 
 
 def _row_pitch(length: int, item: int) -> int:
-    """Elements from one packed row to the next: an odd number of cache lines, so that rows spread over sets."""
+    """Distance in elements of packed rows: an odd number of cache lines, so that rows spread over the cache's sets."""
     if length == 1:
         return 1
     line = 64 // item

@@ -1,4 +1,4 @@
-"""Boxes of tensors that are copied: the range of each dimension that a task tile touches, and the addresses of both copies."""
+"""Boxes of tensors that packing copies: a task tile's range along each dimension, and addresses in source and copy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from gensor_gym.codegen.c.text import add, ceil_div, linear, round_up
 
 @dataclass(frozen=True)
 class Run:
-    """A dimension of the box, or several that lie one behind the other in both places."""
+    """A dimension of the box, or several dimensions that are contiguous in both source and copy.
+
+    `low` and `rows` are C texts of its start and length, `size` is its length in the view. `stride` and `pitch` are the distances
+    of adjacent elements in source and copy. `checked` means that indices can be outside the view.
+    """
 
     low: str
     rows: str
@@ -24,12 +28,12 @@ class Run:
 
 
 def is_constant(text: str) -> bool:
-    """Whether an expression is a whole number."""
+    """Whether a C expression is an integer constant."""
     return text.lstrip("-").isdigit()
 
 
 def parameters(plan: LoopPlan, operand: Operand) -> list[str]:
-    """Parameters of the pack function: values that differ between task tiles."""
+    """Names of the pack function's parameters: starts and lengths of the box that differ between task tiles."""
     names = []
     for d in range(len(operand.access.view)):
         names += [] if is_constant(low_of(plan, operand, d)) else [f"low_{d}"]
@@ -38,13 +42,13 @@ def parameters(plan: LoopPlan, operand: Operand) -> list[str]:
 
 
 def low_of(plan: LoopPlan, operand: Operand, dimension: int) -> str:
-    """Index along a dimension at the origin of the task tile."""
+    """C text of the index along a dimension at the origin of the task tile."""
     terms = [(c, task_start(plan, a)) for a, c in enumerate(operand.access.coefficients[dimension])]
     return linear(terms, operand.access.offset[dimension])
 
 
 def rows_of(plan: LoopPlan, operand: Operand, dimension: int) -> str:
-    """Length of the box along a dimension, register tiles that overhang included."""
+    """C text of the box's length along a dimension, with register tiles that extend past the end in full."""
     constant, terms = 1, []
     for a, c in enumerate(operand.access.coefficients[dimension]):
         if c == 0:
@@ -61,7 +65,7 @@ def rows_of(plan: LoopPlan, operand: Operand, dimension: int) -> str:
 
 
 def _leaves_view(plan: LoopPlan, operand: Operand, dimension: int) -> bool:
-    """Whether the box can leave the view along a dimension."""
+    """Whether a box can extend outside the view along a dimension."""
     access, extents = operand.access, list(plan.op.extents)
     for a in range(len(extents)):
         if a in plan.op.spatial or a == plan.vector:
@@ -71,7 +75,7 @@ def _leaves_view(plan: LoopPlan, operand: Operand, dimension: int) -> bool:
 
 
 def runs_of(plan: LoopPlan, operand: Operand) -> list[Run]:
-    """Dimensions of the box from outside in; a fully covered one is joined to the one outside it."""
+    """Runs of the box from the outermost in; a dimension that is covered completely is merged into the next outer run."""
     packing, access = operand.packing, operand.access
     assert packing is not None
     strides, runs = access.strides(), list[Run]()
@@ -94,17 +98,17 @@ def _times(text: str, factor: int) -> str:
 
 
 def loop(n: int, run: Run, step: int = 1) -> str:
-    """Head of the loop over a run, with `i<n>` counted inside the box."""
+    """C head of the loop over a run; its variable `i<n>` counts from the start of the box."""
     return f"for (long i{n} = 0; i{n} < {run.rows}; i{n}{'++' if step == 1 else f' += {step}'})"
 
 
 def loops(runs: Sequence[Run]) -> list[str]:
-    """Loop heads over runs, with i0, i1, ..."""
+    """C heads of nested loops over runs, with the variables i0, i1, ..."""
     return [loop(n, run) for n, run in enumerate(runs)]
 
 
 def line(runs: Sequence[Run], size: int) -> tuple[str, str]:
-    """(start in the source of the line at i0, i1, ..., its size: 0 if an outer index is outside the view)."""
+    """(source offset of the line at i0, i1, ..., its size, which is 0 if the line is outside the view), both as C text."""
     places = [add(run.low, f"i{n}") for n, run in enumerate(runs)]
     start = linear([(run.stride, place) for run, place in zip(runs, places, strict=True)])
     tests = [f"inside({place}, {run.size})" for run, place in zip(runs, places, strict=True) if run.checked]
@@ -112,10 +116,10 @@ def line(runs: Sequence[Run], size: int) -> tuple[str, str]:
 
 
 def panel_count(run: Run, width: int) -> str:
-    """Panels of `width` along a run, which holds whole ones."""
+    """C text of the number of panels of `width` lanes along a run."""
     return str(ceil_div(int(run.rows), width)) if is_constant(run.rows) else f"{run.rows} / {width}"
 
 
 def plus(pointer: str, offset: str) -> str:
-    """The address `offset` elements after a pointer."""
+    """C text of the address `offset` elements after a pointer."""
     return pointer if offset == "0" else f"{pointer} + {offset}"

@@ -1,4 +1,4 @@
-"""Shared copies: an operand that several tasks read alike is packed once, by all threads, before the tasks begin."""
+"""Shared copies: an operand whose copy serves several tasks is packed once, by all threads, before the tasks begin."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gensor_gym.codegen.c.text import Lines, add, ceil_div, linear, round_up
 from gensor_gym.operators.traits import weights
 
 ITEMS = 16
-"""Pieces at most that the copy of an operand is cut into, for the threads to share."""
+"""Largest number of pieces into which the copy of an operand is cut, so that threads can share the work."""
 
 
 def shared_reads(plan: LoopPlan) -> list[Operand]:
@@ -22,12 +22,12 @@ def shared_reads(plan: LoopPlan) -> list[Operand]:
 
 
 def shared_start(plan: LoopPlan, operand: Operand) -> str:
-    """Start of a task's part of a shared copy."""
+    """C text of the offset at which a task's part of a shared copy starts."""
     return linear([(operand.strides[a], task_start(plan, a)) for a in range(len(plan.axes))])
 
 
 def shared_functions(plan: LoopPlan) -> list[str]:
-    """The functions that copy one piece of each operand, and `share`, which copies piece `index` of all."""
+    """C functions that pack a piece of each shared operand, and `share`, which packs piece `index` counted over all."""
     reads = shared_reads(plan)
     if not reads:
         return []
@@ -53,19 +53,19 @@ def shared_functions(plan: LoopPlan) -> list[str]:
 
 
 def has_prepacked(plan: LoopPlan) -> bool:
-    """Whether the last shared copy is that of the weights, so that a call can do without making it again."""
+    """Whether the last shared copy is that of the weights, so that later calls need not pack them again."""
     reads = shared_reads(plan)
     return bool(reads) and reads[-1].access is weights(plan.op)
 
 
 def shared_call(plan: LoopPlan, prepacked: bool = False) -> list[str]:
-    """Statements that run the copies; `prepacked` leaves out the last, which an earlier call has made."""
+    """C statements that pack all shared operands; if `prepacked`, except the last, which an earlier call has packed."""
     reads = shared_reads(plan)[: -1 if prepacked else None]
     return [f"team.parallel(&team, share, &call, {sum(_pieces(plan, read) for read in reads)});"] if reads else []
 
 
 def weights_function(plan: LoopPlan) -> str:
-    """`share_weights`, which copies piece `index` of the last operand alone."""
+    """C function `share_weights`, which packs piece `index` of the last shared operand."""
     before = sum(_pieces(plan, read) for read in shared_reads(plan)[:-1])
     lines = Lines()
     with lines.block("static void share_weights(void *context, long index, int thread)"):
@@ -74,7 +74,7 @@ def weights_function(plan: LoopPlan) -> str:
 
 
 def weights_call(plan: LoopPlan) -> str:
-    """The statement that runs it."""
+    """C statement that packs all pieces of the weights in parallel."""
     return f"runtime->parallel(runtime, share_weights, &call, {_pieces(plan, shared_reads(plan)[-1])});"
 
 
@@ -97,7 +97,7 @@ def _pack(plan: LoopPlan, read: Operand) -> str:
 
 
 def _piece(lines: Lines, plan: LoopPlan, read: Operand) -> None:
-    """Copy piece `index` of one operand."""
+    """Write the packing of piece `index` of one operand."""
     assert read.packing is not None
     target = f"call->shared_{read.name}"
     if _is_plane(plan, read):
@@ -121,14 +121,14 @@ def _piece(lines: Lines, plan: LoopPlan, read: Operand) -> None:
 
 
 def _slice(piece: LoopPlan, read: Operand) -> Operand:
-    """The operand with the box of one piece, at the distances of the whole copy."""
+    """The operand with the box of one piece, and the pitches of the whole copy."""
     assert read.packing is not None
     shape = tuple(1 + sum(c * (t - 1) for c, t in zip(row, piece.tiles[2], strict=True)) for row in read.access.coefficients)
     return replace(read, packing=replace(read.packing, shape=shape))
 
 
 def _slice_plan(plan: LoopPlan, read: Operand) -> LoopPlan:
-    """The plan whose tasks are the pieces: whole extents but for the axis that the pieces lie along."""
+    """A plan whose task tiles are the pieces: the whole operator, cut along the axis of `_cut_axis`."""
     axis = _cut_axis(plan, read)
     tiles = list(whole_tiles(plan.op.extents, plan.tiles[0], plan.op.reduce, plan.vector, plan.group))
     if axis is not None:
@@ -138,7 +138,10 @@ def _slice_plan(plan: LoopPlan, read: Operand) -> LoopPlan:
 
 
 def _cut_axis(plan: LoopPlan, read: Operand) -> int | None:
-    """An axis that alone moves a dimension: the panels' if there are panels, else the outermost dimension's."""
+    """The axis along which a copy is cut into pieces; None if there is none.
+
+    With panels it is the vector axis, else the axis of the outermost dimension that only one axis moves.
+    """
     assert read.packing is not None
     if read.packing.panel >= 0:
         return plan.vector

@@ -1,4 +1,4 @@
-"""The second pass of a split reduction: partial outputs added up (or compared) in a fixed order, then the epilogue."""
+"""The second pass of a split reduction: it adds up (or compares) partial outputs in a fixed order and applies the epilogue."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from gensor_gym.codegen.c.plan import LoopPlan, Operand
 from gensor_gym.codegen.c.text import Lines, ceil_div, linear
 
 BLOCK = 4096
-"""Innermost output elements of one item of the parallel loop."""
+"""Largest number of output elements along the innermost axis for one task of the second pass."""
 
 
 def _axis(plan: LoopPlan) -> int:
-    """The innermost spatial axis, which one item walks along."""
+    """The innermost spatial axis, along which a task of the second pass loops."""
     return plan.op.spatial[-1]
 
 
@@ -20,7 +20,7 @@ def _blocks(plan: LoopPlan) -> int:
 
 
 def finish_call(plan: LoopPlan) -> list[str]:
-    """Statements that run the second pass."""
+    """C statements that run the second pass; empty if the reduction is not split."""
     if plan.splits == 1:
         return []
     items = _blocks(plan)
@@ -30,7 +30,7 @@ def finish_call(plan: LoopPlan) -> list[str]:
 
 
 def finish_function(plan: LoopPlan) -> str:
-    """`finish_row`: part of one row of the output."""
+    """C function `finish_row`, which computes a part of one row of the output from the partial outputs."""
     lines, axis = Lines(), _axis(plan)
     name, extent = plan.axes[axis], plan.op.extents[axis]
     lines.add(f"/* Joins the {plan.splits} partial outputs of a row in order, at most {BLOCK} elements of it. */")
@@ -54,7 +54,7 @@ def finish_function(plan: LoopPlan) -> str:
 
 
 def _decode(lines: Lines, plan: LoopPlan) -> None:
-    """Position along the outer axes, and the part of the row."""
+    """Declare a task's indices along the outer axes, and the begin and end of its part of the row."""
     index, axis = "index", _axis(plan)
     blocks = _blocks(plan)
     if blocks > 1:
@@ -75,7 +75,7 @@ def _decode(lines: Lines, plan: LoopPlan) -> None:
 
 
 def _element(lines: Lines, plan: LoopPlan, width: int) -> None:
-    """`width` neighbouring output elements."""
+    """Write the computation of `width` adjacent output elements."""
     axis, size = _axis(plan), plan.op.output.size
     stride = plan.output.strides[axis]
     for chunk in range(plan.splits):
@@ -93,7 +93,7 @@ def _element(lines: Lines, plan: LoopPlan, width: int) -> None:
 
 
 def _operand(plan: LoopPlan, operand: Operand, width: int) -> str:
-    """Elements of an epilogue operand."""
+    """C text of an epilogue operand's elements for `width` adjacent output elements."""
     axis = _axis(plan)
     place = linear([(1, f"{operand.name}_row"), (operand.strides[axis], plan.axes[axis])])
     wide = width > 1 and operand.strides[axis] == 1

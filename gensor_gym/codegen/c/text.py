@@ -1,4 +1,4 @@
-"""Small tools for writing C: an indenting list of lines, linear index expressions, fresh names."""
+"""Small tools for writing C: indented lines, linear index expressions, distinct identifiers."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ RESERVED = frozenset(
     "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
     "y y0 y1 j0 j1 jn yn fill least most main kept not_done".split()
 )
-"""Identifiers that no axis or tensor may take: words of C and names that the generated text uses itself."""
+"""Identifiers that no axis or tensor may take: C keywords and names that generated code uses."""
 
 
 class Lines:
-    """Lines of C under construction."""
+    """A list of lines of C with a current indentation."""
 
     def __init__(self) -> None:
-        """Start empty, at the left margin."""
+        """Begin without lines and without indentation."""
         self._lines: list[str] = []
         self._depth = 0
 
     def add(self, *lines: str) -> None:
-        """Append lines at the current indentation; an empty one stays empty."""
+        """Append lines at the current indentation; an empty line stays empty."""
         margin = "    " * self._depth
         self._lines.extend(margin + line if line else "" for line in lines)
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """`head {`, the lines added meanwhile one step further in, `}`."""
+        """Write `head {` and `}` around the lines of the `with` block, which are indented one step further."""
         self.add(head + " {")
         self._depth += 1
         yield
@@ -38,7 +38,7 @@ class Lines:
 
     @contextmanager
     def blocks(self, heads: Iterable[str]) -> Iterator[None]:
-        """Blocks nested in one another, outermost first."""
+        """Write nested blocks with these heads, outermost first, around the lines of the `with` block."""
         heads = list(heads)
         for head in heads:
             self.add(head + " {")
@@ -49,12 +49,12 @@ class Lines:
             self.add("}")
 
     def __str__(self) -> str:
-        """The text, with a newline at its end."""
+        """All lines as text that ends in a newline."""
         return "\n".join(self._lines) + "\n"
 
 
 def linear(terms: Iterable[tuple[int, str]], constant: int = 0) -> str:
-    """`m * 1024 + k + 5` for terms (1024, m), (1, k) and constant 5; terms with coefficient or name 0 are left out."""
+    """C text of a sum of (coefficient, name) terms and a constant, such as `m * 1024 + k + 5`; zero terms are omitted."""
     kept = [(c, name) for c, name in terms if c != 0 and name != "0"]
     words = [name if c == 1 else f"{f'({name})' if ' ' in name else name} * {c}" for c, name in kept]
     if not words:
@@ -66,13 +66,13 @@ def linear(terms: Iterable[tuple[int, str]], constant: int = 0) -> str:
 
 
 def add(*terms: str) -> str:
-    """The sum of expressions, without the zeros."""
+    """C text of the sum of some expressions; zeros are omitted."""
     kept = [term for term in terms if term != "0"]
     return " + ".join(kept) or "0"
 
 
 def identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> tuple[str, ...]:
-    """Distinct C identifiers close to `names`, none of them reserved or among `taken`."""
+    """Distinct C identifiers, similar to `names`, that are neither reserved nor in `taken`."""
     used = set(taken) | RESERVED
     result = []
     for name in names:

@@ -1,4 +1,4 @@
-"""Variants of the micro-kernel: one for register tiles inside every tensor, others for those at an edge, some narrower."""
+"""Variants of the micro-kernel: one for register tiles inside every tensor, others, some narrower, for tiles at an edge."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gensor_gym.codegen.c.text import round_up
 
 @dataclass(frozen=True)
 class Variant:
-    """A function of the micro-kernel: its name, the plan with its width, and whether it guards its accesses."""
+    """A variant of the micro-kernel: the C function's name, the plan with its width, and whether it guards its accesses."""
 
     name: str
     plan: LoopPlan
@@ -19,7 +19,7 @@ class Variant:
 
 
 def variants(plan: LoopPlan) -> list[Variant]:
-    """Variants that some register tile needs: the interior one first, then edges from the narrowest on."""
+    """The variants that some register tile needs: the interior variant first, then edge variants, the narrowest first."""
     found = []
     possible = all(plan.op.extents[a] >= plan.tiles[0][a] for a in overhanging(plan))
     if possible and all(_fits(plan, operand, d) for operand, d in guarded(plan)):
@@ -34,17 +34,17 @@ def variants(plan: LoopPlan) -> list[Variant]:
 
 
 def overhanging(plan: LoopPlan) -> list[int]:
-    """Spatial axes along which some register tiles stick out of the extent and others do not."""
+    """Spatial axes along which some, but not all, register tiles extend past the end."""
     return [a for a in plan.op.spatial if plan.overhangs(a) and not is_fixed(plan, a)]
 
 
 def guarded(plan: LoopPlan) -> list[tuple[Operand, int]]:
-    """(operand, dimension) of every index that can leave its view in one register tile and not in another."""
+    """(operand, dimension) of every index that is outside its view in some register tiles but not in all."""
     return [(read, d) for read in plan.reads for d in read.guarded if not is_fixed_dimension(plan, read, d)]
 
 
 def _fits(plan: LoopPlan, operand: Operand, dimension: int) -> bool:
-    """Whether the window of a register tile can lie inside the view."""
+    """Whether a register tile's reads along a dimension span at most the view's length, so that they can be inside it."""
     row = operand.access.coefficients[dimension]
     reach = 1
     for a, c in enumerate(row):
@@ -54,7 +54,7 @@ def _fits(plan: LoopPlan, operand: Operand, dimension: int) -> bool:
 
 
 def _edge_widths(plan: LoopPlan) -> set[int]:
-    """Widths, in whole vectors, of the remainder of the vector axis at the end of some task."""
+    """Widths in lanes, rounded up to whole vectors, of the remainders along the vector axis at the ends of tasks."""
     axis, width, lanes = plan.vector, plan.tiles[0][plan.vector], plan.program.hardware.lanes
     if axis not in overhanging(plan):
         return set()
@@ -64,7 +64,7 @@ def _edge_widths(plan: LoopPlan) -> set[int]:
 
 
 def _narrowed(plan: LoopPlan, width: int) -> LoopPlan:
-    """The plan with a narrower register tile."""
+    """The plan with a register tile of `width` lanes."""
     register = tuple(width if a == plan.vector else tile for a, tile in enumerate(plan.tiles[0]))
     chunks = vector_chunks(width, plan.program.hardware.lanes)
     return replace(plan, tiles=(register, *plan.tiles[1:]), chunks=chunks, widest=plan.tiles[0][plan.vector])

@@ -1,4 +1,4 @@
-"""Operations on whole rows of a product's output: by a task that has all columns of its rows, else in a separate loop."""
+"""Operations on whole rows of a product's output: at the end of tasks that compute whole rows, else in a separate loop."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from gensor_gym.codegen.c.text import Lines, ceil_div, linear, round_up
 from gensor_gym.operators.computation import Computation
 
 _PIECES = 4
-"""Pieces of the loop of its own, for each thread."""
+"""Number of tasks of the separate loop for each thread."""
 
 
 @dataclass(frozen=True)
 class WholeRows:
-    """A function `rows_done(call, thread, begin, end)` of rows, and its fields of `struct call`."""
+    """The C function `rows_done(call, thread, begin, end)` on finished rows, and its fields of `struct call`."""
 
     computation: Computation
-    """The computation of product and rows together."""
+    """The whole computation: the product and the operations on its rows."""
     order: tuple[int, ...]
-    """Number of the input for every operand of the product."""
+    """Index of the computation's input for every operand of the product."""
     output: str
-    """The product's output in C; empty if it is in `value_bytes` of the workspace."""
+    """C text of the product's output; empty if the output is in the workspace, in `value_bytes` bytes."""
     fields: tuple[str, ...]
-    """Members of `struct call`."""
+    """C declarations of additional members of `struct call`."""
     given: tuple[str, ...]
-    """Initialisers of the fields."""
+    """C initialisers of these members."""
     value_names: tuple[str, ...]
-    """Members that point to the product's output."""
+    """Names of members that point to the product's output."""
     functions: tuple[str, ...]
     value_bytes: int
     thread_bytes: int
     step: int
-    """Rows that are worked on together."""
+    """Number of rows that `rows_done` processes together."""
 
 
 def at_end(plan: LoopPlan) -> bool:
-    """Whether tasks have all columns of their rows, and there are enough of them for all threads."""
+    """Whether tasks compute all columns of their rows, and there are at least as many tasks as threads."""
     *rows, columns = plan.op.spatial
     tasks = 1
     for a in rows:
@@ -47,16 +47,16 @@ def at_end(plan: LoopPlan) -> bool:
 
 
 def task_blocks(plan: LoopPlan, ends_with_rows: bool, prepacked: bool) -> tuple[int, int]:
-    """`Kernel.task_rows` and `Kernel.tasks_of_block` of a product of two spatial axes."""
+    """(`Kernel.task_rows`, `Kernel.tasks_of_block`) of a product with two spatial axes; (0, 1) for any other kernel."""
     if len(plan.op.spatial) != 2 or plan.shift is not None or plan.splits > 1 or (ends_with_rows and not at_end(plan)):
         return 0, 1
     rows, columns = plan.op.spatial
-    copies = len(shared_reads(plan)) - prepacked  # which a loop of their own makes
+    copies = len(shared_reads(plan)) - prepacked  # copies need a separate parallel loop
     return (0, 1) if copies else (plan.tiles[2][rows], plan.grid[columns])
 
 
 def task_lines(lines: Lines, plan: LoopPlan) -> None:
-    """Statements at the end of a task: rows along the innermost axis of rows are contiguous."""
+    """Write the calls of `rows_done` at the end of a task, one for each run of adjacent rows."""
     *outer, inner = plan.op.spatial[:-1]
     extents = plan.op.extents
     terms, below = [(1, task_start(plan, inner))], extents[inner]
@@ -80,7 +80,7 @@ def _piece(plan: LoopPlan, rows: WholeRows) -> int:
 
 
 def loop_function(plan: LoopPlan, rows: WholeRows) -> list[str]:
-    """The task of the loop of its own, where there is one."""
+    """C function of the separate loop's task, in a list; empty if tasks of the product process their rows."""
     if at_end(plan):
         return []
     lines, piece = Lines(), _piece(plan, rows)
@@ -90,5 +90,5 @@ def loop_function(plan: LoopPlan, rows: WholeRows) -> list[str]:
 
 
 def loop_call(plan: LoopPlan, rows: WholeRows) -> list[str]:
-    """Statements that run it."""
+    """C statements that run the separate loop; empty if tasks of the product process their rows."""
     return [] if at_end(plan) else [f"team.parallel(&team, some_rows, &call, {ceil_div(_rows(plan), _piece(plan, rows))});"]

@@ -1,1 +1,1 @@
-"""C for chains of products such as attention, and for panels (`gensor_gym.chains`); CPUs only."""
+"""Generators of C for chains of two products, such as attention, and for panels (`gensor_gym.chains`); CPUs only."""

@@ -1,4 +1,8 @@
-"""C for a schedule of a chain: tasks of rows of one element of the batch, whose scores stay in a thread's scratch."""
+"""Generate C for a schedule of a chain of two products with a row nest between them.
+
+A task computes some rows of one batch element, block by block. The first product of a block (its scores) stays in the thread's
+scratch memory, where the row nest and then the second product read it.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ class ChainProgram:
 
     @cached_property
     def room(self) -> Room:
-        """A thread's scratch."""
+        """Layout of a thread's scratch memory."""
         value, width = self.schedule.value, self.schedule.value("vector")
         copied = [is_copied(matrix, bool(value("copy"))) for matrix in (self.chain.first, self.chain.second)]
         widths = value("first") * width, value("second") * width
@@ -39,28 +43,28 @@ class ChainProgram:
 
     @property
     def block(self) -> int:
-        """Rows whose scores are kept at a time."""
+        """Number of rows whose scores are in the scratch memory at a time."""
         return min(self.schedule.value("block"), self.chain.rows)
 
     @property
     def rows_of_task(self) -> int:
-        """Rows that one task goes through."""
+        """Number of rows that one task computes."""
         return self.block * self.schedule.value("loop")
 
     @property
     def parts(self) -> int:
-        """Tasks of one element of the batch."""
+        """Number of tasks for one batch element."""
         return -(-self.chain.rows // self.rows_of_task)
 
     @property
     def blocks(self) -> set[int]:
-        """Numbers of rows of the blocks."""
+        """The set of the blocks' row counts: that of whole blocks and, if the last block is smaller, that of the last block."""
         rest = self.chain.rows % self.block
         return {self.block, rest} if rest else {self.block}
 
     @cached_property
     def products(self) -> tuple[ProductPrinter, ProductPrinter]:
-        """How each is printed."""
+        """Printers of the chain's two products."""
         chain, value, pitch = self.chain, self.schedule.value, pitch_of(self.chain)
         scores = Operand(pitch, 1, padded=True)
 
@@ -80,17 +84,17 @@ class ChainProgram:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the workspace, with padding for alignment."""
+        """Size of the workspace in bytes, with padding for alignment."""
         return _FLOAT * self.hardware.units * self.unit + LINE
 
     @property
     def unit(self) -> int:
-        """Elements of a thread's scratch."""
+        """Number of elements of a thread's scratch memory."""
         return ceil_to(self.room.unit, LINE)
 
 
 def generate_chain(program: ChainProgram) -> Kernel:
-    """The C kernel of a schedule."""
+    """The C kernel of a chain's schedule."""
     graph = program.chain.graph
     parts = [_struct(program)]
     for product, copied in zip(program.products, program.room.copied, strict=True):
@@ -109,7 +113,7 @@ def generate_chain(program: ChainProgram) -> Kernel:
 
 
 def _struct(program: ChainProgram) -> str:
-    """`struct call`, shared by all tasks; each thread has its own scores and weights."""
+    """C text of `struct call`, which all tasks share: pointers to tensors, to a block's scores and weights, and to scratch."""
     chain, lines = program.chain, Lines()
     with lines.block("struct call"):
         lines.add(*(f"const {C_TYPES[value.dtype]} *{c_name(value.name)};" for value in chain.graph.inputs))
@@ -120,12 +124,12 @@ def _struct(program: ChainProgram) -> str:
 
 
 def _panels(chain: Chain) -> list[str]:
-    """Names of the values that only a block of is kept of, as the nest knows them."""
+    """The nest's names of the scores and weights, of which only one block of rows is stored at a time; empty without a nest."""
     return list(dict.fromkeys([chain.scores, chain.weights])) if chain.middle is not None else []
 
 
 def _nest(program: ChainProgram) -> list[str]:
-    """The functions that do the nest of some rows."""
+    """C functions of the row nest, one for each number of interleaved rows; empty without a nest."""
     chain = program.chain
     if chain.middle is None:
         return []
@@ -139,14 +143,14 @@ def _nest(program: ChainProgram) -> list[str]:
 
 
 def _interleaved(program: ChainProgram) -> set[int]:
-    """Numbers of rows that the nest interleaves: the schedule's, and one if a block is no multiple."""
+    """Numbers of rows that the nest's functions interleave: the schedule's, and 1 if a block is not a multiple of it."""
     rows = program.schedule.value("rows")
     wanted = {rows if size >= rows else 1 for size in program.blocks}
     return wanted | ({1} if any(size % rows for size in program.blocks) else set())
 
 
 def _block(program: ChainProgram, rows: int) -> str:
-    """The computation of one block of rows."""
+    """C function that computes one block of rows: first product, row nest, second product."""
     chain, room, lines = program.chain, program.room, Lines()
     first, second = program.products
     arguments = "const struct call *const call, float *const scratch, const float *const a, const float *const b"
@@ -172,7 +176,7 @@ def _block(program: ChainProgram, rows: int) -> str:
 
 
 def _fetch(lines: Lines, program: ChainProgram, rows: int) -> None:
-    """Prefetches while the nest computes: the rows that the next block reads, and those that this one writes."""
+    """Write prefetches before the nest: of the left operand's rows for the next block, and of this block's output rows."""
     chain = program.chain
     for name, matrix, size, ahead in (
         ("a", chain.left, chain.products[0].inner, rows), ("out", chain.out, chain.products[1].columns, 0),
@@ -185,7 +189,7 @@ def _fetch(lines: Lines, program: ChainProgram, rows: int) -> None:
 
 
 def _task(program: ChainProgram) -> str:
-    """One task: addresses of its matrices, copies, and block after block."""
+    """C function `run_task`: find the task's matrices, copy right operands if scheduled, and compute its blocks in order."""
     chain, lines, parts = program.chain, Lines(), program.parts
     with lines.block("static void run_task(void *context, long index, int thread)"):
         lines.add("const struct call *const call = context;")
@@ -208,7 +212,7 @@ def _task(program: ChainProgram) -> str:
 
 
 def _blocks(lines: Lines, program: ChainProgram) -> None:
-    """Whole blocks, then the rows that are left."""
+    """Write the loop over a task's whole blocks, then the call for the remaining rows."""
     chain, block = program.chain, program.block
     a, out = linear([(chain.left.row, "row")]), linear([(chain.out.row, "row")])
     given = f"call, scratch, {add('a', a)}, b, v, {add('out', out)}, element * {chain.rows} + row"
@@ -219,7 +223,7 @@ def _blocks(lines: Lines, program: ChainProgram) -> None:
 
 
 def _digits(lines: Lines, chain: Chain) -> list[str]:
-    """The numbers of an element along the axes of the batch."""
+    """Declare a batch element's index along every batch axis; return the variables' names."""
     found: list[str] = []
     below = 1
     for axis in reversed(range(len(chain.batch))):
@@ -232,13 +236,13 @@ def _digits(lines: Lines, chain: Chain) -> list[str]:
 
 
 def _start(matrix: Matrix, name: str, digits: list[str]) -> str:
-    """The first element of a matrix."""
+    """C pointer to the first element of a matrix in the tensor `name`; `digits` are the batch indices."""
     place = linear(zip(matrix.batch, digits, strict=True), matrix.offset)
     return add(f"call->{name}", place)
 
 
 def _entry(program: ChainProgram) -> str:
-    """The function that is called from outside."""
+    """C text of the kernel's entry, which fills `struct call` and runs all tasks in parallel."""
     chain, lines = program.chain, Lines()
     arguments = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"
     with lines.block(f"void {WHOLE}({arguments})"):

@@ -1,4 +1,4 @@
-"""C for a schedule of a panel: the product's kernel, and the row nest on a task's finished rows (`c/whole_rows.py`)."""
+"""Generate C for a schedule of a panel: the product's kernel, and a row nest on finished rows of it (`c/whole_rows.py`)."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class PanelProgram:
 
     @cached_property
     def shape(self) -> RowShape:
-        """Traversal of the rows: the fastest one by the model of fused operators."""
+        """Shape of the row nest's steps: the fastest by the analytic model of fused operators."""
         return row_shape(self.panel, self.hardware)
 
     @cached_property
     def buffers(self) -> dict[str, int]:
-        """Offset in a thread's scratch of each of the nest's row buffers, in elements."""
+        """Name of each of the nest's row buffers -> offset in a thread's scratch memory, in elements."""
         found, place = {}, 0
         for buffer in self.panel.lowered.kernels[0].buffers(Level.SRAM):
             found[buffer.name] = place
@@ -51,13 +51,13 @@ class PanelProgram:
 
     @property
     def thread_bytes(self) -> int:
-        """Bytes of a thread's scratch."""
+        """Size of a thread's scratch memory in bytes."""
         elements = sum(buffer.elements for buffer in self.panel.lowered.kernels[0].buffers(Level.SRAM))
         return round_up(_FLOAT * self.shape.rows * elements, LINE)
 
 
 def row_shape(panel: Panel, hardware: Hardware) -> RowShape:
-    """The shape of the nest's steps with the fewest cycles by the model, of the legal ones."""
+    """The legal shape of the row nest's steps that takes the fewest cycles by the analytic model."""
     names = ("vector", "rows", "tile")
     choices = [key for key in itertools.product((4, 8, 16), (1, 2, 4), (1, 2, 4)) if key[0] <= hardware.lanes]
     schedules = [make_schedule(dict(zip(names, key, strict=True)), panel.lowered.placement) for key in choices]
@@ -69,7 +69,7 @@ def row_shape(panel: Panel, hardware: Hardware) -> RowShape:
 
 
 def generate_panel(program: PanelProgram) -> Kernel:
-    """The C kernel of a schedule."""
+    """The C kernel of a panel's schedule."""
     panel = program.panel
     graph, made = panel.graph, panel.made
     number = {value.name: place for place, value in enumerate(graph.inputs)}
@@ -95,7 +95,7 @@ def generate_panel(program: PanelProgram) -> Kernel:
 
 
 def _functions(program: PanelProgram) -> list[str]:
-    """The nest of some rows at a time, and `rows_done`."""
+    """C functions: the row nest on a step of rows and on one row, and `rows_done`, which runs them on a range of rows."""
     panel, shape = program.panel, program.shape
     (kernel,) = panel.lowered.kernels
     sizes = list(dict.fromkeys((shape.rows, 1)))

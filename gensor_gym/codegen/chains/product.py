@@ -1,4 +1,4 @@
-"""A product in C: register tiles over a block of rows, and copies of right operands whose rows do not lie side by side."""
+"""Print a product of a chain in C: register tiles over a block of rows, and a copy of the right operand if needed."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from gensor_gym.chains.chain import Product
 from gensor_gym.codegen.c.text import Lines, add, linear
 
 _UNROLLED = 96
-"""Vector multiply-adds of a loop body, at most."""
+"""Largest number of vector multiply-adds in an unrolled loop body."""
 _LINE, _AHEAD = 16, 8
-"""Elements of a line of the cache; rows that copies fetch ahead, since processors see no streams across pages."""
+"""Elements of a cache line; rows that copies prefetch ahead, since hardware prefetchers do not follow streams across pages."""
 
 
 def fetched(pointer: str, ahead: int, place: str, writes: bool = False) -> str:
-    """A statement that fetches a line `ahead` elements on, which need not be in any tensor."""
+    """C statement that prefetches the cache line `ahead` elements past `pointer[place]`; it may be outside any tensor."""
     at = f"(const void *)((uintptr_t)({pointer}) + {4 * ahead} + 4 * ({place}))"
     return f"__builtin_prefetch({at}{', 1' if writes else ''});"
 
 
 @dataclass(frozen=True)
 class Operand:
-    """Strides in elements; `padded`: whole vectors may be loaded and stored at the end of a row."""
+    """Strides of a matrix in elements. If `padded`, whole vectors may be loaded and stored at the end of a row."""
 
     row: int
     column: int
@@ -31,18 +31,21 @@ class Operand:
 
 @dataclass(frozen=True)
 class Strip:
-    """Columns of `count` neighbouring register tiles from `start`, each of adjacent vectors."""
+    """The columns of `count` adjacent register tiles, from column `start`; each tile has `vectors` adjacent vectors."""
 
     start: int
     count: int
     vectors: int
     lanes: int
-    """Lanes of the last vector."""
+    """Number of valid lanes of a tile's last vector."""
 
 
 @dataclass(frozen=True)
 class ProductPrinter:
-    """C[rows, columns] (+)= A[rows, inner] * B[inner, columns] of a block of rows."""
+    """Prints C[rows, columns] = A[rows, inner] * B[inner, columns] for blocks of rows.
+
+    A register tile has `height` rows and `vectors` vectors of `width` lanes.
+    """
 
     name: str
     shape: Product
@@ -50,30 +53,30 @@ class ProductPrinter:
     vectors: int
     width: int
     depth: int
-    """Steps of a sum at a time."""
+    """Number of steps along `inner` that a register tile adds up at a time."""
     copied: bool
     a: Operand
     b: Operand
-    """B in its tensor, before the copy."""
+    """Strides of B in its tensor, not in the copy."""
     c: Operand
 
     @property
     def wide(self) -> int:
-        """Columns of a whole tile."""
+        """Number of columns of a whole register tile."""
         return self.vectors * self.width
 
     @property
     def carries(self) -> bool:
-        """Whether tiles are added to."""
+        """Whether sums are computed in several parts, so that a tile is added to its earlier value in C."""
         return self.depth < self.shape.inner
 
     @property
     def step(self) -> int:
-        """Elements between rows of B as tiles read it."""
+        """Row stride in elements of B as register tiles read it: in the copy, or in its tensor."""
         return self.wide if self.copied else self.b.row
 
     def strips(self) -> Iterator[Strip]:
-        """Whole tiles first, then the remainder."""
+        """Yield the strips of columns: first all whole register tiles, then a narrower tile for the remainder."""
         whole, rest = divmod(self.shape.columns, self.wide)
         if whole:
             yield Strip(0, whole, self.vectors, self.width)
@@ -82,13 +85,13 @@ class ProductPrinter:
             yield Strip(whole * self.wide, 1, vectors, rest - (vectors - 1) * self.width)
 
     def heights(self, rows: int) -> list[tuple[int, int, int]]:
-        """(first row, tiles, rows of each) of a block."""
+        """(first row, number of tiles, rows of each tile) for the equal register tiles that make up a block of `rows` rows."""
         whole, rest = divmod(rows, self.height)
         found = [(0, whole, self.height), (whole * self.height, 1, rest)]
         return [one for one in found if one[1] and one[2]]
 
     def functions(self, blocks: set[int]) -> list[str]:
-        """The functions of all register tiles that blocks with these numbers of rows need."""
+        """C functions of all register tiles that blocks with these row counts need."""
         tall = sorted({height for rows in blocks for _, _, height in self.heights(rows)}, reverse=True)
         return [self._tile(height, strip) for strip in self.strips() for height in tall]
 
@@ -96,7 +99,7 @@ class ProductPrinter:
         return f"{self.name}_{height}x{strip.vectors}" + ("" if strip.lanes == self.width else f"_{strip.lanes}")
 
     def _tile(self, height: int, strip: Strip) -> str:
-        """One register tile over some steps of the sum."""
+        """C function that adds up some steps of the sum for one register tile and stores it."""
         w, lines = self.width, Lines()
         carried = ", const int carried" if self.carries else ""
         arguments = f"const float *a, const float *b, float *const c, const long steps{carried}"
@@ -137,7 +140,7 @@ class ProductPrinter:
         return f"store_{self.width}({at}, {what});"
 
     def block(self, lines: Lines, rows: int, a: str, b: str, c: str) -> None:
-        """Print the loops over a block's tiles; B's tile stays while all rows go by."""
+        """Write the loops over a block's register tiles; the loop over rows is the innermost, so that it reuses a tile of B."""
         for strip in self.strips():
             end = strip.start + strip.count * self.wide
             loop = f"for (long j = {strip.start}; j < {end}; j += {self.wide})"
@@ -151,7 +154,7 @@ class ProductPrinter:
                     self._rows(lines, rows, strip, (a, b, c), "k", "steps")
 
     def _rows(self, lines: Lines, rows: int, strip: Strip, names: tuple[str, str, str], k: str, steps: str) -> None:
-        """Tiles below one another."""
+        """Write the calls of all register tiles of a block's rows in one strip of columns."""
         a, b, c = names
         panel = self.shape.inner if self.copied else 1
         for start, count, height in self.heights(rows):
@@ -173,7 +176,7 @@ class ProductPrinter:
                 lines.add(f"for (long r = 0; r < {count * height}; r += {height}) {call}")
 
     def copy_function(self) -> str:
-        """`copy_NAME`: B as tiles read it, one strip of columns after another, filled up with zeros."""
+        """C function `copy_NAME`, which copies B tile by tile of columns and pads the last tile with zeros."""
         lines = Lines()
         whole = self.shape.columns // self.wide * self.wide
         with lines.block(f"static void copy_{self.name}(const float *const source, float *const copy)"):
@@ -185,7 +188,7 @@ class ProductPrinter:
         return str(lines)
 
     def _copy_strip(self, lines: Lines, j: str, columns: int) -> None:
-        """Copy one strip: strided rows are transposed a block at a time, contiguous ones copied a vector at a time."""
+        """Write the copy of one tile of B's columns: by transposed blocks if columns are contiguous, by vectors if rows are."""
         start = linear([(self.b.column, j)]) if j == "j" else str(int(j) * self.b.column)
         place = linear([(self.shape.inner, j)]) if j == "j" else str(int(j) * self.shape.inner)
         source, copy, width = add("source", start), add("copy", place), self.width

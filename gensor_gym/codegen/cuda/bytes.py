@@ -1,10 +1,10 @@
-"""int8 products that NVRTC miscompiles: detection in a kernel's text and in its machine code.
+"""int8 products that NVRTC miscompiles: detection in a kernel's plan and in its PTX.
 
 NVRTC joins two products of a sum into one `dp2a`, which multiplies two 16-bit numbers by two bytes and adds both products. If the
-bytes of one operand are two apart in a word of memory, it takes the word itself for the two 16-bit numbers, although the upper
-half of each is another byte. 12.4.127, 12.9.86, 13.0.88, 13.2.78 and 13.5.37 did, for every architecture tried from sm_70 to
-sm_120, some texts in one process and not in the next. On an H100 sums were off by 256 times the sum of a neighbour. The C text is
-right, so the emulator finds nothing.
+two bytes of an operand are two bytes apart in a word of memory, NVRTC passes the word itself as the two 16-bit numbers, although
+the upper half of each number is another byte. For some texts, versions 12.4.127, 12.9.86, 13.0.88, 13.2.78 and 13.5.37 did so in
+one process and not in the next, for every architecture tried from sm_70 to sm_120. On an H100 sums were wrong by 256 times the
+sum of a neighbour. The C text is right, so the emulator does not detect the fault.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from gensor_gym.codegen.cuda.plan import BlockPlan
 from gensor_gym.operators.traits import is_product
 
 APART = 2
-"""Bytes from one 16-bit number of a word to the next."""
+"""Distance in bytes between the two 16-bit numbers of a word."""
 
 _DOT = re.compile(r"\bdp2a\.\w+\.s32\.\w+\s+%\w+, (%\w+),")
 _LINE = re.compile(r"^\s*(?:@!?%\w+\s+)?([a-z][\w.:]*)\s+(\{[^}]*\}|%\w+)(.*)$", re.MULTILINE)
 
 
 def is_hidden(plan: BlockPlan, index: int) -> bool:
-    """Whether the compiler must not see that elements of a read come from one word: int8, two apart along the reduction."""
+    """Whether to hide from the compiler that elements of a read share a word: true for int8 products of bytes two apart."""
     read, op = plan.op.reads[index], plan.op
     bytes_meet = is_product(op) and read.tensor.dtype == "int8"
     return plan.dialect.mistakes_bytes and bytes_meet and APART in _steps(plan, index)
 
 
 def _steps(plan: BlockPlan, index: int) -> set[int]:
-    """Elements from a point of the reduction to the next along each reduce axis, where the read is loaded from."""
+    """Distances in elements between successive points along the reduce axes, in the memory that the read is loaded from."""
     read, tile = plan.op.reads[index], plan.shared[index]
     if tile is None:
         strides = read.axis_strides()
@@ -41,9 +41,9 @@ def _steps(plan: BlockPlan, index: int) -> set[int]:
 
 
 def raw_words(ptx: str) -> tuple[str, ...]:
-    """The `dp2a` instructions of PTX text whose 16-bit operand is a word of memory, or is made of halves that are.
+    """The `dp2a` instructions of PTX text whose 16-bit operand is a word loaded from memory, or is packed from loaded halves.
 
-    No generated kernel has 16-bit integers, so each of the two numbers must have been made of one byte.
+    No generated kernel has 16-bit integers, so in correct code each 16-bit number is made from a single byte.
     """
     found: list[str] = []
     for function in re.split(r"(?=\.entry\b)", ptx):
@@ -54,7 +54,7 @@ def raw_words(ptx: str) -> tuple[str, ...]:
 
 
 def _definitions(function: str) -> dict[str, tuple[str, str]]:
-    """By register: the operation that writes it last in the text, and its operands."""
+    """(operation, operands) of the last instruction in the text that writes a register, by register."""
     made = {}
     for line in _LINE.finditer(function):
         operation, targets, operands = line.groups()
@@ -64,7 +64,7 @@ def _definitions(function: str) -> dict[str, tuple[str, str]]:
 
 
 def _is_loaded(made: dict[str, tuple[str, str]], register: str) -> bool:
-    """Whether a register has bits of memory as they lie; a load of a signed byte extends its sign."""
+    """Whether a register contains unconverted bits of memory. Signed bytes do not count, because their load extends the sign."""
     operation, operands = made.get(register, ("", ""))
     packed = operation == "mov.b32" and "{" in operands
     sources = [made.get(half, ("", ""))[0] for half in re.findall(r"%\w+", operands)] if packed else [operation]

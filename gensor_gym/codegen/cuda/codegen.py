@@ -1,8 +1,8 @@
-"""CUDA C of a program: one kernel, and a second one that adds up where the reduction is split over blocks.
+"""CUDA C of a program: one kernel, and a second kernel that adds up partial results if the reduction is split over blocks.
 
-The text needs no header. Elements of the grid are block tiles over the spatial axes (the innermost fastest, or grouped
-by knob raster), times slices of the reduction. Threads of a block: those that share an output fastest, then the
-innermost spatial axis.
+The text needs no header. Blocks are numbered over the block tiles of the spatial axes (the innermost axis fastest, or grouped by
+knob raster), then over the slices of the reduction. Threads of a block are numbered with the threads that share an output
+fastest, then along the innermost spatial axis.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from gensor_gym.codegen.program import Program
 
 
 def generate_cuda(program: Program) -> Kernel:
-    """The CUDA kernel of a program.
+    """Generate the CUDA kernel of a program.
 
-    Takes every structurally valid schedule, whether or not its resources fit the hardware. ValueError names a data type,
-    a knob value or a tile that cannot be generated.
+    Every structurally valid schedule is accepted. Only with tensor_core=2 must its resources fit the hardware. ValueError names a
+    data type, a knob value or a tile that is not supported.
     """
     if program.knob("tensor_core") == 1:
         return generate_mma(program)
@@ -36,7 +36,7 @@ def generate_cuda(program: Program) -> Kernel:
 
 
 def generate_simt(program: Program, dialect: Dialect = CUDA) -> Kernel:
-    """The kernel of a program without tensor cores, in a language of GPUs; ValueError as `generate_cuda`."""
+    """Generate the kernel of a program without tensor cores in the language `dialect`. ValueError names the unsupported part."""
     plan = make_plan(program, dialect)
     entry, out = f"gg_{plan.op.name}", Writer(depth=1)
     _write_body(out, plan)
@@ -44,7 +44,7 @@ def generate_simt(program: Program, dialect: Dialect = CUDA) -> Kernel:
 
 
 def _write_body(out: Writer, plan: BlockPlan) -> None:
-    """Indices of the block and the thread, shared memory, the main loop, the stores."""
+    """Write the indices of the block and the thread, the pointers to shared tiles, the main loop and the stores."""
     _write_positions(out, plan)
     for read, tile in zip(plan.op.reads, plan.shared, strict=True):
         if tile is not None:
@@ -61,7 +61,7 @@ def _write_body(out: Writer, plan: BlockPlan) -> None:
 
 
 def _write_positions(out: Writer, plan: BlockPlan) -> None:
-    """Indices of this block and this thread: block_<axis>, first_<axis>, slice."""
+    """Declare the indices of this block and this thread: `slice`, `block_<axis>` and `first_<axis>`."""
     if plan.slices > 1:
         write_slice(out, plan)
     write_block_tile(out, plan)

@@ -8,31 +8,31 @@ from gensor_gym.codegen.cuda.ptx import FUNCTIONS
 
 
 class Dialect:
-    """CUDA; a similar language overrides its differences."""
+    """The CUDA language. A subclass for a similar language overrides the differences."""
 
     language = "cuda"
-    """Name of its target."""
+    """Value of a kernel's `language`, the name of its target."""
     title = "CUDA"
-    """Its name in messages."""
+    """Name of the language in messages."""
     head = ""
-    """Lines before all others."""
+    """Text before the device functions."""
     shared_memory = "extern __shared__ __align__(16) unsigned char shared_memory[];"
     """Declaration of a block's shared memory."""
     functions: Mapping[str, str] = FUNCTIONS
-    """Device functions by name; a kernel's text contains those that it calls."""
+    """Device functions by name. A kernel's text contains only the functions that it calls."""
     mistakes_bytes = True
-    """Whether its compiler takes bytes of memory for 16-bit numbers (`bytes.py`)."""
+    """Whether the compiler may take bytes of memory for 16-bit numbers (`bytes.py`)."""
     names_lanes = True
-    """Whether a shuffle says which lanes of the warp take part; else all that the warp has do."""
+    """Whether a shuffle has a mask of the participating lanes. Without a mask all lanes of a warp participate."""
 
     def shuffle_down(self, lanes: str, value: str, distance: str, team: int) -> str:
-        """The value of the lane `distance` further in a team; its own value past the end of the team."""
+        """C text of the value of the lane `distance` positions later in the team, or the lane's own value past the team's end."""
         return f"__shfl_down_sync({lanes}, {value}, {distance}, {team})"
 
     def launch_bounds(self, threads: int, warp: int, resident: int | None = None) -> str:
-        """Arguments of `__launch_bounds__`: threads of a block and, where that is asked for, resident blocks.
+        """C text of the arguments of `__launch_bounds__`: threads of a block and, unless None, number of resident blocks.
 
-        `warp` is how many threads run together.
+        `warp` is the number of threads in a warp.
         """
         return str(threads) if resident is None else f"{threads}, {resident}"
 

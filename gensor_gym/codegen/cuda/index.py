@@ -1,4 +1,4 @@
-"""Indices as C text: element of a tile, flat address, conditions under which an address may be read."""
+"""C text of indices and flat addresses, and of the conditions under which an address may be read."""
 
 from __future__ import annotations
 
@@ -16,34 +16,33 @@ from gensor_gym.operators.bodies import limited
 from gensor_gym.operators.inputs import to_bfloat16
 from gensor_gym.operators.types import Access
 
-"""Minus infinity, or the smallest int8, which no maximum of int8 values is below."""
-
-
 Point = tuple[str, ...]
-"""A point of the reduction: its index within the step as C text along every reduce axis ("0" along spatial ones), [A]."""
+"""A reduction point: C text of its index within the step along every axis, "0" along spatial axes, [A]."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """Position of a statement in the register tile: group of elements by loop variable, and element of the group.
+    """Position in the register tile at which a statement works: a group of elements, and an element of the group.
 
-    `group` and `lane` are C text by axis; "0" adds nothing.
+    `group` is C text of the group's first index along each axis, usually a loop variable. `lane` is C text of the element's index
+    within the group.
     """
 
     group: tuple[str, ...]  # [A]
     lane: tuple[str, ...]  # [A]
 
     def index(self, axis: int) -> str:
-        """Index along the axis within the register tile or the chunk."""
+        """C text of the index along an axis within the register tile (spatial) or the step (reduce)."""
         return total([(1, self.group[axis]), (1, self.lane[axis])])
 
 
 def make_site(
     plan: BlockPlan, lane_axis: int = -1, width: int = 1, lane: str = "0", point_lane: str = "0", point: Point | None = None
 ) -> Site:
-    """The site inside the loops over the register tile, `width` elements at a time along `lane_axis`, at a point.
+    """Site at a reduction point, inside the loops over the register tile in steps of `width` elements along `lane_axis`.
 
-    Along the points' axis groups have the plan's length, and `point_lane` is the index in the group.
+    `lane` is the index within the group along `lane_axis`, and `point_lane` along the axis of `plan.points`. The default `point`
+    is `looped_point(plan)`.
     """
     group, lanes = list(point or looped_point(plan)), []
     for a, name in enumerate(plan.names):
@@ -54,7 +53,7 @@ def make_site(
 
 
 def looped_point(plan: BlockPlan) -> Point:
-    """The point inside the loops over the chunks of a step and over the points of a chunk."""
+    """The reduction point inside the loops over the chunks of a step and the points of a chunk, from their loop variables."""
     texts = []
     for a, name in enumerate(plan.names):
         step = plan.points.width if a == plan.points.axis else 1
@@ -65,9 +64,9 @@ def looped_point(plan: BlockPlan) -> Point:
 
 
 def in_tile(plan: BlockPlan, axis: int, site: Site, from_first: bool = False) -> str:
-    """Index within the block tile (spatial) or the step (reduce) of the site's element of this thread.
+    """C text of the index of this thread's element at a site, within the block tile (spatial) or the step (reduce).
 
-    `from_first` leaves out where the thread's first element is.
+    With `from_first`, the index is relative to the thread's first element.
     """
     name, group, lane = plan.names[axis], site.group[axis], (1, site.lane[axis])
     if axis in plan.op.reduce:
@@ -85,42 +84,42 @@ def in_tile(plan: BlockPlan, axis: int, site: Site, from_first: bool = False) ->
 
 
 def global_indices(plan: BlockPlan, site: Site) -> list[str]:
-    """Value of every axis."""
+    """C text of the index of this thread's element at a site along every axis of the operator, [A]."""
     return [total([(1, origin(plan, a)), (1, in_tile(plan, a, site))]) for a in range(len(plan.names))]
 
 
 def origin(plan: BlockPlan, axis: int) -> str:
-    """First index of the block tile (spatial) or step (reduce) along an axis."""
+    """C text of the first index of the block tile (spatial) or of the step (reduce) along an axis."""
     return f"block_{plan.names[axis]}" if plan.program.grid[axis] > 1 else "0"
 
 
 def along(access: Access, dimension: int, indices: list[str]) -> str:
-    """The access's index along one dimension for axis values given as text."""
+    """C text of an access's index along one dimension, for axis values `indices`."""
     return total(zip(access.coefficients[dimension], indices, strict=True), access.offset[dimension])
 
 
 def flat(access: Access, indices: list[str]) -> str:
-    """Flat address in the tensor for axis values given as text."""
+    """C text of an access's flat address in its tensor, for axis values `indices`."""
     strides = access.strides()
     return total((stride, along(access, d, indices)) for d, stride in enumerate(strides))
 
 
 def flat_shared(access: Access, tile: SharedTile, indices: list[str], from_first: bool = False) -> str:
-    """Flat address in a shared tile for axis values within the block tile and the step.
+    """C text of the flat address in a shared tile, for axis values within the block tile and the step.
 
-    `from_first`: values and address count from a thread's first element.
+    With `from_first`, values and address are relative to the thread's first element.
     """
     return tile.address(tile.places(access, indices, from_first))
 
 
 def bounds(plan: BlockPlan, access: Access, dimension: int, index: str) -> list[str]:
-    """Conditions on an index along a dimension, only those that some tile can break."""
+    """C conditions under which an index along a dimension is inside. Conditions that no tile can violate are omitted."""
     below, limit = reach(plan, access, dimension) if not plan.unguarded else (False, 0)
     return ([f"{index} >= 0"] if below else []) + ([f"{index} < {limit}"] if limit else [])
 
 
 def whole(plan: BlockPlan, access: Access) -> list[tuple[int, str]] | None:
-    """Conditions (with their dimensions) under which all that a block reads in a step is inside; None if it never is."""
+    """(dimension, C condition) pairs under which the whole box that a block reads in a step is inside; None if it never is."""
     found = []
     origins = [origin(plan, a) for a in range(len(plan.names))]
     for d, size in enumerate(plan.program.box(access, 1).shape):
@@ -137,7 +136,7 @@ def whole(plan: BlockPlan, access: Access) -> list[tuple[int, str]] | None:
 
 
 def is_known(condition: str) -> bool | None:
-    """Value of a comparison of constants; None if it has names."""
+    """Value of a C comparison of constants; None if it contains names."""
     found = re.fullmatch(r"([-+\d ]+) (<|>=) (\d+)", condition)
     if found is None:
         return None
@@ -146,16 +145,16 @@ def is_known(condition: str) -> bool | None:
 
 
 def neutral(plan: BlockPlan) -> str:
-    """Contribution of a point outside the reduction, and initial value of accumulators."""
+    """C text of the reduction's identity: the contribution of points outside, and the initial value of accumulators."""
     identity = limited(plan.op.reduction.identity, plan.op.dtype)
     return str(int(identity)) if plan.op.accumulator == "int32" else _float(identity)
 
 
 def _outside(plan: BlockPlan, padded: bool) -> str:
-    """Value in memory for an element outside: the operator's pad value, or the reduction's identity."""
+    """C text of the stored value of an element outside: the operator's pad value if `padded`, else the reduction's identity."""
     value = plan.op.pad_value if padded else limited(plan.op.reduction.identity, plan.op.dtype)
     dtype = plan.op.reads[0].tensor.dtype
-    if dtype in ("int8", "float8_e4m3fn"):  # of floats of 8 bits products alone read outside: zeros
+    if dtype in ("int8", "float8_e4m3fn"):  # of 8-bit floats only products read outside, where values are 0
         return str(int(value))
     if dtype == "float16":
         return hex(int(np.float16(value).view(np.uint16)))
@@ -165,12 +164,12 @@ def _outside(plan: BlockPlan, padded: bool) -> str:
 
 
 def _float(value: float) -> str:
-    """A float32 constant."""
+    """C text of a float32 constant."""
     return f"{value!r}f" if math.isfinite(value) else f"__int_as_float({np.float32(value).view(np.uint32):#x})"
 
 
 def fill_of(plan: BlockPlan, access: Access) -> str | None:
-    """Value for an element outside; None if both padding and points outside the reduction occur, with different values."""
+    """C text of the value for elements outside; None if padding and points outside the reduction need different values."""
     kinds = {
         is_padded_along(plan.op, access, d) for d in range(len(access.view)) if any(reach(plan, access, d))
     }
@@ -179,9 +178,9 @@ def fill_of(plan: BlockPlan, access: Access) -> str | None:
 
 
 def guarded_read(plan: BlockPlan, access: Access, indices: list[str], load: str, cast: str = "{}") -> str:
-    """`load` where every index is inside, else the pad value inside padding and the neutral outside the reduction.
+    """C text of a guarded load: `load` inside, the pad value in the padding, and the reduction's identity outside the reduction.
 
-    `indices` are the access's indices along its dimensions; `cast` wraps a fill value (for vectors).
+    `indices` are the access's indices along its dimensions. `cast` is a format string that makes a vector of a fill value.
     """
     padding: list[str] = []
     outside: list[str] = []
@@ -197,7 +196,7 @@ def guarded_read(plan: BlockPlan, access: Access, indices: list[str], load: str,
 
 
 def spatial_loops(plan: BlockPlan, axes: tuple[int, ...], lane_axis: int = -1, width: int = 1) -> list[Loop]:
-    """Loops over the register tile along some spatial axes, `width` elements at a time along one of them."""
+    """Loops over the register tile along `axes`, in steps of `width` along `lane_axis`. Loops of one pass are omitted."""
     loops = []
     for a in axes:
         step = width if a == lane_axis else 1

@@ -15,10 +15,10 @@ from gensor_gym.operators.traits import is_product
 def kernel_text(
     plan: BlockPlan, entry: str, body: Writer, bounds: str, constants: dict[str, tuple[int, str]], cluster: int = 1
 ) -> str:
-    """A kernel with this body: tensor maps, all inputs, the output, the workspace; of `constants` those that the body uses.
+    """C text of a kernel with this body. Its parameters are tensor maps, all inputs, the output and the workspace.
 
-    `bounds` are the launch bounds: threads of a block, and how many blocks are to be resident where that is asked for;
-    `cluster` how many neighbouring blocks run together.
+    `bounds` are the arguments of `__launch_bounds__`. `constants` are (value, meaning) by name; the constants that the body uses
+    are declared. `cluster` is the number of neighbouring blocks that run together.
     """
     op = plan.op
     inputs = [f"const {SCALARS[t.dtype].name} *__restrict__ {t.name}" for t in op.inputs]
@@ -32,18 +32,18 @@ def kernel_text(
 
 
 def launch_bounds(plan: BlockPlan) -> str:
-    """Arguments of `__launch_bounds__`: threads of a block and, for products of staged tiles, resident blocks.
+    """C text of the arguments of `__launch_bounds__`: threads and, for products of staged operands only, resident blocks.
 
-    The second limits a kernel's registers to the share of a resident block. The model counts accumulators, fragments and
-    registers of copies. A product whose operands all come through shared memory needs little more, so it gets this limit. Other
-    kernels also have loads in flight, which the limit would spill, so they get none.
+    The number of resident blocks limits a thread's registers to its share. The model counts accumulators, fragments and registers
+    of copies. A product whose operands all come through shared memory needs few other registers, so it gets this limit. Other
+    kernels also have loads in flight, whose registers would spill under the limit, so they get none.
     """
     held = all(plan.staged) and is_product(plan.op)
     return plan.dialect.launch_bounds(plan.threads, plan.warp, plan.resident if held else None)
 
 
 def sizes(plan: BlockPlan) -> dict[str, tuple[int, str]]:
-    """Named sizes of a plan: value, meaning."""
+    """Constants of a kernel's text by name: (value, meaning)."""
     table = {
         "THREADS": (plan.threads, "threads of a block"),
         "REDUCE_THREADS": (plan.reduce_threads, "threads that share an output"),
@@ -66,10 +66,10 @@ def sizes(plan: BlockPlan) -> dict[str, tuple[int, str]]:
 def assemble(
     plan: BlockPlan, entry: str, main: str, functions: Mapping[str, str] | None = None, before: tuple[Launch, ...] = ()
 ) -> Kernel:
-    """The whole source around the main kernel `main`, with its launches and workspace.
+    """The kernel of a plan: the whole source around the text `main` of its main kernel, its launches and its workspace.
 
-    `functions` are device functions that `main` may call in addition to its dialect's; `before` are launches of other kernels
-    whose text it includes.
+    `functions` are device functions that `main` may call in addition to the dialect's. `before` are launches of other kernels
+    whose text `main` includes.
     """
     op = plan.op
     launches = [*before, Launch(entry, (plan.blocks, 1, 1), (plan.threads, 1, 1), plan.shared_bytes, plan.cluster)]

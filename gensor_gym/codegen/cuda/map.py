@@ -22,12 +22,12 @@ _OPERAND_STAGES = {"bias": "{0} + {1}", "scale": "{0} * {1}", "residual": "{0} +
 
 
 def map_value(op: Operator, operands: list[str]) -> str:
-    """The body of an elementwise operator applied to its operands; ValueError names the functions there are."""
+    """C text of an elementwise operator's function of its operands. ValueError lists the available functions."""
     return apply_function(op, op.function, operands)
 
 
 def apply_function(op: Operator, name: str, operands: list[str]) -> str:
-    """A named function of expressions without side effects."""
+    """C text of the function `name` of `operands`, which may occur twice in it and so must have no side effects."""
     table = _FLOAT if op.accumulator == "float32" else _INTEGER
     if name not in table:
         raise ValueError(f"elementwise function {name!r} of {op.dtype}: CUDA code has {', '.join(table)}")
@@ -35,7 +35,7 @@ def apply_function(op: Operator, name: str, operands: list[str]) -> str:
 
 
 def apply_stage(op: Operator, name: str, value: str, operand: str | None) -> str:
-    """An epilogue stage applied to a value; ValueError names the stages there are."""
+    """C text of the epilogue stage `name` of a value and an operand, None if it has none. ValueError lists the stages."""
     if operand is None:
         return apply_function(op, name, [value])
     if name not in _OPERAND_STAGES:

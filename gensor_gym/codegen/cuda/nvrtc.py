@@ -1,4 +1,4 @@
-"""CUDA text to a cubin with NVRTC. Needs no GPU and no driver, only two Python packages."""
+"""Compilation of CUDA text to a cubin with NVRTC. It needs no GPU and no driver, only two Python packages."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from gensor_gym.files import write_whole
 PACKAGES = "nvidia-cuda-nvrtc==13.0.88 cuda-bindings==13.0.3"
 _OPTIONS = ("--std=c++17", "-default-device", "--ptxas-options=-v")
 _CHECKS = "raw words"
-"""Checks of a cubin before it is cached; part of its key, so that a new check renews cubins."""
+"""Checks that a cubin passes before it is cached. They are part of its key, so a new check invalidates old cubins."""
 
 
 class NvrtcError(RuntimeError):
-    """NVRTC is missing or refused a kernel; the message holds its log."""
+    """NVRTC is missing or rejected a kernel; the message contains its log."""
 
 
 @dataclass(frozen=True)
 class CompiledKernel:
     """A cubin and the assembler's report.
 
-    `registers` (per thread) is the most of any entry, `spill_bytes` (stores and loads) the sum over all; `shared_bytes` is static
-    shared memory, so 0 for generated kernels; `log` is NVRTC's program log.
+    `registers` is the maximum per thread over all entries, and `spill_bytes` is the sum of spill stores and loads over all
+    entries. `shared_bytes` is static shared memory, which is 0 for generated kernels. `log` is NVRTC's program log.
     """
 
     cubin: bytes
@@ -42,22 +42,22 @@ class CompiledKernel:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Codes of the assembler's warnings, each once, in order.
+        """Codes of the assembler's warnings in the order of the log, each once.
 
-        C7508: setmaxnreg is ignored. C7510, C7511, ..: wgmma instructions wait for one another.
+        C7508 means that setmaxnreg is ignored. C7510, C7511 and similar codes mean that wgmma instructions wait for one another.
         """
         return tuple(dict.fromkeys(re.findall(r"\((C\d+)\) (?:Potential Performance Loss|[Ww]arning)", self.log)))
 
     @property
     def loss(self) -> str:
-        """Why timing the kernel would be a waste: registers in memory, warnings. Empty if there is no reason."""
+        """Reasons why the kernel is not worth timing: register spills and the assembler's warnings. Empty if there are none."""
         reasons = [f"{self.spill_bytes} bytes of register spills"] if self.spill_bytes else []
         lines = {code: next(line for line in self.log.splitlines() if f"({code})" in line) for code in self.warnings}
         return "; ".join(reasons + [line[line.index("(") :] for line in lines.values()])
 
 
 def is_available() -> bool:
-    """Whether NVRTC can be loaded here."""
+    """Whether NVRTC is installed and can be loaded."""
     try:
         version()
     except NvrtcError:
@@ -66,26 +66,26 @@ def is_available() -> bool:
 
 
 def version() -> str:
-    """NVRTC's version, `13.0`; NvrtcError if it is not installed."""
+    """NVRTC's version, for example `13.0`. NvrtcError if it is not installed."""
     return ".".join(map(str, _call(_nvrtc(), "nvrtcVersion")))
 
 
 def cache_folder() -> Path:
-    """Folder of cubins: nvrtc/ in the cache folder of gensor_gym."""
+    """Folder of cached cubins: nvrtc/ in the cache folder of gensor_gym."""
     return cache_dir() / "nvrtc"
 
 
 def compile_cubin(kernel: Kernel, arch: str = "", cache: bool = True) -> CompiledKernel:
-    """Compile a CUDA kernel for `arch` (`sm_90`; the kernel's own when empty).
+    """Compile a CUDA kernel for `arch`, for example `sm_90`; empty means the kernel's own architecture.
 
-    Answers from the cache where the same source, arch and options were compiled by the same NVRTC. ValueError for a
-    kernel in another language, NvrtcError with the log when NVRTC refuses or is not installed.
+    With `cache`, the result comes from the cache if the same NVRTC has compiled the same source for the same architecture and
+    options. ValueError for a kernel in another language. NvrtcError if NVRTC is not installed, or rejects the kernel.
     """
     return compile_text(kernel.in_language("cuda").source, arch or kernel.arch, cache)
 
 
 def compile_text(source: str, arch: str, cache: bool = True) -> CompiledKernel:
-    """Compile CUDA text of this project for `arch`; see `compile_cubin`."""
+    """Compile generated CUDA text for `arch`, with the same cache and errors as `compile_cubin`."""
     options = (f"--gpu-architecture={arch}", *_OPTIONS)
     if not cache:
         return _compile(source, options)
@@ -98,7 +98,7 @@ def compile_text(source: str, arch: str, cache: bool = True) -> CompiledKernel:
 
 
 def _nvrtc() -> ModuleType:
-    """The bindings; NvrtcError names the packages."""
+    """The NVRTC module of cuda-bindings. NvrtcError names the packages to install."""
     try:
         from cuda.bindings import nvrtc
     except ImportError as error:
@@ -107,7 +107,7 @@ def _nvrtc() -> ModuleType:
 
 
 def _call(nvrtc: ModuleType, name: str, *arguments: object) -> tuple:
-    """A call of the bindings: values without the status; NvrtcError when the library is missing or the status bad."""
+    """Call a function of the bindings and return its values without the status. NvrtcError if it fails to load or to run."""
     try:
         status, *values = getattr(nvrtc, name)(*arguments)
     except RuntimeError as error:  # the bindings load the library at the first call
@@ -147,7 +147,7 @@ def _output(nvrtc: ModuleType, program: object, kind: str) -> bytes:
 
 
 def parse_log(log: str) -> tuple[int, int, int]:
-    """Registers (most of any entry), spill bytes (all entries) and static shared bytes (most) from ptxas's report."""
+    """(registers, spill bytes, static shared bytes) from ptxas's report: maximum, sum and maximum over all entries."""
     registers = [int(n) for n in re.findall(r"Used (\d+) registers", log)]
     spills = [int(n) for n in re.findall(r"(\d+) bytes spill (?:stores|loads)", log)]
     shared = [int(n) for n in re.findall(r"(\d+) bytes smem", log)]
@@ -155,7 +155,7 @@ def parse_log(log: str) -> tuple[int, int, int]:
 
 
 def _read(key: str) -> CompiledKernel | None:
-    """A cubin of the cache, None if there is none, or it is not whole, or not this user's alone to write."""
+    """The cached result of a key. None if it is missing or incomplete, or if other users can write to it."""
     path = cache_folder() / f"{key}.json"
     if not path.exists() or not is_own_folder(path.parent, cache_dir()):
         return None
@@ -170,7 +170,7 @@ def _read(key: str) -> CompiledKernel | None:
 
 
 def _write(key: str, compiled: CompiledKernel) -> None:
-    """Keep a cubin. Files appear whole or not at all; a folder that cannot be written means no cache."""
+    """Store a result in the cache, each file atomically. If the folder is not writable or not private, nothing is stored."""
     about = asdict(compiled)
     cubin = about.pop("cubin")
     about["sha256"] = hashlib.sha256(cubin).hexdigest()

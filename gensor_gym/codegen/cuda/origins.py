@@ -1,6 +1,7 @@
-"""Which part of the work is a block's, and a step's.
+"""C text of a block's part of the work, and of a step's first indices.
 
-A slice of the reduction and a tile of the output (in rows, or in groups by knob raster); where a step begins.
+A block computes a slice of the reduction for a tile of the output. Tiles are numbered in row-major order, or in groups of rows by
+knob raster.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from gensor_gym.codegen.cuda.text import SCALARS, Writer, remainder, total
 
 
 def write_slice(out: Writer, plan: BlockPlan) -> None:
-    """The range of steps of this block's slice; the last slices may be empty."""
+    """Declare the range of steps of this block's slice, and the slice's part of the workspace. The last slices may be empty."""
     each = -(-plan.steps // plan.slices)
     slice_index = "blockIdx.x / TILES" if plan.tiles > 1 else "blockIdx.x"
     kind = SCALARS[plan.op.accumulator].name
@@ -26,7 +27,7 @@ def write_slice(out: Writer, plan: BlockPlan) -> None:
 
 
 def write_step_origin(out: Writer, plan: BlockPlan, step: str, axes: tuple[int, ...]) -> None:
-    """First index of a step along those of the reduce axes `axes` that have several, `block_<axis>`."""
+    """Declare `block_<axis>`, the first index of step number `step`, for the reduce axes in `axes` that have several steps."""
     divisor = plan.steps
     moving = [a for a in plan.op.reduce if plan.program.grid[a] > 1]
     for a in moving:
@@ -38,9 +39,10 @@ def write_step_origin(out: Writer, plan: BlockPlan, step: str, axes: tuple[int, 
 
 
 def write_block_tile(out: Writer, plan: BlockPlan, work: str = "blockIdx.x") -> None:
-    """First index of the block tile along every axis that has several tiles, `block_<axis>`; `work` numbers tiles and slices.
+    """Declare `block_<axis>`, the first index of the block tile, along every axis that has several tiles.
 
-    Blocks of a cluster have one number and neighbouring tiles; which of them is a block's says `rank`.
+    `work` is C text of a number that counts the tiles of each slice in turn. Blocks of a cluster have the same number and
+    neighbouring tiles; `rank` selects a block's own tile.
     """
     live = [a for a in plan.op.spatial if plan.grid[a] > 1]
     for a in plan.op.spatial:
@@ -64,7 +66,7 @@ def write_block_tile(out: Writer, plan: BlockPlan, work: str = "blockIdx.x") -> 
 
 
 def _first(plan: BlockPlan, axis: int, index: str) -> str:
-    """First index along an axis of the tile with this number; of a cluster's tiles, of the one that is this block's."""
+    """C text of the first index of tile `index` along an axis. With a cluster, `index` counts clusters and `rank` their tiles."""
     size = f"BLOCK_{plan.names[axis].upper()}"
     if plan.together[axis] == 1:
         return f"{index} * {size}"
@@ -72,7 +74,10 @@ def _first(plan: BlockPlan, axis: int, index: str) -> str:
 
 
 def _write_raster(out: Writer, plan: BlockPlan, axes: list[int], group: int, outer: bool) -> None:
-    """Tiles of the last two axes in groups of rows, column by column within a group; the last group may be shorter."""
+    """Declare `block_<axis>` of the last two axes, with tiles in groups of rows and column by column within a group.
+
+    The last group may have fewer rows.
+    """
     (row, column), rest = axes, plan.grid[axes[0]] % group
     rows, columns = plan.grid[row], plan.grid[column]
     place = f"tile % {math.prod((rows, columns))}" if outer else "tile"

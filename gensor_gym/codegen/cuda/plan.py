@@ -17,12 +17,12 @@ from gensor_gym.graph.structure import MatrixAxes, convolution_choices, has_asyn
 from gensor_gym.operators.types import INPUT, ITEM_BYTES, Access
 
 WARP = 32
-"""Threads of a warp of NVIDIA's, over which tensor cores' operands lie."""
+"""Number of threads in an NVIDIA warp, over which the operands of tensor cores are distributed."""
 
 
 @dataclass(frozen=True)
 class Lanes:
-    """How a fragment is loaded: `width` neighbours along one axis at a time (axis -1: one by one)."""
+    """Vector loads of a fragment: `width` neighbours along `axis` at a time. Axis -1 means one element at a time."""
 
     axis: int = -1
     width: int = 1
@@ -30,51 +30,51 @@ class Lanes:
 
 @dataclass(frozen=True)
 class BlockPlan(Tiling):
-    """A program and its derived layout on a GPU."""
+    """A program and the layout of its kernel on a GPU, derived from the schedule."""
 
     unguarded: bool = False
-    """Whether text is written for tiles that lie wholly inside, which need no guards where they compute."""
+    """Whether text is written for tiles that lie wholly inside, whose computation needs no guards."""
     dialect: Dialect = CUDA
-    """The language that it is written in."""
+    """Language of the kernel's text."""
 
     @cached_property
     def reduce_threads(self) -> int:
-        """Threads that share one output element."""
+        """Number of threads that share one output element."""
         return self.program.knob("reduce_threads") if self.op.reduce else 1
 
     @property
     def warp(self) -> int:
-        """Threads that run together and shuffle: 32 in a warp of NVIDIA's, 64 in a wave of AMD's CDNA."""
+        """Number of threads that run together and can shuffle: 32 in an NVIDIA warp, 64 in a wave of AMD's CDNA."""
         return self.program.hardware.warp
 
     @cached_property
     def threads(self) -> int:
-        """Threads of a block."""
+        """Number of threads of a block."""
         return math.prod(self.program.threads) * self.reduce_threads
 
     @cached_property
     def tiles(self) -> int:
-        """Block tiles over the spatial axes, those of a cluster as one."""
+        """Number of block tiles over the spatial axes. The tiles of a cluster count as one."""
         return math.prod(self.grid[a] for a in self.op.spatial)
 
     @property
     def workspace_bytes(self) -> int:
-        """Workspace: the parts of a split reduction."""
+        """Bytes of the workspace: partial results of a split reduction."""
         return self.slices * self.op.output.size * ITEM_BYTES[self.op.accumulator] if self.slices > 1 else 0
 
     @property
     def cleared_bytes(self) -> int:
-        """Bytes at the workspace's beginning that are zero before a call, and after it."""
+        """Number of bytes at the workspace's beginning that must be zero before a call, and are zero again after it."""
         return 0
 
     @property
     def blocks(self) -> int:
-        """Blocks of the launch."""
+        """Number of blocks of the launch."""
         return self.tiles * self.slices
 
     @property
     def arch(self) -> str:
-        """Architecture that the text is for."""
+        """GPU architecture that the text is compiled for, for example `sm_80`."""
         return self.program.hardware.arch
 
     @property
@@ -84,37 +84,38 @@ class BlockPlan(Tiling):
 
     @property
     def mapped(self) -> tuple[str, ...]:
-        """Names of the tensors that the maps are of."""
+        """Names of the tensors that `maps` describe, in the same order."""
         return ()
 
     @cached_property
     def chunks(self) -> tuple[int, ...]:
-        """Chunks in a step along every reduce axis (1 along spatial ones), [A]."""
+        """Number of chunks in a step along every reduce axis, and 1 along spatial axes, [A]."""
         pairs = zip(self.block, self.register, strict=True)
         return tuple(b // r if a in self.op.reduce else 1 for a, (b, r) in enumerate(pairs))
 
     @property
     def step_points(self) -> int:
-        """Points of the reduction in one step."""
+        """Number of reduction points in one step."""
         return math.prod(self.block[a] for a in self.op.reduce)
 
     @cached_property
     def buffered(self) -> bool:
-        """Whether fragments of the next point are loaded before the multiply-adds of the present one.
+        """Whether fragments of the next point are loaded before the multiply-adds of the current point.
 
-        It takes reads that all come from shared memory, points that one thread does one after the other, and a next point.
+        This requires that all reads come from shared memory, that one thread computes all points of an output without guards, and
+        that there is a next point.
         """
         plain = self.reduce_threads == 1 and not self.guarded_points and all(self.staged)
         return self.program.knob("register_buffer") == 2 and plain and (self.stages > 1 or self.step_points > 1)
 
     @property
     def tile_name(self) -> str:
-        """Name of the tiles that a step reads, after the tensor's name."""
+        """Suffix of a tile's C name in the computation of a step: `now` if there are several buffers, else `tile`."""
         return "now" if self.stages > 1 else "tile"
 
     @cached_property
     def overhang(self) -> tuple[bool, ...]:
-        """Whether tiles stick out of the extent, [A]."""
+        """Whether block tiles extend past the operator's extent along every axis, [A]."""
         parts = zip(self.grid, self.together, self.block, self.op.extents, strict=True)
         return tuple(g * c * t > n for g, c, t, n in parts)
 
@@ -124,7 +125,7 @@ class BlockPlan(Tiling):
         return shared_layout(self)
 
     def shared_tile(self, index: int) -> SharedTile:
-        """Shared tile of a staged read; ValueError for one that is read directly."""
+        """Shared tile of a staged read; ValueError if the read is not staged."""
         tile = self.shared[index]
         if tile is None:
             raise ValueError(f"read {index} of {self.op} is not staged; staged are {self.staged}")
@@ -132,29 +133,29 @@ class BlockPlan(Tiling):
 
     @cached_property
     def stage_bytes(self) -> int:
-        """Bytes of one buffer of all tiles."""
+        """Bytes of one buffer, which contains the tiles of all staged reads."""
         return stage_bytes(self.shared)
 
     @cached_property
     def exchange_bytes(self) -> int:
-        """Shared memory for the exchange between warps of a wide reduction; it reuses the tiles' memory."""
+        """Bytes of shared memory through which warps that share an output combine their results. They reuse the tiles' memory."""
         if self.reduce_threads <= self.warp:
             return 0
         return 4 * self.threads // self.warp * math.prod(self.register[a] for a in self.op.spatial)
 
     @cached_property
     def shared_bytes(self) -> int:
-        """Dynamic shared memory of a block."""
+        """Bytes of dynamic shared memory of a block."""
         return max(self.stages * self.stage_bytes, self.exchange_bytes)
 
     @cached_property
     def resident(self) -> int:
-        """Blocks that a multiprocessor holds at a time, at least 1."""
+        """Number of blocks resident on a multiprocessor at a time, at least 1."""
         return resident_blocks(self.program, self.threads, self.shared_bytes)
 
     @cached_property
     def points(self) -> Lanes:
-        """Reduction points that are taken together, so that a direct read contiguous along the reduction loads wide."""
+        """Axis and number of reduction points taken together, so that direct reads contiguous along the axis load vectors."""
         best = Lanes()
         for read, staged in zip(self.op.reads, self.staged, strict=True):
             axis = self.sole_mover(read, len(read.view) - 1)
@@ -165,7 +166,7 @@ class BlockPlan(Tiling):
         return best if best.width > 1 else Lanes()
 
     def lanes(self, index: int) -> Lanes:
-        """How the fragment of a read is loaded by a thread."""
+        """Vector loads by which a thread fills the fragment of read number `index`."""
         read, tile = self.op.reads[index], self.shared[index]
         dimension = tile.columns[-1] if tile else len(read.view) - 1
         axis = tile.axes[-1] if tile and tile.axes else self.sole_mover(read, dimension)
@@ -187,7 +188,7 @@ class BlockPlan(Tiling):
         return Lanes(axis, width) if width > 1 else Lanes()
 
     def store_width(self) -> int:
-        """Width of the stores of the output."""
+        """Number of output elements that one store writes."""
         write = self.op.write
         axis = self.sole_mover(write, len(write.view) - 1)
         if axis < 0 or write.coefficients[-1][axis] != 1:
@@ -196,7 +197,7 @@ class BlockPlan(Tiling):
 
     @cached_property
     def guarded_points(self) -> tuple[int, ...]:
-        """Reduce axes whose overhanging points must be skipped in the loop, because no read gives a neutral element."""
+        """Reduce axes whose overhanging points a loop must skip, because not every read can return a neutral element for them."""
         reads = self.op.reads
         return tuple(
             a
@@ -207,11 +208,11 @@ class BlockPlan(Tiling):
 
 @dataclass(frozen=True)
 class ProductPlan(BlockPlan):
-    """A program on tensor cores, of either instruction: a product of matrices, whose operands are staged."""
+    """A matrix product on tensor cores, by mma.sync or wgmma, with both operands staged."""
 
     @cached_property
     def roles(self) -> MatrixAxes:
-        """Axes and reads in the roles of m, n, k, A and B; ValueError if it is no product of matrices."""
+        """Axes m, n and k and reads A and B of the matrix product; ValueError if the operator is not a matrix product."""
         roles = matrix_axes(self.op)
         if roles is None:
             raise ValueError(f"{self.op} is no product of matrices")
@@ -224,18 +225,18 @@ class ProductPlan(BlockPlan):
 
     @cached_property
     def stages(self) -> int:
-        """Buffers of shared memory."""
+        """Number of buffers in shared memory."""
         return self.program.knob("stages")
 
 
 def make_plan(program: Program, dialect: Dialect = CUDA) -> BlockPlan:
-    """The plan of a program without tensor cores; ValueError names a data type, knob or tile that cannot be generated."""
+    """Plan of a program without tensor cores. ValueError names an unsupported data type, machine, knob or tile."""
     check_program(program, 0, dialect.title)
     return BlockPlan(program, dialect=dialect)
 
 
 def check_program(program: Program, tensor_core: int, title: str = "CUDA") -> None:
-    """ValueError for a data type, a knob or a tile that kernels with this value of knob tensor_core do not take."""
+    """Check that kernels with this knob tensor_core support the data type, machine, knobs and tiles; ValueError if not."""
     op = program.operator
     if op.dtype not in INPUT:
         raise ValueError(f"{title} code for {op.dtype!r} is not available; dtype is one of {', '.join(INPUT)}")
@@ -256,7 +257,7 @@ def check_program(program: Program, tensor_core: int, title: str = "CUDA") -> No
 
 
 def _accepted(program: Program, knob: Knob, tensor_core: int) -> tuple[int, ...]:
-    """Values of a knob that this family of kernels is written for."""
+    """Values of a knob that kernels with this value of knob tensor_core support."""
     if knob.name == "convolution":
         return (0,) if tensor_core else convolution_choices(program.operator, "gpu")
     if knob.name == "tensor_core":
@@ -269,6 +270,6 @@ def _accepted(program: Program, knob: Knob, tensor_core: int) -> tuple[int, ...]
 
 
 def neutralises(plan: BlockPlan, read: Access, axis: int) -> bool:
-    """Whether an index of the read shows that the reduce axis is out of range, so that a neutral element can be filled in."""
+    """Whether an index of the read shows that a reduce axis is out of range, so that the load can return a neutral element."""
     dimensions = range(len(read.view))
     return any(plan.sole_mover(read, d) == axis and not is_padded_along(plan.op, read, d) for d in dimensions)

@@ -1,7 +1,7 @@
-"""PTX instructions as small device functions; a kernel's text contains those that it calls.
+"""PTX instructions as small device functions. A kernel's text contains only the functions that it calls.
 
-The emulator has functions of the same names (`measure/emulator/emulator_mma.h`); all other text is the same in both. Operands of
-`mma` are distributed over the 32 lanes of a warp as in the PTX ISA: see `cuda/mma/compute.py`.
+The emulator has functions of the same names (`measure/emulator/emulator_mma.h`); all other text is the same for both. Operands of
+`mma` are distributed over the 32 lanes of a warp as the PTX ISA defines; `cuda/mma/compute.py` describes it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ __device__ __forceinline__ void wait_for_copies() {
 
 
 def _load_matrices(name: str, kind: str, count: int) -> str:
-    """Matrices of 8 rows of 16 bytes: lane 8 i + r names row r of matrix i, every lane gets 4 bytes of each."""
+    """C text of a device function that loads `count` matrices of 8 rows of 16 bytes by one `ldmatrix`.
+
+    Lane 8 i + r passes the address of row r of matrix i. Every lane receives 4 bytes of each matrix.
+    """
     registers = ", ".join(f"%{i}" for i in range(count))
     outputs = ", ".join(f'"=r"(to[{i}])' for i in range(count))
     return f"""\
@@ -51,7 +54,7 @@ def _load_matrices(name: str, kind: str, count: int) -> str:
 
 
 def _multiply_add(name: str, instruction: str, sums: int, a: int, b: int) -> str:
-    """One `mma.sync`: sums += a * b."""
+    """C text of a device function for one `mma.sync`, sums += a * b. `sums`, `a` and `b` are a lane's numbers of registers."""
     integer = ".s32" in instruction
     kind, letter = ("int", "r") if integer else ("float", "f")
     numbers = iter(range(sums + a + b))
@@ -139,7 +142,7 @@ FUNCTIONS: dict[str, str] = {
 
 
 def device_functions(text: str, functions: Mapping[str, str] = FUNCTIONS) -> str:
-    """Those of `functions` that a kernel's text calls; the emulator omits them. Empty if there are none."""
+    """C text of the functions that a kernel's text calls, empty if it calls none. The emulator uses its own instead."""
     words = set(re.findall(r"[A-Za-z_]\w*", text))
     used = [body for name, body in functions.items() if name in words]
     copies = ASYNC_FUNCTIONS if "copy_async" in words else ""

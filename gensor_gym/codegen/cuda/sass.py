@@ -1,6 +1,6 @@
-"""Statistics of a cubin's machine code: the loops of a kernel, with counts by operation.
+"""Statistics of a cubin's machine code: the loops of a kernel, with the number of instructions by operation.
 
-The disassembler is optional: `pip install nvidia-cuda-nvdisasm`, or `nvdisasm` of a CUDA toolkit on the PATH. Needs no GPU.
+The disassembler is optional: `pip install nvidia-cuda-nvdisasm`, or `nvdisasm` of a CUDA toolkit on the PATH. It needs no GPU.
 
     python -m gensor_gym.codegen.cuda.sass OPERATOR SCHEDULE HARDWARE
 
@@ -21,7 +21,7 @@ from pathlib import Path
 
 PACKAGE = "nvidia-cuda-nvdisasm"
 MULTIPLY_ADDS = ("FFMA", "HMMA", "HGMMA", "IMMA", "IGMMA", "QMMA", "QGMMA")
-"""Operations that do an operator's multiply-adds: CUDA cores, mma.sync and wgmma, floats, integers and floats of 8 bits."""
+"""Multiply-add operations: FFMA on CUDA cores, the other names by mma.sync and wgmma for floats, integers and 8-bit floats."""
 
 _LABEL = re.compile(r"^(\.L_\w+):")
 _INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9]*)((?:\.\w+)*)([^;]*);")
@@ -29,15 +29,15 @@ _TARGET = re.compile(r"`\((\.L_\w+)\)")
 
 
 class SassError(RuntimeError):
-    """The disassembler is missing or refused a cubin."""
+    """The disassembler is missing or rejected a cubin."""
 
 
 @dataclass(frozen=True)
 class Loop:
-    """The instructions from a label to the last branch back to it, loops within it included.
+    """A loop: the instructions from a label to the last branch back to it, including inner loops.
 
-    `operations` are in the order of the text, with their suffixes (`LDG.E.128`); `entry` names the kernel; `lines` are the loop's
-    lines in it, labels counted.
+    `operations` are in the order of the text, with their suffixes (`LDG.E.128`). `entry` is the kernel's name. `lines` are the
+    loop's line numbers in the kernel, where labels count as lines.
     """
 
     entry: str
@@ -46,27 +46,27 @@ class Loop:
 
     @property
     def multiply_adds(self) -> int:
-        """Number of its instructions that multiply and add."""
+        """Number of multiply-add instructions in the loop."""
         return sum(self.counts[name] for name in MULTIPLY_ADDS)
 
     def holds(self, other: Loop) -> bool:
-        """Whether another loop lies within this one."""
+        """Whether `other` is an inner loop of this loop."""
         within = self.entry == other.entry and self.lines.start <= other.lines.start and other.lines.stop <= self.lines.stop
         return within and self.lines != other.lines
 
     @property
     def counts(self) -> Counter[str]:
-        """How often each operation occurs, suffixes left out."""
+        """Number of instructions by operation, without suffixes."""
         return Counter(name.partition(".")[0] for name in self.operations)
 
     def share(self, *names: str) -> float:
-        """Part of the instructions that are one of `names` (FFMA, HMMA, ..); of `MULTIPLY_ADDS` where none is given."""
+        """Fraction of the instructions whose operation is in `names`, or in `MULTIPLY_ADDS` if no names are given."""
         counts = self.counts
         return sum(counts[name] for name in names or MULTIPLY_ADDS) / max(1, len(self.operations))
 
 
 def is_available() -> bool:
-    """Whether there is a disassembler."""
+    """Whether a disassembler is installed."""
     try:
         find_nvdisasm()
     except SassError:
@@ -75,7 +75,7 @@ def is_available() -> bool:
 
 
 def find_nvdisasm() -> Path:
-    """The disassembler: of the Python package, else of the PATH. SassError names the package."""
+    """Path of the disassembler in the Python package, else on the PATH. SassError names the package to install."""
     spec = importlib.util.find_spec("nvidia")
     for folder in spec.submodule_search_locations or () if spec else ():
         for path in sorted(Path(folder).glob("*/bin/nvdisasm"), reverse=True):
@@ -86,7 +86,7 @@ def find_nvdisasm() -> Path:
 
 
 def disassemble(cubin: bytes) -> str:
-    """The text of a cubin's machine code, every kernel; SassError with the disassembler's words."""
+    """Assembly text of all kernels of a cubin. SassError contains the disassembler's message if it fails."""
     tool = find_nvdisasm()
     with tempfile.TemporaryDirectory(prefix="gensor-gym-") as folder:
         path = Path(folder) / "kernel.cubin"
@@ -98,9 +98,9 @@ def disassemble(cubin: bytes) -> str:
 
 
 def instructions(text: str) -> dict[str, list[str]]:
-    """Instructions and labels (with a leading dot) of every kernel in `disassemble`'s text, in order.
+    """Instructions and labels of every kernel in `disassemble`'s text, in order, by the kernel's name. Labels begin with a dot.
 
-    Predicates, addresses and encodings are omitted; targets of branches stay: `BRA .L_x_0`.
+    Predicates, operands, addresses and encodings are omitted, but targets of branches stay: `BRA .L_x_0`.
     """
     kernels: dict[str, list[str]] = {}
     lines: list[str] = []
@@ -116,7 +116,7 @@ def instructions(text: str) -> dict[str, list[str]]:
 
 
 def loops(cubin: bytes) -> list[Loop]:
-    """Every loop of a cubin's kernels, as they stand in the text."""
+    """All loops of a cubin's kernels, in the order of the text."""
     found = []
     for entry, lines in instructions(disassemble(cubin)).items():
         places = {line: i for i, line in enumerate(lines) if line.startswith(".")}
@@ -132,9 +132,10 @@ def loops(cubin: bytes) -> list[Loop]:
 
 
 def main_loop(cubin: bytes) -> Loop:
-    """The loop with the most multiply-adds among those without such an inner loop; without multiply-adds the longest.
+    """The loop with the most multiply-adds that has no inner loop with multiply-adds; without any, the longest loop.
 
-    Of a loop over tiles around one over steps, it is that over steps. SassError if no kernel of the cubin has a loop.
+    For a loop over tiles around a loop over steps, the result is the loop over steps. SassError if no kernel of the cubin has a
+    loop.
     """
     every = loops(cubin)
     if not every:
@@ -145,7 +146,7 @@ def main_loop(cubin: bytes) -> Loop:
 
 
 def report(op: str, schedule: str, hardware: str) -> str:
-    """Registers, spills and the operations of the main loop of one program, as text."""
+    """Text with the registers, the spills and the operations of the main loop of a program compiled for `hardware`."""
     from gensor_gym.codegen.build import generate
     from gensor_gym.codegen.cuda.nvrtc import compile_cubin
     from gensor_gym.graph.schedule import Schedule

@@ -1,7 +1,7 @@
-"""Tensor maps: how the tensor memory accelerator (TMA, sm_90 and newer) finds the boxes of an array.
+"""Tensor maps: descriptions of an array for the tensor memory accelerator (TMA, sm_90 and newer), which copies boxes of it.
 
-A kernel's `TensorMap` is a description without an address. For an array on the device the driver encodes it into 128
-opaque bytes, which a kernel takes by value.
+A kernel's `TensorMap` has no address. For an array on the device, the driver encodes the map and the address into 128 opaque
+bytes, which a kernel takes by value.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from gensor_gym.graph.matrices.lying import MAP_STEP
 from gensor_gym.operators.types import ITEM_BYTES
 
 MAP_BYTES = 128
-"""Size of an encoded map."""
+"""Bytes of an encoded map."""
 MAX_BOX = 256
-"""Elements that a box goes over along a dimension, at most."""
+"""Most elements of the array that a box spans along a dimension."""
 UNIT = 16
-"""Bytes that row pitches and the rows of a box are multiples of."""
+"""Row pitches, offsets and rows of a box are multiples of this number of bytes."""
 
 _TYPES = {
     "float32": "FLOAT32", "float16": "FLOAT16", "bfloat16": "BFLOAT16", "int8": "UINT8", "int32": "INT32", "tf32": "TFLOAT32",
@@ -33,26 +33,28 @@ _TYPES = {
 _NUMBERS = {"UINT8": 0, "INT32": 3, "FLOAT16": 6, "FLOAT32": 7, "BFLOAT16": 9, "TFLOAT32": 11}
 """Values of CUtensorMapDataType in the header cuda.h."""
 _SWIZZLES = (0, 32, 64, 128)
-"""Bytes, by their number in CUtensorMapSwizzle."""
+"""Bytes of a swizzled row, indexed by the value of CUtensorMapSwizzle."""
 _L2_256B = 3
 """Value of CUtensorMapL2promotion."""
 
 
 class TensorMapError(RuntimeError):
-    """The driver refused a tensor map, or is missing; the message holds its status."""
+    """The driver is missing or rejected a tensor map; the message contains its status."""
 
 
 @dataclass(frozen=True)
 class TensorMap:
-    """Boxes of one argument of a kernel; dimensions outermost first, R of them, 1 to 5.
+    """The boxes of one argument of a kernel. Dimensions are outermost first; their number R is 1 to 5.
 
-    `argument` is the position among inputs, output, workspace; the array begins `offset` bytes into it. A box is copied with its
-    innermost dimension contiguous; elements outside `shape` come as zeros. `steps` are distances in elements of the array between
-    neighbours of a box (empty: 1 everywhere; never along the innermost dimension). `swizzle` is the length in bytes of rows whose
-    16-byte units are permuted (0: none). ValueError above the hardware's limits (of `cuTensorMapEncodeTiled`).
+    `argument` is the index among inputs, output and workspace, and the array begins at byte `offset` of the argument. A box is
+    copied with its innermost dimension contiguous; elements outside `shape` become zeros. `steps` are the distances in the array
+    between neighbouring elements of a box. Empty steps mean 1, and the innermost step is always 1. `swizzle` is the length in
+    bytes of rows whose 16-byte units are permuted; 0 means no swizzle. ValueError if a limit of `cuTensorMapEncodeTiled` is
+    exceeded.
 
-    Type tf32 is float32 elements that the copy rounds to tf32: 10 bits of mantissa, lower bits are undefined. CUTLASS and Triton
-    let TMA round so, but it is not documented to the last bit; `tests/experiments/device/test_gpu_tf32_map.py` checks a device.
+    Type tf32 means float32 elements that the copy rounds to tf32, with 10 bits of mantissa and undefined lower bits. CUTLASS and
+    Triton rely on this rounding, but it is not documented to the last bit; `tests/experiments/device/test_gpu_tf32_map.py` checks
+    a device.
     """
 
     argument: int
@@ -71,16 +73,16 @@ class TensorMap:
 
     @property
     def reach(self) -> tuple[int, ...]:
-        """Elements of the array that a box goes over along each dimension, [R]."""
+        """Number of elements of the array that a box spans along each dimension, skipped elements included, [R]."""
         return tuple(n * step for n, step in zip(self.box, self.every, strict=True))
 
     @property
     def every(self) -> tuple[int, ...]:
-        """`steps`, written out, [R]."""
+        """`steps` with its default of 1 written out, [R]."""
         return self.steps or (1,) * len(self.box)
 
     def __post_init__(self) -> None:
-        """Check the limits."""
+        """Check the limits of `cuTensorMapEncodeTiled`; ValueError if one is exceeded."""
         if len({len(self.box), len(self.shape), len(self.strides) + 1, len(self.every)}) > 1:
             raise ValueError(f"tensor map of argument {self.argument}: lengths of its fields")
         row = self.box[-1] * self.item
@@ -99,9 +101,9 @@ class TensorMap:
 
 
 def described(tensor_map: TensorMap) -> dict[str, Any]:
-    """The arguments of `cuTensorMapEncodeTiled` by their names there, as plain numbers, without an address.
+    """Arguments of `cuTensorMapEncodeTiled` by their names there, as plain numbers, without an address.
 
-    Dimensions are counted innermost first, as the driver counts them; it knows the innermost stride.
+    Dimensions are innermost first, like the driver's. The innermost stride is omitted, because the driver knows it.
     """
     return {
         "tensorDataType": _NUMBERS[_TYPES[tensor_map.dtype]], "tensorRank": len(tensor_map.shape),
@@ -112,9 +114,9 @@ def described(tensor_map: TensorMap) -> dict[str, Any]:
 
 
 def encode(tensor_map: TensorMap, address: int) -> np.ndarray:
-    """The map of the array at a device address: [1] of 128 bytes, which CuPy passes to a kernel by value.
+    """Encode a tensor map for the array at a device address: [1] of 128 bytes, which CuPy passes to a kernel by value.
 
-    TensorMapError when the driver is missing or refuses.
+    TensorMapError if the driver is missing or rejects the map.
     """
     driver = _driver()
     try:
@@ -128,12 +130,12 @@ def encode(tensor_map: TensorMap, address: int) -> np.ndarray:
 
 
 def with_maps(maps: Sequence[TensorMap], arguments: Sequence[Any]) -> tuple[Any, ...]:
-    """All arguments of an entry: the encoded maps, then the plain ones, which are CuPy arrays."""
+    """All arguments of an entry: the encoded maps, then `arguments`, which are CuPy arrays."""
     return (*(encode(m, arguments[m.argument].data.ptr + m.offset) for m in maps), *arguments)
 
 
 def _driver() -> ModuleType:
-    """The bindings of the driver."""
+    """The driver module of cuda-bindings. TensorMapError names the package to install."""
     try:
         from cuda.bindings import driver
     except ImportError as error:
@@ -142,7 +144,7 @@ def _driver() -> ModuleType:
 
 
 def _fields(driver: ModuleType, tensor_map: TensorMap, address: int) -> tuple[Any, ...]:
-    """Arguments of the driver's call; its bindings take members of enumerations where `described` has their numbers."""
+    """Arguments of the bindings' `cuTensorMapEncodeTiled`, with members of enumerations for the numbers of `described`."""
     plain = described(tensor_map)
     return (
         _member(driver.CUtensorMapDataType, f"DATA_TYPE_{_TYPES[tensor_map.dtype]}"),
@@ -160,5 +162,5 @@ def _fields(driver: ModuleType, tensor_map: TensorMap, address: int) -> tuple[An
 
 
 def _member(enumeration: Any, name: str) -> Any:
-    """`CU_TENSOR_MAP_<name>` of an enumeration of the bindings, where newer releases have no `enum.Enum`."""
+    """Member `CU_TENSOR_MAP_<name>` of an enumeration of the bindings, which in newer releases is not an `enum.Enum`."""
     return getattr(enumeration, f"CU_TENSOR_MAP_{name}")

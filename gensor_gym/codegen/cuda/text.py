@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Scalar:
-    """How a data type is spelled: type of an element and prefix of its vector types."""
+    """C names of a data type: the type of an element and the prefix of its vector types."""
 
     name: str
     vector: str
@@ -24,30 +24,30 @@ SCALARS = {
     "int32": Scalar("int", "int"),
     "float8_e4m3fn": Scalar("unsigned char", "uchar"),
 }
-"""C types by data type; floating types of 8 and 16 bits are stored as their bits and computed as float."""
+"""C types by data type. Floating types of 8 and 16 bits are stored as their bits and converted to float for computation."""
 HALVES = ("float16", "bfloat16")
 BITS = (*HALVES, "float8_e4m3fn")
-"""Types that are kept as their bits; those of 8 bits are never written."""
+"""Floating types that are stored as their bits. The type of 8 bits occurs in inputs only."""
 
 
 def computed(dtype: str) -> str:
-    """C type of a register that holds an element to compute with."""
+    """C type of a register with an element to compute with."""
     return "float" if dtype in BITS else SCALARS[dtype].name
 
 
 def widened(dtype: str, value: str) -> str:
-    """A stored element as C text of the type that is computed with."""
+    """C text that converts a stored element to the type `computed(dtype)`."""
     return f"from_{dtype}({value})" if dtype in BITS else value
 
 
 def narrowed(dtype: str, value: str) -> str:
-    """A computed value as C text of the type that is stored."""
+    """C text that converts a computed value to the stored type."""
     return f"to_{dtype}({value})" if dtype in HALVES else value
 
 
 @dataclass(frozen=True)
 class Loop:
-    """`for (int variable = 0; variable < stop; variable += step)`; unroll 0 means fully."""
+    """The loop `for (int variable = 0; variable < stop; variable += step)`. An `unroll` of 0 means fully unrolled."""
 
     variable: str
     stop: str
@@ -57,22 +57,22 @@ class Loop:
 
 @dataclass
 class Writer:
-    """Lines of C with their indentation."""
+    """Lines of C text, indented by the depth of blocks."""
 
     lines: list[str] = field(default_factory=list)
     depth: int = 0
 
     def line(self, text: str = "") -> None:
-        """Add one line; empty for a blank one. Preprocessor lines keep the indentation."""
+        """Add an indented line, or a blank line for empty text. Preprocessor directives are indented too."""
         self.lines.append("  " * self.depth + text if text else "")
 
     def note(self, text: str) -> None:
-        """A comment."""
+        """Add a comment line."""
         self.line(f"// {text}")
 
     @contextmanager
     def block(self, head: str, tail: str = "") -> Iterator[None]:
-        """`head {` .. `}tail`; a bare scope where there is no head."""
+        """Write `head {` before and `}tail` after the lines of the `with` block. Without a head it is a bare scope."""
         self.line(f"{head} {{" if head else "{")
         self.depth += 1
         yield
@@ -81,7 +81,7 @@ class Writer:
 
     @contextmanager
     def nest(self, loops: Iterable[Loop]) -> Iterator[None]:
-        """Loops one inside the other."""
+        """Write nested unrolled loops around the lines of the `with` block."""
         with ExitStack() as stack:
             for loop in loops:
                 self.line("#pragma unroll" + (f" {loop.unroll}" if loop.unroll else ""))
@@ -93,7 +93,7 @@ class Writer:
 
     @contextmanager
     def guarded(self, conditions: list[str]) -> Iterator[None]:
-        """`if (all conditions) { .. }`, or nothing around the body when there are none."""
+        """Write `if (all conditions) { .. }` around the lines of the `with` block, or nothing if there are no conditions."""
         with ExitStack() as stack:
             if conditions:
                 stack.enter_context(self.block(f"if ({' && '.join(conditions)})"))
@@ -101,12 +101,12 @@ class Writer:
 
     @property
     def text(self) -> str:
-        """All lines."""
+        """All lines as one string."""
         return "\n".join(self.lines) + "\n"
 
 
 def total(terms: Iterable[tuple[int, str]], constant: int = 0) -> str:
-    """The sum of coefficient * expression and a constant, without zeros and ones."""
+    """C text of the sum of (coefficient, expression) products and a constant, without terms of 0 and factors of 1."""
     parts = []
     for coefficient, expression in terms:
         if coefficient == 0 or expression == "0":
@@ -122,22 +122,22 @@ def total(terms: Iterable[tuple[int, str]], constant: int = 0) -> str:
 
 
 def _factor(expression: str) -> str:
-    """The expression, in parentheses unless it is a product, a name or a call."""
+    """The expression, in parentheses if it contains +, - or %, so that it can be a factor."""
     return f"({expression})" if re.search(r" [-+%] ", expression) else expression
 
 
 def remainder(expression: str, divisor: int, size: int) -> str:
-    """`expression / divisor % size` without the steps that do nothing; `size` 0 leaves the quotient as it is."""
+    """C text of `expression / divisor % size`. A divisor of 1 omits the division, and a size of 0 omits the remainder."""
     text = expression if divisor == 1 else f"{expression} / {divisor}"
     return text if size == 0 else f"{text} % {size}"
 
 
 def subscript(name: str, indices: Iterable[str]) -> str:
-    """`name[i][j]`; the bare name where there are no indices."""
+    """C text `name[i][j]`, or the bare name without indices."""
     return name + "".join(f"[{index}]" for index in indices)
 
 
 def used_constants(text: str, constants: dict[str, tuple[int, str]]) -> list[str]:
-    """Declarations of the named constants that the text uses, each with its comment."""
+    """C declarations of the constants that the text uses, each with its meaning as a comment."""
     words = set(re.findall(r"[A-Za-z_]\w*", text))
     return [f"constexpr int {name} = {value};  // {why}" for name, (value, why) in constants.items() if name in words]

@@ -1,4 +1,4 @@
-"""CUDA kernels as cubins with a C++ header on the driver's interface, and a manifest of everything that a launch takes."""
+"""Export CUDA kernels as cubins, with a C++ header on CUDA's driver API and a manifest of all launch parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gensor_gym.codegen.kernel import Kernel
 
 
 def export_cuda(kernels: Sequence[Kernel], target: Path, known: Sequence[Mapping[str, Any]], library: str) -> Exported:
-    """CUDA kernels; see `export`. Needs NVRTC and no GPU."""
+    """Write the folder of `export` for CUDA kernels; return its paths. This needs NVRTC but no GPU."""
     exports = [Exports(kernel) for kernel in kernels]
     check_exports(exports, library, "cuda")
     target.mkdir(parents=True, exist_ok=True)
@@ -35,11 +35,11 @@ def export_cuda(kernels: Sequence[Kernel], target: Path, known: Sequence[Mapping
 
 
 def launched(kernel: Kernel) -> dict[str, Any]:
-    """Arguments of a launch besides arrays: launches in order, and tensor maps, which are the first arguments.
+    """A kernel's part of the manifest: its launches in order, its tensor maps and the order of arguments.
 
-    In a map, `argument` is the index of its array among inputs, output, workspace, and the array begins `offset` bytes into it.
-    The cubin fixes the cluster size, so the launch has none. `cleared_bytes` at the workspace's beginning must be zero before the
-    first launch.
+    In a tensor map, `argument` is the index of its array among inputs, output and workspace, and `offset` the start of the mapped
+    data in bytes. The cubin fixes the cluster size, so no launch attribute is needed. The first `cleared_bytes` bytes of the
+    workspace must be zero before the first launch.
     """
     launches = [
         {

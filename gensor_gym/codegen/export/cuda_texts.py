@@ -1,4 +1,4 @@
-"""The C++ around exported cubins: a class for each kernel on CUDA's driver interface, and an example."""
+"""C++ texts that accompany exported cubins: a header with a class for each kernel on CUDA's driver API, and an example."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gensor_gym.codegen.runtime.cuda import OPT_IN_BYTES
 
 
 def header(exports: Sequence[Exports], library: str) -> str:
-    """The header."""
+    """C++ text of the header: one class per kernel, in the namespace `library`."""
     guard = f"{library.upper()}_HPP"
     classes = "\n".join(_class(one) for one in exports)
     return f"""/* Kernels that gensor_gym generated; manifest.json says for what, and what is known of them. Link with -lcuda. */
@@ -35,7 +35,7 @@ namespace {library} {{
 
 
 def _class(one: Exports) -> str:
-    """The class of one kernel."""
+    """C++ text of one kernel's class, which loads, launches and unloads it."""
     kernel, names = one.kernel, [name for name, _ in one.tensors]
     shapes = ", ".join(f"{name}{list(tensor.shape)} {tensor.dtype}" for name, tensor in one.tensors)
     arrays = [*names, "workspace"]
@@ -73,7 +73,7 @@ class {one.name} {{
 
 
 def _loaded(place: int, launch: Launch) -> Iterator[str]:
-    """Lines that find a function of the module, and let it have its shared memory."""
+    """Yield lines that get function `place` of the module and raise its limit of shared memory if needed."""
     ok = "        if (status == CUDA_SUCCESS)"
     yield f'{ok} status = cuModuleGetFunction(&functions[{place}], module, "{launch.entry}");'
     if launch.shared_bytes > OPT_IN_BYTES:
@@ -83,7 +83,7 @@ def _loaded(place: int, launch: Launch) -> Iterator[str]:
 
 
 def _encoded(place: int, tensor_map: TensorMap, names: Sequence[str]) -> Iterator[str]:
-    """Lines that encode a tensor map for its array."""
+    """Yield lines that encode tensor map `place` for its array; `names` are the arrays' variables."""
     plain = described(tensor_map)
     lists = {name: ", ".join(map(str, plain[name])) for name in ("globalDim", "globalStrides", "boxDim", "elementStrides")}
     yield f"        CUtensorMap map_{place};"
@@ -102,7 +102,7 @@ def _encoded(place: int, tensor_map: TensorMap, names: Sequence[str]) -> Iterato
 
 
 def _launched(place: int, launch: Launch) -> str:
-    """A line that launches one entry."""
+    """C++ statement that launches function `place`, unless an earlier call failed."""
     shape = ", ".join(map(str, (*launch.grid, *launch.block, launch.shared_bytes)))
     return f"""        if (status == CUDA_SUCCESS)
             status = cuLaunchKernel(functions[{place}], {shape}, stream, arguments, nullptr);"""
@@ -163,11 +163,14 @@ struct float8_e4m3fn {
     }
 };
 """
-"""The helper of the only type that is read and never written."""
+"""Helper for float8 inputs. No kernel writes float8, so it has no `value`."""
 
 
 def example(exports: Sequence[Exports], library: str) -> str:
-    """A program that launches every kernel on arrays of small whole numbers, and prints sums and times; 0 if all went well."""
+    """C++ text of a program that launches every kernel on small integers and prints checksums and times.
+
+    The program's exit status is 0 if every call succeeded.
+    """
     functions = "\n".join(_run(one, library) for one in exports)
     calls = "\n".join(f"    if (run_{one.name}(folder) != 0) return 1;" for one in exports)
     return f"""/* g++ -std=c++17 example.cpp -o example -I$CUDA_HOME/include -lcuda && ./example [folder of the cubins] */
@@ -198,7 +201,7 @@ int main(int count, char **words) {{
 
 
 def _run(one: Exports, library: str) -> str:
-    """The function of the example that launches one kernel."""
+    """C++ text of the example's function that launches one kernel and prints its checksum and time."""
     *inputs, (output, written) = one.tensors
     lines = [f"{library}::{one.name} kernel;", "CHECK(kernel.load(folder));"]
     for place, (name, tensor) in enumerate(one.tensors):
@@ -239,5 +242,5 @@ def _run(one: Exports, library: str) -> str:
 
 
 def _elements(dtype: str) -> str:
-    """The helper of the example for elements of a data type."""
+    """C++ type of the example's helper that makes and reads elements of a data type."""
     return dtype if C_TYPES[dtype] == "uint16_t" or dtype == "float8_e4m3fn" else f"plain<{C_TYPES[dtype]}>"

@@ -1,4 +1,4 @@
-"""The folder of an export: its location, and the manifest of its content."""
+"""The folder of an export: checks of the folder and the kernels, and the manifest."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Exported:
-    """Paths of an export."""
+    """Paths of an export's folder and files."""
 
     folder: Path
     binaries: tuple[Path, ...]
-    """The shared library; of CUDA kernels a cubin each."""
+    """The shared library, or one cubin for each CUDA kernel."""
     header: Path
     manifest: Path
 
 
 def check_folder(folder: str | Path) -> Path:
-    """The folder; ValueError if it has other content than an earlier export."""
+    """The folder as a Path; ValueError unless it is missing, empty or an earlier export."""
     path = Path(folder)
     if path.is_file() or path.exists() and any(path.iterdir()) and not (path / "manifest.json").exists():
         raise ValueError(f"{path} is not empty and no earlier export: expected a new folder")
@@ -36,7 +36,10 @@ def check_folder(folder: str | Path) -> Path:
 
 
 def check_exports(exports: Sequence[Exports], library: str, language: str) -> None:
-    """ValueError if nothing can be made of these kernels: all plain ones in one language, one for each operator."""
+    """Check that kernels can be exported together; ValueError if not.
+
+    All must be plain (not prepacked) kernels in `language` of different operators, and `library` must be an identifier.
+    """
     if not re.fullmatch(r"[a-z_][a-z0-9_]*", library):
         raise ValueError(f"library={library!r}: expected an identifier in lower case")
     for one in exports:
@@ -49,7 +52,7 @@ def check_exports(exports: Sequence[Exports], library: str, language: str) -> No
 
 
 def entry(one: Exports, **more: Any) -> dict[str, Any]:
-    """The manifest's entry of a kernel in any language."""
+    """The manifest's entry for a kernel: name, operator, digest, arguments, and the facts in `more`."""
     return {
         "function": one.name, "operator": str(one.kernel.operator), "digest": one.kernel.digest,
         "arch": one.kernel.arch, "workspace_bytes": one.kernel.workspace_bytes,
@@ -58,7 +61,7 @@ def entry(one: Exports, **more: Any) -> dict[str, Any]:
 
 
 def write_manifest(made: Exported, compiler: str, entries: Sequence[Mapping[str, Any]], **more: Any) -> None:
-    """`manifest.json`: version and compiler, the kernels, and the purpose of every other file."""
+    """Write `manifest.json`: version, compiler, the kernels' entries, and the SHA-256 of every other file of the folder."""
     files = sorted(path for path in made.folder.iterdir() if path.is_file() and path != made.manifest)
     manifest = {
         "schema": SCHEMA, "made_by": f"gensor_gym {VERSION}", "licence": "Apache-2.0", "compiler": compiler, **more,

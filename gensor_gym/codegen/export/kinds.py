@@ -1,4 +1,4 @@
-"""Operators that differ only in sizes are of one kind: one C function takes the sizes and finds the kernel."""
+"""Kinds of exported operators: operators that differ only in sizes share a C function, which takes the sizes as arguments."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from gensor_gym.operators.types import Operator
 
 @dataclass(frozen=True)
 class Kind:
-    """Kernels of one kind, and the function that chooses among them."""
+    """Kernels whose operators differ only in sizes, and the C function that chooses among them by size."""
 
     exports: tuple[Exports, ...]
 
     @cached_property
     def name(self) -> str:
-        """The function: `gemm_int8_bias_relu`, `elementwise_exp_2d`."""
+        """Name of the C function, such as `gemm_int8_bias_relu` or `elementwise_exp_2d`."""
         return kind_name(self.exports[0].kernel.loop_nest)
 
     @cached_property
     def sizes(self) -> tuple[str, ...]:
-        """Identifiers of the sizes, in the order of the operator's arguments; none is that of a tensor."""
+        """Identifiers of the size parameters, in the order of the operator's arguments, distinct from the tensors' names."""
         taken = {name for name, _ in self.exports[0].tensors}
         return tuple(f"{name}_size" if name in taken else name for name, _ in sizes_of(self.exports[0].kernel.loop_nest))
 
     @property
     def parameters(self) -> str:
-        """Parameters of the function, in C."""
+        """C text of the function's parameters."""
         return ", ".join([self.exports[0].parameters, *(f"int64_t {name}" for name in self.sizes)])
 
     def call(self, one: Exports) -> str:
-        """A call of one kernel by its sizes, of variables named as the tensors are."""
+        """C text of a call that selects the kernel `one` by its sizes; variables have the tensors' names."""
         return f"{self.name}({', '.join([one.arguments, *(str(n) for _, n in sizes_of(one.kernel.loop_nest))])})"
 
     def missed(self) -> str:
-        """A call with sizes that no kernel has."""
+        """C text of a call with null arrays and sizes of 0, which no kernel has."""
         nowhere = ", ".join(["0"] * (len(self.exports[0].tensors) + len(self.sizes)))
         return f"{self.name}({nowhere})"
 
 
 def kinds_of(exports: Sequence[Exports]) -> list[Kind]:
-    """Kernels by kind, both in the order given. Fused ones are of none: each is called by its name."""
+    """The kinds of some kernels, in the given order. Fused operators belong to no kind: they are called by name only."""
     found: dict[str, list[Exports]] = {}
     for one in exports:
         if not isinstance(one.kernel.operator, Operator):
@@ -57,7 +57,7 @@ def kinds_of(exports: Sequence[Exports]) -> list[Kind]:
 
 
 def kind_name(op: Operator) -> str:
-    """Name of a kind of operators as an identifier: name, words among the arguments, number of extents, epilogue."""
+    """Name of an operator's kind, an identifier: operator name, textual arguments, number of dimensions, epilogue stages."""
     words = [str(value) for _, value in op.arguments if isinstance(value, str)]
     ranks = [f"{len(op.output.shape)}d"] if _variadic(op.name) else []
     stages = [stage.name for stage in op.epilogue]
@@ -65,7 +65,7 @@ def kind_name(op: Operator) -> str:
 
 
 def sizes_of(op: Operator) -> tuple[tuple[str, int], ...]:
-    """(identifier, number) of every argument that is a number; of a pair, (height, width), two. Defaults are written out."""
+    """(identifier, value) for every numeric argument, including defaults; a pair (height, width) gives two entries."""
     factory, given = FACTORIES[op.name], dict(op.arguments)
     hints, found = get_type_hints(factory), []
     for name, parameter in inspect.signature(factory).parameters.items():
@@ -80,14 +80,14 @@ def sizes_of(op: Operator) -> tuple[tuple[str, int], ...]:
 
 
 def declared(kind: Kind) -> str:
-    """Its declaration, for the header."""
+    """C declaration of a kind's function, for the header."""
     return f"""/* The kernel of these sizes below; EINVAL where there is none. */
 int {kind.name}({kind.parameters});
 """
 
 
 def defined(kind: Kind) -> str:
-    """Its definition."""
+    """C definition of a kind's function, which compares the sizes and returns EINVAL if no kernel has them."""
     lines = []
     for one in kind.exports:
         same = " && ".join(f"{name} == {n}" for name, (_, n) in zip(kind.sizes, sizes_of(one.kernel.loop_nest), strict=True))
@@ -96,6 +96,6 @@ def defined(kind: Kind) -> str:
 
 
 def _variadic(name: str) -> bool:
-    """Whether an operator takes any number of extents."""
+    """Whether an operator's factory takes any number of extents."""
     parameters = inspect.signature(FACTORIES[name]).parameters.values()
     return any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)

@@ -1,4 +1,4 @@
-"""Kernels, or a network of them, as one shared library in a folder that needs neither Python nor this package."""
+"""Export C kernels, or a network of them, as one shared library that needs neither Python nor this package."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RUNTIME = Path(__file__).parents[1] / "runtime"
 
 @dataclass(frozen=True)
 class Unit:
-    """A C source for one processor, `name`.c, which becomes an object of the library."""
+    """A C source file `name`.c, which is compiled for the processor `arch` to an object of the library."""
 
     name: str
     text: str
@@ -29,7 +29,7 @@ class Unit:
 def export_c(
     kernels: Sequence[Kernel], target: Path, known: Sequence[Mapping[str, Any]], library: str, threads: int, compiler: Compiler
 ) -> Exported:  # fmt: skip
-    """C kernels; see `export`."""
+    """Write the folder of `export` for C kernels; return its paths."""
     exports = [Exports(kernel) for kernel in kernels]
     check_exports(exports, library, "c")
     units = [Unit(one.name, texts.kernel_file(one), one.kernel.arch) for one in exports]
@@ -43,9 +43,10 @@ def write_library(
     exports: Sequence[Exports], units: Sequence[Unit], target: Path, library: str, threads: int, compiler: Compiler,
     others: Mapping[str, bytes] | None = None,
 ) -> Exported:  # fmt: skip
-    """Header, sources and example of functions that units define, and the library; all of an export but its manifest.
+    """Write header, sources and example and build the library of `units`: a whole export except its manifest.
 
-    `others` are further files by name; assembly sources (`.S`) among them are compiled too. CompileError as of `export`.
+    `others` has the content of further files by name; assembly sources (`.S`) among them are compiled too. CompileError with
+    the compiler's message.
     """
     target.mkdir(parents=True, exist_ok=True)
     for name, content in (others or {}).items():
@@ -59,7 +60,7 @@ def write_library(
 
 
 def _write(exports: Sequence[Exports], units: Sequence[Unit], folder: Path, library: str, threads: int) -> None:
-    """Header, sources and example."""
+    """Write the header, the sources and the example."""
     written = {f"{unit.name}.c": unit.text for unit in units} | {
         f"{library}.h": texts.header(exports, library),
         f"{library}.c": texts.interface(exports, library, threads),
@@ -80,7 +81,7 @@ def _build(lines: Sequence[list[str]], units: Sequence[Unit], folder: Path, comp
 
 
 def _lines(units: Sequence[Unit], library: str, compiler: Compiler, assembly: Sequence[str]) -> list[list[str]]:
-    """Command lines: each unit for its processor, the rest for any, so that the library can report a missing feature."""
+    """Command lines that build the library: units for their processors, the rest for any, to report missing features."""
     hidden, lines = ["-fPIC", "-fvisibility=hidden", "-c"], []
     for unit in units:
         flags = compiler.flags(unit.arch, lanes_of(unit.text), shared=False)

@@ -15,7 +15,7 @@ C_TYPES = {
     "float32": "float", "int8": "int8_t", "int32": "int32_t", "int64": "int64_t", "bool": "uint8_t", "float16": "uint16_t",
     "bfloat16": "uint16_t", "float8_e4m3fn": "uint8_t",
 }  # fmt: skip
-"""C type of each data type; floating types of 8 and 16 bits, which only GPUs compute with, are their bits."""
+"""Data type -> C type of an element; floating types of 8 and 16 bits, which only GPUs support, are passed as their bits."""
 
 _TAKEN = frozenset(
     "auto bool break case catch char class const continue default delete do double else enum explicit export extern false float "
@@ -27,32 +27,32 @@ _TAKEN = frozenset(
 
 
 def _parameter(name: str) -> str:
-    """A tensor's name as a parameter."""
+    """A tensor's name as a C parameter; `_` is appended to reserved names."""
     plain = re.sub(r"\W", "_", name)
     return f"{plain}_" if plain in _TAKEN else plain
 
 
 def function_name(op: Computation) -> str:
-    """The operator's text as an identifier: `gemm_m64_n64_k64_relu`; `_` is appended to names of C, C++ or their library."""
+    """C name of an operator, such as `gemm_m64_n64_k64_relu`; `_` is appended to names of C, C++ or the C library."""
     plain = re.sub(r"\W+", "_", str(op).replace("=", "")).strip("_").lower()
     return f"{plain}_" if plain in _TAKEN or plain == "main" or hasattr(_library(), plain) else plain
 
 
 @cache
 def _library() -> ctypes.CDLL:
-    """The C library of this process, whose function names ours must avoid."""
+    """The C library of this process; exported functions must not have the names of its functions."""
     return ctypes.CDLL(None)
 
 
 @dataclass(frozen=True)
 class Exports:
-    """One kernel under its C name."""
+    """One exported kernel, with its C name and parameters."""
 
     kernel: Kernel
 
     @cached_property
     def name(self) -> str:
-        """The function."""
+        """Name of the C function."""
         return function_name(self.kernel.operator)
 
     @cached_property
@@ -63,21 +63,21 @@ class Exports:
 
     @property
     def inputs(self) -> tuple[tuple[str, Tensor], ...]:
-        """Tensors that are read."""
+        """(identifier, tensor) of every input."""
         return self.tensors[: len(self.kernel.operator.inputs)]
 
     @property
     def outputs(self) -> tuple[tuple[str, Tensor], ...]:
-        """Tensors that are written."""
+        """(identifier, tensor) of every output."""
         return self.tensors[len(self.kernel.operator.inputs) :]
 
     @property
     def parameters(self) -> str:
-        """Parameters of the function, in C."""
+        """C text of the function's parameters."""
         given = [f"const {C_TYPES[tensor.dtype]} *{name}" for name, tensor in self.inputs]
         return ", ".join([*given, *(f"{C_TYPES[tensor.dtype]} *{name}" for name, tensor in self.outputs)])
 
     @property
     def arguments(self) -> str:
-        """The same as arguments of a call."""
+        """C text of a call's arguments: variables with the parameters' names."""
         return ", ".join(name for name, _ in self.tensors)

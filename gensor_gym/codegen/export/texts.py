@@ -1,4 +1,4 @@
-"""The C around exported kernels: header, entry points with their workspace, example."""
+"""C texts that accompany exported kernels: the header, the functions that it declares, and an example."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ FEATURES = {
     "__AVX512F__": ("7, ebx, 16", "0xe6"), "__AVX512BW__": ("7, ebx, 30", "0xe6"), "__AVX512VL__": ("7, ebx, 31", "0xe6"),
     "__AVX512VNNI__": ("7, ecx, 11", "0xe6"), "__AVX2__": ("7, ebx, 5", "0x6"), "__FMA__": ("1, ecx, 12", "0x6"),
 }  # fmt: skip
-"""A compiler's macro for an extension of x86 -> leaf, register and bit of CPUID, and the required system support.
+"""Compiler macro of an x86 extension -> (leaf, register and bit of CPUID, mask of required bits of XCR0).
 
-The support is in bits of XCR0 (Intel's manual, volume 1, 13.3 and 14.3). `__builtin_cpu_supports` does not link with zig.
+XCR0 says which registers the operating system saves (Intel's manual, volume 1, 13.3 and 14.3). `__builtin_cpu_supports` is not
+used, because it does not link with zig.
 """
 
 
 def header(exports: Sequence[Exports], library: str) -> str:
-    """The header."""
+    """C text of the header, with the functions of all kernels and kinds."""
     guard = f"{library.upper()}_H"
     functions = "\n".join([*map(kinds.declared, kinds_of(exports)), *map(_declared, exports)])
     return f"""/* Kernels that gensor_gym generated, verified and timed; manifest.json says on what and how fast. */
@@ -49,7 +50,7 @@ void {library}_set_threads(int threads);
 
 
 def _declared(one: Exports) -> str:
-    """Declarations of one kernel."""
+    """C declarations of one kernel's two functions: with the library's workspace and with the caller's."""
     shapes = ", ".join(f"{name}{list(tensor.shape)}" for name, tensor in one.tensors)
     return f"""/* {one.kernel.operator}: {shapes} */
 int {one.name}({one.parameters});
@@ -60,7 +61,7 @@ int {one.name}_with({one.parameters}, void *workspace);
 
 
 def kernel_file(one: Exports) -> str:
-    """The kernel's source under a name of its own, and a check that the processor has the compiler's target features."""
+    """A kernel's source with its entry renamed, and a C function that checks that the processor has all required features."""
     checks = "\n".join(
         f"#ifdef {macro}\n    if (!gg_has({bit}) || !gg_saves({state})) return 0;\n#endif"
         for macro, (bit, state) in FEATURES.items()
@@ -126,7 +127,7 @@ static void *workspace_of(size_t bytes, int floats) {
 
 
 def interface(exports: Sequence[Exports], library: str, threads: int) -> str:
-    """The functions of the header."""
+    """C definitions of the functions in the header, which run on `threads` threads at first."""
     functions = "\n".join([*(_defined(one) for one in exports), *map(kinds.defined, kinds_of(exports))])
     return f"""#include "{library}.h"
 
@@ -161,7 +162,7 @@ API void {library}_set_threads(int threads) {{ gg_runtime_init(&team, threads); 
 
 
 def _defined(one: Exports) -> str:
-    """Definitions of one kernel's functions."""
+    """C definitions of one kernel's two functions."""
     given, written = (", ".join(name for name, _ in part) for part in (one.inputs, one.outputs))
     several = len(one.outputs) > 1
     outputs = f"    void *const outputs[] = {{{written}}};\n" if several else ""
@@ -184,7 +185,10 @@ API int {one.name}({one.parameters}) {{
 
 
 def example(exports: Sequence[Exports], library: str) -> str:
-    """A program that calls every kernel on arrays of small whole numbers, and prints sums and times; 0 if all are right."""
+    """C text of a program that calls every kernel on small integers and prints checksums and times.
+
+    The program's exit status is 0 if every call succeeded and calls with unknown sizes returned EINVAL.
+    """
     kinds = kinds_of(exports)
     of_kind = {id(one): kind for kind in kinds for one in kind.exports}
     calls = "\n".join([*(_called(one, of_kind.get(id(one))) for one in exports), *map(_missed, kinds)])
@@ -209,12 +213,12 @@ int main(void) {{
 
 
 def _missed(kind: Kind) -> str:
-    """The line of the example that requests a missing shape."""
+    """C line of the example that calls a kind with sizes that no kernel has and expects EINVAL."""
     return f'    if ({kind.missed()} != EINVAL) {{ fprintf(stderr, "{kind.name}: no EINVAL\\n"); return 1; }}\n'
 
 
 def _called(one: Exports, kind: Kind | None) -> str:
-    """The block of the example that calls one kernel by its sizes, where it is of a kind, then by its name."""
+    """C block of the example that calls one kernel by its sizes, if it belongs to a kind, and then by its name."""
     lines = []
     for name, tensor in one.tensors:
         element = C_TYPES[tensor.dtype]

@@ -1,4 +1,4 @@
-"""Kernels of any language in a folder that needs neither Python nor this package."""
+"""Export kernels in C or CUDA to a folder that can be used without Python and this package."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def export(
     library: str = "gensor_kernels",
     compiler: Compiler | None = None,
 ) -> Exported:
-    """Write a folder with kernels, compiled, their header and sources, an example, and a manifest.
+    """Write a folder with compiled kernels, their header and sources, an example, and a manifest.
 
-    C: a shared library with a C header. CUDA: a cubin for each kernel with a C++ header on the driver's interface. `known` has
-    the manifest's facts on each kernel besides text and digest (schedule, measurement); `threads` is the default number of
-    threads of C kernels, `compiler` their compiler.
+    C kernels become a shared library with a C header, CUDA kernels a cubin each with a C++ header on CUDA's driver API. `known`
+    has further facts on each kernel for the manifest (schedule, measurement). `threads` is the default number of threads of C
+    kernels, `compiler` their compiler.
 
     Raises:
-        ValueError: without kernels, for one in another language than the first or that is prepacked, two of one operator, a name
-            that is no identifier, or a folder that holds something else.
+        ValueError: without kernels; for kernels in several languages, prepacked kernels or two kernels of one operator; for a
+            library name that is not an identifier; and for a folder that contains anything but an earlier export.
         CompileError, NvrtcError: with the compiler's message.
     """
     if not kernels:

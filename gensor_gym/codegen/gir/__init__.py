@@ -1,4 +1,4 @@
-"""Code for the instruction graphs of `gensor_gym.gir`.
+"""Generators of C and CUDA for row nests, from the instruction graphs of `gensor_gym.gir`.
 
-Functions of numbers, such as exp, are the helpers of `codegen.c.micro.functions`; on GPUs those of `cuda.prelude`.
+The generated code calls scalar functions such as exp from `codegen.c.micro.functions`, or on GPUs from `cuda.prelude`.
 """

@@ -1,8 +1,8 @@
-"""Prefetches of passes: lines that a later pass writes, and those that the next step of rows begins with.
+"""Prefetches of passes over a row: lines that the next pass writes, and lines that the next step of rows reads first.
 
-A pass that computes leaves the memory idle, and one that only loads or stores waits for it. So the pass before prefetches the
-next written lines, for writing, and the second pass the next step's reads. Processors detect long streams themselves, but not
-those of short rows that are interleaved.
+A pass that computes leaves the memory idle, and a pass that only loads or stores waits for it. So each pass prefetches the lines
+that the next pass writes, and the second pass prefetches the next step's reads. Hardware prefetchers detect long streams, but
+not streams of short, interleaved rows.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from gensor_gym.gir.nest import RowNest
 from gensor_gym.gir.placement import Level
 
 LINE = 16
-"""Elements of a cache line of 64 bytes."""
+"""Number of float32 elements in a cache line of 64 bytes."""
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """A slice that a pass prefetches at its current columns."""
+    """A prefetch in a pass: the slice to prefetch, at the pass's current columns."""
 
     part: Slice
     elements: int
-    """Distance from this step's row; nothing is fetched past a tensor's end."""
+    """Distance in elements from this step's row to the prefetched row."""
     writes: bool
 
     def statement(self, at: str) -> str:
-        """C text; `at` points to this step's elements."""
+        """C statement of the prefetch; `at` points to this step's elements."""
         if self.writes:
             return f"__builtin_prefetch({at}, 1);"
         return f"__builtin_prefetch((const void *)((uintptr_t)({at}) + {4 * self.elements}));"
 
 
 def fetched_ahead(nest: RowNest, kernel: KernelGraph, rows: int, streaming: bool) -> list[list[Ahead]]:
-    """Prefetches of each pass of a kernel; empty for a kernel of one pass."""
+    """List of prefetches for each pass of a kernel; the lists are empty if the kernel has only one pass."""
     found: list[list[Ahead]] = [[] for _ in kernel.passes]
     for number, one in enumerate(kernel.passes[1:]):
         written = (i.target for i in one.along if i.kind == "move" and not i.once)
@@ -48,5 +48,5 @@ def fetched_ahead(nest: RowNest, kernel: KernelGraph, rows: int, streaming: bool
 
 
 def _in_lines(part: Slice) -> bool:
-    """Whether it is a contiguous row in a tensor."""
+    """Whether a slice is a contiguous row of a tensor in DRAM."""
     return part.wide and part.buffer.level is Level.DRAM and part.access is not None and part.access.column == 1

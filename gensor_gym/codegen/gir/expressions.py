@@ -1,4 +1,4 @@
-"""Scalar expressions as C, of vectors or of single numbers, with the helpers of `codegen.c.micro`."""
+"""Write scalar expressions of dataflow graphs in C, on vectors or single numbers, with the helpers of `codegen.c.micro`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from gensor_gym.dataflow.expressions import Call, Constant, Expression, Operand,
 
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 _OF_NUMBER = {"maximum": "max", "minimum": "min"}
-"""Helpers that propagate NaN of their first argument only, for a second argument that is not NaN: less work."""
+"""Cheaper helpers, which propagate NaN of their first argument only; used if the second argument is a constant."""
 
 
 def c_text(expression: Expression, names: Mapping[str, str], inverses: Mapping[str, str], width: int) -> str:
-    """C of an expression; `names` are the variables of its operands.
+    """C text of an expression; `names` maps its operands to variables.
 
-    `inverses` has variables with 1 / x of some of them: a quotient by one of these becomes a product, because a division takes as
-    long as a dozen other instructions. The additional rounding is within the bound of `dataflow.scalars` for a quotient.
+    `inverses` maps some operands x to variables that contain 1 / x. A quotient by such an operand becomes a product, because a
+    division takes as long as a dozen other instructions. The extra rounding stays in `dataflow.scalars`' bound for a quotient.
     """
     if isinstance(expression, Constant):
         return number(expression.value)
@@ -37,7 +37,7 @@ def c_text(expression: Expression, names: Mapping[str, str], inverses: Mapping[s
 
 
 def number(value: float) -> str:
-    """A float in C, its nearest."""
+    """C constant of type float for a number."""
     if math.isinf(value):
         return "INFINITY" if value > 0 else "(-INFINITY)"
     text = f"{value!r}f" if "." in repr(value) or "e" in repr(value) else f"{value!r}.0f"
@@ -45,11 +45,11 @@ def number(value: float) -> str:
 
 
 def _as_vector(part: Expression, text: str, width: int) -> str:
-    """An argument of a helper: a numeric constant is copied to all lanes."""
+    """C text of a helper's argument; a constant is broadcast to all lanes."""
     return f"splat_{width}({text})" if _is_number(part) and width > 1 else text
 
 
 def _is_number(part: Expression) -> bool:
-    """Whether it consists of constants and signs only."""
+    """Whether an expression consists only of constants and arithmetic operators."""
     signs = (*_SIGNS, "negative")
     return all(isinstance(one, Constant) or (isinstance(one, Call) and one.function in signs) for one in walk(part))

@@ -1,4 +1,4 @@
-"""C for a schedule of a row nest: one parallel loop over its rows for each kernel of the instruction graph."""
+"""Generate C for a schedule of a row nest: one parallel loop over the rows for each kernel of the instruction graph."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FENCE = """#if defined __SSE__
 
 @dataclass(frozen=True)
 class GirProgram:
-    """A schedule of a nest on a machine."""
+    """A schedule of a row nest on a machine."""
 
     nest: RowNest
     schedule: GirSchedule
@@ -37,28 +37,28 @@ class GirProgram:
 
     @cached_property
     def lowered(self) -> Lowered:
-        """Its instruction graph."""
+        """The instruction graph of the nest under the schedule."""
         return lower(self.nest, self.schedule.placement(len(self.nest.crossing)))
 
     @property
     def shape(self) -> RowShape:
-        """Shape of a whole step; the remaining rows are done in steps of one."""
+        """Shape of a whole step of rows; the remaining rows are computed in steps of one row."""
         value = self.schedule.value
         return RowShape(value("rows"), value("tile"), value("vector"), bool(value("streaming")))
 
     @property
     def rows_of_task(self) -> int:
-        """Rows that one task goes through."""
+        """Number of rows that one task computes."""
         return self.schedule.value("rows") * self.schedule.value("loop")
 
     @property
     def tasks(self) -> int:
-        """Tasks of one kernel."""
+        """Number of tasks of one kernel."""
         return -(-self.nest.rows // self.rows_of_task)
 
 
 def generate_gir(program: GirProgram) -> Kernel:
-    """The C kernel of a schedule; ValueError for a placement that no code can be written for."""
+    """The C kernel of a row nest's schedule; ValueError if no code can be generated for its placement."""
     lowered = program.lowered
     if lowered.fault:
         raise ValueError(f"{program.nest.graph.name}: {lowered.fault}")
@@ -73,20 +73,20 @@ def generate_gir(program: GirProgram) -> Kernel:
     text = prelude(body, "float", "float") + "\n" + body
     title = f"/* {program.nest.graph} on {program.hardware.name}: {program.schedule}. */\n"
     source = "\n".join([title + headers(text) + head, text])
-    alone = len(lowered.kernels) == 1 and program.nest.parts == 1  # what parts of rows reduce is joined after their loop
+    alone = len(lowered.kernels) == 1 and program.nest.parts == 1  # several parts of a row are joined in one more loop
     rows = program.rows_of_task if alone else 0
     return Kernel(program.nest.graph, "c", program.hardware.arch, source, (Launch(WHOLE),), layout.nbytes, task_rows=rows)
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """Offsets in the workspace of tensors between kernels and of rows' buffers, in elements from an aligned start."""
+    """Layout of the workspace, in elements from an aligned start: tensors between kernels, partial reductions, scratch."""
 
     program: GirProgram
 
     @cached_property
     def tensors(self) -> dict[str, int]:
-        """Offset of every tensor that one kernel leaves for another."""
+        """Name -> offset of every tensor that one kernel writes and a later kernel reads."""
         found, place = {}, 0
         for buffer in self.program.lowered.spilled:
             found[buffer.name] = place
@@ -95,19 +95,19 @@ class _Layout:
 
     @cached_property
     def spilled(self) -> int:
-        """Elements of all of them."""
+        """Total number of elements of the tensors between kernels, with padding."""
         return sum(round_up(buffer.elements, LINE // _FLOAT) for buffer in self.program.lowered.spilled)
 
     @cached_property
     def partials(self) -> int:
-        """Elements for reductions of parts of rows, of the kernel with the most; they follow the tensors."""
+        """Number of elements for reductions over parts of rows, in the kernel with most reductions; placed after `tensors`."""
         if self.program.nest.parts == 1:
             return 0
         most = max(_reductions(kernel) for kernel in self.program.lowered.kernels)
         return round_up(most * self.program.nest.rows, LINE // _FLOAT)
 
     def scratch(self, number: int) -> dict[str, int]:
-        """Offsets of a kernel's row buffers in a thread's scratch."""
+        """Name -> offset of each row buffer of kernel `number` in a thread's scratch memory."""
         found, place = {}, 0
         for buffer in self.program.lowered.kernels[number].buffers(Level.SRAM):
             found[buffer.name] = place
@@ -116,20 +116,20 @@ class _Layout:
 
     @cached_property
     def unit(self) -> int:
-        """Elements of a thread's scratch: of the kernel that needs most."""
+        """Number of elements of a thread's scratch memory, as the kernel that needs most requires."""
         rows = self.program.shape.rows
         kernels = self.program.lowered.kernels
         return max(rows * sum(buffer.elements for buffer in kernel.buffers(Level.SRAM)) for kernel in kernels)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the workspace, with padding for alignment."""
+        """Size of the workspace in bytes, with padding for alignment; 0 if nothing is stored in it."""
         elements = self.spilled + self.partials + self.program.hardware.units * self.unit
         return _FLOAT * elements + LINE if elements else 0
 
 
 def _struct(program: GirProgram, layout: _Layout) -> str:
-    """`struct call`, shared by all tasks."""
+    """C text of `struct call`, the pointers that all tasks share."""
     graph, lines = program.nest.graph, Lines()
     with lines.block("struct call"):
         lines.add(*(f"const {C_TYPES[value.dtype]} *{c_name(value.name)};" for value in graph.inputs))
@@ -139,7 +139,7 @@ def _struct(program: GirProgram, layout: _Layout) -> str:
 
 
 def _kernel(program: GirProgram, layout: _Layout, number: int) -> list[str]:
-    """The functions of a step, and the task that takes one step after another."""
+    """C functions of one kernel of the graph: its steps of rows, its task, which runs them, and the joining of parts if any."""
     nest, shape, rows = program.nest, program.shape, program.nest.rows
     whole = [shape.rows] if rows >= shape.rows else []
     sizes = whole + ([1] if rows % shape.rows or (nest.last and shape.rows > 1) else [])
@@ -177,12 +177,12 @@ def _reductions(kernel: KernelGraph) -> int:
 
 
 def _joins(program: GirProgram, number: int) -> bool:
-    """Whether a kernel leaves parts of sums that have to be joined."""
+    """Whether kernel `number` reduces over parts of rows, so that the parts' results must be joined afterwards."""
     return program.nest.parts > 1 and _reductions(program.lowered.kernels[number]) > 0
 
 
 def _entry(program: GirProgram, layout: _Layout) -> str:
-    """The function that is called from outside."""
+    """C text of the kernel's entry, which fills `struct call` and runs the kernels one after another."""
     graph, lines = program.nest.graph, Lines()
     arguments = "const void *const *inputs, void *output, void *workspace, const struct gg_runtime *runtime"
     several = len(graph.returns) > 1

@@ -1,7 +1,7 @@
-"""C of a sum of exponentials less a running maximum (`gensor_gym.gir.online`).
+"""C of online reductions: sums of exp(x - maximum) with a running maximum (`gensor_gym.gir.online`).
 
-The running maximum begins at the lowest finite number, so that minus infinity adds 0, unless it is the whole row's maximum: then
-the sum is NaN, as in the definition.
+The running maximum begins at the lowest finite number, so that an x of minus infinity adds 0. If all x are minus infinity, the
+sum is NaN, as in the definition.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gensor_gym.dataflow.bounds import OVERFLOW
 
 @dataclass(frozen=True)
 class RunningSum:
-    """The variables of one row: `width` maxima and sums side by side."""
+    """The C variables of one row's online sum: a vector of `width` running maxima and a vector of `width` sums."""
 
     cell: str
     row: int
@@ -29,11 +29,11 @@ class RunningSum:
         return f"sum_{self.cell}_{self.row}_0"
 
     def begun(self) -> str:
-        """Declaration of an empty sum."""
+        """C declaration of an empty sum."""
         return f"vec{self.width} {self._base} = splat_{self.width}({number(-OVERFLOW)}), {self._sum} = splat_{self.width}(0.0f);"
 
     def taken(self, values: list[str]) -> list[str]:
-        """Add vectors to the sum, which is scaled once for all of them."""
+        """C statements that add the vectors `values` to the sum, which is rescaled once for all of them."""
         grown, w = f"grown_{self.cell}_{self.row}_0", self.width
         largest = _halved(values, f"max_{w}({{}}, {{}})")
         added = _halved([f"exp_{w}({value} - {grown})" for value in values], "({} + {})")
@@ -44,13 +44,13 @@ class RunningSum:
         ]
 
     def folded(self, top: str) -> str:
-        """The sum of all lanes, scaled to the whole maximum `top`."""
+        """C text of the sum over all lanes, rescaled to the maximum `top` of the whole row."""
         w = self.width
         return f"fold_add_{w}({self._sum} * exp_{w}({self._base} - splat_{w}({top})))"
 
 
 def _halved(parts: list[str], both: str) -> str:
-    """One text that combines several, in halves."""
+    """C text that combines several expressions as a balanced tree; `both` is the format of a pair."""
     if len(parts) == 1:
         return parts[0]
     half = len(parts) // 2

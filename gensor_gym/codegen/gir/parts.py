@@ -1,4 +1,4 @@
-"""C that combines the tasks' reductions of a row's parts, followed by the instructions once a row (`gir.parts`)."""
+"""C that joins reductions over parts of a row, then executes the row's scalar instructions (`gensor_gym.gir.parts`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gensor_gym.gir.nest import Online, RowNest
 
 
 def join_function(nest: RowNest, kernel: KernelGraph, name: str) -> str:
-    """The text of `static void name(const struct call *call)`, after which later kernels find the numbers of all rows."""
+    """C function `name(const struct call *call)`, which joins the parts of every row and stores the row's numbers."""
     (one,) = kernel.passes
     reductions = [i for i in one.along if i.kind == "reduce"]
     places = {i.cell: place for place, i in enumerate(reductions)}
@@ -31,7 +31,10 @@ def join_function(nest: RowNest, kernel: KernelGraph, name: str) -> str:
 
 
 def _join(lines: Lines, nest: RowNest, reduction: Instruction, places: dict[str, int], name: str) -> None:
-    """Combine one number of all parts; a sum of exponentials is scaled from its part's maximum to the row's, combined before."""
+    """Write the code that joins one reduction's parts into the variable `name`.
+
+    Parts of an online sum are rescaled from their part's maximum to the row's, which is joined before.
+    """
     at = f"call->partials + {places[reduction.cell] * nest.rows} + row"
     lines.add(f"const float *const {name}_of = {at};")
     if isinstance(reduction.body, Online):

@@ -1,4 +1,4 @@
-"""One step of a kernel in C: all its passes over a few rows that are interleaved."""
+"""Print one step of a row nest's kernel in C: all its passes over a few interleaved rows."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _JOINED: dict[Reduction, Joining] = {"sum": REDUCTIONS["add"], "max": REDUCTIONS
 
 @dataclass(frozen=True)
 class Step:
-    """How columns are gone through: `count` steps of `tile` vectors from column `start`; of the last vector lanes may lack."""
+    """Part of a pass along the columns: `count` steps of `tile` vectors each, from column `start`."""
 
     start: int
     count: int
     tile: int
     lanes: int | None = None
-    """Elements of the one vector, where it is not whole."""
+    """Number of valid lanes, if this is a single, incomplete vector; else None."""
 
 
 @dataclass(frozen=True)
 class RowShape:
-    """The shape of a step: rows, vectors side by side, lanes of a vector; whether outputs go past the caches."""
+    """The shape of a step: number of rows, of vectors per row, of lanes per vector, and whether stores bypass the caches."""
 
     rows: int
     tile: int
@@ -44,7 +44,7 @@ class RowShape:
     streaming: bool
 
     def steps(self, columns: int) -> list[Step]:
-        """Whole tiles first, then single vectors, then the remainder of one."""
+        """The parts of a pass over `columns` columns: whole tiles, then single vectors, then an incomplete vector."""
         wide = self.tile * self.vector
         tiles, vectors = columns // wide, columns % wide // self.vector
         rest = columns % self.vector
@@ -54,17 +54,17 @@ class RowShape:
 
 @dataclass
 class RowPrinter:
-    """Prints a kernel's function of one step into lines of C."""
+    """Prints the C function that computes one step of rows of a kernel."""
 
     nest: RowNest
     kernel: KernelGraph
     shape: RowShape
     scratch: dict[str, int]
-    """Offset of the first row of every buffer in SRAM, in elements of the unit's scratch."""
+    """Name of a row buffer -> offset of its first row in the thread's scratch memory, in elements."""
     lines: Lines = field(default_factory=Lines)
 
     def __post_init__(self) -> None:
-        """Names of C for cells, unlike those of helpers, tensors and sums, and which buffers are whole rows in registers."""
+        """Choose C names of cells, distinct from all other names, and find the buffers that keep whole rows in registers."""
         names = [cell.name for cell in self.nest.cells]
         self.names = dict(zip(names, identifiers(f"v_{name}" for name in names), strict=True))
         self.whole = {buffer.name for buffer in self.kernel.buffers(Level.REG) if buffer.elements}
@@ -74,7 +74,7 @@ class RowPrinter:
         self.reductions: list[str] = []
 
     def function(self, name: str) -> str:
-        """The text of `static void name(const struct call *call, float *scratch, long row)`."""
+        """Text of the C function `static void name(const struct call *call, float *scratch, long row)`."""
         with self.lines.block(f"static void {name}(const struct call *const call, float *const scratch, const long row)"):
             self.pointers()
             self._scratch_rows()
@@ -91,7 +91,7 @@ class RowPrinter:
     # Where rows begin
 
     def pointers(self) -> None:
-        """Pointers to each row of every slice in DRAM."""
+        """Declare pointers to the step's rows of every tensor in DRAM that the kernel accesses."""
         accesses = dict.fromkeys(s.access for s in self._slices() if s.access is not None)
         self.accesses = {access: f"{c_name(access.tensor)}_{place}" for place, access in enumerate(accesses)}
         written = {i.target.access for i in self.kernel.instructions()}
@@ -108,12 +108,12 @@ class RowPrinter:
                 self.lines.add(f"{const}{c_type(self.nest, access)} *const {name}_at{r} = {at};")
 
     def _row(self, access: Access, digits: list[str]) -> str:
-        """The pointer to a row's first element, of a table that of row 0."""
+        """C pointer to a row's first element; for a table whose rows ids select, a pointer to its row 0."""
         place = linear(zip(access.rows, digits, strict=True), access.offset)
         return f"call->{c_name(access.tensor)}" + (f" + {place}" if place != "0" else "")
 
     def _digits(self, r: int, extents: tuple[int, ...]) -> list[str]:
-        """The numbers of a row along the axes of rows."""
+        """C expressions of row r's index along every axis of rows; declare variables for them if there are several axes."""
         here = f"(row + {r})" if r else "row"
         if len(extents) <= 1:
             return [here] * len(extents)
@@ -133,7 +133,7 @@ class RowPrinter:
             yield from (part for _, part in instruction.sources)
 
     def _scratch_rows(self) -> None:
-        """Pointers to each row of every row buffer, or its registers."""
+        """Declare the row buffers: pointers into scratch memory, or arrays of vectors for rows in registers."""
         vectors = -(-self.nest.columns // self.shape.vector)
         for buffer in self.kernel.buffers(Level.SRAM):
             for r in self._rows():
@@ -150,7 +150,7 @@ class RowPrinter:
     # Once a row
 
     def numbers(self, instructions: tuple[Instruction, ...]) -> None:
-        """Numbers of a row: loaded, computed, stored."""
+        """Write instructions on scalars of a row: their loads, computations and stores, for each row of the step."""
         for one in instructions:
             for r in self._rows():
                 if one.kind == "map":
@@ -164,14 +164,14 @@ class RowPrinter:
                     self.lines.add(f"const float {self.names[one.cell]}_{r} = *{self._at(one.sources[0][1], r)};")
 
     def _at(self, part: Slice, r: int) -> str:
-        """The pointer to a slice's row."""
+        """C variable that points to row r of a slice."""
         name = c_name(part.buffer.name) if part.access is None else self.accesses[part.access]
         return f"{name}_at{r}"
 
     # Along the columns
 
     def _pass(self, one: Pass) -> None:
-        """One pass along the columns, and the instructions after it."""
+        """Write one pass along the columns, and the scalar instructions after it."""
         self._splat_numbers(one)
         reductions = [i for i in one.along if i.kind == "reduce"]
         steps = self.shape.steps(self.nest.columns)
@@ -187,7 +187,7 @@ class RowPrinter:
             self.numbers(one.after)
 
     def _splat_numbers(self, one: Pass) -> None:
-        """Broadcast numbers of a row that maps read, and inverses of divisors."""
+        """Write broadcasts of the row's scalars that maps of this pass read, and of the inverses of divisors."""
         width = self.shape.vector
         for instruction in one.along:
             if instruction.kind != "map":
@@ -206,11 +206,11 @@ class RowPrinter:
                     self.lines.add(f"const vec{width} {self._splat(key)}{r} = {text};")
 
     def _splat(self, key: str) -> str:
-        """The variable of a number in all lanes, or of its inverse, up to the number of the row."""
+        """Prefix of the variable of a broadcast scalar, or of its inverse if `key` ends with a slash; the row index follows."""
         return f"{self.names[key.rstrip('/')]}_{'inverse' if key.endswith('/') else 'all'}"
 
     def _begin(self, reduction: Instruction, sums: int) -> None:
-        """Accumulators: one for each row and vector of a step."""
+        """Declare the accumulators of a reduction: one for each row and each of `sums` vectors."""
         if isinstance(reduction.body, Online):
             self.lines.add(*(self._running(reduction, r).begun() for r in self._rows()))
             return
@@ -222,7 +222,7 @@ class RowPrinter:
             self.lines.add(f"vec{width} {', '.join(names)};")
 
     def _fold(self, reduction: Instruction, sums: int) -> None:
-        """Accumulators to one number a row, halves first."""
+        """Write the reduction of the accumulators to one number per row, by pairwise halving."""
         if isinstance(reduction.body, Online):
             for r in self._rows():
                 top = f"{self.names[reduction.body.top]}_{r}"
@@ -240,7 +240,7 @@ class RowPrinter:
             self._leave(reduction, r, f"fold_{joining.name}_{width}({parts[0]})" if width > 1 else parts[0])
 
     def _leave(self, reduction: Instruction, r: int, folded: str) -> None:
-        """A number of the row; of a part of one, where it is joined."""
+        """Declare the reduced number of a row; if rows are split into parts, also store it for the joining of parts."""
         name = f"{self.names[reduction.cell]}_{r}"
         self.lines.add(f"const float {name} = {folded};")
         if self.nest.parts > 1:
@@ -248,7 +248,7 @@ class RowPrinter:
             self.lines.add(f"call->partials[row + {place}] = {name};")
 
     def _loop(self, one: Pass, step: Step) -> None:
-        """Some steps along the columns: written out where rows are in registers, a loop else."""
+        """Write some steps along the columns: unrolled if rows are kept in registers or there is only one, else as a loop."""
         wide = step.tile * self.shape.vector
         if step.count == 1 or self.whole:
             for number_of in range(step.count):
@@ -259,7 +259,7 @@ class RowPrinter:
             self._step(one, step, 0, "c")
 
     def _step(self, one: Pass, step: Step, start: int, column: str) -> None:
-        """One tile of columns of all rows: instruction after instruction, then those of some rows only."""
+        """Write one step along the columns for all rows: each instruction in order, then instructions of some rows only."""
         here = [linear([(1, column)] if column else [], start + u * self.shape.vector) for u in range(step.tile)]
         for instruction in one.along:
             block = 1 if instruction.once else self._block(instruction)
@@ -284,25 +284,25 @@ class RowPrinter:
                             self.lines.add(self._instruction(instruction, r, u, here[u], step))
 
     def _fetch(self, step: Step, here: list[str]) -> None:
-        """Prefetches of this pass, a cache line at a time."""
+        """Write the prefetches of this pass for one step along the columns, one for each cache line."""
         vectors = LINE // self.shape.vector
         for u in range(0, step.tile, vectors) if step.tile % vectors == 0 and step.lanes is None else ():
             for ahead in self.ahead:
                 self.lines.add(*(ahead.statement(f"{self._at(ahead.part, r)} + {here[u]}") for r in self._rows()))
 
     def _first(self, one: Instruction, r: int) -> str:
-        """Whether a row is one that an instruction is done for."""
+        """C condition that an instruction is executed for row r: its index is 0 along all axes of `once`."""
         return " && ".join(f"{self.digits[r][axis]} == 0" for axis in one.once)
 
     def _block(self, one: Instruction) -> int:
-        """Rows of a transposed load that are taken at once: a power of two that divides the step."""
+        """Number of rows that a transposed load loads together, a power of two; 1 if the instruction is not such a load."""
         access = one.sources[0][1].access if one.kind == "move" else None
         if access is None or not access.is_turned or is_whole(self.nest, access):
             return 1
         return min(math.gcd(self.nest.row_extents[-1], self.shape.rows), self.shape.vector)
 
     def _turn(self, one: Instruction, block: int, r: int, u: int, here: str, step: Step) -> None:
-        """A block of rows and a vector's columns, transposed in registers."""
+        """Write the load of `block` rows and one vector of columns that is transposed in registers."""
         part, width = one.sources[0][1], self.shape.vector
         assert part.access is not None
         stride, lanes = part.access.column, step.lanes or width
@@ -314,7 +314,7 @@ class RowPrinter:
             self.lines.add(f"turn_{COUNTS[block]}_{width}({at}, {stride}, {lanes}, {into});")
 
     def _instruction(self, one: Instruction, r: int, u: int, here: str, step: Step, block: int = 1) -> str:
-        """One instruction on one vector of one row; `block`: number of rows that were transposed before."""
+        """C statement of an instruction on vector u of row r; `block` is the number of rows loaded together by `_turn`."""
         name, width = f"{self.names[one.cell]}_{r}_{u}", self.shape.vector
         if one.kind == "map":
             assert isinstance(one.body, Expression)
@@ -334,12 +334,12 @@ class RowPrinter:
         return RunningSum(one.cell, r, self.shape.vector)
 
     def _reduced(self, one: Instruction, r: int, u: int, step: Step, identity: float) -> str:
-        """The input vector of a reduction, with neutral elements past the last column."""
+        """C text of a reduction's input vector, with the identity in lanes past the last column."""
         value = f"{self.names[one.sources[0][0]]}_{r}_{u}"
         return value if step.lanes is None else f"keep_{self.shape.vector}({value}, {step.lanes}, {number(identity)})"
 
     def _loaded(self, part: Slice, r: int, here: str, step: Step) -> str:
-        """The vector of a slice at a column."""
+        """C text that loads a slice's vector at the column `here`."""
         width = self.shape.vector
         if part.buffer.level is Level.REG:
             return f"{c_name(part.buffer.name)}_in{r}[{int(here) // width}]"
@@ -356,7 +356,7 @@ class RowPrinter:
         return f"load_{width}({at})" if stride == 1 else f"gather_{width}({at}, {stride})"
 
     def _stored(self, part: Slice, r: int, here: str, step: Step, name: str) -> str:
-        """A vector to a slice at a column."""
+        """C statement that stores the vector `name` to a slice at the column `here`."""
         width = self.shape.vector
         if part.buffer.level is Level.REG:
             return f"{c_name(part.buffer.name)}_in{r}[{int(here) // width}] = {name};"
@@ -372,17 +372,17 @@ class RowPrinter:
 
 
 def c_name(name: str) -> str:
-    """A tensor's name in C, or that of a buffer between passes, which has a point: nothing that anything else is called."""
+    """C name of a tensor, or of a buffer between passes (whose name contains a point); distinct from all other names."""
     return f"b_{name.replace('.', '_')}" if "." in name else f"t_{name}"
 
 
 def _sum(reduction: Instruction, r: int, u: int) -> str:
-    """The accumulator of one vector of one row."""
+    """C variable of a reduction's accumulator for vector u of row r."""
     return f"sum_{reduction.cell}_{r}_{u}"
 
 
 def joining_of(reduction: Instruction) -> Joining:
-    """Function by which a reduction combines two results."""
+    """The operation by which a reduction combines two partial results."""
     return _JOINED[reduction.body]  # type: ignore[index]
 
 

@@ -1,1 +1,1 @@
-"""HIP of a program: the text of CUDA cores in AMD's language, and a compiler for AMD GPUs that needs no device."""
+"""HIP kernels without tensor cores: AMD's dialect of the CUDA text, and a compiler for AMD GPUs that needs no device."""

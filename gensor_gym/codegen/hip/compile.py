@@ -1,6 +1,7 @@
-"""HIP text to the machine code of an AMD GPU: needs clang with its AMDGPU backend, and neither ROCm nor a GPU.
+"""Compilation of HIP text to AMD GPU assembly by a clang with the AMDGPU backend, without ROCm and without a GPU.
 
-The Python package `ziglang` holds such a clang (LLVM with all its backends); a clang of the system does as well.
+The Python package `ziglang` contains such a clang (LLVM with all its backends). A `clang` on the PATH with that backend also
+works.
 """
 
 from __future__ import annotations
@@ -19,20 +20,21 @@ from gensor_gym.codegen.deadlines import COMPILE_SECONDS
 from gensor_gym.codegen.kernel import Kernel
 
 HEADERS = Path(__file__).parents[1]
-"""Folder with <hip/hip_runtime.h>: the package's own, in place of ROCm's."""
+"""Include folder of the package's own <hip/hip_runtime.h>, which replaces ROCm's."""
 PACKAGE = "ziglang"
 _OPTIONS = ("-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc", "-std=c++17", "-O3", "-S")
 
 
 class HipCompileError(RuntimeError):
-    """No clang compiles for AMD GPUs, or it refused a kernel; the message holds its words."""
+    """No clang for AMD GPUs is available, or clang rejected a kernel or took too long. The message contains clang's."""
 
 
 @dataclass(frozen=True)
 class CompiledHip:
-    """The assembly of a kernel and the compiler's statistics: most of any entry, spills over all entries.
+    """The assembly of a kernel and the compiler's statistics.
 
-    `vector_registers` is per lane; `shared_bytes` is static LDS, so 0 for generated kernels.
+    `vector_registers` (per lane), `shared_bytes` and `wave` (lanes) are maxima over all entries, and `spilled_registers` is the
+    sum of spilled vector registers. `shared_bytes` is static LDS, which is 0 for generated kernels.
     """
 
     assembly: str
@@ -44,7 +46,7 @@ class CompiledHip:
 
 @functools.cache
 def find_clang() -> tuple[str, ...]:
-    """Command of a clang for amdgcn: `clang`, or the `ziglang` wheel's. HipCompileError names the package to install."""
+    """Command of a clang for amdgcn: `clang` on the PATH, or the `ziglang` package's. HipCompileError names the package."""
     candidates: list[tuple[str, ...]] = [(path,)] if (path := shutil.which("clang")) else []
     if importlib.util.find_spec(PACKAGE):
         candidates.append((sys.executable, "-m", PACKAGE, "clang"))
@@ -56,9 +58,10 @@ def find_clang() -> tuple[str, ...]:
 
 
 def compile_hip(kernel: Kernel, timeout: float = COMPILE_SECONDS["hip"]) -> CompiledHip:
-    """Compile a HIP kernel for its architecture (`gfx942`), within `timeout` seconds.
+    """Compile a HIP kernel for its architecture, for example `gfx942`, within `timeout` seconds.
 
-    ValueError for a kernel in another language, HipCompileError with clang's message.
+    ValueError for a kernel in another language. HipCompileError if there is no clang, or if it rejects the kernel or takes too
+    long.
     """
     source, command = kernel.in_language("hip").source, find_clang()
     with tempfile.TemporaryDirectory(prefix="gensor-gym-hip-") as folder:
@@ -75,7 +78,7 @@ def compile_hip(kernel: Kernel, timeout: float = COMPILE_SECONDS["hip"]) -> Comp
 
 
 def _read(assembly: str) -> CompiledHip:
-    """Statistics from the kernels' metadata."""
+    """The assembly with the statistics in its kernels' metadata."""
 
     def values(name: str) -> list[int]:
         return [int(n) for n in re.findall(rf"^    \.{name}:\s*(\d+)$", assembly, re.MULTILINE)]

@@ -1,7 +1,8 @@
 """Differences of a kernel's HIP text from CUDA's.
 
-A wave has 64 lanes on CDNA and all take part in a shuffle, so it has no mask. Elements of 16 bits are stored as their bits, as in
-CUDA, and converted by the compiler's own types. Matrix cores (MFMA), tensor maps and asynchronous copies are not supported.
+A wave has 64 lanes on CDNA and all lanes take part in a shuffle, so a shuffle has no mask. Elements of 16 bits are stored as
+their bits, like in CUDA; float16 is converted through the compiler's own type. Matrix cores (MFMA), tensor maps and asynchronous
+copies are not supported.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _CONVERSIONS = {
 
 
 class HipDialect(Dialect):
-    """The language of AMD's GPUs, as hipcc and clang compile it."""
+    """The HIP language of AMD's GPUs, for hipcc and clang."""
 
     language, title = "hip", "HIP"
     head = "#ifndef EMULATOR  // which has its own\n#include <hip/hip_runtime.h>\n#endif\n\n"
@@ -35,13 +36,14 @@ class HipDialect(Dialect):
     names_lanes = False
 
     def shuffle_down(self, lanes: str, value: str, distance: str, team: int) -> str:
-        """A shuffle without a mask: a wave's lanes run in step, and this project's shuffles are reached by all lanes."""
+        """C text of a shuffle without a mask. A wave's lanes run in step, and all lanes reach this project's shuffles."""
         return f"__shfl_down({value}, {distance}, {team})"
 
     def launch_bounds(self, threads: int, warp: int, resident: int | None = None) -> str:
-        """Arguments of `__launch_bounds__`: HIP's second one is waves of a SIMD, not blocks; a compute unit has four SIMDs.
+        """C text of the arguments of `__launch_bounds__`: threads of a block and waves of a SIMD. A compute unit has four SIMDs.
 
-        Source: HIP programming guide, `__launch_bounds__`, MIN_WARPS_PER_EXECUTION_UNIT.
+        CUDA's second argument is blocks of a multiprocessor instead. Source: HIP programming guide, `__launch_bounds__`,
+        MIN_WARPS_PER_EXECUTION_UNIT.
         """
         waves = -(-threads // warp) * (resident or 0) // PARTITIONS
         return f"{threads}, {waves}" if waves else str(threads)

@@ -1,7 +1,7 @@
-// Stands in for ROCm's header where only clang is installed: what generated text uses of HIP, by clang's own builtins.
+// Replaces ROCm's header if only clang is installed: the parts of HIP that generated text uses, by clang's builtins.
 //
-// With it a text is compiled to the machine code of an AMD GPU without ROCm. ROCm's own header is taken wherever hipcc is.
-// Functions of the mathematics library are declared only: their code is in ROCm's device libraries, which a linker adds.
+// With this header, clang compiles a text to the machine code of an AMD GPU without ROCm. hipcc uses ROCm's own header.
+// Functions of the mathematics library are only declared: their code is in ROCm's device libraries, which a linker adds.
 #pragma once
 
 #define __global__ __attribute__((global))
@@ -29,7 +29,7 @@ __device__ inline void __syncthreads() {
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
 
-// The bits of the lane `delta` further in a team of `width`, its own where the team ends before that.
+// Bits of the lane `delta` positions later in a team of `width` lanes, or the lane's own bits past the team's end.
 __device__ inline int gg_shuffle_down(int bits, unsigned delta, int width) {
   const unsigned lane = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0));
   const unsigned other = (lane & (width - 1)) + delta < static_cast<unsigned>(width) ? lane + delta : lane;

@@ -1,1 +1,1 @@
-"""From text to a function on arrays: the C compiler, loading, the shared thread pool, cubins."""
+"""From a kernel's source to a function of arrays: compiling, loading, the shared thread pool, launches on a GPU."""

@@ -1,6 +1,6 @@
-"""Arrays of any library as NumPy arrays in host memory: NumPy's own, and those with DLPack (torch, JAX, ..).
+"""Read arrays of NumPy, and of any library with DLPack (torch, JAX, ..), as NumPy arrays in host memory.
 
-An array that is dense, row-major and aligned is not copied. Others are copied at every call, with one `CopyWarning`.
+An array that is dense, row-major and aligned is not copied. Any other array is copied at every call, with one `CopyWarning`.
 """
 
 from __future__ import annotations
@@ -16,55 +16,55 @@ from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.types import ARRAY_DTYPE, Tensor
 
 HOST_DEVICES = (1, 3)
-"""DLPack's device types that lie in the memory of the host: kDLCPU, kDLCUDAHost (the header of DLPack)."""
+"""DLPack's device types of host memory: kDLCPU and kDLCUDAHost (the header of DLPack)."""
 _DTYPES = {name: np.dtype(array) for name, array in ARRAY_DTYPE.items()}
 
 
 class LoadedKernel(Protocol):
-    """A kernel that was loaded: the operator's inputs in order give its output, or a tuple of several."""
+    """A loaded kernel: a function from the operator's inputs, in order, to its output, or to a tuple of several outputs."""
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
-        """New outputs, in the library of the first input; or `out`, the caller's own, filled in."""
+        """Compute; return new outputs in the first input's library, or fill in and return the caller's own `out`."""
 
     def bind(self, *arrays: Any) -> Bound:
-        """A call of these inputs, and of the outputs where they are given after them, that checks nothing any more."""
+        """A function without arguments that runs the kernel on these inputs, and outputs if given last, without checks."""
 
 
 class Bound(Protocol):
-    """A kernel with its arrays: a call reads their present content. Use it from one thread at a time."""
+    """A kernel bound to its arrays: each call reads their current content. Use it from one thread at a time."""
 
     out: Any
     """The array that a call fills in and returns."""
 
     def __call__(self) -> Any:
-        """Compute."""
+        """Compute, and return `out`."""
 
 
 class CopyWarning(RuntimeWarning):
-    """An input does not lie as kernels read it, and is copied at every call."""
+    """An input is not dense, row-major and aligned, so it is copied at every call."""
 
 
 class Signature:
-    """Types and shapes of an operator's arrays, checked at each call."""
+    """Shapes and types of an operator's arrays, and the checks of a call's arrays against them."""
 
     def __init__(self, op: Computation) -> None:
-        """(shape, type) of each input it is given and of each output it makes; `shape` and `dtype` are of the first output."""
+        """`given` and `made` are lists of (shape, dtype), of inputs and of outputs; `shape`, `dtype` are the first output's."""
         self.op = op
         self._inputs = [(tensor, tensor.shape, _DTYPES[tensor.dtype], f"input {tensor.name}") for tensor in op.inputs]
-        self._tensors = op.inputs  # which the operator makes anew whenever it is asked
+        self._tensors = op.inputs  # kept, because the operator makes a new tuple at every access
         self._outputs = op.outputs
         self.given, self.made = ([(one.shape, _DTYPES[one.dtype]) for one in tensors] for tensors in (op.inputs, op.outputs))
         self.shape, self.dtype = self.made[0]
 
     def read(self, values: Sequence[Any]) -> list[np.ndarray]:
-        """The operator's inputs as NumPy arrays without a copy; ValueError for a wrong number and for arrays on a device."""
+        """The inputs as NumPy arrays, without a copy; ValueError for a wrong number of inputs or an array on a device."""
         self.check_number(values)
         return [self._of_host(value, name) for value, (_, _, _, name) in zip(values, self._inputs, strict=True)]
 
     def inputs(self, values: Sequence[Any], copy: bool = True) -> list[np.ndarray]:
-        """The inputs as dense, aligned arrays of the host; ValueError unless number, shapes, types and device are right.
+        """The inputs as dense, aligned host arrays; ValueError unless number, shapes, types and device are right.
 
-        Without `copy` also where one is not dense or not aligned.
+        An input that is not dense or not aligned is copied. If `copy` is False, it is a ValueError too.
         """
         arrays = []
         for array, (tensor, shape, dtype, name) in zip(self.read(values), self._inputs, strict=True):
@@ -76,12 +76,15 @@ class Signature:
         return arrays
 
     def input(self, place: int, value: Any) -> np.ndarray:
-        """One of the inputs, as of `inputs`."""
+        """Input number `place` as a host array, checked for shape and type but not for density."""
         tensor = self._tensors[place]
         return self.checked(self._of_host(value, f"input {tensor.name}"), tensor, f"input {tensor.name}")
 
     def filled(self, out: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The caller's own output, or a tuple of several; ValueError as of `output`, and where two overlap."""
+        """The caller's own `out`, an array or a tuple of several, as a list of host arrays.
+
+        ValueError like `output`, for a wrong number of arrays, and if two of them overlap.
+        """
         count = len(self._outputs)
         if count == 1:
             return [self.output(out, inputs)]
@@ -94,13 +97,13 @@ class Signature:
         return arrays
 
     def is_several(self, out: Any) -> bool:
-        """Whether it is a tuple or list of as many as there are outputs."""
+        """Whether `out` is a tuple or list with one element for each output."""
         return isinstance(out, tuple | list) and len(out) == len(self._outputs)
 
     def output(self, value: Any, inputs: Sequence[np.ndarray], place: int = 0) -> np.ndarray:
-        """The caller's own output as an array of the host.
+        """The caller's array for output number `place`, as a host array on the same memory.
 
-        ValueError unless shape, type and device are right, and it is writable, dense, aligned and overlaps no input.
+        ValueError unless shape, type and device are right, and the array is writable, dense, aligned and overlaps no input.
         """
         if not (isinstance(value, np.ndarray) or hasattr(value, "__dlpack__")):  # `asarray` might fill in a copy
             raise ValueError(f"{self.op}: out is a {type(value).__qualname__}, expected an array of NumPy or of DLPack")
@@ -112,25 +115,25 @@ class Signature:
         return array.view(self.made[place][1])
 
     def check_number(self, values: Sequence[Any]) -> None:
-        """ValueError for another number of inputs than the operator has."""
+        """Check the number of inputs; ValueError if it is not the operator's."""
         if len(values) != len(self._inputs):
             wanted = ", ".join(f"{t.name}{list(t.shape)}" for t in self.op.inputs)
             raise ValueError(f"{self.op}: {len(values)} arrays given, expected {len(self._inputs)}: {wanted}")
 
     def checked(self, array: Any, tensor: Tensor, name: str) -> Any:
-        """An array of any device; ValueError unless shape and type are the tensor's."""
+        """The array itself, on any device; ValueError unless it has the tensor's shape and type."""
         if array.shape != tensor.shape or array.dtype != _DTYPES[tensor.dtype]:
             raise self._mismatch(array, tensor, name)
         return array
 
     def check_apart(self, output: Any, inputs: Sequence[Any], may_share: Callable[[Any, Any], bool]) -> None:
-        """ValueError if an output overlaps one of `inputs`, which may be empty; all are dense, so bounds suffice."""
+        """Check that an output overlaps none of `inputs`; ValueError if it does. All are dense, so their bounds suffice."""
         for tensor, given in zip(self._tensors, inputs, strict=False):
             if may_share(output, given):
                 raise ValueError(f"{self.op}: out overlaps input {tensor.name}, expected memory of its own")
 
     def split(self, arrays: Sequence[Any]) -> tuple[Sequence[Any], Any]:
-        """(inputs, `out` of a call, or None) of the arrays that a call is bound to; ValueError for too many."""
+        """(inputs, `out` or None), from the arrays given to `bind`: inputs first, then outputs; ValueError for too many."""
         count = len(self._inputs)
         given, own = arrays[:count], tuple(arrays[count:])
         if len(self._outputs) > 1:
@@ -140,24 +143,24 @@ class Signature:
         return given, own[0] if own else None
 
     def _of_host(self, value: Any, name: str) -> np.ndarray:
-        """Any array as one of NumPy, without a copy where it speaks DLPack."""
+        """Any array as a NumPy array, without a copy if it supports DLPack; ValueError if it cannot be read on the host."""
         if type(value) is np.ndarray:
             return value
         if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__"):
             return np.asarray(value)
         try:
-            if type(value).__module__.startswith("torch"):  # its own way is some microseconds faster, and shares memory or raises
+            if type(value).__module__.startswith("torch"):  # `numpy` is some microseconds faster, and shares memory or raises
                 return value.numpy()
             if int(value.__dlpack_device__()[0]) in HOST_DEVICES:
                 return np.from_dlpack(value)
             error: Exception | str = f"it lies on device {getattr(value, 'device', value.__dlpack_device__())}"
-        except (BufferError, RuntimeError, TypeError) as refused:  # of gradients, of bfloat16, of another device
+        except (BufferError, RuntimeError, TypeError) as refused:  # with gradients, in bfloat16, on another device
             error = refused
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
         raise ValueError(f"{self.op}: {name}, a {kind}, cannot be read where it lies in the host's memory: {error}")
 
     def copied(self, array: Any, tensor: Tensor, copy: bool) -> Any:
-        """A dense, aligned copy, and a warning; ValueError if none may be made."""
+        """A dense, aligned copy of the array, with a `CopyWarning`; ValueError if `copy` is False."""
         text = f"{self.op}: input {tensor.name} is {_fault(array)}"
         if not copy:
             raise ValueError(f"{text}, and a bound call copies nothing: expected it dense in row-major order and aligned")
@@ -165,24 +168,24 @@ class Signature:
         return array.copy(order="C")
 
     def _mismatch(self, array: np.ndarray, tensor: Tensor, name: str) -> ValueError:
-        """The given array next to the expected one."""
+        """The ValueError that names the given and the expected type and shape."""
         expected = f"{ARRAY_DTYPE[tensor.dtype]}{list(tensor.shape)}"
         return ValueError(f"{self.op}: {name} is {array.dtype}{list(array.shape)}, expected {expected}")
 
 
 def _described(out: Any) -> str:
-    """The object given in place of a tuple, in words."""
+    """Type of an object that was given instead of a tuple of outputs, with its length if it has one, for a message."""
     kind = type(out).__qualname__
     return f"{kind} of {len(out)}" if isinstance(out, tuple | list) else kind
 
 
 def _fault(array: Any) -> str:
-    """Why kernels cannot read an array where it lies."""
+    """The reason why kernels cannot read an array in place, for a message."""
     return "misaligned" if array.flags.c_contiguous else "not dense in row-major order"
 
 
 def in_library_of(first: Any, output: Any) -> Any:
-    """The output, or a tuple of several, as of the library of `first`, on the same memory; NumPy's where that reads no DLPack."""
+    """The output, or a tuple of outputs, as arrays of `first`'s library on the same memory; unchanged if it reads no DLPack."""
     if isinstance(first, np.ndarray) or not hasattr(first, "__dlpack__"):
         return output
     if isinstance(output, tuple):

@@ -1,4 +1,4 @@
-"""A C kernel in this process: its shared library, with little between the call and the loop."""
+"""Load a C kernel's shared library into this process, as a function of arrays with little overhead per call."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _LOADED: dict[tuple[str, int], NativeKernel] = {}
 
 
 def load(kernel: Kernel, threads: int | None = None) -> NativeKernel:
-    """The kernel as a function of the operator's inputs.
+    """The kernel as a function of the operator's inputs, loaded once per digest and number of threads.
 
-    It runs on `threads` threads, by default as many as kernels are measured on. Loaded once per digest and number of threads.
+    It runs on `threads` threads, by default on the number of usable cores, like measured kernels.
     """
     if threads is None:
         threads = usable_cores()
@@ -35,12 +35,12 @@ def load(kernel: Kernel, threads: int | None = None) -> NativeKernel:
 
 
 def load_entry(kernel: Kernel) -> Callable[..., None]:
-    """The compiled entry of a C kernel, loaded into this process, with its signature: the one that computes of inputs alone."""
+    """The C kernel's entry that needs no packed weights, compiled, loaded into this process and with its C signature."""
     return entry_of(kernel, kernel.whole)
 
 
 def entry_of(kernel: Kernel, name: str) -> Callable[..., None]:
-    """One of a kernel's entries by name, as `load_entry`."""
+    """The kernel's entry `name`, compiled, loaded into this process and with its C signature."""
     entry = getattr(ctypes.CDLL(str(compile_c(kernel))), name)
     pointer = ctypes.c_void_p
     entry.argtypes = [pointer, pointer, pointer, ctypes.POINTER(GgRuntime)]
@@ -49,41 +49,41 @@ def entry_of(kernel: Kernel, name: str) -> Callable[..., None]:
 
 
 class NativeFunction:
-    """Compiled code with a kernel's arguments. Safe to call from several threads: each has workspace and outputs of its own.
+    """Compiled code that takes a kernel's arguments. Threads may call it at once: calls have separate workspaces and outputs.
 
-    A second thread that calls while the thread pool is busy computes on its own.
+    A second thread that calls while the thread pool is busy computes without the pool.
     """
 
     def __init__(self, computation: Computation, entry: Any, team: ctypes.Structure, workspace_bytes: int) -> None:
-        """`team` is the last argument of `entry`, a `struct gg_runtime` or a struct that begins with one."""
+        """`team` is the last argument of `entry`: a `struct gg_runtime`, or a struct whose first field is a `gg_runtime`."""
         self.signature = Signature(computation)
         self._entry, self._team, self._workspace_bytes = entry, team, workspace_bytes
         self._builtin = BuiltinKernel(entry, team, workspace_bytes, self.signature.given, self.signature.made)
         self._compute, self._knows_torch = self._builtin.call, False
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
-        """The output for the operator's inputs, as an array of the first input's library; a tuple for several outputs.
+        """Compute the output, an array of the first input's library; a tuple for several outputs.
 
-        Inputs are NumPy arrays or arrays with DLPack on the host; an input that is not dense or not aligned is copied
-        (`CopyWarning`). `out` is the caller's own output, or a tuple of several, which is then returned. Otherwise the memory of
-        an output is reused only after every reference is released.
+        Inputs are NumPy arrays or arrays with DLPack on the host. An input that is not dense or not aligned is copied
+        (`CopyWarning`). If `out` is given (an array, or a tuple for several outputs), it is filled in and returned. Otherwise
+        the memory of a returned output is reused after the last reference to it is released.
 
-        ValueError names an array of wrong number, shape, type or device, and an `out` that overlaps an input or another output.
+        ValueError for arrays of wrong number, shape, type or device, and for an `out` that overlaps an input or another output.
         """
         done = self._compute(*inputs) if out is None else self._filled(inputs, out)
         return self._of_others(inputs, out) if done is None else done
 
     def _filled(self, inputs: Sequence[Any], out: Any) -> Any:
-        """`out`, which was filled in, or None if Python is to look at the arrays."""
+        """Fill in and return `out`; None, with nothing done, if compiled code cannot read the arrays as they are."""
         if len(inputs) != len(self.signature.given):
-            return None  # what is missing of them is not an output
+            return None  # otherwise outputs would be taken for missing inputs
         if len(self.signature.made) == 1:
             return self._builtin.fill(*inputs, out)
         filled = self.signature.is_several(out) and self._builtin.fill(*inputs, *out) is not None
         return out if filled else None
 
     def _of_others(self, inputs: tuple[Any, ...], out: Any) -> Any:
-        """The same for arrays of other libraries, those to be copied, and those to be refused."""
+        """Compute like `__call__`, with arrays that compiled code refused: convert them, copy them or raise ValueError."""
         if not self._knows_torch and any(map(is_of_torch, inputs)):
             self._knows_torch = True
             if know_torch():
@@ -98,9 +98,9 @@ class NativeFunction:
         return out
 
     def bind(self, *arrays: Any) -> BoundNative:
-        """A call of these inputs, and of the outputs where they are given after them, that checks nothing any more.
+        """A function without arguments that runs the kernel on these inputs, and outputs if given last, without checks.
 
-        ValueError as for a call, and for an input that would have to be copied.
+        The arrays are checked here: ValueError like a call, and for an input that would have to be copied.
         """
         given, out = self.signature.split(arrays)
         inputs = self.signature.inputs(given, copy=False)
@@ -113,22 +113,22 @@ class NativeFunction:
 
 
 class NativeKernel(NativeFunction):
-    """A kernel on a given number of threads of this machine."""
+    """A C kernel loaded into this process, which runs on a given number of threads."""
 
     def __init__(self, kernel: Kernel, threads: int) -> None:
-        """Compile, where that was not done, and load; CompileError with the compiler's message."""
+        """Compile the kernel unless the cache has it, and load it; CompileError with the compiler's message."""
         self.kernel = kernel
         super().__init__(kernel.operator, load_entry(kernel), runtime(threads), kernel.workspace_bytes)
 
 
 class BoundNative:
-    """A kernel with its arrays: a call reads their present content. Use it from one thread at a time."""
+    """A kernel bound to its arrays: each call reads their current content. Use it from one thread at a time."""
 
     def __init__(
         self, entry: Any, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], workspace_bytes: int,
         team: ctypes.Structure, out: Any,
     ) -> None:  # fmt: skip
-        """`out` is the result of a call, on the memory of `outputs`."""
+        """`out` is the object that calls return; it shares the memory of `outputs`."""
         self.out = out
         workspace, given, written = workspace_of(workspace_bytes), pointers(inputs), pointers(outputs)
         self._kept = (inputs, outputs, workspace, given, written, team)
@@ -137,6 +137,6 @@ class BoundNative:
         self._compute, self._call = caller(), ctypes.byref(GgCall(ctypes.cast(entry, ctypes.c_void_p), *where))
 
     def __call__(self) -> Any:
-        """Compute, and return the output, or outputs."""
+        """Compute, and return the output, or a tuple of several."""
         self._compute(self._call)
         return self.out

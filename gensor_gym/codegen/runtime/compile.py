@@ -1,4 +1,4 @@
-"""C source to a shared library in the cache, compiled once for each source, compiler and set of flags."""
+"""Compile C sources to shared libraries in the cache, once for each source, compiler and set of flags."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _GIVEN: dict[str, Path] = {}
 
 
 class CompileError(RuntimeError):
-    """A compiler refused a generated source or took too long; the text holds its message."""
+    """A compiler refused a generated source or took too long; the message contains the compiler's output."""
 
 
 def compile_c(kernel: Kernel, compiler: Compiler | None = None, timeout: float = _SECONDS) -> Path:
-    """The shared library of a C kernel, from the cache or compiled now.
+    """Path of a C kernel's shared library, from the cache or compiled now.
 
     Raises:
-        ValueError: for a kernel in another language, or where the cache's folder cannot be made.
+        ValueError: if the kernel is in another language, or the cache's folder cannot be made.
         CompileError: with the compiler's message, or if it takes more than `timeout` seconds.
     """
     return compile_text(kernel.in_language("c").source, kernel.arch, compiler, timeout)
 
 
 def compile_text(source: str, arch: str, compiler: Compiler | None = None, timeout: float = _SECONDS) -> Path:
-    """The shared library of a C source for `arch`, a `-march` value; see `compile_c`."""
+    """Path of the shared library of a C source, compiled for `arch` (a `-march` value), like `compile_c`."""
     if _GIVEN and (given := _GIVEN.get(key_of(source, arch))):
         return given
     compiler = compiler or find_compiler()
@@ -53,27 +53,27 @@ def compile_text(source: str, arch: str, compiler: Compiler | None = None, timeo
 
 @functools.lru_cache(maxsize=1024)
 def _line(source: str, arch: str, compiler: Compiler) -> tuple[list[str], str]:
-    """How a source is compiled, and the name of the library that this makes."""
+    """(command line, name of the library's file), with which a source is compiled for `arch`."""
     libraries = re.search(r"#include <(math|pthread)\.h>", source) is not None
     line = compiler.line(Path("kernel.c"), Path("kernel.so"), arch, lanes_of(source), libraries=libraries)
-    # `native` means another thing on another machine that shares the cache folder.
+    # `native` differs between machines that share the cache folder.
     host = _host() if "native" in arch else ""
     text = "\0".join([source, *line, compiler.version, host])
     return line, f"{hashlib.sha256(text.encode()).hexdigest()}.so"
 
 
 def key_of(source: str, arch: str) -> str:
-    """Key of a library for `take_libraries`."""
+    """Key of a source's library for `take_libraries`: a hash of the source and `arch`."""
     return hashlib.sha256(f"{arch}\0{source}".encode()).hexdigest()
 
 
 def take_libraries(paths: dict[str, str]) -> None:
-    """Use these libraries, by `key_of` their sources, in a process that may not compile: another made and checked them."""
+    """Use these libraries (`key_of` a source -> path) instead of compiling, since another process compiled and checked them."""
     _GIVEN.update({key: Path(path) for key, path in paths.items()})
 
 
 def _host() -> str:
-    """Name and features of the processor."""
+    """Text that identifies this processor: its model name and features."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
@@ -83,12 +83,12 @@ def _host() -> str:
 
 
 def lanes_of(source: str) -> int:
-    """The widest vectors that a generated source uses, in elements."""
+    """Number of elements of the widest vector type that a generated source uses; 1 if it uses none."""
     return max((int(width) for width in re.findall(r"\bvec(\d+)\b", source)), default=1)
 
 
 def run_compiler(compiler: Compiler, line: list[str], folder: str | Path, timeout: float = _SECONDS) -> None:
-    """Run one command line in a folder; CompileError with the compiler's message, or at the time limit."""
+    """Run one compiler command in a folder; CompileError if it fails, with its message, or exceeds the time limit."""
     try:
         done = subprocess.run(line, capture_output=True, text=True, timeout=timeout, check=False, cwd=folder)
     except subprocess.TimeoutExpired as error:
@@ -98,7 +98,7 @@ def run_compiler(compiler: Compiler, line: list[str], folder: str | Path, timeou
 
 
 def _compile(source: str, compiler: Compiler, line: list[str], path: Path, timeout: float) -> None:
-    """Compile in a temporary folder next to `path`, then rename: readers see a whole library or none."""
+    """Compile in a temporary folder next to `path`, then rename, so that readers never see an incomplete library."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix="compiling-") as folder:
         (Path(folder) / "kernel.c").write_text(source, encoding="utf-8")
         run_compiler(compiler, line, folder, timeout)

@@ -1,7 +1,7 @@
-"""A CUDA kernel as a function on NumPy arrays: the cubin of NVRTC, loaded and launched through CuPy.
+"""Load a CUDA kernel as a function of arrays of the GPU or the host: NVRTC's cubin, loaded and launched through CuPy.
 
-The device must be the architecture that the kernel is for: a cubin of sm_90 runs on compute capability 9.x only, one of
-sm_90a on 9.0 only.
+The device must have the kernel's architecture: a cubin of sm_90 runs on compute capability 9.x only, a cubin of sm_90a on
+9.0 only.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     import cupy
 
 OPT_IN_BYTES = 48 * 1024
-"""Largest dynamic shared memory of a launch that needs no permission."""
+"""Largest dynamic shared memory of a launch, in bytes, for which the function's limit need not be raised."""
 
 _ELSEWHERE = "without one, use backend analytic, recorded or emulated"
 _LOADED: dict[tuple[str, int], CudaKernel] = {}
 
 
 class CudaUnavailableError(RuntimeError):
-    """CuPy or a suitable device is missing; the message names it, and the alternatives."""
+    """CuPy or a suitable device is missing; the message names the missing part and the alternatives."""
 
 
 class CudaKernel:
-    """A kernel on the current device, called with arrays of the device or of the host."""
+    """A kernel loaded on the current device, called with arrays of the device or of the host."""
 
     def __init__(self, kernel: Kernel, cupy: ModuleType) -> None:
-        """Compile, load, and raise the shared memory limit where a launch needs it."""
+        """Compile and load the kernel, and raise the limit of shared memory for launches that need more."""
         self.kernel = kernel
         self.arrays = DeviceArrays(kernel.operator, cupy)
         module = _load_module(kernel, cupy)
@@ -48,14 +48,14 @@ class CudaKernel:
                 function.max_dynamic_shared_size_bytes = launch.shared_bytes
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
-        """The output for the operator's inputs, enqueued on the stream of the first input's library.
+        """Enqueue the kernel on torch's stream if the first device input is torch's, else on CuPy's; return the output.
 
-        Arrays of the device (CuPy's, torch's, those with DLPack or `__cuda_array_interface__`) are read in place, those of the
-        host are copied there. If all inputs are on the host, so is the output, and it is complete when the call returns; else it
-        is an array of the first device input's library. `out` is the caller's own.
+        Arrays on the device (of CuPy, torch, or with DLPack or `__cuda_array_interface__`) are read in place, host arrays are
+        copied to it. If all inputs are on the host, so is the output, and it is complete when the call returns. Otherwise it
+        is an array of the first device input's library. If `out` is given, it is filled in and returned.
 
-        ValueError names an array of wrong number, shape, type or device, and an `out` that overlaps an input; TensorMapError if
-        the driver refuses a map.
+        ValueError for arrays of wrong number, shape, type or device, and for an `out` that overlaps an input; TensorMapError
+        if the driver refuses a tensor map.
         """
         with self.arrays.stream_of(inputs):
             arrays = self.arrays.inputs(inputs)
@@ -64,9 +64,10 @@ class CudaKernel:
             return self.arrays.returned(outputs, inputs, out)
 
     def bind(self, *arrays: Any) -> BoundCuda:
-        """A launch of these arrays of the device, and of the output where one more is given, that checks nothing any more.
+        """A function without arguments that launches the kernel on these device arrays (inputs, then outputs if given).
 
-        It is enqueued on the stream that is CuPy's at the time. ValueError as for a call, and for an array of the host.
+        It enqueues the kernel on CuPy's current stream and checks nothing. The arrays are checked here: ValueError like a call,
+        and for an array on the host.
         """
         given, own = self.arrays.signature.split(arrays)
         inputs = self.arrays.inputs(given, copy=False)
@@ -75,34 +76,34 @@ class CudaKernel:
         return BoundCuda(self._launch, self._arguments(inputs, outputs), out)
 
     def _arguments(self, arrays: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
-        """Arguments of every entry; the call's own workspace comes from CuPy's pool, which keeps it for its stream."""
+        """Arguments of every launch, with a new workspace from CuPy's memory pool, which reuses it on the same stream only."""
         workspace = self._cupy.empty(-(-self.kernel.workspace_bytes // 4), dtype=np.float32)
         if self.kernel.cleared_bytes:
             workspace.data.memset_async(0, self.kernel.cleared_bytes)
         return with_maps(self.kernel.maps, (*arrays, *outputs, workspace))
 
     def _launch(self, arguments: tuple[Any, ...]) -> None:
-        """All launches, in order, on the current stream."""
+        """Enqueue all launches, in order, on the current stream."""
         for function, launch in zip(self._functions, self.kernel.launches, strict=True):
             function(launch.grid, launch.block, arguments, shared_mem=launch.shared_bytes)
 
 
 class BoundCuda:
-    """A kernel with its arrays, as of `CudaKernel.bind`. A call allocates nothing, so that a CUDA graph may capture it."""
+    """A kernel bound to its arrays by `CudaKernel.bind`. A call allocates nothing, so a CUDA graph can capture it."""
 
     def __init__(self, launch: Callable[[tuple[Any, ...]], None], arguments: tuple[Any, ...], out: Any) -> None:
-        """`out` is the result of a call, on the memory of the output."""
+        """`out` is the object that calls return; it shares the memory of the outputs in `arguments`."""
         self.out = out
         self._launch, self._arguments = launch, arguments
 
     def __call__(self) -> Any:
-        """Launch, and return the output, which is there when the stream has come to it."""
+        """Enqueue the kernel and return the output, whose content is complete when the stream reaches that point."""
         self._launch(self._arguments)
         return self.out
 
 
 def load(kernel: Kernel) -> CudaKernel:
-    """The kernel as a function of host arrays that returns a new one. Loaded once per device and digest.
+    """The kernel as a function of arrays, loaded once per device and digest.
 
     CudaUnavailableError if CuPy or a device of the kernel's architecture is missing, NvrtcError if it does not compile.
     """
@@ -116,7 +117,7 @@ def load(kernel: Kernel) -> CudaKernel:
 
 
 def _cupy() -> ModuleType:
-    """CuPy with a device behind it."""
+    """The CuPy module; CudaUnavailableError if it is not installed or finds no device."""
     try:
         import cupy
     except ImportError as error:
@@ -132,9 +133,9 @@ def _cupy() -> ModuleType:
 
 
 def _check_arch(arch: str, capability: str) -> None:
-    """Same major version, and not a newer minor one; the very same one for an arch like `sm_90a`.
+    """Check that a device can run cubins of `arch`; CudaUnavailableError if not. `capability` is CuPy's text, `90` for 9.0.
 
-    `capability` is CuPy's text, `90` for 9.0.
+    The major versions must be equal and the device's minor version not older; for an arch like `sm_90a` both are equal.
     """
     wanted, present = int(arch.removeprefix("sm_").rstrip("a")), int(capability)
     fits = wanted == present if arch.endswith("a") else wanted // 10 == present // 10 and wanted <= present
@@ -143,7 +144,7 @@ def _check_arch(arch: str, capability: str) -> None:
 
 
 def _load_module(kernel: Kernel, cupy: ModuleType) -> cupy.RawModule:
-    """The module of a cubin. CuPy reads it from a file, and only when a function is asked for an attribute."""
+    """Compile a kernel and load its cubin. CuPy reads the file at the first access to a function's attribute."""
     with tempfile.TemporaryDirectory(prefix="gensor-gym-") as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(compile_cubin(kernel).cubin)

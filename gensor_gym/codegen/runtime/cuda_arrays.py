@@ -1,4 +1,4 @@
-"""Arrays for a CUDA kernel: device arrays are read in place, host arrays are copied to the device."""
+"""Prepare the arrays of a CUDA kernel's call: device arrays are read in place, host arrays are copied to the device."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.types import ARRAY_DTYPE, Tensor
 
 DEVICES = (2, 13)
-"""DLPack's device types of CUDA's memory: kDLCUDA, kDLCUDAManaged (the header of DLPack)."""
+"""DLPack's device types of CUDA memory: kDLCUDA and kDLCUDAManaged (the header of DLPack)."""
 ALIGNMENT = 16
 """Alignment of every array in bytes: the widest load, and the requirement of tensor maps."""
 
 
 def lies_on_device(value: Any) -> bool:
-    """Whether an array says that it lies in the memory of a GPU."""
+    """Whether an array is in a GPU's memory, by its DLPack device or else by having `__cuda_array_interface__`."""
     if hasattr(value, "__dlpack_device__"):
         return int(value.__dlpack_device__()[0]) in DEVICES
     return hasattr(value, "__cuda_array_interface__")
 
 
 class DeviceArrays:
-    """The arrays of one operator on the device that is current when this is made."""
+    """Checks and conversions of one operator's arrays, for the device that is current when the object is created."""
 
     def __init__(self, op: Computation, cupy: ModuleType) -> None:
-        """Nothing is allocated."""
+        """Remember the current device; nothing is allocated."""
         self.signature = Signature(op)
         self._op, self._cupy, self._device = op, cupy, cupy.cuda.Device().id
 
     def stream_of(self, values: Sequence[Any]) -> AbstractContextManager[Any]:
-        """The stream that torch computes on, where the first array of the device is torch's; else the one that is CuPy's now."""
+        """A context that makes torch's stream CuPy's current one, if the first device array is torch's; else a null context."""
         first = next((value for value in values if lies_on_device(value)), None)
         if first is None or _library(first) != "torch":
             return nullcontext()
@@ -47,7 +47,7 @@ class DeviceArrays:
     def inputs(self, values: Sequence[Any], copy: bool = True) -> list[Any]:
         """The inputs as dense CuPy arrays; ValueError unless number, shapes, types and device are right.
 
-        Without `copy` also where one lies on the host, or is not dense.
+        Inputs on the host, or not dense or aligned, are copied. If `copy` is False, they are a ValueError too.
         """
         self.signature.check_number(values)
         if (current := int(self._cupy.cuda.Device().id)) != self._device:
@@ -55,9 +55,9 @@ class DeviceArrays:
         return [self._input(place, value, copy) for place, value in enumerate(values)]
 
     def outputs(self, value: Any, inputs: Sequence[Any], copy: bool = True) -> list[Any]:
-        """New outputs, or the caller's own as CuPy arrays, a tuple if there are several.
+        """The outputs to write, as CuPy arrays: new ones if `value` is None, else the caller's own (a tuple for several).
 
-        Host arrays get device copies. ValueError also if one overlaps another.
+        A caller's array on the host gets a new device array. ValueError if an array does not fit or overlaps another.
         """
         tensors = self._op.outputs
         given = self._several(value)
@@ -68,7 +68,7 @@ class DeviceArrays:
         return arrays
 
     def _several(self, value: Any) -> list[Any]:
-        """The given array for each output, None if there is none."""
+        """The caller's array for each output, or None for each if no output was given; ValueError for a wrong number."""
         count = len(self._op.outputs)
         if count == 1 or value is None:
             return [value] * count
@@ -89,9 +89,9 @@ class DeviceArrays:
         return array
 
     def returned(self, outputs: Sequence[Any], values: Sequence[Any], out: Any) -> Any:
-        """Results of a call: the caller's own outputs, or new arrays on the inputs' device, in their library.
+        """The result of a call, a tuple for several outputs: the caller's own `out`, filled in, or the new outputs.
 
-        A tuple for several.
+        New outputs become arrays of the first device input's library, or NumPy arrays if no input is on a device.
         """
         given = self._several(out)
         found = tuple(self._returned(array, place, values, given[place]) for place, array in enumerate(outputs))
@@ -119,7 +119,7 @@ class DeviceArrays:
         return self._cupy.asarray(self.signature.input(place, value))
 
     def _viewed(self, value: Any, tensor: Tensor, name: str) -> Any:
-        """An array of the device as one of CuPy's, on the same memory."""
+        """A device array as a CuPy array on the same memory; ValueError unless GPU, shape and type are right."""
         if bits := _torch_bits(value):
             value = value.view(getattr(sys.modules["torch"], bits))
         if isinstance(value, self._cupy.ndarray):
@@ -133,27 +133,27 @@ class DeviceArrays:
         return self.signature.checked(array, tensor, name)
 
     def _check_gpu(self, number: int, name: str) -> None:
-        """ValueError for an array of another GPU, whose memory this one may not reach."""
+        """Check that an array's GPU is this kernel's; ValueError if not, since its memory may not be accessible."""
         if number != self._device:
             raise ValueError(f"{self._op}: {name} lies on GPU {number}, this kernel is on GPU {self._device}")
 
 
 def _is_readable(array: Any) -> bool:
-    """Whether kernels can read an array where it lies. A wide load of a view that begins between vectors faults."""
+    """Whether kernels can read an array in place: dense and aligned, since a misaligned wide load faults."""
     return bool(array.flags.c_contiguous) and array.data.ptr % ALIGNMENT == 0
 
 
 def _library(value: Any) -> str:
-    """The library of an array."""
+    """Name of the library to which an array's type belongs."""
     return type(value).__module__.partition(".")[0]
 
 
 _BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8"}
-"""Types of torch without a counterpart in CuPy and NumPy, and the types of their bits."""
+"""Torch types without a counterpart in CuPy and NumPy -> integer types of the same width, for their bits."""
 
 
 def _torch_bits(value: Any) -> str:
-    """Type of torch that an array's elements are read as bits by; empty if CuPy has their own, or it is not torch's."""
+    """Name of the integer type used to read a torch tensor's bits; empty if CuPy has its type or it is not torch's."""
     if _library(value) != "torch":
         return ""
     return next((bits for name, bits in _BITS.items() if value.dtype is getattr(sys.modules["torch"], name, None)), "")

@@ -1,4 +1,4 @@
-"""A kernel as a builtin function of Python: the layouts of Python and NumPy for `call.c`, and checks of them."""
+"""A kernel as a builtin function of Python, by `call.c`: the ctypes structures that it reads, and checks of its assumptions."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from gensor_gym.codegen.runtime.threads import ARCH
 
 _METH_FASTCALL = 0x0080
 _DLPACK_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
-"""Codes of NumPy's kinds of numbers (`DLDataTypeCode` in the header of DLPack)."""
+"""NumPy's `dtype.kind` -> DLPack's type code (`DLDataTypeCode` in the header of DLPack)."""
 _TEXTS = ("objects.h", "tensors.c", "call.c")
-"""Files that are concatenated and compiled."""
+"""Source files, which are concatenated and compiled together."""
 _ENTRIES = ("gg_python_call", "gg_python_fill")
 Array = tuple[tuple[int, ...], np.dtype]
-"""Shape and type."""
+"""(shape, dtype) of an array."""
 
 
 class _Python(ctypes.Structure):
-    """`struct gg_python`."""
+    """`struct gg_python` of `objects.h`: Python's C functions and constants that `call.c` uses."""
 
     _fields_ = [
         (name, ctypes.c_void_p)
@@ -39,7 +39,7 @@ class _Python(ctypes.Structure):
 
 
 class _Kind(ctypes.Structure):
-    """`struct gg_kind`."""
+    """`struct gg_kind` of `objects.h`: the shape and type that an array must have."""
 
     _fields_ = [
         ("dtype", ctypes.c_void_p), ("shape", ctypes.c_void_p), ("axes", ctypes.c_ssize_t), ("bytes", ctypes.c_ssize_t),
@@ -48,13 +48,13 @@ class _Kind(ctypes.Structure):
 
 
 class _Pool(ctypes.Structure):
-    """Public part of `struct gg_pool`; private fields follow."""
+    """`struct gg_pool` of `call.c`, which keeps the memory of one output; `own` is room for its private fields."""
 
     _fields_ = [("new_output", ctypes.c_void_p), ("own", ctypes.c_void_p * 13)]
 
 
 class _Function(ctypes.Structure):
-    """Public part of `struct gg_function`; private fields follow."""
+    """`struct gg_function` of `call.c`, the state of one function; `own` is room for its private fields."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("entry", "runtime", "ndarray", "kinds")), ("pools", ctypes.POINTER(_Pool)),
@@ -64,39 +64,39 @@ class _Function(ctypes.Structure):
 
 
 class _Method(ctypes.Structure):
-    """`PyMethodDef`."""
+    """`PyMethodDef` of Python's C interface, which describes a builtin function."""
 
     _fields_ = [("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
 
 
 class BuiltinKernel:
-    """A kernel's entry with its workspace size and its arrays' types.
+    """Two builtin functions, `call` and `fill`, that run a kernel's entry on arrays without interpreted code.
 
-    Both functions return None, having done nothing, unless all are NumPy arrays, or tensors of torch (`tensors.know_torch`), of
-    these shapes and types, dense and aligned. Safe from several threads: each call has its own workspace.
+    Both do nothing and return None unless all arguments are NumPy arrays, or torch tensors (after `tensors.know_torch`), of
+    the right shapes and types, dense and aligned. Threads may call them concurrently: each call has its own workspace.
     """
 
     call: Callable[..., Any]
-    """A builtin function of the inputs, which returns the output, of several a tuple.
+    """A builtin function of the inputs that returns the output, or a tuple of several, in the first input's library.
 
-    They are of the first input's library, and are handed out again when nothing refers to their memory any more.
+    The memory of an output is used again for a later output when nothing refers to it any more.
     """
     fill: Callable[..., Any]
-    """A builtin function of the inputs and the caller's own outputs, which it fills in; it returns the first of them.
+    """A builtin function of the inputs and the caller's own outputs. It fills the outputs in and returns the first output.
 
-    None also where one of them is not writable, or overlaps an input or another output.
+    It also does nothing and returns None if an output is not writable, or overlaps an input or another output.
     """
 
     def __init__(
         self, entry: Any, team: ctypes.Structure, workspace_bytes: int, inputs: Sequence[Array], outputs: Sequence[Array]
     ) -> None:
-        """Shape and type of every array; RuntimeError for a Python or NumPy that `call.c` does not know."""
+        """`inputs` and `outputs` are (shape, dtype) of each array; RuntimeError if `call.c` cannot read this Python or NumPy."""
         library, sizes = builtins(), [_kind(*array) for array in (*inputs, *outputs)]
         kinds = (_Kind * len(sizes))(*(kind for kind, _ in sizes))
         self.workspaces = workspaces = list[np.ndarray]()
-        """One for each concurrent call."""
+        """The workspaces allocated so far: as many as calls have run at the same time."""
 
-        def new_workspace() -> int:  # which does not hold `self`: memory goes with the last who holds the kernel
+        def new_workspace() -> int:  # without a reference to `self`, so that the memory is freed with the kernel's last user
             workspaces.append(workspace_of(workspace_bytes))
             return address_of(workspaces[-1])
 
@@ -113,7 +113,7 @@ class BuiltinKernel:
 
 
 def _kind(shape: tuple[int, ...], dtype: np.dtype) -> tuple[_Kind, Any]:
-    """The type with which `call.c` compares an array, and the memory that it refers to."""
+    """(description of an array for the checks in `call.c`, C array of its shape, which must be kept alive)."""
     kept = (ctypes.c_ssize_t * max(1, len(shape)))(*shape)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     element = _DLPACK_CODES[dtype.kind], 8 * dtype.itemsize
@@ -122,7 +122,7 @@ def _kind(shape: tuple[int, ...], dtype: np.dtype) -> tuple[_Kind, Any]:
 
 @functools.cache
 def _builtin() -> Any:
-    """Python's maker of builtin functions, for an integer as the function's `self`."""
+    """`PyCFunction_NewEx`, which makes a builtin function; the `self` of these functions is an address as an integer."""
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, [ctypes.POINTER(_Method), ctypes.py_object, ctypes.c_void_p]
     return make
@@ -130,7 +130,7 @@ def _builtin() -> Any:
 
 @functools.cache
 def builtins() -> ctypes.PyDLL:
-    """`call.c`, compiled at the first call on a machine. A PyDLL: it keeps the lock of the interpreter."""
+    """The library of `call.c`, compiled at the first use on a machine and loaded; its functions run with the GIL held."""
     _check_layout()
     text = "".join(Path(__file__).with_name(name).read_text("utf-8") for name in _TEXTS)
     library = ctypes.PyDLL(str(compile_text(text, ARCH)))
@@ -147,7 +147,7 @@ def builtins() -> ctypes.PyDLL:
 
 
 def _check_layout() -> None:
-    """RuntimeError unless objects and arrays have the memory layout that `call.c` reads, checked on a view."""
+    """Check on a view that Python objects and NumPy arrays have the memory layout that `call.c` reads; RuntimeError if not."""
     array = np.empty((3, 5), np.float32)
     view = array[1:, ::2]
     expected = {
@@ -155,7 +155,7 @@ def _check_layout() -> None:
         "shape": (2, 3), "strides": view.strides, "base": id(array), "dtype": id(view.dtype), "flags": view.flags.num,
     }  # fmt: skip
     head, pointer = object.__basicsize__, ctypes.sizeof(ctypes.c_void_p)
-    if head != 2 * pointer or pointer != 8:  # before any memory is read at a place that may be none
+    if head != 2 * pointer or pointer != 8:  # checked before memory is read at assumed offsets
         raise RuntimeError(f"objects begin with {head} bytes: kernels are called from CPython of 64 bits with its global lock")
 
     def sizes(at: int) -> tuple[int, ...]:

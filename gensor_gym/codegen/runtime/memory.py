@@ -1,4 +1,4 @@
-"""Memory of kernels: address, alignment, and initial content of a workspace."""
+"""Memory of arrays and workspaces for kernels: addresses, aligned allocation, initial content."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import mmap
 import numpy as np
 
 ALIGNMENT = 64
-"""Bytes that outputs and workspaces are aligned to: a cache line, and the widest vector."""
+"""Alignment of outputs and workspaces in bytes: a cache line, and the widest vector."""
 _pointer_at = ctypes.c_void_p.from_address
 
 
 def address_of(array: np.ndarray) -> int:
-    """Address of an array's elements, in a seventh of the microsecond that `array.ctypes.data` takes.
+    """Address of an array's first element, seven times as fast as `array.ctypes.data`, which takes a microsecond.
 
     The pointer is the first field after the object header: extensions that were compiled against NumPy rely on it.
     """
@@ -21,21 +21,21 @@ def address_of(array: np.ndarray) -> int:
 
 
 def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """An uninitialised array whose first element stands at a multiple of `ALIGNMENT` bytes, a view of one that owns it."""
+    """An uninitialised array whose address is a multiple of `ALIGNMENT` bytes; it is a view of an array that owns the memory."""
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     return _aligned_part(np.empty(size + ALIGNMENT, np.uint8), size).view(dtype).reshape(shape)
 
 
 def _aligned_part(raw: np.ndarray, size: int) -> np.ndarray:
-    """So many of the bytes, from a multiple of `ALIGNMENT` on."""
+    """A view of `size` of the bytes that begins at a multiple of `ALIGNMENT`."""
     start = -address_of(raw) % ALIGNMENT
     return raw[start : start + size]
 
 
 def in_large_pages(size: int) -> np.ndarray:
-    """Zeroed bytes from a multiple of `ALIGNMENT` on, the process's own, in large pages where the system has them.
+    """`size` zeroed, aligned bytes in a private mapping, with large pages if the system supports them.
 
-    Who first writes small pages waits for each: 340 MB of weights were packed in twice the time.
+    With small pages, the first writer waits for every page: packing 340 MB of weights took twice the time.
     """
     memory = mmap.mmap(-1, size + ALIGNMENT, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
@@ -46,8 +46,8 @@ def in_large_pages(size: int) -> np.ndarray:
 def workspace_of(size: int) -> np.ndarray:
     """A kernel's workspace of `size` bytes, zeroed and aligned.
 
-    Some lanes that are computed and discarded read memory that no pack has written. A denormal number there, which recycled
-    memory is full of, makes a multiply-add many times slower: a shifted product took 746 us instead of 307. The system's pages
-    are zero; large workspaces are first touched by the threads that use them.
+    Zeros matter, because some lanes that are computed and discarded read memory that no pack has written. Recycled memory
+    is full of denormal numbers, which make a multiply-add many times slower: a shifted product took 746 us instead of 307.
+    In large workspaces the system's zero pages are first touched by the threads that use them.
     """
     return _aligned_part(np.zeros(size + ALIGNMENT, np.uint8), size)

@@ -1,4 +1,4 @@
-"""Torch tensors for `tensors.c`: the address of torch's DLPack exchange interface, and the functions used from it."""
+"""Let `tensors.c` read torch tensors: pass it torch's DLPack exchange interface and the torch functions that it calls."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from gensor_gym.codegen.runtime.function import builtins
 
 _MAJOR = 1
-"""Major version of DLPack, within which structures do not change."""
+"""Supported major version of DLPack; the layout of its structures is fixed within a major version."""
 
 
 class _Exchange(ctypes.Structure):
-    """`DLPackExchangeAPI`."""
+    """`DLPackExchangeAPI` of the header of DLPack: functions that exchange tensors in C."""
 
     _fields_ = [
         ("major", ctypes.c_uint32), ("minor", ctypes.c_uint32),
@@ -23,7 +23,7 @@ class _Exchange(ctypes.Structure):
 
 
 class _Torch(ctypes.Structure):
-    """`struct gg_torch`."""
+    """`struct gg_torch` of `tensors.c`: torch's types, its exchange interface, and the functions that `tensors.c` calls."""
 
     _fields_ = [
         (name, ctypes.c_void_p)
@@ -32,13 +32,13 @@ class _Torch(ctypes.Structure):
 
 
 def is_of_torch(value: Any) -> bool:
-    """Whether a value is a tensor that calls may read where it lies, once torch is known."""
+    """Whether a value's type is defined in torch; calls can read tensors in place after `know_torch`."""
     return type(value).__module__.partition(".")[0] == "torch"
 
 
 @functools.cache
 def know_torch() -> bool:
-    """Let calls read tensors of the imported torch without Python; False for a torch without the interface (< 2.10)."""
+    """Let compiled calls read torch tensors in place; return False if torch lacks the exchange interface (before 2.10)."""
     torch: Any = sys.modules["torch"]
     exchange = _exchange_of(torch.Tensor)
     if exchange is None or not (exchange.describe and exchange.make):
@@ -51,11 +51,11 @@ def know_torch() -> bool:
 
 
 _kept: list[object] = []
-"""Objects whose addresses `tensors.c` has."""
+"""Objects to keep alive, because `tensors.c` has their addresses."""
 
 
 def _exchange_of(kind: type) -> _Exchange | None:
-    """The interface of a type of tensors, of the version that is known; None if it has none."""
+    """The DLPack exchange interface of a tensor type in the supported major version; None if it has none."""
     capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
     if capsule is None:
         return None

@@ -1,4 +1,4 @@
-"""The C runtime as Python sees it: one shared thread pool for all generated kernels of this process."""
+"""Python's interface to the C runtime (`runtime.c`): one shared thread pool for all generated kernels of this process."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ ARCH = "native"
 
 
 class GgRuntime(ctypes.Structure):
-    """`struct gg_runtime` of `runtime.h`."""
+    """`struct gg_runtime` of `runtime.h`: a number of threads, and the function that runs a parallel loop on them."""
 
     _fields_ = [("threads", ctypes.c_int), ("parallel", ctypes.c_void_p)]
 
 
 class GgCall(ctypes.Structure):
-    """`struct gg_call` of `runtime.c`: a kernel's entry with the addresses of all that it takes."""
+    """`struct gg_call` of `runtime.c`: a kernel's entry and its arguments."""
 
     _fields_ = [(name, ctypes.c_void_p) for name in ("entry", "inputs", "output", "workspace", "runtime")]
 
 
 def runtime_text() -> str:
-    """The source of the runtime."""
+    """C source of the runtime."""
     folder = Path(__file__).parent
     return folder.joinpath("runtime.h").read_text("utf-8") + folder.joinpath("runtime.c").read_text("utf-8")
 
 
 def runtime_library() -> Path:
-    """Path of the compiled runtime, compiled at the first call on a machine."""
+    """Path of the runtime's shared library, which is compiled at the first call on a machine."""
     return compile_text(runtime_text(), ARCH)
 
 
 @functools.cache
 def load_runtime() -> ctypes.CDLL:
-    """The runtime, loaded into this process with its signatures."""
+    """The runtime's library, loaded into this process, with the C signatures of its functions."""
     library = ctypes.CDLL(str(runtime_library()))
     library.gg_runtime_init.argtypes = [ctypes.POINTER(GgRuntime), ctypes.c_int]
     library.gg_runtime_init.restype = None
@@ -53,7 +53,7 @@ def load_runtime() -> ctypes.CDLL:
 
 @functools.cache
 def runtime(threads: int) -> GgRuntime:
-    """A runtime that uses at most `threads` threads, the caller's among them. ValueError below 1."""
+    """A runtime that uses at most `threads` threads, including the caller's; ValueError if `threads` is less than 1."""
     if threads < 1:
         raise ValueError(f"threads={threads}: expected at least 1")
     result = GgRuntime()
@@ -63,14 +63,17 @@ def runtime(threads: int) -> GgRuntime:
 
 @functools.cache
 def caller() -> Any:
-    """`gg_call`, which takes `byref` of a GgCall. Types are not declared: a call then takes 0.15 us, four arguments 0.65."""
+    """The C function `gg_call`, which takes `byref` of a GgCall.
+
+    Its argument types are not declared. A call takes 0.15 us; passing the four arguments separately would take 0.65 us.
+    """
     call = load_runtime()["gg_call"]
     call.restype = None
     return call
 
 
 def pointers(arrays: Sequence[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
-    """The `inputs` argument of a kernel: addresses of arrays, which the caller keeps alive."""
+    """A C array of the arrays' addresses, a kernel's `inputs` argument; the caller keeps the arrays alive."""
     return (ctypes.c_void_p * max(1, len(arrays)))(*map(address_of, arrays))
 
 
@@ -82,7 +85,7 @@ def time_calls(
     threads: int,
     calls: int,
 ) -> float:
-    """Seconds that `calls` calls of a kernel's entry take together, on C-contiguous arrays."""
+    """Run a kernel's entry `calls` times on C-contiguous arrays; return the total time in seconds."""
     address = ctypes.cast(entry, ctypes.c_void_p)
     given = pointers(inputs)
     where = address_of(output), address_of(workspace)

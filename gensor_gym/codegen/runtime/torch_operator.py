@@ -1,4 +1,4 @@
-"""A kernel or a network as an operator of torch, which torch.compile and torch.export keep as one node of their graphs."""
+"""Register a kernel or a network as a custom operator of torch: one node in graphs of torch.compile and torch.export."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MADE: dict[str, Callable[..., Any]] = {}
 
 
 def refuse_compiling() -> None:
-    """RuntimeError in compiled code: torch cannot trace the registration of an operator."""
+    """Raise RuntimeError within compiled code, because torch cannot trace the registration of an operator."""
     import torch
 
     if torch.compiler.is_compiling():
@@ -25,11 +25,11 @@ def refuse_compiling() -> None:
 
 
 def torch_operator(computation: Computation, digest: str, loaded: LoadedKernel) -> Callable[..., Any]:
-    """`torch.ops.gensor_gym.NAME_DIGEST`: the computation's inputs as tensors, dense or made so, give a new tensor, or several.
+    """The torch operator `torch.ops.gensor_gym.NAME_DIGEST`: from input tensors, made contiguous, to new output tensors.
 
-    It has no gradient: a backward pass through it is refused by torch. Registered once per digest and process, under a name
-    that holds the computation and eight digits of the digest, so that an exported program finds it by that name where the
-    same kernel was made a torch operator before. ValueError for a computation without inputs.
+    It has no gradient: torch refuses a backward pass through it. It is registered once per process, under a name of the
+    computation and eight digits of the digest. An exported program finds it by that name in any process that has called
+    `torch_operator` for the same kernel. ValueError for a computation without inputs.
     """
     import torch
 

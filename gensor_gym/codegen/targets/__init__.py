@@ -1,4 +1,4 @@
-"""Targets by name, and the target of a machine. Everything that depends on a language uses one of these."""
+"""Targets (languages of kernels) by name, and the target of a machine. All language-dependent code calls their methods."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from gensor_gym.registry import near
 __all__ = ["TARGETS", "Target", "get", "target_of"]
 
 TARGETS: dict[str, Target] = {target.name: target for target in (CTarget(), CudaTarget(), HipTarget())}
-"""Language -> target; add an entry for a language of your own."""
+"""Language -> target; add an entry to support another language."""
 
 
 def get(language: str) -> Target:
-    """The target of that name; ValueError names those there are."""
+    """The target with that name; for an unknown name a ValueError lists the known names."""
     if language not in TARGETS:
         raise ValueError(f"no target {language!r}; accepted: {', '.join(TARGETS)}{near(language, TARGETS)}")
     return TARGETS[language]
 
 
 def target_of(hw: Hardware) -> Target:
-    """The target of a machine; ValueError if kernels for it are written in no language."""
+    """The target that writes kernels for a machine; ValueError if there is none."""
     found = next((target for target in TARGETS.values() if target.accepts(hw)), None)
     if found is None:
         names = ", ".join(TARGETS)

@@ -1,4 +1,4 @@
-"""Target `c`: C for the cores and vector units of a CPU, by any C compiler, run in this process."""
+"""Target `c`: C kernels for the cores and vector units of a CPU, compiled by any C compiler and run in this process."""
 
 from __future__ import annotations
 
@@ -13,56 +13,56 @@ from gensor_gym.hardware.types import Hardware
 
 
 class CTarget(Target):
-    """Kernels of CPUs."""
+    """The target of CPUs."""
 
     name = "c"
 
     def accepts(self, hw: Hardware) -> bool:
-        """Every CPU."""
+        """Whether the machine is a CPU."""
         return hw.kind == "cpu"
 
     def generate(self, program: Program) -> Kernel:
-        """See `c/codegen.py`."""
+        """The C kernel of a program of one loop nest (by `c/codegen.py`)."""
         from gensor_gym.codegen.c.codegen import generate_c
 
         return generate_c(program)
 
     def generate_fused(self, program: GirProgram) -> Kernel:
-        """See `gir/generate.py`."""
+        """The C kernel of a row nest (by `gir/generate.py`)."""
         from gensor_gym.codegen.gir.generate import generate_gir
 
         return generate_gir(program)
 
     def generate_chain(self, program: ChainProgram) -> Kernel:
-        """See `chains/generate.py`."""
+        """The C kernel of a chain of products (by `chains/generate.py`)."""
         from gensor_gym.codegen.chains.generate import generate_chain
 
         return generate_chain(program)
 
     def generate_panel(self, program: PanelProgram) -> Kernel:
-        """See `chains/panel.py`."""
+        """The C kernel of a product with a row nest after it (by `chains/panel.py`)."""
         from gensor_gym.codegen.chains.panel import generate_panel
 
         return generate_panel(program)
 
     def prepare(self, kernel: Kernel) -> None:
-        """Compile now: CompileError with the compiler's message."""
+        """Compile the kernel now; CompileError with the compiler's message if that fails."""
         from gensor_gym.codegen.runtime.compile import compile_c
 
         compile_c(kernel)
 
     def load(self, kernel: Kernel) -> LoadedKernel:
-        """The kernel on as many threads as this process may use."""
+        """The kernel as a function of arrays, on as many threads as this process may use."""
         from gensor_gym.codegen.runtime.c import load
 
         return load(kernel)
 
     def compiler(self) -> str:
-        """Its own first line; RuntimeError without a compiler."""
+        """First line of the C compiler's version text; RuntimeError if no compiler is found."""
         from gensor_gym.hardware.compiler import find_compiler
 
         return find_compiler().version
 
     def threads(self, hw: Hardware) -> int:
-        """One thread for each core."""
+        """Number of the CPU's cores: a kernel runs on one thread per core."""
         return hw.units

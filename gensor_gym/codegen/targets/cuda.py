@@ -1,4 +1,4 @@
-"""Target `cuda`: CUDA C for NVIDIA GPUs, by NVRTC, run through CuPy."""
+"""Target `cuda`: CUDA C kernels for NVIDIA GPUs, compiled by NVRTC and run through CuPy."""
 
 from __future__ import annotations
 
@@ -10,30 +10,33 @@ from gensor_gym.codegen.targets.target import GpuTarget
 
 
 class CudaTarget(GpuTarget):
-    """Kernels of NVIDIA GPUs, which are named by compute capability: `sm_90`."""
+    """The target of NVIDIA GPUs, whose architectures are named by compute capability, such as `sm_90`."""
 
     name, architectures, warp = "cuda", "sm_", 32
 
     def generate(self, program: Program) -> Kernel:
-        """See `cuda/codegen.py`."""
+        """The CUDA kernel of a program of one loop nest (by `cuda/codegen.py`)."""
         from gensor_gym.codegen.cuda.codegen import generate_cuda
 
         return generate_cuda(program)
 
     def generate_fused(self, program: GirProgram) -> Kernel:
-        """See `gir/cuda/generate.py`."""
+        """The CUDA kernel of a row nest (by `gir/cuda/generate.py`)."""
         from gensor_gym.codegen.gir.cuda.generate import generate_gir_cuda
 
         return generate_gir_cuda(program)
 
     def load(self, kernel: Kernel) -> LoadedKernel:
-        """CudaUnavailableError without CuPy or a device of its architecture; NvrtcError if it does not compile."""
+        """The kernel as a function of arrays, compiled and loaded on the current GPU.
+
+        CudaUnavailableError without CuPy or a GPU of its architecture; NvrtcError if it does not compile.
+        """
         from gensor_gym.codegen.runtime.cuda import load
 
         return load(kernel)
 
     def compiler(self) -> str:
-        """NVRTC; NvrtcError if it is not installed."""
+        """`nvrtc` and its version; NvrtcError if it is not installed."""
         from gensor_gym.codegen.cuda import nvrtc
 
         return f"nvrtc {nvrtc.version()}"

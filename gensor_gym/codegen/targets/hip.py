@@ -1,4 +1,4 @@
-"""Target `hip`: HIP for AMD GPUs, generated, emulated and compiled; nothing here loads or times it yet (docs/hip.md)."""
+"""Target `hip`: HIP kernels for AMD GPUs, which are generated, emulated and compiled; nothing loads them yet (docs/hip.md)."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from gensor_gym.codegen.targets.target import GpuTarget
 
 
 class HipUnavailableError(RuntimeError):
-    """No loader of HIP kernels exists yet; the message names the alternatives."""
+    """A HIP kernel was to be loaded, and no loader exists yet. The message names the alternatives."""
 
 
 class HipTarget(GpuTarget):
-    """Kernels of AMD's CDNA GPUs, which are named by their instruction set: `gfx942`. RDNA's (`gfx11`) have waves of 32."""
+    """The target of AMD's CDNA GPUs (`gfx942`), with waves of 64 threads. RDNA GPUs (`gfx11`, waves of 32) are not accepted."""
 
     name, architectures, warp = "hip", "gfx9", 64
 
     def generate(self, program: Program) -> Kernel:
-        """The source without matrix cores; ValueError for knobs that need them."""
+        """The HIP kernel of a program without matrix cores; ValueError if the program's knobs need matrix cores."""
         from gensor_gym.codegen.cuda.codegen import generate_simt
         from gensor_gym.codegen.hip.dialect import HIP
 
         return generate_simt(program, HIP)
 
     def load(self, kernel: Kernel) -> LoadedKernel:
-        """HipUnavailableError: docs/hip.md describes a loader."""
+        """Raise HipUnavailableError: no loader exists yet (docs/hip.md describes one)."""
         raise HipUnavailableError(
             f"no HIP kernel can be called yet (docs/hip.md says what is missing): {kernel.operator} for {kernel.arch}; "
             "backends analytic and emulated work without"

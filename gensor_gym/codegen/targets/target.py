@@ -1,4 +1,4 @@
-"""Targets: the language of kernels for some machines, and how their text is compiled and loaded."""
+"""Base classes of targets: the language of kernels for some machines, with its generators, compiler and loader."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from gensor_gym.hardware.types import Hardware
 
 
 class Target(ABC):
-    """A language of kernels. Code that depends on it calls its methods and never compares names.
+    """A language of kernels. Code that depends on the language calls these methods and never compares names.
 
-    `measure/runners.py` has the timing of its kernels, under the same name.
+    `measure/runners.py` has the backends that time its kernels, under the same name.
     """
 
     name: str
-    """Language of its kernels (`Kernel.language`), part of their digests."""
+    """Name of the language: the `Kernel.language` of its kernels and a part of their digests."""
     emulated = False
-    """Whether the emulator runs its text on a machine without the device."""
+    """Whether the emulator can run its kernels on a machine without the device."""
     warp = 1
-    """Threads that run in step and exchange values by shuffles."""
+    """Number of threads of a warp, which run in step and exchange values by shuffles."""
 
     @abstractmethod
     def accepts(self, hw: Hardware) -> bool:
@@ -32,47 +32,47 @@ class Target(ABC):
 
     @abstractmethod
     def generate(self, program: Program) -> Kernel:
-        """The source of a program; ValueError names the unsupported part."""
+        """The kernel of a program of one loop nest; ValueError names the part that the target does not support."""
 
     def generate_fused(self, program: GirProgram) -> Kernel:
-        """The source of a fused operator's program; ValueError names the unsupported part."""
+        """The kernel of a row nest; ValueError names the part that the target does not support."""
         raise ValueError(f"{program.nest.graph} on {program.hardware.name}: {self.name} has no generator of fused operators")
 
     def generate_chain(self, program: ChainProgram) -> Kernel:
-        """The source of a chain of products; ValueError names the unsupported part."""
+        """The kernel of a chain of products; ValueError names the part that the target does not support."""
         raise ValueError(f"{program.chain.graph} on {program.hardware.name}: {self.name} has no generator of chains of products")
 
     def generate_panel(self, program: PanelProgram) -> Kernel:
-        """The source of a product with rows after it; ValueError names the unsupported part."""
+        """The kernel of a product with a row nest after it; ValueError names the part that the target does not support."""
         raise ValueError(f"{program.panel.graph} on {program.hardware.name}: {self.name} has no generator of products with rows")
 
     @abstractmethod
     def prepare(self, kernel: Kernel) -> None:
-        """Prepare a kernel for `build`: compile it, unless the first call does."""
+        """Compile a kernel for `build`, or do nothing if the kernel is compiled at its first call."""
 
     @abstractmethod
     def load(self, kernel: Kernel) -> LoadedKernel:
-        """The kernel as a function of host arrays; an error names the missing part if it cannot run here."""
+        """The kernel as a function of arrays; an error names the missing part if the kernel cannot run here."""
 
     def compiler(self) -> str:
-        """Compiler of its kernels here, with its version: a time holds for one compiler. Empty if there is none."""
+        """Name and version of this machine's compiler for the language; empty if there is none. Times depend on it."""
         return ""
 
     def threads(self, hw: Hardware) -> int:
-        """Threads of the host that run a kernel."""
+        """Number of host threads that run a kernel."""
         return 1
 
 
 class GpuTarget(Target):
-    """A language of GPUs: chosen by how the architecture is named, compiled at the first call, run by the emulator."""
+    """A target of GPUs. Its kernels are compiled at their first call, and the emulator can run them."""
 
     architectures: str
-    """How names of the architectures that it is written for begin."""
+    """Prefix of the names of the accepted architectures."""
     emulated = True
 
     def accepts(self, hw: Hardware) -> bool:
-        """GPUs of its architectures."""
+        """Whether the machine is a GPU whose architecture's name begins with `architectures`."""
         return hw.kind == "gpu" and hw.arch.startswith(self.architectures)
 
     def prepare(self, kernel: Kernel) -> None:
-        """Nothing: the machine that builds a kernel need not be able to compile it."""
+        """Do nothing: the machine that builds a kernel need not be able to compile it."""

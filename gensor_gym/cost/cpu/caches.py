@@ -1,4 +1,4 @@
-"""Bytes that generated C loads into each cache: its loop nest walked from the register tile outwards. Compiled.
+"""Bytes that generated C loads into each cache, from a walk over its loop nest from the register tile outwards. Compiled.
 
 A loop whose data fit a cache loads every line once. Otherwise, a loop that moves a tensor loads all of it again, and so does a
 loop that does not move it if a loop inside, above the level where data still fitted, moves the tensor. Data that fit entirely
@@ -39,7 +39,7 @@ LINE = 64.0
 PAGE = 4096
 """Distance of addresses that share a set of L1 (in most processors a way is a page)."""
 ROOMY, FULL = 0.6, 1.3
-"""Data up to the first share of a cache stay in it, beyond the second they do not."""
+"""Data of at most the first share of a cache stay in it; data beyond the second share do not."""
 CROWDED = 0.5
 """Share of the ways of L1 from which on neighbouring rows evict each other."""
 WRITTEN = 2.0
@@ -50,21 +50,21 @@ SIZE = 0  # [A] tile of every axis so far; the walk's array holds this and what 
 LENGTH = SIZE + MAX_AXES  # [T, D] box of every tensor
 LINES = LENGTH + MAX_TENSORS * MAX_DIMS  # [T] rows of the box
 ROOM = LINES + MAX_TENSORS  # [CACHES] bytes of a thread
-CLOSED = ROOM + CACHES  # [T] 1 where the rows of a tensor lie one behind the other
-GRAIN = CLOSED + MAX_TENSORS  # [T] bytes from row to row that places in a cache repeat after
+CLOSED = ROOM + CACHES  # [T] 1 if the rows of a tensor are contiguous, because it is packed
+GRAIN = CLOSED + MAX_TENSORS  # [T] largest power of two in the bytes from row to row, at most PAGE
 WHOLE = GRAIN + MAX_TENSORS  # [T] bytes of a row of the tensor
 HELD = WHOLE + MAX_TENSORS  # [T] bytes touched, in whole lines
 OCCUPIED = HELD + MAX_TENSORS  # [T] bytes of a cache that they take
 TRAFFIC = OCCUPIED + MAX_TENSORS  # [CACHES, T] bytes brought in
-STILL = TRAFFIC + CACHES * MAX_TENSORS  # [CACHES, T] share of a tensor that has stood still since things fitted
+STILL = TRAFFIC + CACHES * MAX_TENSORS  # [CACHES, T] degree to which no loop has moved a tensor since the data fitted
 PITCH = STILL + CACHES * MAX_TENSORS  # pixels from row to row in a shifted product, else 0
-LEVELS = PITCH + 1  # caches that are looked at
+LEVELS = PITCH + 1  # number of caches that are modelled
 WALK = LEVELS + 1
 
 
 @lean
 def cache_traffic(row, slot, ints, floats, walk):  # noqa: ANN001, ANN201
-    """Bytes per thread into L1, L2 and from DRAM. `row` as `fill_effective` writes it; `walk` float64 [WALK] is scratch."""
+    """(bytes into L1, bytes into L2, bytes from DRAM) per thread, for a row of `fill_effective`; `walk` [WALK] is scratch."""
     _begin(row, slot, ints, floats, walk)
     vector_inside = row[LOOP_ORDER] == 1
     for level in range(1, TASK + 1):
@@ -88,7 +88,7 @@ def cache_traffic(row, slot, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _begin(row, slot, ints, floats, walk):  # noqa: ANN001, ANN201
-    """Traffic of one call of the micro-kernel: a register tile over the L1 tile of the reduction."""
+    """Begin the walk with one call of the micro-kernel: a register tile over the L1 tile of the reduction."""
     fused = row[CONVOLUTION] == 2
     for axis in range(MAX_AXES):
         walk[SIZE + axis] = min(row[TILE + axis] if axis < SPATIAL_SLOTS else row[TILE + MAX_AXES + axis], ints[EXTENT + axis])
@@ -126,9 +126,9 @@ def _begin(row, slot, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def crowding(row, tensor, slot, ints):  # noqa: ANN001, ANN201
-    """How often lines of an unpacked read are loaded into L1 while the rows of a register tile walk along lines in parallel.
+    """Number of times that a line of an unpacked read is loaded into L1 while the rows of a register tile advance in parallel.
 
-    Rows a multiple of a page apart share a set of L1, which has as many entries as ways.
+    It is more than 1 if rows evict each other: rows a multiple of a page apart share a set of L1, with as many entries as ways.
     """
     inner = slot if slot >= SPATIAL_SLOTS else ints[END_REDUCE] - 1
     if inner < SPATIAL_SLOTS or is_packed(row, tensor) or ints[STRIDE + tensor * MAX_AXES + inner] != 1:
@@ -149,14 +149,14 @@ def crowding(row, tensor, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _grow_reduce(row, ints, floats, walk):  # noqa: ANN001, ANN201
-    """Loops over the L1 tiles of the reduction."""
+    """Add the loops over the L1 tiles of the reduction."""
     for axis in range(ints[END_REDUCE] - 1, SPATIAL_SLOTS - 1, -1):
         _grow_to(row, axis, TASK, ints, floats, walk)
 
 
 @lean
 def _grow_to(row, axis, level, ints, floats, walk):  # noqa: ANN001, ANN201
-    """The loop over an axis up to the tile of a level."""
+    """Add the loop over an axis up to the tile of a level."""
     size = 1.0 * row[TILE + level * MAX_AXES + axis]
     if walk[PITCH] > 0.0 and axis == ROWS:
         return
@@ -168,7 +168,7 @@ def _grow_to(row, axis, level, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _grow_tasks(row, ints, floats, walk):  # noqa: ANN001, ANN201
-    """Loops over task tiles: a thread has a contiguous share of the outermost axis with several tiles."""
+    """Add the loops over task tiles. A thread has a contiguous share of the outermost axis with several tiles."""
     outermost = ints[FIRST_SPATIAL]
     while outermost < SPATIAL_SLOTS and ints[EXTENT + outermost] <= row[TILE + TASK * MAX_AXES + outermost]:
         outermost += 1
@@ -187,7 +187,7 @@ def _grow_tasks(row, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _grow(axis, size, ints, floats, walk):  # noqa: ANN001, ANN201
-    """Add one loop: the axis grows to `size`."""
+    """Add one loop, over which the axis grows to `size`."""
     fused = walk[PITCH] > 0.0 and axis == COLUMNS
     if not fused:
         size = min(size, 1.0 * ints[EXTENT + axis])
@@ -210,7 +210,7 @@ def _grow(axis, size, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _bring_in(cache, moved, trips, fits, tensors, walk):  # noqa: ANN001, ANN201
-    """Traffic into a cache after a loop of `trips` iterations that moves the tensors whose bits are set."""
+    """Update the traffic into a cache for a loop of `trips` iterations that moves the tensors whose bits are set in `moved`."""
     for t in range(tensors):
         at = cache * MAX_TENSORS + t
         bytes_in, still = walk[TRAFFIC + at], walk[STILL + at]
@@ -226,7 +226,7 @@ def _bring_in(cache, moved, trips, fits, tensors, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _fitting(cache, occupied, walk):  # noqa: ANN001, ANN201
-    """Degree to which data of that many bytes stay in a cache, from 0 to 1."""
+    """Degree to which `occupied` bytes of data stay in a cache, from 0 to 1."""
     room = walk[ROOM + cache]
     if occupied <= ROOMY * room:
         return 1.0
@@ -235,7 +235,7 @@ def _fitting(cache, occupied, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _stretch(tensor, axis, more, ints, walk):  # noqa: ANN001, ANN201
-    """Make the box of a tensor longer, an axis having grown."""
+    """Lengthen the box of a tensor after an axis has grown by `more`."""
     last = ints[NUM_DIMS + tensor] - 1
     for d in range(last + 1):
         step = ints[COEF + (tensor * MAX_DIMS + d) * MAX_AXES + axis]
@@ -249,7 +249,7 @@ def _stretch(tensor, axis, more, ints, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _weigh(tensor, ints, floats, walk):  # noqa: ANN001, ANN201
-    """Bytes of a tensor that the present tiles touch, in whole lines, and the bytes that they occupy in a cache."""
+    """Write the bytes of a tensor that the present tiles touch, in whole lines, and the bytes that they occupy in a cache."""
     last, item, rows = ints[NUM_DIMS + tensor] - 1, ints[ITEM + tensor], walk[LINES + tensor]
     length = walk[LENGTH + tensor * MAX_DIMS + last] * item
     pitch = walk[PITCH]
@@ -273,7 +273,7 @@ def _weigh(tensor, ints, floats, walk):  # noqa: ANN001, ANN201
 
 @lean
 def _total(cache, ints, walk):  # noqa: ANN001, ANN201
-    """Bytes into a cache, less those that stayed since the previous call."""
+    """Bytes into a cache, minus the bytes that stayed in it since the previous call."""
     occupied = total = 0.0
     for t in range(ints[NUM_READS] + 1):
         occupied += walk[OCCUPIED + t]

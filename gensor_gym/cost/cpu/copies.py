@@ -1,4 +1,4 @@
-"""Copies that generated C makes before it computes: the operands, how often, and the cycles. Compiled."""
+"""Copies that generated C makes before it computes: which operands are copied, how often, and the cycles. Compiled."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from gensor_gym.graph.tables.tables import (
 
 @lean
 def is_packed(row, tensor):  # noqa: ANN001, ANN201
-    """Whether a read is copied."""
+    """Whether a read is packed, that is, copied before the computation."""
     return tensor < 2 and row[PACK_A + tensor] == 1
 
 
 @lean
 def is_shared(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Whether one copy serves all tasks: several, or all calls, read it alike and it is not larger than the last cache."""
+    """Whether one copy serves all tasks: several tasks, or all calls, read the same elements, and it fits in the last cache."""
     limit = ints[L3_BYTES] if ints[L3_BYTES] > 0 else 4 * ints[L2_BYTES]
     return serves_all(row, tensor, ints) and ints[WHOLE_BOX + tensor] * ints[ITEM + tensor] <= limit
 
@@ -43,7 +43,7 @@ def is_kept(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def pack_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles that all threads together spend copying operands at each call; `row` as `fill_effective` writes it."""
+    """Cycles that all threads together spend on copying operands at each call, for a row of `fill_effective`."""
     cycles = 0.0
     for t in range(min(2, ints[NUM_READS])):
         if not is_packed(row, t) or is_kept(row, t, ints):
@@ -63,7 +63,7 @@ def pack_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def shares(row, ints):  # noqa: ANN001, ANN201
-    """Whether threads meet once more, after copies that all tasks share."""
+    """Whether threads synchronise once more, after copies that all tasks share."""
     for t in range(min(2, ints[NUM_READS])):
         if is_packed(row, t) and is_shared(row, t, ints) and not is_kept(row, t, ints):
             return True

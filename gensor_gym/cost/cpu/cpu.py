@@ -56,21 +56,21 @@ from gensor_gym.graph.tables.tables import (
 )
 
 CROWD, SPILLED = 24, 1.5
-"""Accumulators beyond which a window over channels has no registers for reads shared by taps, and the slowdown of a step.
+"""Number of accumulators beyond which a window over channels lacks registers for reads shared by taps, and a step's slowdown.
 
-3x3, 256 channels, 14x14 pixels took 1.41 ms with 21 accumulators, 2.0 to 2.5 with 28.
+A convolution with 3x3 taps, 256 channels and 14x14 pixels took 1.41 ms with 21 accumulators, 2.0 to 2.5 ms with 28.
 """
 
 
 @lean
 def _spills(row, accumulators, ints):  # noqa: ANN001, ANN201
-    """Whether registers are short; only for frozen operators, because the constants of others were fitted without it."""
+    """Whether registers are short. Only for frozen operators: constants of other operators were fitted without this effect."""
     return ints[FROZEN_READ + 1] == 1 and ints[WINDOW] == 1 and row[CONVOLUTION] == 1 and accumulators > CROWD
 
 
 @lean
 def _store_cycles(row, slot, rows, vectors, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles to begin the accumulators of a register tile and to store them at the end."""
+    """Cycles to initialise the accumulators of a register tile and to store them at the end."""
     if slot >= SPATIAL_SLOTS:
         return rows * vectors * floats[STORE] + fold_cycles(rows, vectors, ints, floats)
     if row[CONVOLUTION] == 2:
@@ -83,9 +83,9 @@ def _store_cycles(row, slot, rows, vectors, ints, floats):  # noqa: ANN001, ANN2
 
 @lean
 def _scattered_carry(slot, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles more to carry a vector of partial sums whose lanes are not neighbours in the output: each is loaded and stored.
+    """Additional cycles to carry a vector of partial sums lane by lane, because its lanes are not contiguous in the output.
 
-    Only for frozen operators: the constants of others were fitted without it.
+    Only for frozen operators: the constants of other operators were fitted without this effect.
     """
     apart = slot < SPATIAL_SLOTS and ints[STRIDE + ints[NUM_READS] * MAX_AXES + slot] > 1
     return 2.0 * ints[LANES] * floats[SCATTERED_LANE] if apart and ints[FROZEN_READ + 1] == 1 else 0.0
@@ -93,7 +93,7 @@ def _scattered_carry(slot, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles over all threads: (FMA, issue, stalls and calls)."""
+    """Cycles summed over all threads: (FMA, issue, stalls and calls)."""
     rows, vectors = rows_of(row, slot, ints), mean_vectors(row, slot, ints)
     fma, issue = point_cycles(row, slot, vectors, ints, floats)
     if _spills(row, rows * vectors, ints):
@@ -116,9 +116,9 @@ def _compute_cycles(row, slot, ints, floats):  # noqa: ANN001, ANN201
 
 @outlined
 def latency_cpu(written, ints, floats, terms, row, walk):  # noqa: ANN001, ANN201
-    """Seconds of a legal program; fills `terms`.
+    """Seconds of the legal program `written`; `terms` receives the parts.
 
-    It needs scratch space for the row of the code's tiles, int32 [ROW], and for the walk through the caches, float64 [WALK].
+    Scratch arrays: `row` int32 [ROW] for the code's tiles, `walk` float64 [WALK] for the walk through the caches.
     """
     slot = ints[VECTOR_SLOT + written[CONVOLUTION]]
     fill_effective(written, slot, ints, row)

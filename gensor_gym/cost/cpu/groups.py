@@ -18,12 +18,12 @@ from gensor_gym.graph.tables.tables import (
 )
 
 GROUP = 4
-"""Elements of the reduction that a lane takes at a time."""
+"""Number of elements of the reduction that a lane multiplies and adds at a time."""
 
 
 @lean
 def group_of(row, slot, ints):  # noqa: ANN001, ANN201
-    """The reduce axis that an int8 product takes four elements of at a time (`codegen.c.group`), -1 if there is none."""
+    """The reduce axis along which an int8 product takes groups of four elements (`codegen.c.group`), -1 without groups."""
     if ints[ITEM] != 1 or ints[BODY] != 0 or ints[NUM_READS] < 2:
         return -1
     if row[CONVOLUTION] == 1:
@@ -44,7 +44,7 @@ def group_of(row, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def is_vector_dimension(tensor, slot, ints):  # noqa: ANN001, ANN201
-    """Whether some dimension of the tensor is indexed by the vector axis alone, with coefficient 1 (packs into panels)."""
+    """Whether the vector axis alone, with coefficient 1, indexes some dimension of the tensor, so that it packs into panels."""
     for d in range(ints[NUM_DIMS + tensor]):
         at = COEF + (tensor * MAX_DIMS + d) * MAX_AXES
         others = 0

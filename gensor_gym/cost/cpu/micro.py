@@ -48,7 +48,7 @@ from gensor_gym.graph.tables.tables import (
 
 LINE = 64.0
 MAX_UNROLLED = 512
-"""Vector multiply-adds of an unrolled loop body (`codegen.c.micro`)."""
+"""Limit on the vector multiply-adds of an unrolled loop body (`codegen.c.micro`)."""
 LOADS_PER_CYCLE = 2.0
 FMA_CHAIN = 4.0
 """Cycles of a dependent multiply-add (Skylake to Zen 5)."""
@@ -56,7 +56,7 @@ FMA_CHAIN = 4.0
 
 @lean
 def mean_vectors(row, slot, ints):  # noqa: ANN001, ANN201
-    """Average vectors of a row of accumulators over register tiles: narrower ones are at the end of the axis."""
+    """Average number of vectors in a row of accumulators over all register tiles; tiles at the end of the axis are narrower."""
     whole = vectors_along(row, ints) * 1.0
     if slot >= SPATIAL_SLOTS and group_of(row, slot, ints) == slot:
         return vectors_of(row[TILE + slot] // GROUP, ints) * 1.0
@@ -77,7 +77,7 @@ def mean_vectors(row, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def unroll_of(row, axis, slot, budget, ints):  # noqa: ANN001, ANN201
-    """Unrolled steps of the loop over a reduce axis, within the limit on the loop body."""
+    """Number of unrolled steps of the loop over a reduce axis, at most `budget`."""
     wanted = power_value(row[UNROLL]) if axis == innermost(slot, ints) else 1
     steps = ints[EXTENT + axis]
     if axis == slot:
@@ -89,13 +89,13 @@ def unroll_of(row, axis, slot, budget, ints):  # noqa: ANN001, ANN201
 
 @lean
 def innermost(slot, ints):  # noqa: ANN001, ANN201
-    """The reduce axis of the innermost loop: the vector axis if it is one, else the last."""
+    """The reduce axis of the innermost loop: the vector axis if it is a reduce axis, else the last reduce axis."""
     return slot if slot >= SPATIAL_SLOTS else ints[END_REDUCE] - 1
 
 
 @lean
 def window_axes(row, slot, ints):  # noqa: ANN001, ANN201
-    """(operand, first axis) of a window that is written out, from that reduce axis on; (-1, 0) where there is none."""
+    """(operand, first axis) of a window whose loops are written out from that reduce axis inwards; (-1, 0) if there is none."""
     if row[CONVOLUTION] == 2 or slot >= SPATIAL_SLOTS:
         return -1, 0
     read = -1
@@ -119,7 +119,7 @@ def window_axes(row, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def slides(tensor, ints):  # noqa: ANN001, ANN201
-    """Whether some dimension of a read is moved by a spatial and by a reduce axis."""
+    """Whether a spatial axis and a reduce axis both move some dimension of a read."""
     for d in range(ints[NUM_DIMS + tensor]):
         at = COEF + (tensor * MAX_DIMS + d) * MAX_AXES
         spatial = reduce = False
@@ -134,7 +134,7 @@ def slides(tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def read_rows(row, tensor, slot, ints):  # noqa: ANN001, ANN201
-    """Rows of the register tile for which an operand is read at different addresses."""
+    """Number of rows of the register tile for which an operand is read at different addresses."""
     rows = 1.0
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         fused = axis == slot or (row[CONVOLUTION] == 2 and axis == ROWS)
@@ -145,7 +145,7 @@ def read_rows(row, tensor, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def lane_loads(row, tensor, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
-    """Load slots of one row of an operand: a broadcast, vectors, lanes two apart, or gathered lanes."""
+    """Number of load slots for one row of an operand: a broadcast, vectors, lanes two apart, or gathered lanes."""
     stride = ints[STRIDE + tensor * MAX_AXES + slot]
     if stride == 0:
         return 1.0
@@ -161,7 +161,7 @@ def lane_loads(row, tensor, slot, vectors, ints, floats):  # noqa: ANN001, ANN20
 
 @lean
 def split_share(row, tensor, slot, ints, floats):  # noqa: ANN001, ANN201
-    """Share of the vectors of a contiguous read that straddle two cache lines, because they start at no multiple of a line."""
+    """Share of the vectors of a contiguous read that straddle two cache lines, because they do not start at a line's start."""
     item = ints[ITEM + tensor]
     if row[TILE + slot] * item < LINE:
         return 0.0
@@ -179,9 +179,9 @@ def split_share(row, tensor, slot, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def edge_shares(row, tensor, slot, ints):  # noqa: ANN001, ANN201
-    """(share of register tiles that touch the padding of an unpacked read, share of them whose lanes are masked).
+    """(share of register tiles that touch the padding of an unpacked read, share of register tiles whose lanes are masked).
 
-    Where every register tile starts at the same place the guards are constants and cost nothing.
+    If all register tiles start at the same position, the guards are constants and cost nothing.
     """
     if ints[PADDED + tensor] == 0 or is_packed(row, tensor):
         return 0.0, 0.0
@@ -202,7 +202,7 @@ def edge_shares(row, tensor, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def point_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles per reduction point of a register tile (per group of four of them): (arithmetic ports, loads and decode)."""
+    """Cycles of a register tile per reduction point, or per group of four points: (arithmetic ports, loads and decoding)."""
     per_cycle = floats[PEAK] / (ints[UNITS] * floats[CLOCK] * 2.0 * ints[LANES])
     rows, group = rows_of(row, slot, ints) * 1.0, group_of(row, slot, ints)
     combined = rows * vectors
@@ -222,7 +222,7 @@ def point_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
     unrolled = _unrolled(row, slot, rows * vectors, ints)
     fma = combined / per_cycle
     if ints[ITEM] == 1 and ints[BODY] == 0:
-        if group == slot:  # every vector of rows is made unsigned; the other operand's are summed up
+        if group == slot:  # every vector of the rows is made unsigned, and the vectors of the other operand are summed up
             combined += combined + vectors
             fma = 4.0 * combined / per_cycle
         elif group >= 0:
@@ -238,7 +238,7 @@ def point_cycles(row, slot, vectors, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def _unrolled(row, slot, combined, ints):  # noqa: ANN001, ANN201
-    """Reduction points for each jump back, with `combined` multiply-adds or additions each."""
+    """Number of reduction points in an iteration of the unrolled loop, with `combined` multiply-adds or additions each."""
     budget, unrolled = max(1, int(MAX_UNROLLED / max(1.0, combined))), 1.0
     for back in range(ints[END_REDUCE] - SPATIAL_SLOTS):
         axis = ints[END_REDUCE] - 1 - back
@@ -255,7 +255,7 @@ def _window(row, tensor, first, slot, vectors, ints, floats):  # noqa: ANN001, A
     """(loads, lines, multiply-adds or additions) per reduction point of a window written out from axis `first` on.
 
     A line of the input is loaded once for all rows of the register tile that read it; lanes two apart take two loads. Without a
-    multiplication, rows share the line's sum too.
+    multiplication, rows share the sum over a line, too.
     """
     points, lines, taps, rows = 1.0, 1.0, 1.0, 1.0
     for axis in range(first, ints[END_REDUCE]):
@@ -287,7 +287,10 @@ def _window(row, tensor, first, slot, vectors, ints, floats):  # noqa: ANN001, A
 
 @lean
 def _prefetched(row, slot, vectors, ints):  # noqa: ANN001, ANN201
-    """Prefetches of a reduction point: every vector of the operand with most rows that moves with it."""
+    """Number of prefetches per reduction point: all vectors of one operand that moves along the vector axis and the inner loop.
+
+    Of several such operands it is the operand with the most rows.
+    """
     inner, most = innermost(slot, ints), 0.0
     for t in range(ints[NUM_READS]):
         moving = ints[STRIDE + t * MAX_AXES + slot] != 0 and ints[STRIDE + t * MAX_AXES + inner] != 0
@@ -298,7 +301,7 @@ def _prefetched(row, slot, vectors, ints):  # noqa: ANN001, ANN201
 
 @lean
 def chain_cycles(row, slot, ints):  # noqa: ANN001, ANN201
-    """Cycles between two steps of one accumulator."""
+    """Cycles between two dependent operations on one accumulator; 0 without a reduction."""
     if ints[END_REDUCE] == SPATIAL_SLOTS:
         return 0.0
     return FMA_CHAIN if ints[BODY] == 0 else FMA_CHAIN - 1.0
@@ -306,7 +309,7 @@ def chain_cycles(row, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def fold_cycles(rows, vectors, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles to add up the lanes of all rows: in groups of a power of two of rows, a tree of shuffles each."""
+    """Cycles to add up the lanes of all rows: rows form groups of a power of two, and each group takes a tree of shuffles."""
     lanes, left, total = ints[LANES], rows, 0.0
     while left > 0:
         size, halvings = 1, 0

@@ -1,4 +1,4 @@
-"""The tiles of the generated C: those of the row, cut and merged as in `codegen.c.plan`. Compiled."""
+"""The tiles of the generated C: the tiles of the row, cut and merged like in `codegen.c.plan`. Compiled."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from gensor_gym.graph.tables.tables import (
 )
 
 TASK = 2
-"""Level of the tile that one thread takes."""
+"""Index of the level of task tiles; a task is the work that a thread takes at a time."""
 ROWS, COLUMNS = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
 """Slots of a convolution's rows and columns of pixels."""
 
 
 @lean
 def round_up(value, step):  # noqa: ANN001, ANN201
-    """The smallest multiple of `step` from `value` on."""
+    """The smallest multiple of `step` that is at least `value`."""
     return (value + step - 1) // step * step
 
 
@@ -35,9 +35,9 @@ def round_up(value, step):  # noqa: ANN001, ANN201
 def fill_effective(row, slot, ints, result):  # noqa: ANN001, ANN201
     """Write the row with the code's tiles into `result` [ROW]; `slot` is the vector axis.
 
-    Tiles end where the extent does (a vector later). If a task is one register tile and nothing is packed block by block, its
-    reduce blocks are one; if an L1 tile is, its accumulators stay in registers. A shifted matrix product whose input is copied
-    takes whole rows of pixels and the whole reduction.
+    Tiles are cut to the extent (along the vector axis, to whole vectors). If a task is one register tile and nothing is packed
+    for each reduce block, its reduce blocks are merged. If an L1 tile is one register tile, its accumulators stay in registers
+    over the whole task tile. A shifted matrix product whose input is copied takes whole rows of pixels and the whole reduction.
     """
     for i in range(ROW):
         result[i] = row[i]
@@ -60,7 +60,7 @@ def fill_effective(row, slot, ints, result):  # noqa: ANN001, ANN201
 
 @lean
 def serves_all(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Whether several tasks, or all calls, read an operand alike."""
+    """Whether several tasks, or all calls, read the same elements of an operand."""
     repeated = ints[FROZEN_READ + tensor] == 1
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         tile = row[TILE + TASK * MAX_AXES + axis]
@@ -70,7 +70,10 @@ def serves_all(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _packs_blocks(row, slot, ints):  # noqa: ANN001, ANN201
-    """Whether an operand is packed for each reduce block: every packed operand, except a frozen one that serves all tasks."""
+    """Whether some operand is packed for each reduce block.
+
+    In a frozen operator without groups, the copy of an operand that serves all tasks is made as a whole.
+    """
     whole = ints[FROZEN_READ + 1] == 1 and group_of(row, slot, ints) < 0
     first = row[PACK_A] == 1 and not (whole and serves_all(row, 0, ints))
     return first or (row[PACK_B] == 1 and not (whole and serves_all(row, 1, ints)))
@@ -78,7 +81,7 @@ def _packs_blocks(row, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _clip(row, axis, vector, ints):  # noqa: ANN001, ANN201
-    """Cut the tiles of an axis to its extent."""
+    """Cut the tiles of an axis to its extent; `vector`: whether it is the vector axis."""
     extent, register = ints[EXTENT + axis], TILE + axis
     l1, task = register + MAX_AXES, register + TASK * MAX_AXES
     if axis >= SPATIAL_SLOTS and not vector:
@@ -97,7 +100,7 @@ def _clip(row, axis, vector, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _widen(row, axis, ints):  # noqa: ANN001, ANN201
-    """Four times as many elements along an axis whose lanes hold a group each (`codegen.c.group`)."""
+    """Make the tiles four times as long along a vector axis whose lanes take a group of four each (`codegen.c.group`)."""
     extent, register = ints[EXTENT + axis], TILE + axis
     l1, task = register + MAX_AXES, register + TASK * MAX_AXES
     row[register] = min(GROUP * row[register], round_up(extent, GROUP))
@@ -107,7 +110,7 @@ def _widen(row, axis, ints):  # noqa: ANN001, ANN201
 
 @lean
 def is_carried(row, ints):  # noqa: ANN001, ANN201
-    """Whether partial sums travel through the output from one reduce block to the next; `row` as `fill_effective` writes."""
+    """Whether partial sums are carried through the output from one reduce block to the next, for a row of `fill_effective`."""
     blocks = 1
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
         extent, task = ints[EXTENT + axis], row[TILE + TASK * MAX_AXES + axis]
@@ -119,7 +122,7 @@ def is_carried(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def moves_back(row, axis, slot, ints):  # noqa: ANN001, ANN201
-    """Whether the last register tile along a spatial axis starts earlier instead of sticking out (`Plan.moves_back`)."""
+    """Whether the last register tile along a spatial axis starts earlier, to end at the extent (`Plan.moves_back`)."""
     size, extent, task = row[TILE + axis], ints[EXTENT + axis], row[TILE + TASK * MAX_AXES + axis]
     rest = extent % task
     if extent % size == 0 or (rest if rest > 0 else size) < size or is_carried(row, ints):
@@ -129,7 +132,7 @@ def moves_back(row, axis, slot, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _is_one(row, level, ints):  # noqa: ANN001, ANN201
-    """Whether the tile of a level holds one register tile."""
+    """Whether the tile of a level is a single register tile along all spatial axes."""
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         if row[TILE + level * MAX_AXES + axis] != row[TILE + axis]:
             return False
@@ -138,7 +141,7 @@ def _is_one(row, level, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _merge_blocks(row, ints):  # noqa: ANN001, ANN201
-    """One reduce block for a task, or for each share of a split reduction."""
+    """Merge the reduce blocks of a task into one, or into one for each share of a split reduction."""
     first = True
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
         task, extent = TILE + TASK * MAX_AXES + axis, ints[EXTENT + axis]
@@ -154,7 +157,7 @@ def _merge_blocks(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def tiles_of(row, level, ints):  # noqa: ANN001, ANN201
-    """Spatial tiles of a level over the whole output."""
+    """Number of spatial tiles of a level over the whole output."""
     fused = row[CONVOLUTION] == 2
     count = pixel_tiles(row, level, ints) if fused else 1
     for axis in range(ints[FIRST_SPATIAL], ROWS if fused else SPATIAL_SLOTS):
@@ -165,7 +168,7 @@ def tiles_of(row, level, ints):  # noqa: ANN001, ANN201
 
 @lean
 def pixel_tiles(row, level, ints):  # noqa: ANN001, ANN201
-    """Tiles of a level over rows and columns of pixels fused; the gaps between rows are computed too."""
+    """Number of tiles of a level over fused rows and columns of pixels; the gaps between rows are computed, too."""
     tile = row[TILE + level * MAX_AXES + ROWS] * row[TILE + level * MAX_AXES + COLUMNS]
     if ints[COPIED] == 0:
         return (ints[EXTENT + ROWS] * ints[EXTENT + COLUMNS] + tile - 1) // tile
@@ -178,7 +181,7 @@ def pixel_tiles(row, level, ints):  # noqa: ANN001, ANN201
 
 @lean
 def pixel_pitch(ints):  # noqa: ANN001, ANN201
-    """Pixels from one row to the next in the copy that a shifted matrix product reads: columns and the windows' overhang."""
+    """Number of pixels from one row to the next in the input of a shifted matrix product: columns, plus overhang in a copy."""
     if ints[COPIED] == 0:
         return ints[EXTENT + COLUMNS]
     at = COEF + (ints[NUM_DIMS] - 1) * MAX_AXES

@@ -23,16 +23,16 @@ SECTOR = 32
 LEAST_L1 = 28 * 1024
 """Bytes of L1 beyond the largest shared memory of a multiprocessor: 256 KB are shared out, 228 KB at most to shared memory."""
 UNDER_WAY = 32
-"""Most words of a thread's loads in flight: registers also hold accumulators."""
+"""Limit on the words of a thread's loads in flight, because registers also contain accumulators."""
 COMPILER_UNROLLS = 16
-"""Turns of a loop that the compiler unrolls of its own accord, chosen on the recorded row sums (train)."""
+"""Iterations of a loop that the compiler unrolls by itself; chosen on the recorded row sums (train)."""
 HIT = 0.13
-"""Latency of L1 over that of L2: 33 of 263 cycles (arXiv 2402.13499)."""
+"""Latency of L1 divided by the latency of L2: 33 of 263 cycles (arXiv 2402.13499)."""
 
 
 @lean
 def l1_room(resident, shared, ints):  # noqa: ANN001, ANN201
-    """Bytes of L1 for each resident block, besides their shared memory."""
+    """Bytes of L1 for each resident block, besides its shared memory."""
     return max(0.0, (ints[SHARED_UNIT] + LEAST_L1) / resident - shared)
 
 
@@ -48,7 +48,7 @@ def reduced_axis(tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def load_words(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements of one load of a thread: along its row of the reduction, or along the neighbours that it holds."""
+    """Number of elements in one load of a thread: along its row of the reduction, or along neighbouring output elements."""
     axis = reduced_axis(tensor, ints)
     run = row[TILE + axis] if axis >= 0 else contiguous_run(row, tensor, ints)
     width = widest_copy(row, tensor, ints)
@@ -59,13 +59,13 @@ def load_words(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def step_points(row, ints):  # noqa: ANN001, ANN201
-    """Points of the reduction that a thread takes in one step."""
+    """Number of points of the reduction that a thread takes in one step."""
     return math.ceil(reduce_product(row, 1, ints) / power_value(row[REDUCE_THREADS]))
 
 
 @lean
 def batch_points(row, ints):  # noqa: ANN001, ANN201
-    """Points of the reduction whose loads a thread issues together: those of the unrolled loop.
+    """Number of points of the reduction whose loads a thread issues together: the points of the unrolled loop.
 
     If that is the whole step and no barrier ends it, the compiler unrolls the loop over steps by itself.
     """
@@ -85,7 +85,7 @@ def is_anything_staged(ints):  # noqa: ANN001, ANN201
 
 @lean
 def lines_of(row, tensor, words, ints):  # noqa: ANN001, ANN201
-    """Lines of L1 that one load or store of `words` elements a thread touches in a warp, and at least one for every 128 bytes."""
+    """Number of lines of L1 that a warp's load or store of `words` elements per thread touches, at least one per 128 bytes."""
     item, lines = ints[ITEM + tensor], 1
     left, reach = lanes_to_place(row), words * item
     shared = min(32, power_value(row[REDUCE_THREADS]))
@@ -97,7 +97,7 @@ def lines_of(row, tensor, words, ints):  # noqa: ANN001, ANN201
         lanes, left = place(row, axis, left)
         if lanes > 1 and ints[STRIDE + tensor * MAX_AXES + axis] != 0:
             step = ints[STRIDE + tensor * MAX_AXES + axis] * item
-            if axis == SPATIAL_SLOTS - 1:  # further out lanes are rows apart, whatever each holds
+            if axis == SPATIAL_SLOTS - 1:  # along outer axes lanes are rows apart, however many elements each takes
                 step *= inner_tile(row, axis)
             lines *= min(lanes, max(1, (step * (lanes - 1) + reach) // LINE))
     return lines
@@ -105,7 +105,7 @@ def lines_of(row, tensor, words, ints):  # noqa: ANN001, ANN201
 
 @lean
 def store_lines(row, ints):  # noqa: ANN001, ANN201
-    """Cycles of L1 in which a warp stores its tiles of the output: its lines, store by store."""
+    """Cycles of L1 in which a warp stores its tiles of the output: the number of lines, summed over its stores."""
     out, words = ints[NUM_READS], power_value(row[VECTOR])
     run = contiguous_run(row, out, ints)
     while run & (words - 1) != 0:  # a power of two
@@ -115,7 +115,7 @@ def store_lines(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def direct_loads(row, tensor, ints):  # noqa: ANN001, ANN201
-    """(cycles of L1 of a warp, batches that wait for memory one after the other) for a step's loads of a direct read."""
+    """(cycles of L1, number of batches that wait for memory one by one) for a warp's loads of a direct read in a step."""
     points, part = step_points(row, ints), fragment(row, tensor, ints)
     words, batch = load_words(row, tensor, ints), batch_points(row, ints)
     cycles = math.ceil(part * points / words) * lines_of(row, tensor, words, ints) * 1.0
@@ -128,7 +128,7 @@ def direct_loads(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def direct_waste(row, tensor, room, each, ints):  # noqa: ANN001, ANN201
-    """Bytes requested from L2 for an element, which without L1 would be `each`; `room` bytes of L1 belong to a block."""
+    """Bytes requested from L2 per element of a direct read: `each` without L1, fewer with `room` bytes of L1 for the block."""
     item = ints[ITEM + tensor]
     if each <= item:
         return each

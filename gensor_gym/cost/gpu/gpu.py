@@ -72,7 +72,7 @@ from gensor_gym.hardware import occupancy
 blocks_per_unit = lean(occupancy.blocks_per_unit)
 
 OVERLAP = 0.25
-"""Share of the smaller of arithmetic and memory that adds to the larger, with one stage; every stage more halves it."""
+"""Share of the smaller of arithmetic and memory time that adds to the larger with one stage; every further stage halves it."""
 DISPATCH = 1.2
 """Cycles of the device to begin a block: 0.60 to 0.62 ns each in grids of 49 thousand to 3.1 million blocks of exp (train)."""
 BARRIER = 30.0
@@ -81,7 +81,7 @@ BARRIER = 30.0
 
 @lean
 def resident_blocks(row, ints):  # noqa: ANN001, ANN201
-    """Blocks that one multiprocessor holds at once (exact occupancy rules)."""
+    """Number of blocks that one multiprocessor runs at once, by exact occupancy rules."""
     return resident_with(row, shared_bytes_of(row, ints), ints)
 
 
@@ -96,7 +96,7 @@ def resident_with(row, shared, ints):  # noqa: ANN001, ANN201
 
 @outlined
 def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
-    """Seconds of a legal program; fills `terms`. Infinite if no block can be resident."""
+    """Seconds of a legal program, infinite if no block can be resident; `terms` receives the parts."""
     in_shared = shared_bytes_of(row, ints)
     resident = resident_with(row, in_shared, ints)
     if resident <= 0:
@@ -139,7 +139,7 @@ def latency_gpu(row, ints, floats, terms):  # noqa: ANN001, ANN201
 
 @lean
 def _shared_out(row, places, ints, floats):  # noqa: ANN001, ANN202
-    """(blocks, steps of each, tiles that each ends, seconds to add up the parts of a reduction)."""
+    """(blocks, steps per block, tiles that a block finishes, seconds to add up the parts of a reduction)."""
     blocks, steps = grid_blocks(row, ints), math.ceil(reduce_steps(row, 1, ints) / power_value(row[SPLIT_K]))
     if not shares_steps(row, blocks, steps, places):
         return blocks, steps, 1, second_kernel(row, ints, floats)
@@ -149,7 +149,7 @@ def _shared_out(row, places, ints, floats):  # noqa: ANN001, ANN202
 
 @lean
 def begun_blocks(row, blocks, places):  # noqa: ANN001, ANN201
-    """Blocks that are launched on a device with `places` slots: blocks of a persistent kernel stay."""
+    """Number of blocks launched on a device that runs `places` blocks at once; a persistent kernel launches no more than that."""
     return min(blocks, places) if row[PERSISTENT] > 0 else blocks
 
 
@@ -157,24 +157,24 @@ def begun_blocks(row, blocks, places):  # noqa: ANN001, ANN201
 def share_of_dram(unique, ints):  # noqa: ANN001, ANN201
     """Share of `unique` bytes that L2 does not keep from one run to the next.
 
-    None up to a quarter of it, all from three quarters on.
+    It is 0 up to a quarter of the size of L2, and 1 from three quarters on.
     """
     return min(1.0, max(0.0, 2.0 * unique / ints[L2_BYTES] - 0.5))
 
 
 @lean
 def tile_bytes_out(row, ints):  # noqa: ANN001, ANN201
-    """Bytes of output of a block."""
+    """Bytes of a block's output tile."""
     return spatial_product(row, 1, ints) * ints[ITEM + ints[NUM_READS]] * 1.0
 
 
 @lean
 def _block(row, work, latency, waits, arrival, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles of a block alone: (a step, its first loads, its last stores); a step's own work takes it `work` cycles.
+    """Cycles of a block by itself: (a step, its first loads, its last stores).
 
-    The first step's tiles arrive at all blocks of a wave at once, which takes `arrival` cycles. Loads take the latency of memory;
-    with more stages they are issued that many steps earlier. Fragments that are not prefetched wait for shared memory at every
-    step.
+    The work of a step takes `work` cycles. The first step's tiles arrive at all blocks of a wave at once, which takes `arrival`
+    cycles. Loads take the latency of memory; with more stages they are issued that many steps earlier. Fragments that are not
+    prefetched wait for shared memory at every step.
     """
     clock = floats[CLOCK]
     near = floats[SHARED_LATENCY] * clock
@@ -203,7 +203,7 @@ def second_kernel(row, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def _layout_kernel(row, ints, floats):  # noqa: ANN001, ANN201
-    """Seconds of the kernel before one by wgmma: it reads and writes both operands of a convolution, or B transposed."""
+    """Seconds of the kernel that runs before a wgmma kernel: it lays out both operands of a convolution, or transposes B."""
     if row[TENSOR_CORE] < 2 or ints[LAID_OUT] + ints[TRANSPOSED] == 0:
         return 0.0
     moved = 0.0
@@ -215,9 +215,9 @@ def _layout_kernel(row, ints, floats):  # noqa: ANN001, ANN201
 
 @lean
 def laid_out_bytes(tensor, ints):  # noqa: ANN001, ANN201
-    """Bytes moved by laying out an operand: all of it is read and written.
+    """Bytes moved by laying out an operand, which is read and written as a whole.
 
-    Under a window of one element without padding, only the elements that it meets are written, and only rows with such elements
+    With a window of one element and no padding, only elements that the window meets are written, and only rows with such elements
     are read.
     """
     whole = 2.0 * tensor_bytes(tensor, ints)
@@ -241,7 +241,7 @@ def laid_out_bytes(tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _waves(blocks, units, resident, steps, busy, alone, ramp):  # noqa: ANN001, ANN201
-    """Cycles of all blocks on the multiprocessors: (in waves if spread evenly, lost to an uneven last wave).
+    """Cycles of all blocks on the multiprocessors: (in waves, if spread evenly, lost to an uneven last wave).
 
     A step takes `busy` cycles next to other blocks and `alone` by itself. A block by itself also pays `ramp` cycles at both ends,
     which other blocks hide.

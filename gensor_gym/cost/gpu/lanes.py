@@ -26,7 +26,7 @@ from gensor_gym.graph.tables.tables import COEF, EXTENT, FIRST_SPATIAL, NUM_DIMS
 
 @lean
 def lanes_along(row, axis, ints):  # noqa: ANN001, ANN201
-    """Threads of one warp that differ along a spatial axis: its patch (warp_tile), else the innermost axis fills first."""
+    """Number of threads of a warp along a spatial axis: given by its patch (warp_tile), or else innermost axes fill first."""
     left = lanes_to_place(row)
     for at in range(SPATIAL_SLOTS - 1, axis, -1):
         left //= threads_along(row, at)
@@ -35,13 +35,13 @@ def lanes_along(row, axis, ints):  # noqa: ANN001, ANN201
 
 @lean
 def lanes_to_place(row):  # noqa: ANN001, ANN201
-    """Lanes of a warp that do not share a reduction."""
+    """Number of register tiles of the output in a warp: 32 lanes divided by the threads that share a reduction."""
     return max(1, 32 >> row[REDUCE_THREADS])
 
 
 @lean
 def place(row, axis, left):  # noqa: ANN001, ANN201
-    """(`placed_along`, lanes left for the outer axes)."""
+    """(number of lanes along an axis, lanes left for the outer axes), if the inner axes leave `left` lanes."""
     threads = threads_along(row, axis)
     if threads == 1 or (left <= 1 and row[WARP_TILE] == 0):
         return 1, left if threads == 1 else 0
@@ -50,7 +50,7 @@ def place(row, axis, left):  # noqa: ANN001, ANN201
 
 @lean
 def placed_along(row, axis, left):  # noqa: ANN001, ANN201
-    """`lanes_along`, with `left` lanes remaining from the inner axes."""
+    """Number of lanes along an axis, if the inner axes leave `left` lanes."""
     rows = warp_rows(row[WARP_TILE])
     if rows > 0:
         return 32 // rows if axis == SPATIAL_SLOTS - 1 else rows if axis == SPATIAL_SLOTS - 2 else 1
@@ -59,7 +59,7 @@ def placed_along(row, axis, left):  # noqa: ANN001, ANN201
 
 @lean
 def threads_along(row, axis):  # noqa: ANN001, ANN201
-    """Register tiles of a block tile along an axis."""
+    """Number of register tiles in a block tile along an axis."""
     inner, outer = row[TILE + axis], row[TILE + MAX_AXES + axis]
     return 1 if inner == outer else outer if inner == 1 else max(1, outer // inner)
 
@@ -83,20 +83,23 @@ def run_axis(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def contiguous_run(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements next to each other that one thread reads of a tensor: the inner tile along its `run_axis`."""
+    """Number of contiguous elements of a tensor that one thread reads: the inner tile along its `run_axis`."""
     axis = run_axis(row, tensor, ints)
     return inner_tile(row, axis) if axis >= 0 else 1
 
 
 @lean
 def inner_tile(row, axis):  # noqa: ANN001, ANN201
-    """Neighbouring elements along an axis that one thread holds: most programs have no virtual threads to divide by."""
+    """Number of neighbouring elements along an axis that one thread takes: its register tile divided by the virtual threads."""
     return row[TILE + axis] if row[VTHREAD + axis] == 1 else row[TILE + axis] // row[VTHREAD + axis]
 
 
 @lean
 def word_run(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements of one load of a thread: the largest power of two in its run, at most 4; 1 for a window, whose rows shift."""
+    """Number of elements in one load of a thread: the largest power of two, at most 4, that divides its run.
+
+    It is 1 for a window, because its rows shift.
+    """
     if ints[WINDOW + tensor] == 1 and row[CONVOLUTION] != 3:
         return 1
     run = contiguous_run(row, tensor, ints)
@@ -105,7 +108,7 @@ def word_run(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def neighbours_share(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Whether every lane has the address of lane ^ 1, or every lane that of lane ^ 2.
+    """Whether every lane reads the address of lane ^ 1, or every lane reads the address of lane ^ 2.
 
     Then a 128-bit load takes two phases instead of four. This holds with interleaved lanes, for both operands of a product, and
     along rows of threads for operands that only move along columns.
@@ -120,7 +123,7 @@ def neighbours_share(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def padding(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements between rows of a staged tile: 4 where it is copied or read by several at a time, else 1 (shared_layout=1)."""
+    """Elements of padding per row of a staged tile with shared_layout=1: 4 if several are copied or read at a time, else 1."""
     if row[SHARED_LAYOUT] != 1:
         return 0
     return 4 if copy_width(row, tensor, ints) > 1 or contiguous_run(row, tensor, ints) % 2 == 0 else 1
@@ -128,9 +131,9 @@ def padding(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def store_conflicts(row, tensor, width, ints):  # noqa: ANN001, ANN201
-    """Wavefronts of a warp's store, element by element, into rows transposed to the tensor's own.
+    """Number of wavefronts of a warp's store, element by element, into rows that are transposed relative to the tensor.
 
-    Lanes follow the tensor: those along its dimensions inside the row store one pitch apart, the others contiguously.
+    Lanes follow the tensor: lanes along its dimensions inside the row store one pitch apart, all other lanes contiguously.
     """
     if row[SHARED_LAYOUT] == 2:
         return 1.0
@@ -144,17 +147,17 @@ def store_conflicts(row, tensor, width, ints):  # noqa: ANN001, ANN201
     if lanes <= width:
         return 1.0
     along = min(32.0, lanes / width)
-    beside = 32.0 / along  # lanes side by side in one row, and the banks of each of so many rows that fall apart
+    beside = 32.0 / along  # lanes that are neighbours in one row: each such row takes that many banks if rows do not overlap
     return 32.0 / ((min(along, 32.0 / apart) - 1.0) * min(apart * 1.0, beside) + beside)
 
 
 @lean
 def shared_wavefronts(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Wavefronts of 128 bytes for one warp to load one thread fragment of a staged tensor from shared memory.
+    """Number of wavefronts of 128 bytes for a warp to load its threads' fragments of a staged tensor from shared memory.
 
-    At least one for every 32 distinct words of a load, times the conflict degree of the lanes' stride in banks of 4
-    bytes (none where shared memory is swizzled), and at least the phases of the load: 4 for 128 bits, 2 where
-    neighbouring lanes share an address.
+    Each load takes at least one for every 32 distinct words, times the conflict degree of the lanes' stride in banks of 4
+    bytes (none if shared memory is swizzled). It also takes at least its phases: 4 for 128 bits, 2 if neighbouring lanes
+    share an address.
     """
     run = word_run(row, tensor, ints)
     loads = math.ceil(fragment(row, tensor, ints) / run)

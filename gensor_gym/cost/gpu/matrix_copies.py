@@ -1,7 +1,7 @@
 """Copies of operands' tiles to shared memory in kernels with mma.sync: 16 bytes at a time, or element by element. Compiled.
 
-The hardware copies aligned units of 4 bytes by itself. Other elements go through registers. A few are held there while the block
-multiplies; more are loaded and stored one after the other before it does, with a wait for each.
+The hardware copies aligned units of 4 bytes by itself. Other elements go through registers. A few elements stay in registers
+while the block multiplies; more elements are loaded and stored one after the other before it multiplies, with a wait for each.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ COPY = 6.0
 ELEMENT = 12.0
 """Instructions of a copy of one element: address, guard, load, store."""
 UNMASKED = 45.0
-"""The same if the index is decomposed at every step: 700 of 845 instructions of a loop with 16 such copies (SASS)."""
+"""Instructions of a copy of one element whose index is decomposed at every step: 700 of 845 instructions of a loop with 16 such
+copies (SASS)."""
 SHIFTED = 40.0
-"""Instructions of a copy of 16 bytes that is put together of two aligned loads."""
+"""Instructions of a copy of 16 bytes that is combined from two aligned loads."""
 ROUND_WAIT = 0.38
-"""Waits for L2 that rounding a copy to tf32 in shared memory takes: load, convert, store, one copy after the other. Chosen on
-the recorded products in tf32 (train, validation): about 100 cycles a copy of any width."""
+"""Time to round a copy to tf32 in shared memory, in waits for L2: load, convert, store, one copy after the other. Chosen on the
+recorded products in tf32 (train, validation): about 100 cycles a copy of any width."""
 GUARDED_WAIT, FREE_WAIT = 1.0, 0.4
-"""Waits for L2 of an element that is loaded under a branch, and of one that is not: it may be in L1. Chosen on the recorded
-convolutions in float16 and int8 (train): 200 to 300 cycles and 100 a copy."""
+"""Time to load an element under a branch, and without a branch (it may be in L1), in waits for L2. Chosen on the recorded
+convolutions in float16 and int8 (train): 200 to 300 cycles and 100 cycles a copy."""
 
 
 @lean
@@ -52,7 +53,7 @@ def inner_axis(tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def is_shifted(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Whether copies are put together of aligned loads, because an axis of a window shifts rows by single elements."""
+    """Whether copies are combined from aligned loads, because an axis of a window shifts rows by single elements."""
     slot, whole = ints[SHIFTING + tensor], 16 // ints[ITEM + tensor]
     if slot == 0 or power_value(row[VECTOR]) < 4 or row[TILE + MAX_AXES + inner_axis(tensor, ints)] % whole != 0:
         return False
@@ -61,7 +62,7 @@ def is_shifted(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def matrix_width(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements of one copy of an operand's tile: at most `vector` words, and a divisor of the rows."""
+    """Number of elements in one copy of an operand's tile: at most `vector` words, and a divisor of the row's length."""
     if is_shifted(row, tensor, ints):
         return 16 // ints[ITEM + tensor]
     width = min(ints[COPY_WIDTH + tensor], max(1, power_value(row[VECTOR]) * 4 // ints[ITEM + tensor]))
@@ -72,7 +73,7 @@ def matrix_width(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def matrix_copies(row, tensor, warps, ints):  # noqa: ANN001, ANN201
-    """(instructions of a thread, wavefronts of a block, waits one after the other) to copy an operand's tile of a step."""
+    """(instructions per thread, wavefronts per block, successive waits for L2) to copy an operand's tile of a step."""
     width, item = matrix_width(row, tensor, ints), ints[ITEM + tensor]
     shifted = is_shifted(row, tensor, ints)
     trips = math.ceil(staged_elements(row, tensor, ints) / (width * warps * 32))

@@ -14,22 +14,22 @@ from gensor_gym.graph.tables.tables import L2_BW, L2_LATENCY
 
 @lean
 def shares_steps(row, blocks, steps, places):  # noqa: ANN001, ANN201
-    """Whether `blocks` tiles of `steps` steps are shared out step by step if `places` blocks run at a time."""
+    """Whether blocks take equal shares of all steps of `blocks` tiles with `steps` steps each; `places` blocks run at a time."""
     return row[PERSISTENT] == EQUAL_SHARES and steps > 1 and blocks % sharing(row, blocks, steps, places) != 0
 
 
 @lean
 def sharing(row, blocks, steps, places):  # noqa: ANN001, ANN201
-    """Blocks that share all steps, in whole clusters: as many as run at a time, each with at least one step."""
+    """Number of blocks that share all steps, in whole clusters: as many as run at a time, each with at least one step."""
     together = power_value(row[CLUSTER])
     return min(max(1, places // together), blocks // together * steps) * together
 
 
 @lean
 def parts_of_tiles(blocks, shares):  # noqa: ANN001, ANN201
-    """Tiles of `blocks` that shares have a part of, each as often as it has parts: every cut of the line of steps makes two.
+    """Number of parts of tiles to add up, if `blocks` tiles are cut into `shares` shares of all their steps.
 
-    Where shares are many, so that a tile has several, there is one more part than cuts for every tile.
+    Every cut inside a tile makes two parts. If tiles have several cuts, each tile has one part more than cuts.
     """
     return min(2 * shares, blocks + shares)
 
@@ -38,7 +38,7 @@ def parts_of_tiles(blocks, shares):  # noqa: ANN001, ANN201
 def addition(row, blocks, shares, ints, floats):  # noqa: ANN001, ANN201
     """Seconds to store parts of tiles in the workspace and add them up, 4 bytes a sum.
 
-    All are written and read once. The last block waits for its own store, for the counter, and for the others' parts.
+    All parts are written and read once. The last block waits for its own store, for the counter, and for other blocks' parts.
     """
     moved = 2.0 * parts_of_tiles(blocks, shares) * computed_product(row, 1, ints) * 4.0
     return moved / floats[L2_BW] + 3.0 * floats[L2_LATENCY]

@@ -47,28 +47,28 @@ SCHEDULERS = 4
 FMA_LATENCY = 4.0
 """Cycles of a dependent FFMA since Volta."""
 LOOP = 30.0
-"""Instructions of a turn of the loop over points of the reduction that is not unrolled whole: addresses, moves, branch."""
+"""Instructions of an iteration of the loop over reduction points if it is not fully unrolled: addresses, moves, branch."""
 STEP = 20.0
 """Instructions of a step besides its arithmetic, loads and copies: barriers, pointers, branch."""
 COPY = 5.0
 """Instructions of a copy to shared memory besides its stores: load, address, guard."""
 MASK_BITS = 32
-"""Most copies of a thread whose bounds fit in one register's bits (`codegen.cuda.simt.copies`)."""
+"""Largest number of copies of a thread whose bounds fit in the bits of one register (`codegen.cuda.simt.copies`)."""
 UNMASKED = 30.0
-"""Instructions of a guarded copy beyond `MASK_BITS`, whose index is decomposed and compared at every step."""
+"""Additional instructions of a guarded copy beyond `MASK_BITS` copies: its index is decomposed and compared at every step."""
 GUARDED_WAIT = 0.5
-"""Waits for memory of a guarded copy through registers, which is loaded under a branch: the next is sent off when it is there,
-but half of them hit L1. Chosen on the recorded poolings and convolutions (train)."""
+"""Time of a guarded copy through registers, in waits for memory. It is loaded under a branch, so the next load is issued after it
+has arrived, but half of the loads hit L1. Chosen on the recorded poolings and convolutions (train)."""
 GATHER = 4.0
 """Instructions for one element of an implicit matrix product: offset from a table, address, guard, copy."""
 STALL = 0.39
-"""Warps' worth of issue slots that a scheduler loses: 8 warps, 2 each, kept 84 percent of the slots of an RTX 4070 Ti S
-busy (3.35 of 4 instructions a clock, ncu in gau-nernst/learn-cuda 02a), 2 / (2 + STALL)."""
+"""Issue slots that a scheduler loses, in units of a warp's slots: 8 warps, 2 per scheduler, kept 84 percent of the slots of an
+RTX 4070 Ti S busy (3.35 of 4 instructions a clock, ncu in gau-nernst/learn-cuda 02a), which is 2 / (2 + STALL)."""
 
 
 @lean
 def stalls(warps, register_buffer):  # noqa: ANN001, ANN201
-    """Issue slots over those used, with `warps` warps on a multiprocessor.
+    """All issue slots divided by the used issue slots, with `warps` warps on a multiprocessor.
 
     Half as much again is lost if fragments are not prefetched (our assumption; published ladders gain 4 to 6 points by that).
     """
@@ -78,16 +78,16 @@ def stalls(warps, register_buffer):  # noqa: ANN001, ANN201
 
 @lean
 def is_window(tensor, ints):  # noqa: ANN001, ANN201
-    """Whether a spatial and a reduce axis meet in a dimension of the tensor: the image of a convolution, of two reads."""
+    """Whether a read of a convolution is its image: of the two reads only the image moves along the innermost spatial axis."""
     return ints[STRIDE + tensor * MAX_AXES + SPATIAL_SLOTS - 1] != 0
 
 
 @lean
 def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
-    """(instructions of a thread, wavefronts of a block, waits one after the other) to copy a staged tile into shared memory.
+    """(instructions per thread, wavefronts per block, successive waits for memory) to copy a staged tile into shared memory.
 
-    Rows transposed to the tensor's own (A of a product) are stored element by element; lanes that follow its rows then meet in
-    one bank, unless rows are padded or swizzled.
+    Rows that are transposed relative to the tensor (A of a product) are stored element by element. Lanes that follow the tensor's
+    rows then meet in one bank, unless rows are padded or swizzled.
     """
     count = staged_elements(row, tensor, ints)
     item = ints[ITEM + tensor]
@@ -109,7 +109,7 @@ def copies(row, tensor, threads, ints):  # noqa: ANN001, ANN201
 
 @lean
 def row_lines(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Look-ups in L1 to load a staged box: one for each line of its rows; near rows share lines."""
+    """Number of look-ups in L1 to load a staged box: one for each line of its rows; rows shorter than a line share lines."""
     last, item = ints[NUM_DIMS + tensor] - 1, ints[ITEM + tensor]
     rows = 1
     for d in range(last):
@@ -120,7 +120,7 @@ def row_lines(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def waits_of(row, tensor, trips, ints):  # noqa: ANN001, ANN201
-    """Times that a thread waits for memory to copy a tile through registers: for every guarded load, else for eight at a time."""
+    """Waits for memory of a thread that copies a tile through registers: GUARDED_WAIT per guarded load, else one for eight."""
     if row[STAGES] > 0:
         return 0.0
     return trips * (GUARDED_WAIT if ints[PADDED + tensor] == 1 else 0.125)
@@ -128,9 +128,9 @@ def waits_of(row, tensor, trips, ints):  # noqa: ANN001, ANN201
 
 @lean
 def window_share(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements of a staged window that a thread loads, over those that it uses: neighbouring points of the unrolled loop share.
+    """Elements of a staged window that a thread loads, divided by the elements that it uses.
 
-    Knob unroll applies to the innermost loops first.
+    Neighbouring points of the unrolled loop share elements. Knob unroll applies to the innermost loops first.
     """
     if ints[WINDOW + tensor] == 0 or row[REDUCE_THREADS] > 0:
         return 1.0
@@ -153,7 +153,7 @@ def window_share(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def unrolled_along(row, axis, budget):  # noqa: ANN001, ANN201
-    """(points of the unrolled loop along a reduce axis, rest of the unrolling `budget`)."""
+    """(number of points of the unrolled loop along a reduce axis, remaining `budget` of unrolling)."""
     inner, outer = row[TILE + axis], row[TILE + MAX_AXES + axis]
     if budget == 1 or inner == outer:
         return inner, budget
@@ -163,7 +163,10 @@ def unrolled_along(row, axis, budget):  # noqa: ANN001, ANN201
 
 @lean
 def simt_step(row, resident, steps, ints):  # noqa: ANN001, ANN201
-    """Cycles of a block's step on CUDA cores: (FMA pipes, issue slots, shared wavefronts, latency of the block by itself)."""
+    """Cycles of a block's step on CUDA cores: (FMA pipes, issue slots, wavefronts, arithmetic of the block alone, waits).
+
+    The waits are a number of latencies of memory, not cycles.
+    """
     threads = threads_of(row, ints)
     warps = (threads + 31) // 32
     points = math.ceil(reduce_product(row, 1, ints) / power_value(row[REDUCE_THREADS]))

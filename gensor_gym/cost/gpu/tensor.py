@@ -38,12 +38,15 @@ SCHEDULERS = 4
 MMA_LATENCY = 33.0
 """Cycles of a dependent mma.sync m16n8k16 (arXiv 2402.13499: about 32 on Hopper and Ampere, recalled)."""
 LOOP, STEP = 30.0, 20.0
-"""Instructions of a turn of the loop and of a step: as counted on CUDA cores (`cost/gpu/simt.py`)."""
+"""Instructions of an iteration of the loop and of a step, as counted on CUDA cores (`cost/gpu/simt.py`)."""
 
 
 @lean
 def tensor_step(row, ints, floats):  # noqa: ANN001, ANN201
-    """Cycles of a block's step on tensor cores: (their pipes, issue slots, shared wavefronts, latency of the block by itself)."""
+    """Cycles of a block's step on tensor cores: (their pipes, issue slots, wavefronts, arithmetic of the block alone, waits).
+
+    The waits are a number of latencies of memory, not cycles.
+    """
     points = computed_product(row, 1, ints) * reduce_product(row, 1, ints) * 2.0
     rate = floats[MMA_PEAK] if row[TENSOR_CORE] == 1 else floats[WGMMA_PEAK]
     pipes = points / (rate / ints[UNITS] / floats[CLOCK])
@@ -58,18 +61,18 @@ def tensor_step(row, ints, floats):  # noqa: ANN001, ANN201
 def narrow_share(columns):  # noqa: ANN001, ANN201
     """Share of the rate that a wgmma with `columns` columns reaches: 21, 38, 63 percent for 8, 16, 32; all of it from 64 on.
 
-    arXiv 2402.13499, through a straight line.
+    A straight line through figures of arXiv 2402.13499.
     """
     return min(1.0, 0.06 + 0.0187 * columns)
 
 
 @lean
 def _mma(row, pipes, ints):  # noqa: ANN001, ANN201
-    """(issue slots, wavefronts, cycles of a block alone) of mma.sync.
+    """(cycles of issue slots, wavefronts, cycles of a block alone, waits for memory) of a step by mma.sync.
 
     Every warp loads its fragments of A and B anew for each k of an instruction (ldmatrix: 512 bytes each; without padding
-    or swizzle rows of a power of two meet in few banks). Single bytes of B are put together one by one. Floats of 8 bits
-    that are widened take two conversions a register, and four sums are added outside for each product (SASS of sm_90).
+    or swizzle rows of a power of two meet in few banks). Single bytes of B are combined one by one. Floats of 8 bits that
+    are widened take two conversions a register, and four sums are added outside for each product (SASS of sm_90).
     """
     warps = workers_of(row, ints)
     widened = 1.0 if ints[PRODUCTS] == 2 else 0.0
@@ -95,7 +98,7 @@ def _mma(row, pipes, ints):  # noqa: ANN001, ANN201
 
 @lean
 def _wgmma_wavefronts(row, ints):  # noqa: ANN001, ANN201
-    """Wavefronts of wgmma: every warpgroup reads its rows of A and all of its columns of B; and the tiles' arrival."""
+    """Number of wavefronts of a step by wgmma: warpgroups read their rows of A and columns of B, and the tiles are stored."""
     waves = 0.0
     for t in range(ints[NUM_READS]):
         read = matrix_elements(row, t, 0, ints) // row[TILE + ints[MATRIX_K]] * workers_of(row, ints)

@@ -55,7 +55,7 @@ from gensor_gym.graph.tables.tables import (
 )
 
 COMBINED = 2.0
-"""Tensor-map loads of B that one answer of L2 serves, with or without a cluster.
+"""Number of tensor-map loads of B that one response of L2 serves, with or without a cluster.
 
 Chosen on products of 4096 in bfloat16 (validation): clusters of two are no faster than single blocks, and 128 x 256 tiles ran
 faster than the bandwidth of L2 would allow for all their bytes.
@@ -64,14 +64,14 @@ faster than the bandwidth of L2 would allow for all their bytes.
 
 @lean
 def sectors(width, item, aligned):  # noqa: ANN001, ANN201
-    """Bytes moved for a contiguous run of `width` elements, in 32-byte sectors; half a sector more when unaligned."""
+    """Bytes moved for a contiguous run of `width` elements, in 32-byte sectors; half a sector more if unaligned."""
     whole = math.ceil(width * item / SECTOR) * SECTOR
     return whole if aligned else whole + 0.5 * SECTOR
 
 
 @lean
 def warp_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Bytes of sectors touched per element used when a warp reads a tensor straight from global memory."""
+    """Bytes of the sectors that a warp touches per element used, if it reads a tensor directly from global memory."""
     if row[REDUCE_THREADS] > 0:
         axis = ints[END_REDUCE] - 1
         stride = ints[STRIDE + tensor * MAX_AXES + axis] * row[TILE + axis]
@@ -94,9 +94,9 @@ def warp_sectors(row, tensor, ints):  # noqa: ANN001, ANN201
 def block_bytes(row, tensor, room, ints):  # noqa: ANN001, ANN201
     """Bytes that one block requests from L2 for one reduction step of a read, sector by sector.
 
-    For B by wgmma a share (`COMBINED`). Repeated elements of a window come from L1. Operands laid out for wgmma are read in rows
-    of 128 bytes, as in shared memory; so are neighbouring pixels of other images, and a panel's pixels beyond a consumer's
-    columns.
+    For B with wgmma the bytes are divided by COMBINED. Repeated elements of a window come from L1. Operands laid out for wgmma
+    are read in rows of 128 bytes, like in shared memory. An image read in place is read in whole panels, including pixels beyond
+    a consumer's columns.
     """
     if row[TENSOR_CORE] == 2 and (ints[COLUMNS_FROM] < ints[MATRIX_N] or ints[TRANSPOSED] > 0):
         share = COMBINED if tensor == ints[MATRIX_B] else 1.0
@@ -116,7 +116,7 @@ def block_bytes(row, tensor, room, ints):  # noqa: ANN001, ANN201
             else sectors(width, ints[ITEM + tensor], ints[PADDED + tensor] == 0)
         )
         item = ints[ITEM + tensor]
-        if row[TENSOR_CORE] < 2 and per_row > width * item:  # what a row's sectors hold beside it, a later step may find in L1
+        if row[TENSOR_CORE] < 2 and per_row > width * item:  # a later step may find the rest of a row's sectors in L1
             per_row += (width * item - per_row) * min(1.0, room / (box / width * per_row))
         return box / width * per_row
     each = direct_waste(row, tensor, room, warp_sectors(row, tensor, ints), ints)
@@ -127,8 +127,8 @@ def block_bytes(row, tensor, room, ints):  # noqa: ANN001, ANN201
 def wave_bytes(row, tensor, resident, ints):  # noqa: ANN001, ANN201
     """Distinct bytes of a tensor that the blocks of one wave touch over the whole reduction.
 
-    Blocks follow each other along the innermost axis first; with raster R they go R rows deep before the next column,
-    and those of a cluster C rows.
+    Blocks follow each other along the innermost axis first. With raster R they go R rows deep before the next column,
+    with clusters of C blocks C rows deep.
     """
     left = max(1, resident)
     size = ints[ITEM + tensor] * 1.0
@@ -152,7 +152,7 @@ def wave_bytes(row, tensor, resident, ints):  # noqa: ANN001, ANN201
 
 @lean
 def grid_blocks(row, ints):  # noqa: ANN001, ANN201
-    """Blocks of the launch, whole clusters: those of a cluster have neighbouring tiles along m."""
+    """Number of blocks of the launch, in whole clusters; blocks of a cluster have neighbouring tiles along m."""
     blocks = power_value(row[SPLIT_K])
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         tiles = tiles_along(row, axis, ints)
@@ -193,7 +193,7 @@ def traffic_of(row, blocks, resident, shared, steps, ints):  # noqa: ANN001, ANN
 
 @lean
 def flying_bytes(row, tensor, per_step, ints):  # noqa: ANN001, ANN201
-    """Bytes of a read that a block has in flight: the tiles of all stages but one, else those that its threads can issue."""
+    """Bytes of a read that a block has in flight: the tiles of all stages but one, or with one stage its threads' loads."""
     staged = ints[STAGED + tensor] == 1 or row[TENSOR_CORE] > 0
     if staged and row[STAGES] > 0:
         return per_step * row[STAGES]

@@ -1,1 +1,1 @@
-"""Shared parts of the construction environments, single and vector."""
+"""Base classes of the environments, single and vector."""

@@ -1,6 +1,6 @@
-"""`reward="best_so_far"`: the fastest program evaluated in each running episode, and the gain of evaluating another.
+"""`reward="best_so_far"`: keep the fastest program evaluated in each running episode; pay the gain of a faster program.
 
-This is Python and not part of the compiled process, because only Python knows the times of a measured tier.
+This is Python and not part of the compiled process, because only Python knows measured times.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OK = Status.OK.value
 
 
 class Paid(NamedTuple):
-    """Evaluated programs: additions to the rewards float64 [N], seconds float64 [N], and statuses."""
+    """N evaluated programs: amounts to add to the rewards float64 [N], seconds float64 [N], and statuses."""
 
     gains: np.ndarray
     seconds: np.ndarray
@@ -30,12 +30,12 @@ class Paid(NamedTuple):
 def pay(
     final: FinalReward, chosen: np.ndarray, graphs: list[Graph], rows: np.ndarray, scalars: np.ndarray, best: np.ndarray
 ) -> Paid:
-    """Evaluate the programs of the `chosen` [N] of B episodes, on N graphs, and update their best programs.
+    """Evaluate the current programs of the `chosen` [N] of B episodes, whose graphs are given, and update their best programs.
 
     `rows` and `best` int32 [B, R] are the current and the fastest evaluated programs; `scalars` float64 [B, NUM_SCALARS].
     """
     before = scalars[chosen, BEST]
-    if final.backend is None:  # the process has paid already, and every program is legal
+    if final.backend is None:  # the compiled process has paid R already, and every program is legal
         found = Paid(np.zeros(len(chosen)), scalars[chosen, LATENCY], [OK] * len(chosen))
     else:
         found = _measured(final, graphs, rows[chosen], scalars[chosen, LATENCY], before)
@@ -49,7 +49,7 @@ def pay(
 def _measured(
     final: FinalReward, graphs: list[Graph], rows: np.ndarray, latencies: np.ndarray, before: np.ndarray
 ) -> Paid:
-    """Times of the reward tier, infinite for programs whose status is not OK."""
+    """Measure N programs; `before` float64 [N] are the best seconds so far. Seconds are infinite unless the status is OK."""
     facts = [fact for _, fact in final.of(graphs, list(rows), latencies.tolist())]
     statuses = [fact["status"] for fact in facts]
     seconds = np.array([fact["runtime_s"] if fact["status"] == OK else math.inf for fact in facts])
@@ -64,7 +64,8 @@ def _measured(
 def facts_of_best(final: FinalReward, graph: Graph, scalars: np.ndarray, best: np.ndarray, last: str) -> dict[str, Any]:
     """Entries of `info` at the end of an episode: its fastest evaluated program, with `regret` if the optimum is known.
 
-    `scalars` [NUM_SCALARS] and `best` [R] of the episode; the status is OK if any program's was, else that of the `last`.
+    `scalars` [NUM_SCALARS] and `best` [R] belong to the episode. The status is OK if any program's status was OK, else `last`,
+    the status of the last program.
     """
     seconds = float(scalars[BEST])
     ok = seconds < math.inf

@@ -1,4 +1,4 @@
-"""Shared parts of the vector environments: parallel episodes, resets, infos, random streams, threads."""
+"""Base class of the vector environments: parallel episodes, resets, infos, random streams, threads."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from gensor_gym.registry import check_known
 
 ALL = slice(None)
 _EPISODES = ("_task", "_rows", "_best", "_scalars", "_masks", "_obs", "_over")
-"""Attributes that hold the running episodes."""
+"""Names of the attributes that make up the state of the running episodes."""
 FEWEST_PER_THREAD = 128
-"""Number of environments below which another thread costs more than it saves."""
+"""Fewest environments per thread: with fewer, another thread costs more time than it saves."""
 
 
 class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
-    """`num_envs` parallel episodes; each behaves as a `single` with the same arguments.
+    """Base class of `num_envs` parallel episodes; each behaves like an environment of class `single` with the same arguments.
 
     Environment i is seeded with seed + i. `autoreset_mode` is NEXT_STEP (Gymnasium's default), SAME_STEP (`final_obs` and
     `final_info` in infos) or DISABLED (reset with `options={"reset_mask": bool [num_envs]}`). `threads` defaults to the usable
-    cores or GENSOR_GYM_THREADS. Subclasses name `single` and implement reset and step of a part of the episodes.
+    cores or GENSOR_GYM_THREADS. Subclasses set `single` and implement reset and step for a part of the episodes.
     """
 
     metadata: dict[str, Any] = EpisodeEnv.metadata | {"autoreset_mode": AutoresetMode.NEXT_STEP}
@@ -49,7 +49,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         threads: int | None = None,
         **named: Any,
     ) -> None:
-        """`arguments` and `named` as of `single`; ValueError names a bad value."""
+        """Allocate the episodes; `arguments` and `named` go to `single`. ValueError names a bad value."""
         one = type(self).single(*arguments, **named)
         if not isinstance(num_envs, int | np.integer) or num_envs < 1:
             raise ValueError(f"num_envs is {num_envs!r}; it takes an integer, 1 or more")
@@ -67,19 +67,19 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         self._threads = _thread_count(threads)
         self._pool: ThreadPoolExecutor | None = None
         self._owner = os.getpid()
-        """Process that owns the pool's threads: a fork has none of them."""
+        """Id of the process that owns the pool's threads, because a forked process does not have them."""
         self._allocate()
 
     @abstractmethod
     def _begin_part(self, chosen: np.ndarray) -> None:
-        """Start episodes of the chosen environments, of their tasks at their rows: scalars, masks and features."""
+        """Start episodes of the chosen environments, whose tasks and rows are set: write scalars, masks and features."""
 
     @abstractmethod
     def _step_part(self, low: int, high: int, actions: np.ndarray, skip: np.ndarray) -> None:
-        """One step in place of environments low..high-1; those with `skip` are unchanged and get reward 0."""
+        """Step environments low..high-1 in place; an environment with `skip` set is unchanged and gets reward 0."""
 
     def _allocate(self) -> None:
-        """State of all episodes as arrays, and their random streams."""
+        """Allocate the state of all episodes as arrays, and their random streams."""
         count = self.num_envs
         self._streams = Streams(count)
         self._task = np.zeros(count, dtype=np.int64)
@@ -99,12 +99,12 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
 
     @property
     def rows(self) -> np.ndarray:
-        """Current schedules as rows, int32 [B, R]; a view, valid until the next step."""
+        """Current schedules as rows, int32 [B, R]; the array changes at the next step."""
         return self._rows
 
     @property
     def task_indices(self) -> np.ndarray:
-        """Number of every environment's task in `tasks`, int64 [B]; a view, valid until the next reset."""
+        """Index of every environment's task in `tasks`, int64 [B]; the array changes at the next reset."""
         return self._task
 
     @property
@@ -119,16 +119,16 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
 
     @property
     def remaining(self) -> np.ndarray:
-        """Steps left of every environment, int64 [B]."""
+        """Number of steps left in every environment, int64 [B]."""
         return self._scalars[:, REMAINING].astype(np.int64)
 
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Start all episodes, or those of options["reset_mask"], bool [B]; options as in `EpisodeEnv.reset`.
+        """Start all episodes, or the episodes that options["reset_mask"], bool [B], selects; options as in `EpisodeEnv.reset`.
 
-        `seed` is that of the first environment, with the next ones for the others, or a list of B. ValueError for a list of
-        another length.
+        An integer `seed` seeds environment i with seed + i; a list has a seed or None for each environment. ValueError for a
+        list of another length.
         """
         seeds = (
             [None if seed is None else seed + i for i in range(self.num_envs)] if not isinstance(seed, list) else seed
@@ -145,7 +145,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self._observation(), self._masks_info(np.isin(np.arange(self.num_envs), chosen))
 
     def _chosen(self, options: dict[str, Any] | None) -> np.ndarray:
-        """Indices of a reset; ValueError for a mask of the wrong form."""
+        """Indices of the environments to reset, int64; ValueError for a mask of another type or shape, or without True."""
         if not options or "reset_mask" not in options:
             return np.arange(self.num_envs)
         mask = options["reset_mask"]
@@ -161,7 +161,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return np.flatnonzero(mask)
 
     def _begin(self, chosen: np.ndarray, options: dict[str, Any] | None) -> None:
-        """Put the chosen environments at the start of an episode."""
+        """Choose task and first row of the chosen environments and start their episodes."""
         tasks = self.tasks
         if options:
             for i in chosen:
@@ -173,13 +173,14 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         self._in_parts(len(chosen), lambda low, high: self._begin_part(chosen[low:high]))
 
     def _draw(self, index: int) -> int:
-        """Task of the next episode of an environment, from its own random stream."""
+        """Index of the task of an environment's next episode, drawn from its own random stream."""
         return self.tasks.draw(lambda: self._streams.of(index))
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """One action per environment, whole numbers [B]. Rewards are float64 [B]; truncations are always False.
+        """Take one action per environment, whole numbers [B]. Rewards are float64 [B]; truncations are always False.
 
-        ResetNeeded before `reset`. ValueError for other shapes and types, and if autoreset is off and an episode has ended.
+        ResetNeeded before `reset`. ValueError for actions of another shape or type, and if an episode has ended while autoreset
+        is disabled.
         """
         if self._scalars[0, START_LATENCY] == 0.0:
             raise gymnasium.error.ResetNeeded("no episode is running: call reset() first")
@@ -209,7 +210,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self._view(ALL, observed), rewards, ended, np.zeros(self.num_envs, dtype=np.bool_), info
 
     def _advance(self, actions: np.ndarray, skip: np.ndarray) -> np.ndarray:
-        """Step all environments, split evenly over the threads; returns a copy of their features."""
+        """Step all environments, split evenly over the threads; return a copy of their features."""
         observed = np.empty_like(self._obs)
 
         def step_part(low: int, high: int) -> None:
@@ -220,7 +221,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return observed
 
     def _in_parts(self, count: int, work: Callable[[int, int], None]) -> None:
-        """Do `work(low, high)` on all of range(count), split evenly over the threads."""
+        """Call `work(low, high)` on parts that together make range(count), split evenly over the threads."""
         parts = max(1, min(self._threads, count // FEWEST_PER_THREAD))
         if parts == 1:
             work(0, count)
@@ -235,7 +236,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
             other.result()
 
     def _paid(self, chosen: np.ndarray) -> dict[str, Any]:
-        """Evaluate the programs of the chosen environments, whose episodes continue: times and statuses as an info dictionary."""
+        """Evaluate the programs of the chosen environments for `best_so_far`; return times and statuses as an info dictionary."""
         if len(chosen) == 0:
             return {}
         graphs = [self.tasks.graphs[task] for task in self._task[chosen]]
@@ -244,9 +245,9 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self._spread(chosen, {"paid_s": (paid.seconds, 0.0), "paid_status": (paid.statuses, None)})
 
     def _final_facts(self, ended: np.ndarray, told: dict[str, Any]) -> dict[str, Any]:
-        """Add R of measured tiers to the rewards; return runtime, status and steps of ended episodes.
+        """Add measured R to the rewards of ended episodes; return their runtime, status and steps as an info dictionary.
 
-        `told`: evaluations of this step, with `reward="best_so_far"`.
+        `told` has the evaluations of this step if the reward is `best_so_far`.
         """
         if len(ended) == 0:
             return {}
@@ -268,7 +269,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return named | ({} if np.isnan(regret).all() else {"regret": regret, "_regret": ~np.isnan(regret)})
 
     def _spread(self, chosen: np.ndarray, columns: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
-        """Info dictionary of facts (values [N, ..], filler for the other environments) of the chosen environments."""
+        """Info dictionary [B, ..] from columns name -> (values [N, ..] of the chosen environments, filler for the rest)."""
         present, found = np.zeros(self.num_envs, dtype=np.bool_), dict[str, Any]()
         present[chosen] = True
         for name, (values, empty) in columns.items():
@@ -278,7 +279,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return found | {f"_{name}": present.copy() for name in columns}
 
     def _reset_in_step(self, ended: np.ndarray, facts: dict[str, Any]) -> dict[str, Any]:
-        """SAME_STEP: move the last observation and info aside and begin the next episode."""
+        """Begin the next episode of each ended environment; return `final_obs` and `final_info` of the ended episodes."""
         chosen = np.flatnonzero(ended)
         last = self._observation(chosen)
         final_obs = np.full(self.num_envs, None, dtype=object)
@@ -295,7 +296,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         }
 
     def _masks_info(self, present: np.ndarray) -> dict[str, Any]:
-        """Masks int8 [B, N] as an info dictionary."""
+        """Info dictionary with the masks int8 [B, N]; `present` bool [B] selects the environments that have one."""
         return {"action_mask": self._masks.copy(), "_action_mask": present}
 
     def action_masks(self) -> np.ndarray:
@@ -303,11 +304,11 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         return self._masks.astype(bool)
 
     def _observation(self, chosen: np.ndarray | slice = ALL) -> Any:
-        """The chosen view of all environments, or of some."""
+        """Observation of all environments, or of the chosen environments."""
         return self._view(chosen, self._obs[chosen].copy())
 
     def _view(self, chosen: np.ndarray | slice, features: np.ndarray) -> Any:
-        """The chosen view of environments with these features, which no other code shares."""
+        """Observation of environments from their features; it may be the array `features` itself, which nothing else may use."""
         if self.settings.observation in ("flat", "dict"):
             return self.view.batch(features)
         graphs = [self.tasks.graphs[task] for task in self._task[chosen]]
@@ -318,12 +319,15 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
     def state(self) -> dict[str, Any]:
         """A copy of the running episodes and of the random streams, for `restore`.
 
-        It lacks a measured tier's cache and the position in a recording's noise.
+        It lacks the measurements kept in memory and the position in the noise of a recorded backend.
         """
         return {"streams": self._streams.state()} | {name: getattr(self, name).copy() for name in _EPISODES}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from the `state` of an environment with the same arguments; ValueError if the numbers differ."""
+        """Continue from the `state` of an environment with the same arguments.
+
+        ValueError for another number of environments or for tasks that are missing here.
+        """
         if len(state["streams"]) != self.num_envs or state["_task"].max() >= len(self.tasks.graphs):
             raise ValueError(
                 f"state of {len(state['streams'])} environments and {state['_task'].max() + 1} tasks or more; these are "
@@ -334,18 +338,18 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
         self._streams.restore(state["streams"])
 
     def render(self) -> tuple[Any, ...] | None:
-        """Frame of every environment, as of one environment; None without a render_mode."""
+        """Frame of every environment, as `EpisodeEnv.render` gives it; None without a render mode."""
         if self.render_mode is None:
             return None
         draw = self.view.drawn(self.render_mode)
         return tuple(draw(graph, schedule) for graph, schedule in zip(self.graphs, self.schedules, strict=True))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle and copy without the threads, which are started when needed."""
+        """State for pickle and copy, without the threads, which are started when needed."""
         return self.__dict__ | {"_pool": None}
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Stop threads and workers."""
+        """Stop the threads and the backend's workers."""
         if self._pool is not None and self._owner == os.getpid():
             self._pool.shutdown()
         self._pool = None
@@ -353,7 +357,7 @@ class EpisodesVectorEnv(TextSpec, gymnasium.vector.VectorEnv, ABC):
 
 
 def _thread_count(threads: int | None) -> int:
-    """Threads to step with: the given number, $GENSOR_GYM_THREADS, or the usable cores; ValueError below one."""
+    """Number of threads: `threads`, else $GENSOR_GYM_THREADS, else the usable cores; ValueError if it is below 1."""
     if threads is not None and (not isinstance(threads, int | np.integer) or threads < 1):
         raise ValueError(f"threads is {threads!r}; it takes an integer, 1 or more, or None")
     return threads or forced_threads() or len(os.sched_getaffinity(0))

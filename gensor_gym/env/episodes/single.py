@@ -1,4 +1,4 @@
-"""Shared parts of the single environments: tasks, a process on rows, rewards, infos."""
+"""Base class of the single environments: tasks, a process on rows, rewards, infos."""
 
 from __future__ import annotations
 
@@ -19,18 +19,21 @@ from gensor_gym.graph.compiling.early import at_once
 
 
 class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
-    """An environment whose state is a row of a task's graph. Subclasses build tasks and implement reset and step on rows."""
+    """Base class of environments whose state is a row of a task's graph.
+
+    Subclasses build the tasks and implement `_begin` and `_advance` on rows.
+    """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
 
     def __init__(self, tasks: Tasks, final: FinalReward, settings: Settings, view: Any, render_mode: str | None) -> None:
-        """`view` turns features into observations; ValueError names an unknown render mode."""
+        """Allocate one episode; `view` turns features into observations. ValueError names an unknown render mode."""
         check_render_mode(render_mode, self.metadata["render_modes"])
         self.tasks, self.final, self.settings, self.view, self.render_mode = tasks, final, settings, view, render_mode
         self.action_space = gymnasium.spaces.Discrete(tasks.num_actions)
         self.observation_space = view.space
         self._vector = settings.vector()
-        """The settings as numbers for a compiled process."""
+        """Settings as numbers for the compiled process."""
         self._running = False
         self._task = 0
         self._row = tasks.initial[0].copy()
@@ -41,11 +44,11 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
 
     @abstractmethod
     def _begin(self) -> None:
-        """Start an episode of the task at the row: scalars, mask and features."""
+        """Start an episode of the current task at the current row: write scalars, mask and features."""
 
     @abstractmethod
     def _advance(self, action: int) -> tuple[float, bool]:
-        """One step in place: (reward without the measured part, whether the episode ended)."""
+        """Take one step in place: (reward without a measured R, whether the episode ended)."""
 
     @property
     def discount(self) -> float:
@@ -64,11 +67,11 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
 
     @property
     def remaining(self) -> int:
-        """Steps left; with one left only `stop` is legal."""
+        """Number of steps left; with one left only `stop` is legal."""
         return int(self._scalars[REMAINING])
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start an episode; options "operator" and "schedule" (a schedule or its text) choose task and first state."""
+        """Start an episode; options "operator" and "schedule" (a schedule or its text) choose its task and its first state."""
         super().reset(seed=seed)
         if seed is not None:
             self.final.restart()
@@ -80,9 +83,9 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
         return self._observation(), {"action_mask": self._mask.copy()}
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Apply a primitive. ResetNeeded before `reset` and after the end of an episode, ValueError if it is no whole number.
+        """Take one action. ResetNeeded if no episode is running, ValueError if the action is not a whole number.
 
-        Other illegal actions never raise, including numbers outside the action space.
+        Illegal actions never raise, including numbers outside the action space.
         """
         if not self._running:
             raise gymnasium.error.ResetNeeded("no episode is running: call reset() first")
@@ -96,7 +99,7 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
         return self._observation(), float(reward), bool(terminated), False, info
 
     def _paid(self, terminated: bool) -> tuple[float, dict[str, Any]]:
-        """Evaluate the program: (addition to the reward, facts)."""
+        """Evaluate the program: (amount to add to the reward, entries of `info`)."""
         graph, row, scalars = self.graph, self._row, self._scalars
         if not self.settings.goes_on:
             gain, facts = self.final.of([graph], [row], [float(scalars[LATENCY])])[0]
@@ -114,29 +117,32 @@ class EpisodeEnv(TextSpec, gymnasium.Env, ABC):
         return self._mask.astype(bool)
 
     def render(self) -> Any:
-        """`ansi`: the program as text; `rgb_array`: its picture as an image uint8 [H, W, 3]; None without a render mode."""
+        """The program as text (render mode `ansi`) or as an image uint8 [H, W, 3] (`rgb_array`); None without a render mode."""
         if self.render_mode is None:
             return None
         with at_once():
             return self.view.drawn(self.render_mode)(self.graph, self.schedule)
 
     def close(self) -> None:
-        """Stop workers, if any. May be called twice."""
+        """Stop the backend's workers, if it has any. May be called twice."""
         self.final.close()
 
     def _observation(self) -> Any:
-        """The chosen view of the current features."""
+        """Observation of the current state."""
         return self.view.single(self._obs, self.graph, self._row, self._mask)
 
 
 def check_render_mode(render_mode: str | None, modes: list[str]) -> None:
-    """ValueError names the modes there are."""
+    """Check that the render mode is None or one of `modes`; ValueError if not."""
     if render_mode is not None and render_mode not in modes:
         raise ValueError(f"no render_mode {render_mode!r}; it is one of {modes} or None")
 
 
 def starting_state(tasks: Tasks, options: dict[str, Any] | None, draw: Callable[[], int]) -> tuple[int, np.ndarray]:
-    """(task, row) that `reset` starts from; ValueError if the schedule is not legal for the operator."""
+    """(index of the task, first row) of an episode, from the options of `reset` or from `draw`.
+
+    ValueError for an unknown option, or if the schedule is not legal for the operator.
+    """
     options = options or {}
     unknown = set(options) - {"operator", "schedule", "reset_mask"}
     if unknown:

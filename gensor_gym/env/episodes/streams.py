@@ -1,6 +1,6 @@
-"""The random streams of parallel environments, each created at its first draw.
+"""The random streams of parallel environments; each is created at its first draw.
 
-Creating one takes longer than several steps of an environment, and most are never used: with a single task nothing is drawn.
+Creating a stream takes longer than several steps of an environment, and most are never used: with a single task nothing is drawn.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from gymnasium.utils.seeding import np_random
 
 
 class Streams:
-    """A stream for every environment, seeded as Gymnasium seeds one."""
+    """One random stream for every environment, seeded like Gymnasium's."""
 
     def __init__(self, count: int) -> None:
-        """Unseeded streams: each starts from the machine's entropy."""
+        """Make `count` unseeded streams, which start from the machine's entropy."""
         self._streams: list[np.random.Generator | int | None] = [None] * count
-        """The stream, or the seed of one that is not used yet."""
+        """For every environment its stream, or the seed of a stream that is not used yet."""
 
     def seed(self, index: int, seed: int) -> None:
-        """Restart the stream of an environment. Gymnasium's error names an invalid seed."""
+        """Restart the stream of an environment from a seed; Gymnasium's error if the seed is invalid."""
         if type(seed) is not int or seed < 0:
             np_random(seed)
         self._streams[index] = seed
@@ -34,17 +34,17 @@ class Streams:
         return found
 
     def state(self) -> list[dict[str, Any] | None]:
-        """State for `restore`; None for streams that were neither seeded nor used."""
+        """States of all streams for `restore`; None for a stream that was neither seeded nor used."""
         begun = range(len(self._streams))
         return [None if self._streams[i] is None else dict(self.of(i).bit_generator.state) for i in begun]
 
     def restore(self, states: Sequence[dict[str, Any] | None]) -> None:
-        """Continue from the `state` of the same number of streams."""
+        """Continue from the result of `state`, of as many streams."""
         self._streams = [None if state is None else _stream(state) for state in states]
 
 
 def _stream(state: dict[str, Any]) -> np.random.Generator:
-    """The random stream in this state (Gymnasium's are PCG64)."""
+    """Random stream in the given state; PCG64, like Gymnasium's."""
     rng = np.random.Generator(np.random.PCG64())
     rng.bit_generator.state = state
     return rng

@@ -1,4 +1,4 @@
-"""The Gymnasium environment of fused operators, single and vector."""
+"""The Gymnasium environments of fused operators: `GirEnv`, and its vector form `GirVectorEnv`."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ class GirEnv(EpisodeEnv):
 
     ## Description
     A state is a graph of maps, reductions and moves with a complete schedule of its row nest: a header (vector, tile, rows, loop,
-    streaming) and for every value that several passes read a level of memory. After IntelliGen (arXiv 2307.04995).
+    streaming), and a level of memory for every value that several passes read. The space follows IntelliGen (arXiv 2307.04995).
 
     ## Action Space
     `Discrete(75)`: stop; raise and lower of each field of the header; place of each of 16 values at DRAM, RECOMPUTE, SRAM, REG.
-    `info["action_mask"]` (int8) and `action_masks()` (bool) say what is legal; an illegal action changes nothing and costs its
-    step.
+    `info["action_mask"]` (int8) and `action_masks()` (bool) give the legal actions; an illegal action changes nothing and costs
+    its step.
 
     ## Observation Space
     `flat`: Box of float32; `dict`: its groups (header, placement, speed, terms, remaining, nest, cells); `successors`: Box
     [actions, features]; `graph`: `spaces.Graph` of the nest's values (`env/fused/graph_view.py`).
 
     ## Rewards
-    As in `gensor_gym/Construct-v0`: discount * Phi(s') - Phi(s) - step_cost for a step; R - Phi(s) for `stop`. By the model's
-    tier `info["regret"]` at the end compares the program with the best of the whole space.
+    A step pays discount * Phi(s') - Phi(s) - step_cost, and `stop` pays R - Phi(s), like in `gensor_gym/Construct-v0`. With the
+    model as backend `info["regret"]` at the end compares the program with the best program of the whole space.
 
     ## Starting State
-    No vectors or tiles; every value is kept in DRAM between kernels. `reset(options={"operator": .., "schedule": ..})` starts
-    anywhere.
+    No vectors or tiles; every value is kept in DRAM between kernels. `reset(options={"operator": .., "schedule": ..})` starts at
+    any legal schedule.
 
     ## Episode End
     Terminated by `stop`, or at the horizon, where any action counts as `stop`. Never truncated.
@@ -82,34 +82,34 @@ class GirEnv(EpisodeEnv):
         return Episodes(self.tasks, self.settings, np.array([self._task]), *state)
 
     def _begin(self) -> None:
-        """See `Episodes.begin`."""
+        """Start an episode at the row (`Episodes.begin`)."""
         self._episodes().begin(np.zeros(1, np.int64))
 
     def _advance(self, action: int) -> tuple[float, bool]:
-        """See `Episodes.step`."""
+        """Take one step in place: (reward without a measured R, terminated), by `Episodes.step`."""
         rewards, ended = self._episodes().step(np.zeros(1, np.int64), np.array([action], np.int64))
         return float(rewards[0]), bool(ended[0])
 
 
 class GirVectorEnv(EpisodesVectorEnv):
-    """`num_envs` parallel schedules, on one thread; each behaves as a `GirEnv` with the same arguments."""
+    """`num_envs` parallel schedules on one thread; each behaves like a `GirEnv` with the same arguments."""
 
     tasks: GirTasks
     single = GirEnv
 
     def __init__(self, num_envs: int = 1, *arguments: Any, **named: Any) -> None:
-        """See `EpisodesVectorEnv`, which has `autoreset_mode` as well; ValueError names a bad value."""
+        """Take arguments of `GirEnv`, and `autoreset_mode` of `EpisodesVectorEnv`; ValueError names a bad value."""
         super().__init__(num_envs, *arguments, threads=1, **named)
 
     def _episodes(self) -> Episodes:
         return Episodes(self.tasks, self.settings, self._task, self._rows, self._scalars, self._masks, self._obs)
 
     def _begin_part(self, chosen: np.ndarray) -> None:
-        """See `Episodes.begin`."""
+        """Start episodes of the chosen environments (`Episodes.begin`)."""
         self._episodes().begin(chosen)
 
     def _step_part(self, low: int, high: int, actions: np.ndarray, skip: np.ndarray) -> None:
-        """See `Episodes.step`."""
+        """Step environments low..high-1 that are not skipped (`Episodes.step`)."""
         chosen = np.flatnonzero(~skip[low:high]) + low
         self._rewards[low:high], self._ended[low:high] = 0.0, False
         self._rewards[chosen], self._ended[chosen] = self._episodes().step(chosen, actions[chosen])

@@ -1,4 +1,4 @@
-"""The state as a graph, for graph networks: the values of the nest, linked to their readers."""
+"""Observation `graph` of a fused operator, for graph neural networks: the values of its row nest, linked to their readers."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ KINDS = ("load", "map", "reduce", "program")
 _CELL = 5
 _GLOBAL = ("header", "speed", "terms", "remaining", "nest")
 EDGE_FEATURES = 3
-"""Passes between a value and its reader, whether it is kept for a later pass, whether it is an edge of the program.
-"""
+"""Number of edge features: passes between a value and its reader, whether a later pass reads the value, whether the edge starts
+at the program's node."""
 
 
 class GirGraphView:
     """Turns groups of features into a graph.
 
-    Nodes: the cells of the nest in its order, and one for the program. Features of a node, float32: one hot of KINDS; of a cell
-    whether it is wide, its stage, log operations, whether it is an output, whether passes share it; one hot of the level that it
-    is placed at; of the program the groups header, speed, terms, remaining and nest, as far as `observation_groups` have them.
-    Edges: (source, reader), and (program, cell) for every cell.
+    Nodes: the cells of the nest in its order, and the program. Features of a node, float32: one hot of KINDS; for a cell whether
+    it is wide, its stage, log operations, whether it is an output, whether several passes read it, and one hot of the level where
+    it is placed; for the program the groups header, speed, terms, remaining and nest, if `observation_groups` has them. Edges:
+    (source, reader), and (program, cell) for every cell.
     """
 
     def __init__(self, sizes: Mapping[str, int], groups: Iterable[str]) -> None:
-        """`sizes` of all groups by name, `groups` those there are."""
+        """`sizes` are the numbers of features of all groups by name, `groups` the names of the observed groups."""
         self._global = [name for name in _GLOBAL if name in set(groups)]
         self._at = len(KINDS) + _CELL
         self._width = self._at + len(Level) + sum(sizes[name] for name in self._global)
         self.space = gymnasium.spaces.Graph(box(self._width), box(EDGE_FEATURES))
 
     def of(self, groups: Mapping[str, np.ndarray], graph: GirGraph, row: np.ndarray) -> GraphInstance:
-        """The graph of one schedule int32 [ROW]; `groups` holds the features of each."""
+        """Graph of one schedule int32 [ROW]; `groups` are float32 [F] by name."""
         nest = graph.nest
         nodes = np.zeros((len(nest.cells) + 1, self._width), np.float32)
         stored = {name for name, _ in nest.stores}
@@ -69,7 +69,7 @@ def _operations(cell: Cell) -> float:
 
 
 def _edges(nest: RowNest, places: Mapping[str, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Edge features float32 [E, EDGE_FEATURES] and (from, to) int32 [E, 2]."""
+    """(edge features float32 [E, EDGE_FEATURES], source and target node of each edge int32 [E, 2])."""
     features, links = [], []
     for cell in nest.cells:
         for source in cell.sources:

@@ -1,4 +1,4 @@
-"""Observation of a fused operator's schedule: header, placement, model, remaining steps; and of the operator."""
+"""Features of a fused operator and its schedule: header, placement, terms of the model, remaining steps, nest and cells."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ from gensor_gym.gir.schedule import FIELDS, HEADER, MOST_PLACED, GirSchedule
 from gensor_gym.gir.space.table import GirTable
 
 CELL = 4
-"""Numbers of a crossing cell: whether it is one, whether it is an input, log of operations that make it, passes that read it."""
+"""Number of features of a crossing cell, which several passes read: 1, whether it is an input, log operations, reading passes.
+
+All are 0 behind the last crossing cell.
+"""
 NEST = 12
 GROUPS = {
     "header": HEADER, "placement": MOST_PLACED * len(Level), "speed": 1, "terms": len(TERMS), "remaining": 2,
     "nest": NEST, "cells": MOST_PLACED * CELL,
 }  # fmt: skip
-"""Group of an observation -> its numbers, in order. Those up to `remaining` change from step to step."""
+"""Group -> its number of features, in order. The groups up to `remaining` change from step to step."""
 DYNAMIC = sum(size for name, size in GROUPS.items() if name not in ("nest", "cells"))
 NUM_FEATURES = sum(GROUPS.values())
 _ENDS = np.cumsum(list(GROUPS.values()))
@@ -37,13 +40,14 @@ _TOPS = np.array([len(field.values) - 1 for field in FIELDS], np.float32)
 _PRIMITIVES = ("stop", "raise", "lower", "place")
 _ONE_HOT = np.array([[action.primitive == word for word in _PRIMITIVES] for action in ACTIONS], np.float32)
 NUM_SUCCESSOR_FEATURES = 2 + len(TERMS) + len(_PRIMITIVES)
-"""Legal; log speed-up of the successor by the model; log ratios of its terms; the primitive."""
+"""Number of features of a successor: legality, log speed-up by the model, log ratios of terms, one hot of the primitive."""
 
 
 def fill_state(rows: np.ndarray, terms: np.ndarray, starts: np.ndarray, found: np.ndarray) -> None:
-    """Fill the dynamic features but `remaining` of schedules int32 [B, ROW] into float32 [B, NUM_FEATURES].
+    """Write the dynamic features except `remaining` of schedules int32 [B, ROW] into `found`, float32 [B, NUM_FEATURES].
 
-    `terms` float64 [B, 1 + terms] are the model's seconds, their total first; `starts` [B] those of the unscheduled programs.
+    `terms` float64 [B, 1 + terms] are the model's seconds, their total first; `starts` [B] are the totals of the unscheduled
+    programs.
     """
     found[:, SLICES["header"]] = rows[:, :HEADER] / _TOPS
     placed = rows[:, HEADER:, None] == np.arange(len(Level))
@@ -53,7 +57,7 @@ def fill_state(rows: np.ndarray, terms: np.ndarray, starts: np.ndarray, found: n
 
 
 def static_features(graph: GirGraph) -> np.ndarray:
-    """Features that are constant in an episode, float32 [NEST + cells]: the nest, then each of its crossing cells."""
+    """Features that are constant in an episode, float32 [NEST + MOST_PLACED * CELL]: the nest, then its crossing cells."""
     nest, op = graph.nest, graph.operator
     wide = [cell for cell in nest.cells if cell.wide]
     logs = [nest.rows, nest.columns, op.flops, op.compulsory_bytes]
@@ -69,7 +73,7 @@ def static_features(graph: GirGraph) -> np.ndarray:
 
 
 def _work(nest: RowNest, name: str) -> float:
-    """Operations that a cell is made with, of inputs and numbers of the row."""
+    """Number of operations to compute a cell from inputs and from values with one number a row."""
     cell = nest.cell[name]
     own = 0 if cell.is_reduction or cell.is_load else operations(cell.made)  # type: ignore[arg-type]
     return own + sum(_work(nest, source) for source in cell.sources if nest.cell[source].wide)
@@ -79,7 +83,7 @@ class GirView:
     """Turns the features of one environment, or of a batch, into the chosen observation."""
 
     def __init__(self, settings: Settings) -> None:
-        """ValueError names an unknown group."""
+        """Choose the observation by its settings; ValueError names an unknown group."""
         self.kind = settings.observation
         names = tuple(GROUPS) if settings.groups is None else settings.groups
         if unknown := [name for name in names if name not in GROUPS]:
@@ -101,7 +105,7 @@ class GirView:
         return box(NUM_ACTIONS, NUM_SUCCESSOR_FEATURES) if self.kind == "successors" else box(len(self.keep))
 
     def single(self, features: np.ndarray, graph: GirGraph, row: np.ndarray, mask: np.ndarray) -> Any:
-        """View of one environment's features [F]."""
+        """Observation of one environment from its features [F]."""
         if self.kind == "successors":
             return successor_features(graph.table, row, mask)
         if self.kind == "graph":
@@ -109,20 +113,20 @@ class GirView:
         return self.batch(features.copy())
 
     def batch(self, features: np.ndarray) -> Any:
-        """View of features [..., F], flat or by group."""
+        """Observation of features [..., F], flat or by group."""
         if self.kind == "dict":
             return {name: features[..., s].copy() for name, s in self.slices.items()}
         return features[..., self.keep]
 
     def drawn(self, mode: str) -> Callable[[GirGraph, GirSchedule], Any]:
-        """The function that draws a schedule in a render mode."""
+        """Function of a graph and a schedule that draws the schedule in a render mode."""
         from gensor_gym.env.fused import pictures
 
         return pictures.as_text if mode == "ansi" else pictures.as_image
 
 
 def successor_features(table: GirTable, row: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Features of every action's successor, float32 [N, NUM_SUCCESSOR_FEATURES]; only the primitive where illegal."""
+    """Features of every action's successor, float32 [N, NUM_SUCCESSOR_FEATURES]; an illegal action has only its primitive."""
     number = table.numbers(row[None])
     now, after = table.terms[number], table.terms[table.successors(number)[0]]
     legal = mask.astype(bool)

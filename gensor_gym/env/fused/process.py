@@ -1,4 +1,4 @@
-"""The decision process on tables: a step of many episodes at once. The rewards are those of `env.reward`."""
+"""The decision process of fused operators: it steps many episodes at once by look-ups in tables and pays as `env.reward`."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Episodes:
         self, tasks: GirTasks, settings: Settings, task: np.ndarray, rows: np.ndarray, scalars: np.ndarray, masks: np.ndarray,
         obs: np.ndarray,
     ) -> None:  # fmt: skip
-        """The arrays are the environment's and are written to."""
+        """The arrays belong to the environment; `begin` and `step` write to them."""
         self.tasks, self.settings = tasks, settings
         self.task, self.rows, self.scalars, self.masks, self.obs = task, rows, scalars, masks, obs
 
     def begin(self, chosen: np.ndarray) -> None:
-        """Start episodes at their rows."""
+        """Start the chosen episodes at their rows."""
         task = self.task[chosen]
         self.scalars[chosen, START_LATENCY] = self.tasks.starts[task]
         self.scalars[chosen, REMAINING] = self.tasks.horizons[task]
@@ -37,9 +37,9 @@ class Episodes:
         self._fill_remaining(chosen)
 
     def step(self, chosen: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(rewards float64, ended bool) of one action int64 for each of the chosen episodes.
+        """Take one action int64 in each of the chosen episodes: (rewards float64, ended bool).
 
-        An illegal action is a no-op that costs its step; with one step left any action counts as `stop`. If the tier is measured,
+        An illegal action is a no-op that costs its step; with one step left any action counts as `stop`. If the backend measures,
         the reward of `stop` lacks R.
         """
         scalars, settings = self.scalars, self.settings
@@ -63,14 +63,14 @@ class Episodes:
         return rewards, ended
 
     def _apply(self, chosen: np.ndarray, actions: np.ndarray) -> None:
-        """Apply legal actions and update the observations."""
+        """Apply legal actions to the rows and update scalars, masks and features."""
         task, spaces = self.task[chosen], self.tasks.spaces
         after = spaces.after(task, spaces.numbers(task, self.rows[chosen]), actions)
         self.rows[chosen] = spaces.rows(task, after)
         self._observe(chosen, after)
 
     def _observe(self, chosen: np.ndarray, numbers: np.ndarray) -> None:
-        """Model, masks and dynamic features of states, which have these numbers in their spaces."""
+        """Write latency, potential, mask and dynamic features of states; `numbers` are their positions in their spaces."""
         task, spaces = self.task[chosen], self.tasks.spaces
         terms, starts = spaces.terms_of(task, numbers), self.tasks.starts[task]
         self.scalars[chosen, LATENCY] = terms[:, 0]
@@ -87,5 +87,5 @@ class Episodes:
         self.obs[chosen, at + 1] = np.log2(left + 1.0) / 8.0
 
     def _leave_stop(self, chosen: np.ndarray) -> None:
-        """Only `stop` is legal."""
+        """Write masks in which only `stop` is legal."""
         self.masks[chosen] = np.arange(NUM_ACTIONS) == STOP

@@ -1,4 +1,4 @@
-"""Tables of several tasks end to end, so that a step over many tasks is a look-up without a loop."""
+"""The tables of several tasks concatenated, so that a step over many tasks is a look-up without a loop."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gensor_gym.gir.space.table import GirTable, legal_actions
 
 
 class Spaces:
-    """Spaces of K tasks. Numbers of schedules count in each from 0; `task` int64 [B] selects the space."""
+    """Spaces of K tasks. A schedule is a number that counts from 0 in its own space; `task` int64 [B] selects the space."""
 
     def __init__(self, tables: Sequence[GirTable]) -> None:
-        """Tables of all tasks, in the space of one name."""
+        """Concatenate the tables of all tasks, which must have the same named space."""
         self.numbering = Numbering.stacked(table.numbering for table in tables)
         self.first = np.cumsum([0, *(len(table.legal) for table in tables[:-1])])
         self.legal = np.concatenate([table.legal for table in tables])
@@ -28,18 +28,18 @@ class Spaces:
         return self.numbering.take(task).numbers(rows)
 
     def rows(self, task: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Rows int32 [B, ROW]."""
+        """Rows int32 [B, ROW] of numbers int64 [B]."""
         return self.numbering.take(task).rows(numbers)
 
     def after(self, task: np.ndarray, numbers: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """The schedules after an action each, int64 [B]."""
+        """Numbers int64 [B] of the schedules that legal actions int64 [B] lead to."""
         return self.numbering.take(task).after(numbers, actions)
 
     def terms_of(self, task: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Seconds of the model, their total first, float64 [B, 1 + terms]."""
+        """Seconds by the model of schedules, their total first, float64 [B, 1 + terms]."""
         return self.terms[self.first[task] + numbers]
 
     def masks(self, task: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Legal actions bool [B, NUM_ACTIONS], as `GirTable.masks`, of numbers and their rows."""
+        """Legal actions bool [B, NUM_ACTIONS] of numbers int64 [B] and their rows, like `GirTable.masks`."""
         first, after = self.first[task], self.numbering.take(task).successors(numbers, rows)
         return legal_actions(first + numbers, first[:, None] + after, self.primitives, self.legal, self.moved)

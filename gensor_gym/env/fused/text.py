@@ -1,4 +1,4 @@
-"""A schedule of a fused operator as text: its kernels, their passes, and the instructions of each on slices."""
+"""A schedule of a fused operator as text: its kernels, their passes, and each pass's instructions on slices of values."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from gensor_gym.gir.schedule import GirSchedule
 
 @dataclass(frozen=True)
 class Step:
-    """Size of one step of a kernel; on a GPU a step of one block."""
+    """Number of rows and columns in one step of a kernel; on a GPU in one step of a block."""
 
     rows: int
     wide: int
-    """Columns."""
+    """Number of columns."""
 
 
 def as_text(graph: GirGraph, schedule: GirSchedule) -> str:
-    """The schedule line by line, and the model's terms."""
+    """Text of a schedule: its latency by the model, its fields, then its kernels, passes and instructions, a line each."""
     lines = [title(graph, schedule), str(schedule)]
     lowered = lower(graph.nest, schedule.placement(len(graph.nest.crossing)))
     for number, kernel in enumerate(lowered.kernels):
@@ -37,7 +37,7 @@ def as_text(graph: GirGraph, schedule: GirSchedule) -> str:
 
 
 def step_of(graph: GirGraph, schedule: GirSchedule, passes: int) -> tuple[Step, str]:
-    """Words for the step of a kernel with the given number of passes, and how threads or blocks share the steps."""
+    """(step of a kernel with this number of passes, words for it and for its division among threads or blocks)."""
     header = {name: schedule.value(name) for name in GirSchedule.places}
     if graph.hardware.kind == "cpu":
         step = Step(header["rows"], header["tile"] * header["vector"])
@@ -49,14 +49,14 @@ def step_of(graph: GirGraph, schedule: GirSchedule, passes: int) -> tuple[Step, 
 
 
 def rows_text(graph: GirGraph) -> str:
-    """Number of rows, and whether they are parts of longer ones."""
+    """Words for the number of rows: `8 rows`, or `32 parts of 8 rows`."""
     nest, whole = graph.nest, graph.nest.rows // graph.nest.parts
     rows = f"{whole} row{'s' if whole > 1 else ''}"
     return rows if nest.parts == 1 else f"{nest.rows} parts of {rows}"
 
 
 def title(graph: GirGraph, schedule: GirSchedule) -> str:
-    """Task and time by the model."""
+    """One line with operator, machine and latency by the model."""
     seconds = graph.latency(schedule)
     if seconds == float("inf"):
         return f"{graph.operator} on {graph.hardware.name}: not legal here"
@@ -64,13 +64,13 @@ def title(graph: GirGraph, schedule: GirSchedule) -> str:
 
 
 def instruction_text(one: Instruction, step: Step) -> str:
-    """`e.reg[2x32] = map exp(x - top)`; of a move its source."""
+    """Text of an instruction, such as `e.reg[2x32] = exp(x - top)` for a map or `x.reg[2x32] = move x.dram[2x32]`."""
     what = {"move": "move", "map": f"{one.body}", "reduce": f"reduce {one.body}"}[one.kind]
     sources = [slice_text(part, step) for _, part in one.sources] if one.kind != "map" else []
     return " ".join([slice_text(one.target, step), "=", what, *sources])
 
 
 def slice_text(part: Slice, step: Step) -> str:
-    """Buffer, level and shape of a slice."""
+    """Text of a slice: buffer, level and shape, such as `e.reg[2x32]`."""
     shape = f"{step.rows}x{step.wide}" if part.wide else f"{step.rows}"
     return f"{part.buffer.name}.{part.buffer.level.name.lower()}[{shape}]"

@@ -1,1 +1,1 @@
-"""Programs for people: as text and as figures."""
+"""Rendering of programs as text and as figures."""

@@ -1,4 +1,4 @@
-"""Facts of one program for rendering: resources against their limits, and the bottleneck of its latency."""
+"""Facts about one program for rendering: its resources and their limits, and the bottleneck of its latency."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gensor_gym.graph.tables.layout import UNROLL
 from gensor_gym.graph.tables.tables import L1_BYTES, L2_BYTES, REGS_THREAD, SHARED_BLOCK, THREADS_BLOCK, UNITS, VECTOR_REGS
 
 LEVEL_NAMES = {"gpu": ("register tile", "block tile"), "cpu": ("register tile", "L1 tile", "task tile")}
-"""Tiles from the inside out, by kind of hardware."""
+"""Kind of hardware -> names of its tiles, from the innermost out."""
 TERM_WORDS = {
     "gpu": {
         "arithmetic": "FMA pipes",
@@ -36,14 +36,14 @@ TERM_WORDS = {
         "launch": "fork and join",
     },
 }
-"""The terms of the model (`cost.terms.TERMS`) in a reader's words, by kind of hardware."""
+"""Kind of hardware -> term of the model (`cost.terms.TERMS`) -> words for it."""
 
 
 @dataclass(frozen=True)
 class Use:
     """A program's use of one resource; `unit` is `B` for bytes and empty for counts.
 
-    A `soft` limit may be passed: a tile that overflows its cache is slow, not illegal.
+    A `soft` limit may be exceeded: a tile that overflows its cache is slow, not illegal.
     """
 
     name: str
@@ -54,18 +54,18 @@ class Use:
 
     @property
     def fraction(self) -> float:
-        """Used over limit."""
+        """Used amount divided by the limit."""
         return self.used / max(1, self.limit)
 
     def __str__(self) -> str:
-        """`registers 85 of 255`."""
+        """Text such as `registers 85 of 255`."""
         if self.unit == "B":
             return f"{self.name} {in_bytes(self.used)} of {in_bytes(self.limit)}"
         return f"{self.name} {self.used} of {self.limit}"
 
 
 def uses(graph: ConstructionGraph, schedule: Schedule) -> list[Use]:
-    """Resources of the program against their legal limits; tiles against their cache."""
+    """Uses of the program's resources with their limits; on a CPU also tiles with the cache that should contain them."""
     row, ints = schedule.row, graph.tables.ints
     if graph.hardware.kind == "cpu":
         body = reduce_product(row, 0, ints) << int(row[UNROLL])
@@ -86,7 +86,7 @@ def uses(graph: ConstructionGraph, schedule: Schedule) -> list[Use]:
 
 
 def spread(graph: ConstructionGraph, schedule: Schedule) -> str:
-    """How the work spreads over the device: `48 blocks on 132 units, 5 resident on each`."""
+    """Words for the spread of work over the device, such as `48 blocks on 132 multiprocessors, up to 5 on each`."""
     row, ints = schedule.row, graph.tables.ints
     if graph.hardware.kind == "gpu":
         blocks, resident = int(grid_blocks(row, ints)), int(resident_blocks(row, ints))
@@ -98,13 +98,13 @@ def spread(graph: ConstructionGraph, schedule: Schedule) -> str:
 
 
 def bound(graph: ConstructionGraph, schedule: Schedule) -> str:
-    """The largest term of the model, in words."""
+    """Words for the largest term of the model."""
     terms = graph.terms(schedule)
     return TERM_WORDS[graph.hardware.kind][max(terms, key=lambda name: terms[name])]
 
 
 def in_bytes(count: float) -> str:
-    """`4.5 KiB`."""
+    """Text of a number of bytes, such as `4.5 KiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024 or unit == "GiB":
             break
@@ -113,7 +113,7 @@ def in_bytes(count: float) -> str:
 
 
 def in_seconds(seconds: float) -> str:
-    """`12.3 us`."""
+    """Text of a time, such as `12.3 us`."""
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"

@@ -1,8 +1,8 @@
-"""The decisions of writing a program: their order and the options of each.
+"""The decisions by which a program is written: their order and the options of each.
 
-The unit comes first and the other knobs next, because the kind of program determines which tiles are good; then the axes. With
-`choices="columns"` a decision takes the whole chain of an axis (`graph.coordinates`). With `choices="sizes"` it takes one number
-of it, from the innermost tile outwards, virtual threads last, so that a network with few outputs suffices.
+The unit (tensor cores or not) comes first and the other knobs next, because the kind of program determines which tiles are good.
+The axes follow. With `choices="columns"` a decision sets the whole chain of an axis (`graph.coordinates`). With `choices="sizes"`
+it sets one number of the chain, from the innermost tile outwards and virtual threads last, so that a network needs few outputs.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from gensor_gym.graph.tables.tables import NUM_LEVELS
 
 CHOICES = ("sizes", "columns")
 MOST_SIZES = 256
-"""Actions with `choices="sizes"`: the longest ladder of an axis that an environment takes."""
+"""Number of actions with `choices="sizes"`, which is the most sizes of tiles that an axis may have."""
 
 WHOLE, SIZE, NUMBER = range(3)
-"""Kinds of decisions: the whole chain of an axis; the tile of one level, which outer levels copy; a single number."""
+"""Kinds of decision: the whole chain of an axis; the tile of one level, which outer levels copy; a single number."""
 KIND, FIRST, LEVEL_OF, START, STOP, WRITTEN = range(6)
-"""Indices of a decision's facts for compiled code; START and STOP bound its own options.
+"""Indices of a decision's facts for compiled code. Its options are START to STOP - 1 in the array of all options.
 
-WRITTEN [A]: for every axis, the number of levels written after the decision.
+WRITTEN is the first of MAX_AXES facts: for every axis, the number of levels that are written after the decision.
 """
 NUM_FACTS = WRITTEN + MAX_AXES
 
 NUM_SUBJECTS = MAX_AXES + MAX_LEVELS + 1 + NUM_KNOBS
-"""Number of subject features: axis; level of a tile, or virtual threads; or knob."""
+"""Number of features that name a decision's subject: axis; level of the tile, or virtual threads; knob."""
 
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """One decision: its kind, its first index in a row, the level of a tile, and its options int32 [C, CHAIN].
+    """One decision: its kind, the index of its first number in a row, the level of its tile, and its options int32 [C, CHAIN].
 
     Options that are a single number repeat it in every column.
     """
@@ -48,7 +48,7 @@ class Decision:
 
     @property
     def subject(self) -> np.ndarray:
-        """Subject of the decision, float32 [NUM_SUBJECTS]."""
+        """One hot of axis and level, or of the knob, that is decided, float32 [NUM_SUBJECTS]."""
         found = np.zeros(NUM_SUBJECTS, dtype=np.float32)
         if self.first > VTHREAD + MAX_AXES - 1:
             found[MAX_AXES + MAX_LEVELS + 1 + self.first - VTHREAD - MAX_AXES - 1] = 1.0
@@ -60,16 +60,16 @@ class Decision:
 
 
 def written_columns(graph: ConstructionGraph) -> list[Column]:
-    """The columns that are written, in their order: the unit (`tensor_core`), the other knobs, axes; none without a choice.
+    """Columns that have a choice, in the order of writing: the unit (`tensor_core`), the other knobs, the axes.
 
-    Most knobs belong to one unit, and a unit needs certain tiles: decided after these, tensor cores would almost never be
-    possible.
+    Most knobs belong to one unit, and a unit needs certain tiles: if it were decided after the tiles, tensor cores would almost
+    never be possible.
     """
     return sorted(graph.coordinates.movable(), key=lambda column: (not column.is_knob, column.first != TENSOR_CORE))
 
 
 def decisions_of(graph: ConstructionGraph, choices: str) -> list[Decision]:
-    """All decisions of a task. ValueError if it has none, or one has more options than `choices="sizes"` allows."""
+    """All decisions of a task, in order. ValueError if there are none, or if `choices="sizes"` would need too many actions."""
     found: list[Decision] = []
     for column in written_columns(graph):
         if column.is_knob:
@@ -87,7 +87,7 @@ def decisions_of(graph: ConstructionGraph, choices: str) -> list[Decision]:
 
 
 def _sizes(column: Column, levels: int) -> list[Decision]:
-    """A chain number by number: the tile of each level, then the virtual threads where there are any."""
+    """Decisions that set a chain number by number: the tile of each level, then the virtual threads if they have a choice."""
     ladder = _alone(np.unique(column.values[:, :MAX_LEVELS]))
     found = [Decision(SIZE, column.first, level, ladder) for level in range(levels)]
     threads = np.unique(column.values[:, MAX_LEVELS])
@@ -97,12 +97,12 @@ def _sizes(column: Column, levels: int) -> list[Decision]:
 
 
 def _alone(numbers: np.ndarray) -> np.ndarray:
-    """Options int32 [C, CHAIN] of single numbers."""
+    """Options int32 [C, CHAIN] that repeat each of C numbers in every column."""
     return np.ascontiguousarray(np.broadcast_to(numbers[:, None], (len(numbers), CHAIN)), dtype=np.int32)
 
 
 def smallest(graph: ConstructionGraph) -> np.ndarray:
-    """The row int32 [ROW] before anything is written: every choosable number at its minimum."""
+    """Row int32 [ROW] before anything is written: every number that will be decided is at its minimum."""
     row = graph.coordinates.base.copy()
     for column in written_columns(graph):
         row[column.places] = column.values[column.smallest]
@@ -110,10 +110,10 @@ def smallest(graph: ConstructionGraph) -> np.ndarray:
 
 
 def packed(tasks: Sequence[Sequence[Decision]]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Arrays for compiled code, of K tasks with at most D decisions.
+    """Decisions of K tasks, at most D each, as arrays for compiled code.
 
-    (facts int64 [K, D, NUM_FACTS], options end to end int32 [O, CHAIN], number of decisions int64 [K], subjects float32 [K, D,
-    NUM_SUBJECTS])
+    (facts int64 [K, D, NUM_FACTS], options of all decisions concatenated int32 [O, CHAIN], number of decisions int64 [K],
+    subjects float32 [K, D, NUM_SUBJECTS])
     """
     most = max(map(len, tasks))
     facts = np.zeros((len(tasks), most, NUM_FACTS), dtype=np.int64)
@@ -133,7 +133,7 @@ def packed(tasks: Sequence[Sequence[Decision]]) -> tuple[np.ndarray, np.ndarray,
 
 
 def _without_choice(decisions: Sequence[Decision]) -> np.ndarray:
-    """Levels int64 [A] that are written from the start: all levels of an axis without decisions."""
+    """Number of levels written before the first decision, int64 [A]: all for an axis without decisions, else 0."""
     written = np.full(MAX_AXES, MAX_LEVELS)
     written[[decision.first - TILE for decision in decisions if decision.kind != NUMBER]] = 0
     return written

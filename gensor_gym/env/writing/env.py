@@ -1,4 +1,4 @@
-"""The Gymnasium environment in which an agent writes a program choice by choice, single and vector."""
+"""The Gymnasium environments in which an agent writes a program, choice by choice: `WriteEnv` and `WriteVectorEnv`."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ class WriteEnv(EpisodeEnv):
     """Write a tensor program choice by choice.
 
     ## Description
-    A walk of `gensor_gym/Construct-v0` changes a program step by step. Here it is written down once: knobs first, then the chain
-    of tiles of every axis, from the innermost tile outwards. An episode has one step for each decision, and only its final
-    program is evaluated. Numbers not written yet are at their minimum.
+    `gensor_gym/Construct-v0` changes a program step by step. Here each of its numbers is written once: knobs first, then the
+    chain of tiles of every axis, from the innermost tile outwards. An episode has one step for each decision, and only its final
+    program is evaluated. Numbers that are not written yet are at their minimum.
 
     ## Action Space
-    `choices="sizes"`: `Discrete(256)`, the index of a number on the ladder of the decision: the tile of one level, virtual
-    threads, or a knob's value. `choices="columns"`: `Discrete` of the longest list of options, whole chains of an axis.
+    `choices="sizes"`: `Discrete(256)`, the index of a number among the decision's options: the tile of one level, virtual
+    threads, or a knob's value. `choices="columns"`: `Discrete` with the most options of a decision, which are chains of an axis.
     `info["action_mask"]` (int8) and `action_masks()` (bool) give the options that may still lead to a legal program
-    (`env/writing/room.py`). No legal program is excluded; at the last decision the mask is exact. An action that is no option
+    (`env/writing/room.py`). No legal program is excluded; at the last decision the mask is exact. An action that is not an option
     leaves the number at its minimum; a masked option is taken, and the program is illegal. `masked=False` masks only actions that
-    are no option, which is faster.
+    are not options, which is faster.
 
     ## Observation Space
     `flat`: Box of float32; `dict`: its groups (tiles, knobs, level, resources, decision, remaining, choices, operator, hardware).
     No feature uses the analytic model.
 
     ## Rewards
-    0 on the way; at the end R = max(0, log(T_cap / T)) as in `gensor_gym/Construct-v0`, 0 if the program is illegal or its status
-    is not OK. `info` has `runtime_s`, `status`, `steps`, and `regret` if the optimum is known.
+    0 before the last step; at the end R = max(0, log(T_cap / T)) like in `gensor_gym/Construct-v0`, or 0 if the program is
+    illegal or its status is not OK. `info` has `runtime_s`, `status`, `steps`, and `regret` if the optimum is known.
 
     ## Starting State
-    Nothing written. `reset(options={"operator": ..})` chooses the task.
+    Nothing is written. `reset(options={"operator": ..})` chooses the task.
 
     ## Episode End
     Terminated after the last decision. Never truncated.
@@ -84,12 +84,12 @@ class WriteEnv(EpisodeEnv):
         self._room = tasks.room()
 
     def _begin(self) -> None:
-        """See `process.begin`."""
+        """Start an episode with nothing written (`process.begin`)."""
         own = self._task, self._row, self._scalars
         process.begin_one(self.tasks.written, *own, self._vector[0], self._mask, self._obs)
 
     def _advance(self, action: int) -> tuple[float, bool]:
-        """See `process.advance`."""
+        """Write one decision: (reward without a measured R, terminated), by `process.advance`."""
         own = self._task, self._row, self._scalars, action
         done: tuple[float, bool] = process.step_one(
             self.tasks.written, *own, self._vector, self._room, self._mask, self._obs
@@ -98,18 +98,18 @@ class WriteEnv(EpisodeEnv):
 
 
 class WriteVectorEnv(EpisodesVectorEnv):
-    """`num_envs` programs written side by side; each behaves as a `WriteEnv` with the same arguments."""
+    """`num_envs` programs written in parallel; each environment behaves like a `WriteEnv` with the same arguments."""
 
     tasks: WriteTasks
     single = WriteEnv
 
     def _begin_part(self, chosen: np.ndarray) -> None:
-        """See `process.begin`."""
+        """Start episodes of the chosen environments (`process.begin`)."""
         own = self._task, self._rows, self._scalars
         process.begin_range(self.tasks.written, chosen, *own, self._vector[0], self._masks, self._obs)
 
     def _step_part(self, low: int, high: int, actions: np.ndarray, skip: np.ndarray) -> None:
-        """See `process.advance`."""
+        """Step environments low..high-1 that are not skipped (`process.advance`)."""
         own = self._task, self._rows, self._scalars, actions, skip
         found = self._masks, self._obs, self._rewards, self._ended
         process.step_range(self.tasks.written, low, high, *own, self._vector, self.tasks.room(), *found)

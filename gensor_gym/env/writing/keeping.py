@@ -1,4 +1,4 @@
-"""Feasibility of many partial programs, and of each of their options: masks for many rows at once."""
+"""Feasibility of many partial programs at once, and of the options of their next decision."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ from gensor_gym.env.writing.rules import fill_kept, fill_open
 
 
 class Room:
-    """A task that is written by columns: its decisions, and the options that stay feasible."""
+    """The decisions of a task that is written by columns, and checks of which partial programs and options are feasible."""
 
     def __init__(self, graph: ConstructionGraph) -> None:
-        """List the decisions; ValueError if there is none."""
+        """List the decisions; ValueError if there are none."""
         facts, self._options, _, _ = packed([decisions_of(graph, "columns")])
         self._facts = facts[0]
         self._ints, self._sizes = graph.tables.ints, graph.tables.sizes
 
     def kept(self, rows: np.ndarray, place: int) -> np.ndarray:
-        """Feasible rows int32 [N, ROW], written up to decision `place` with it and else at the minimum; bool [N].
+        """Whether each of rows int32 [N, ROW] is feasible, or legal if `place` is the last decision; bool [N].
 
-        At the last decision, the legal programs.
+        Decisions 0 to `place` are written in the rows; all other numbers are at their minimum.
         """
         found = np.zeros(len(rows), dtype=np.bool_)
         fill_kept(rows, self._facts[place], place + 1 == len(self._facts), self._ints, self._sizes, found)
         return found
 
     def options(self, rows: np.ndarray, place: int, count: int) -> np.ndarray:
-        """Feasible options, of `count`, of decision `place` in rows that are written up to it; bool [N, count]."""
+        """Whether each of the `count` options of decision `place` is feasible in each row; bool [N, count].
+
+        Decisions before `place` are written in the rows.
+        """
         alone, inverse = np.unique(rows, axis=0, return_inverse=True)
         masks = np.zeros((len(alone), count), dtype=np.int8)
         last = place + 1 == len(self._facts)

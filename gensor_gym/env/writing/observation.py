@@ -1,4 +1,4 @@
-"""Observation of `Write-v0`: the program so far, the current decision, and its feasible options."""
+"""Features of `Write-v0`: the program so far, the current decision, and its feasible options."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ KINDS = ("flat", "dict")
 GROUPS: dict[str, int] = {
     **{name: OF_CONSTRUCTION[name] for name in ("tiles", "knobs", "level", "resources")},  # as Construct-v0 shows them
     "decision": NUM_SUBJECTS,  # one hot: axis, level of a tile or virtual threads, knob
-    "remaining": 2,  # decisions left: a share, log2
-    "choices": MOST_SIZES,  # log2 of each size, or the place of a knob's value; 0 where there is none, or no room
+    "remaining": 2,  # decisions left: fraction of all, log2
+    "choices": MOST_SIZES,  # for each option log2 of its size, or its index as a fraction; 0 if it is missing or masked
     **{name: OF_CONSTRUCTION[name] for name in ("operator", "hardware")},
 }
-"""Features of every group, in the order of the flat observation."""
+"""Number of features of every group, in the order of the flat observation."""
 _ENDS = dict(zip(GROUPS, np.cumsum(list(GROUPS.values())).tolist(), strict=True))
 SLICES = {name: slice(end - GROUPS[name], end) for name, end in _ENDS.items()}
 NUM_FEATURES = sum(GROUPS.values())
@@ -36,7 +36,7 @@ class WriteView:
     """Turns the features of one environment, or of a batch, into the chosen observation."""
 
     def __init__(self, settings: Settings) -> None:
-        """ValueError names an unknown kind or group."""
+        """Choose the observation by its settings; ValueError names an unknown observation or group."""
         if settings.observation not in KINDS:
             raise ValueError(f"no observation {settings.observation!r} of Write-v0; it is one of {KINDS}")
         self.kind = settings.observation
@@ -52,17 +52,17 @@ class WriteView:
             self.space = gymnasium.spaces.Dict({name: box(s.stop - s.start) for name, s in self.slices.items()})
 
     def single(self, features: np.ndarray, _graph: ConstructionGraph, _row: np.ndarray, _mask: np.ndarray) -> Any:
-        """View of one environment's features [F]."""
+        """Observation of one environment from its features [F]."""
         return self.batch(features.copy())
 
     def batch(self, features: np.ndarray) -> Any:
-        """View of features [..., F], flat or by group."""
+        """Observation of features [..., F], flat or by group."""
         if self.kind == "dict":
             return {name: features[..., s].copy() for name, s in self.slices.items()}
         return features[..., self.keep]
 
     def drawn(self, mode: str) -> Callable[[ConstructionGraph, Schedule], Any]:
-        """The function that draws a schedule in a render mode."""
+        """Function of a graph and a schedule that draws the schedule in a render mode."""
         from gensor_gym.env.pictures import render
 
         return render.as_text if mode == "ansi" else render.as_image

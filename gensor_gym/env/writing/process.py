@@ -1,4 +1,4 @@
-"""Writing a program, compiled: one decision of every episode in a range, the same code for one environment and thousands.
+"""The compiled process of writing programs: it takes one decision in each of a range of episodes, be it one or thousands.
 
 Only the finished program is rewarded and evaluated.
 """
@@ -25,7 +25,7 @@ from gensor_gym.graph.tables.tables import FLOOR
 
 @lean
 def observe(tasks, task, row, scalars, masked, scratch, mask, obs):  # noqa: ANN001, ANN201
-    """Mask and dynamic features before the next decision; `tasks` as of `tasks.Written`."""
+    """Write mask and dynamic features before the next decision; `tasks` is a `tasks.Written`."""
     left, count = int(scalars[REMAINING]), tasks.counts[task]
     at = count - left
     fact, options = tasks.facts[task, at], tasks.options
@@ -44,17 +44,17 @@ def observe(tasks, task, row, scalars, masked, scratch, mask, obs):  # noqa: ANN
 
 @lean
 def _fill_remaining(left, count, obs):  # noqa: ANN001, ANN202
-    """Remaining decisions: a share, and a logarithm."""
+    """Write the group `remaining`: decisions left as a fraction of all, and their logarithm."""
     obs[REMAINING_AT] = left / count
     obs[REMAINING_AT + 1] = math.log2(left + 1.0) / 8.0
 
 
 @lean
 def begin(tasks, task, row, scalars, masked, scratch, mask, obs):  # noqa: ANN001, ANN201
-    """Start an episode: nothing is written."""
+    """Start an episode with nothing written."""
     for i in range(ROW):
         row[i] = tasks.initial[task, i]
-    scalars[START_LATENCY] = tasks.floats[task, FLOOR]  # no program is evaluated; it says that an episode runs
+    scalars[START_LATENCY] = tasks.floats[task, FLOOR]  # marks that an episode runs; no program is evaluated
     scalars[LATENCY] = math.inf
     scalars[REMAINING] = tasks.counts[task]
     scalars[STEPS] = 0
@@ -65,10 +65,11 @@ def begin(tasks, task, row, scalars, masked, scratch, mask, obs):  # noqa: ANN00
 
 @lean
 def advance(tasks, task, row, scalars, action, settings, scratch, room, terms, mask, obs):  # noqa: ANN001, ANN201
-    """One decision in place: (reward, terminated). settings = [whether the mask checks feasibility, reward tier is the model].
+    """Take one decision in place: (reward, terminated).
 
-    A missing option, or one that makes no well-formed program, leaves the number at its minimum. An infeasible option is taken:
-    its program is illegal and pays nothing.
+    settings = [whether the mask checks feasibility, whether the backend is the model]. A missing option, or an option that does
+    not make a well-formed program, leaves the number at its minimum. An infeasible option is taken: its program is illegal and
+    pays nothing.
     """
     ints = tasks.ints[task]
     fact = tasks.facts[task, tasks.counts[task] - int(scalars[REMAINING])]
@@ -90,7 +91,7 @@ def advance(tasks, task, row, scalars, action, settings, scratch, room, terms, m
 
 @lean
 def _fill_end(row, ints, count, mask, obs):  # noqa: ANN001, ANN202
-    """Observation of a finished program. One action without effect stays legal, because nobody can sample from an empty mask."""
+    """Write mask and features of a finished program. Action 0 stays legal, because an empty mask cannot be sampled from."""
     for i in range(mask.shape[0]):
         mask[i] = i == 0
     fill_schedule(row, ints, obs)
@@ -101,20 +102,20 @@ def _fill_end(row, ints, count, mask, obs):  # noqa: ANN001, ANN202
 
 @early
 def begin_one(tasks, task, row, scalars, masked, mask, obs):  # noqa: ANN001, ANN201
-    """`begin` with its own room, for a single environment."""
+    """Do `begin` for a single environment, with scratch space of its own."""
     begin(tasks, task, row, scalars, masked, np.empty(ROW, dtype=np.int32), mask, obs)
 
 
 @early
 def step_one(tasks, task, row, scalars, action, settings, room, mask, obs):  # noqa: ANN001, ANN201
-    """`advance` with its own room, for a single environment."""
+    """Do `advance` for a single environment, with scratch space of its own."""
     scratch, terms = np.empty(ROW, dtype=np.int32), np.empty(NUM_TERMS, dtype=np.float64)
     return advance(tasks, task, row, scalars, action, settings, scratch, room, terms, mask, obs)
 
 
 @compiled
 def begin_range(tasks, chosen, own, rows, scalars, masked, masks, obs):  # noqa: ANN001, ANN201
-    """`begin` of every environment in `chosen`, with tasks `own`."""
+    """Do `begin` for every environment in `chosen`; environment b has task own[b]."""
     scratch = np.empty(ROW, dtype=np.int32)
     for b in chosen:
         begin(tasks, own[b], rows[b], scalars[b], masked, scratch, masks[b], obs[b])
@@ -122,7 +123,7 @@ def begin_range(tasks, chosen, own, rows, scalars, masked, masks, obs):  # noqa:
 
 @compiled
 def step_range(tasks, low, high, own, rows, scalars, actions, skip, settings, room, masks, obs, rewards, ended):  # noqa: ANN001, ANN201
-    """`advance` of environments low..high-1; those with skip set are unchanged, with reward 0."""
+    """Do `advance` for environments low..high-1; an environment with `skip` set is unchanged and gets reward 0."""
     scratch, terms = np.empty(ROW, dtype=np.int32), np.empty(NUM_TERMS, dtype=np.float64)
     for b in range(low, high):
         rewards[b], ended[b] = 0.0, False

@@ -1,8 +1,9 @@
 """Whether a partial program can still become legal. Compiled.
 
-Limits that grow with tiles are checked with every later choice at its minimum. Conditions that need larger tiles (shares of a
-reduction, patches of warps, whole fragments) are checked with the sizes still available. This is a bound: no legal program is
-excluded, but some admitted ones end in conflicting limits, and some larger tiles of windows and vectors take less.
+Resources that grow with tiles are checked with every later choice at its minimum. Conditions that need larger tiles (threads
+that share a reduction, patches of warps, whole fragments) are checked with the sizes that are still available. The check is a
+bound: it excludes no legal program, but some partial programs that pass it end in limits that conflict, and some larger tiles of
+windows and vectors need less than smaller tiles.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ from gensor_gym.graph.tables.tables import (
 )  # fmt: skip
 
 GROWING = REGISTERS | CODE | SHARED | L1_TILE | TASK_TILE | SPLIT
-"""Limits that the smallest completion keeps if any completion does: those that grow with tiles, and steps, which decrease."""
+"""Limits that the smallest completion keeps if any completion does: their resources grow with tiles, or their steps decrease."""
 
 
 @lean
 def keeps_room(row, fact, ints, sizes):  # noqa: ANN001, ANN201
-    """Whether a row, written up to a decision and else at the minimum, may become a legal program."""
+    """Whether a row may become a legal program; it is written up to and including a decision, and else at the minimum."""
     if not within(row, ints, GROWING):
         return False
     if ints[IS_CPU] == 1:
@@ -68,7 +69,7 @@ def keeps_room(row, fact, ints, sizes):  # noqa: ANN001, ANN201
 
 @lean
 def _largest_ratio(axis, base, ints, sizes):  # noqa: ANN001, ANN202
-    """The largest size of an axis that is a multiple of `base`, over it."""
+    """The largest size of an axis that is a multiple of `base`, divided by `base`; 1 if there is none."""
     for i in range(ints[SIZE_START + axis + 1] - 1, ints[SIZE_START + axis] - 1, -1):
         if sizes[i] % base == 0:
             return sizes[i] // base
@@ -77,7 +78,7 @@ def _largest_ratio(axis, base, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _has_multiple(axis, number, ints, sizes):  # noqa: ANN001, ANN202
-    """Whether an axis has a size that is a multiple of a number."""
+    """Whether an axis has a tile size that is a multiple of a number."""
     for i in range(ints[SIZE_START + axis], ints[SIZE_START + axis + 1]):
         if sizes[i] % number == 0:
             return True
@@ -86,7 +87,7 @@ def _has_multiple(axis, number, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _shares_may_have_points(row, fact, ints, sizes):  # noqa: ANN001, ANN202
-    """Whether a block tile may have a register tile of the reduction for every thread of reduce_threads."""
+    """Whether a block tile may contain a register tile of the reduction for each of `reduce_threads` threads."""
     if row[REDUCE_THREADS] == 0:
         return True
     most = 1
@@ -99,7 +100,7 @@ def _shares_may_have_points(row, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _warps_may_be_whole(row, fact, ints, sizes):  # noqa: ANN001, ANN202
-    """Whether patches of warps may still divide the threads. Conditions on knobs are checked with the knobs."""
+    """Whether patches of warps may still divide the threads; conditions on knobs are checked when knobs are written."""
     rows = warp_rows(row[WARP_TILE])
     if rows == 0:
         return row[LANE_MAP] == 0 or fact[FIRST] == WARP_TILE
@@ -136,7 +137,7 @@ def _may_be_matrix(row, fact, ints, sizes):  # noqa: ANN001, ANN202
                 return False
         elif not _has_multiple(axis, length, ints, sizes):
             return False
-    level = row[TENSOR_CORE] - 1  # whose reduction is along k alone
+    level = row[TENSOR_CORE] - 1  # the level whose tile reduces along k alone
     if reduce_product(row, level, ints) != row[TILE + level * MAX_AXES + k]:
         return False
     return row[TENSOR_CORE] == 1 or _may_be_wgmma(row, fact, ints)
@@ -144,7 +145,7 @@ def _may_be_matrix(row, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _panels_may_be_whole(row, fact, ints, sizes):  # noqa: ANN001, ANN202
-    """Whether the two pixel axes have sizes, consistent with the written ones, that give every image whole panels."""
+    """Whether the two pixel axes have sizes, consistent with the written sizes, that give every image whole panels."""
     p, q = SPATIAL_SLOTS - 2, SPATIAL_SLOTS - 1
     for i in range(ints[SIZE_START + p], ints[SIZE_START + p + 1]):
         if fact[WRITTEN + p] >= 1 and sizes[i] != row[TILE + p]:
@@ -160,7 +161,7 @@ def _panels_may_be_whole(row, fact, ints, sizes):  # noqa: ANN001, ANN202
 
 @lean
 def _may_be_wgmma(row, fact, ints):  # noqa: ANN001, ANN202
-    """Conditions of wgmma besides whole fragments: its columns, a cluster's tiles, a swizzle row along k."""
+    """Whether wgmma may still be used: limits on its columns, a cluster's tiles, and a swizzle row along k."""
     if columns_of(row, ints) > 256:
         return False
     m = ints[MATRIX_M]

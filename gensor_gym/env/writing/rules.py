@@ -1,4 +1,4 @@
-"""The options of a decision, their feasibility, and their effect on a row. Compiled."""
+"""Compiled rules of a decision's options: their effect on a row, whether they are well-formed, and whether they are feasible."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gensor_gym.graph.tables.layout import MAX_AXES, MAX_LEVELS, ROW, TILE, VTHR
 
 @lean
 def put(row, fact, option, options):  # noqa: ANN001, ANN201
-    """Write an option; for a tile all outer levels get the same size, their minimum."""
+    """Write an option into a row; outer levels of a tile get the same size, which is their minimum."""
     first = fact[FIRST]
     if fact[KIND] == NUMBER:
         row[first] = options[option, 0]
@@ -28,7 +28,7 @@ def put(row, fact, option, options):  # noqa: ANN001, ANN201
 
 @lean
 def goes(row, fact, option, options):  # noqa: ANN001, ANN201
-    """Whether an option makes a well-formed program: a tile is a multiple of the one inside it, virtual threads divide one."""
+    """Whether an option is well-formed: a tile is a multiple of the next inner tile, virtual threads divide the register tile."""
     number = options[option, 0]
     if fact[KIND] == SIZE and fact[LEVEL_OF] > 0:
         return number % row[fact[FIRST] + (fact[LEVEL_OF] - 1) * MAX_AXES] == 0
@@ -39,9 +39,9 @@ def goes(row, fact, option, options):  # noqa: ANN001, ANN201
 
 @lean
 def fill_choices(row, fact, is_last, options, ints, sizes, masked, scratch, mask):  # noqa: ANN001, ANN201
-    """Fill `mask`, int8 [N]: the feasible options; at the last decision those that make a legal program.
+    """Write the mask int8 [N] of feasible options, or at the last decision of options that make a legal program.
 
-    If there are none, or `masked` is 0, all well-formed options.
+    If there are none, or if `masked` is 0, write the mask of all well-formed options.
     """
     if not (masked and fill_room(row, fact, is_last, options, ints, sizes, scratch, mask) > 0):
         count = fact[STOP] - fact[START]
@@ -51,7 +51,7 @@ def fill_choices(row, fact, is_last, options, ints, sizes, masked, scratch, mask
 
 @lean
 def fill_room(row, fact, is_last, options, ints, sizes, scratch, mask):  # noqa: ANN001, ANN201
-    """Fill `mask` with the feasible options, at the last decision the legal ones; returns their number."""
+    """Write the mask of feasible options, or at the last decision of options that make a legal program; return their number."""
     for i in range(ROW):
         scratch[i] = row[i]
     count, found = fact[STOP] - fact[START], 0
@@ -67,14 +67,14 @@ def fill_room(row, fact, is_last, options, ints, sizes, scratch, mask):  # noqa:
 
 @compiled
 def fill_kept(rows, fact, is_last, ints, sizes, found):  # noqa: ANN001, ANN201
-    """Fill `found`, bool [N]: feasible rows after a decision; after the last one, legal rows."""
+    """Write into `found`, bool [N], whether each row is feasible after a decision, or legal after the last decision."""
     for b in range(rows.shape[0]):
         found[b] = fits(rows[b], ints) if is_last else keeps_room(rows[b], fact, ints, sizes)
 
 
 @compiled
 def fill_open(rows, fact, is_last, options, ints, sizes, masks):  # noqa: ANN001, ANN201
-    """`fill_room` of every row: `masks`, int8 [N, C]."""
+    """Do `fill_room` for every row; `masks` is int8 [N, C]."""
     scratch = np.empty(ROW, dtype=np.int32)
     for b in range(rows.shape[0]):
         fill_room(rows[b], fact, is_last, options, ints, sizes, scratch, masks[b])

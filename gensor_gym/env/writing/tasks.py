@@ -1,4 +1,4 @@
-"""The operators whose programs an environment writes: their graphs, and the decisions of each."""
+"""The tasks of `Write-v0`: operators with their graphs and the decisions of each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gensor_gym.operators.types import Operator
 
 
 class Written(NamedTuple):
-    """Arrays for compiled code of K tasks with at most D decisions: as of `decisions.packed`, tables as of `TaskSet`."""
+    """Arrays of K tasks for compiled code: decisions from `decisions.packed`, tables from `TaskSet`."""
 
     facts: np.ndarray
     options: np.ndarray
@@ -35,18 +35,18 @@ class WriteTasks(TaskSet):
     starts_anywhere = False
 
     def __init__(self, operator: OperatorSpec, hardware: Hardware | str, space: str, choices: str) -> None:
-        """ValueError names the unknown argument, or an operator without decisions."""
+        """Build graphs and decisions; ValueError names an unknown argument or an operator without decisions."""
         if choices not in CHOICES:
             raise ValueError(f"no choices {choices!r}; it is one of {CHOICES}")
         self.choices = choices
-        self.num_actions = 0  # of columns, known when all are listed
+        self.num_actions = 0  # until the decisions of all operators are listed
         self.decisions: list[list[Decision]] = []
         super().__init__(operator, hardware, space)
         longest = [len(decision.options) for decisions in self.decisions for decision in decisions]
         self.num_actions = MOST_SIZES if choices == "sizes" else max(longest)
 
     def _append(self, op: Operator) -> None:
-        """List the decisions of an operator that is not there yet; ValueError if one has too many options."""
+        """Add an operator and its decisions, unless it is known; ValueError if a decision has more options than actions."""
         if op in self._index:
             return
         decisions = decisions_of(ConstructionGraph(op, self.hardware, self.space), self.choices)
@@ -60,7 +60,7 @@ class WriteTasks(TaskSet):
         self.decisions.append(decisions)
 
     def _stack(self) -> None:
-        """Stack the graphs' tables, and the decisions."""
+        """Stack the graphs' tables and the decisions."""
         super()._stack()
         self.initial = np.stack([smallest(graph) for graph in self.graphs])
         parts = *packed(self.decisions), self.ints, self.sizes, self.floats, self.static, self.initial

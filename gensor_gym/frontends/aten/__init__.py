@@ -1,6 +1,7 @@
-"""Operations of ATen as nodes: name -> function of a builder and the operation's own arguments, values by name.
+"""Rules that turn operations of ATen into nodes. A rule is a function of a builder and of the operation's own arguments.
 
-Torch's documentation defines the operations. ValueError names an unsupported argument.
+Tensors are names of the builder's values, and a rule returns the names of its results. Torch's documentation defines the
+operations. A rule raises ValueError for an unsupported argument.
 """
 
 from gensor_gym.frontends.aten import (

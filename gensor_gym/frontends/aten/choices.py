@@ -1,4 +1,4 @@
-"""Operations of ATen that compare and choose: masks, which are 0 or 1, one of two tensors, other data types."""
+"""Operations of ATen that compare, choose between two tensors, or cast. Masks and truth values are numbers, 0 or 1."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ Given = str | float | Expression
 
 
 def neither(x: Given) -> Call:
-    """1 of 0, 0 of 1."""
+    """Logical not of a truth value: 1 - x."""
     return of("subtract", 1.0, x)
 
 
 def equal(x: Given, y: Given) -> Call:
-    """1 if they are equal, else 0; NaN is not equal to itself."""
+    """1 if x and y are equal, else 0; NaN is not equal to itself."""
     return of("multiply", of("at_most", x, y), of("at_most", y, x))
 
 
 def unequal(x: Given, y: Given) -> Call:
-    """0 where they are one number, else 1."""
+    """0 if x and y are equal, else 1; NaN is unequal to itself."""
     return neither(equal(x, y))
 
 
 def no_number(x: Given) -> Call:
-    """1 of NaN, else 0."""
+    """1 if x is NaN, else 0."""
     return neither(of("at_most", x, x))
 
 
@@ -62,7 +62,7 @@ def _angle(b: Builder, x: str) -> str:
 
 
 def _taking(sign: str) -> Callable[[Builder, str, str], str]:
-    """The larger, or the smaller, of two that are numbers; else the other one."""
+    """Rule for `fmax` or `fmin` (`sign` "maximum" or "minimum"): if one argument is NaN, the result is the other argument."""
 
     def rule(b: Builder, x: str, y: str) -> str:
         return b.map(of("where", no_number(x), y, of("where", no_number(y), x, of(sign, x, y))), sign)
@@ -74,7 +74,7 @@ TABLE["aten.fmax.default"], TABLE["aten.fmin.default"] = _taking("maximum"), _ta
 
 
 def truth(b: Builder, x: Given) -> Expression:
-    """0 or 1: whether it is another number than 0."""
+    """1 if x is not 0, else 0."""
     if isinstance(x, str) and b.reads[x] == "bool":
         return Operand(x)
     return unequal(x, 0.0)
@@ -106,13 +106,13 @@ def _where(b: Builder, mask: str, x: Given, y: Given) -> str:
 
 
 def masked(b: Builder, scores: str, mask: str) -> str:
-    """Scores of attention with a mask: numbers that are added, or whether each counts."""
+    """Masked scores of attention: a float mask is added to them; where a bool mask is False they become -inf."""
     return b.call("where", mask, scores, -np.inf) if b.reads.get(mask) == "bool" else b.call("add", scores, mask)
 
 
 @_covers("_to_copy.default")
 def cast(b: Builder, x: str, dtype: Any = None, **_: Any) -> str:
-    """Cast to another data type, if one is named: whole numbers are truncated, bools are 0 or 1."""
+    """Cast to data type `dtype`, if it is given: numbers are truncated for an integer type, and become 0 or 1 for bool."""
     was, now = b.reads[x], str(dtype).removeprefix("torch.") if dtype is not None else b.reads[x]
     if now == "bool" and was != "bool":
         return b.map(unequal(x, 0.0), "truth")

@@ -14,7 +14,7 @@ from gensor_gym.frontends.covered import covers as _covers
 
 
 def _maps(name: str, expression: Callable[..., Any]) -> None:
-    """Register an elementwise operation by an expression of its arguments."""
+    """Register the rule of an elementwise operation, given a function from its arguments to an expression."""
     TABLE[f"aten.{name}"] = lambda b, *given: b.map(expression(*given), name.partition(".")[0].strip("_"))
 
 
@@ -40,7 +40,7 @@ for _name in ("maximum", "minimum"):
 
 
 def _between(x: Any, least: float | None = None, most: float | None = None) -> Any:
-    """Numbers below and above become the nearest."""
+    """Expression of x clamped to [least, most]; None is no limit."""
     made = x if least is None else of("maximum", x, least)
     return made if most is None else of("minimum", made, most)
 
@@ -55,7 +55,7 @@ def _gelu(x: Any, approximate: str = "none") -> Any:
 
 
 def sigmoid(x: Any) -> Any:
-    """The logistic function."""
+    """Expression of the logistic function."""
     return of("divide", 1.0, of("add", 1.0, of("exp", of("negative", x))))
 
 
@@ -64,7 +64,7 @@ def _hardsigmoid(x: Any) -> Any:
 
 
 def floor(x: Any) -> Any:
-    """The next whole number below it, or itself."""
+    """Expression of the largest whole number that is not above x."""
     nearest = of("round", x)
     return of("subtract", nearest, of("less", x, nearest))
 
@@ -75,17 +75,17 @@ def _ceil(x: Any) -> Any:
 
 
 def cut(x: Any) -> Any:
-    """The whole number next to it on the side of 0."""
+    """Expression of x truncated to a whole number, towards 0."""
     return of("where", of("less", x, 0.0), _ceil(x), floor(x))
 
 
 _MOST_FACTORS = 64
-"""Most factors of a power that is written as a product: each rounds once."""
+"""Most factors of a power that is computed as a product, because each factor rounds once."""
 
 
 @_covers("pow.Tensor_Scalar")
 def power(b: Builder, x: str, exponent: float) -> str:
-    """Products for whole exponents; else exp and log, NaN for bases below 0, as torch's."""
+    """Power of x with a constant exponent: a product for a whole exponent, else by exp and log, which is NaN for x below 0."""
     if exponent in (0.5, -0.5):
         return b.call("sqrt" if exponent > 0 else "rsqrt", x)
     kind = b.reads.get(x, "float32")
@@ -96,13 +96,13 @@ def power(b: Builder, x: str, exponent: float) -> str:
         return b.map(of("exp", of("multiply", exponent, of("log", x))), "pow")
     count = abs(int(exponent))
     if count == 0:
-        return b.map(of("where", of("less", x, x), x, 1.0), "pow")  # of all there is, also of no number
+        return b.map(of("where", of("less", x, x), x, 1.0), "pow")  # 1 for every x, also for NaN
     made = _product(b, x, count) if count <= _MOST_FACTORS else _far_power(b, x, count)
     return made if exponent > 0 else b.call("divide", 1.0, made)
 
 
 def _product(b: Builder, x: str, count: int) -> str:
-    """A whole power by squares."""
+    """Power of x with exponent `count`, a whole number of at least 1, by repeated squaring."""
     made, square = None if count % 2 == 0 else x, x
     while count := count // 2:
         square = b.call("multiply", square, square)
@@ -113,14 +113,14 @@ def _product(b: Builder, x: str, count: int) -> str:
 
 
 def _far_power(b: Builder, x: str, count: int) -> str:
-    """Power by the logarithm of |x|; an odd power is x times the next lower one, which gives the sign."""
+    """Power of x with a large whole exponent, by log |x|; an odd power is x times the next lower power, which gives the sign."""
     size = of("exp", of("multiply", count - count % 2, of("log", of("absolute", x))))
     return b.map(of("multiply", x, size) if count % 2 else size, "pow")
 
 
 @_covers("pow.Scalar")
 def _exponential(b: Builder, base: float, x: str) -> str:
-    """Powers of a base above 0; 1 to any power is 1."""
+    """A constant base above 0 to the power x."""
     if base == 1:
         return b.map(of("where", of("less", x, x), x, 1.0), "pow")
     if not 0 < base < math.inf:
@@ -140,19 +140,19 @@ def _leaky_relu(x: Any, slope: float = 0.01) -> Any:
 
 
 def _by_size(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """An odd function from its values at 0 and above: a logarithm near 1 is exact on that side only."""
+    """An odd function, given its expression for x >= 0 (log1p of it is accurate on that side only)."""
     return lambda x: of("where", of("less", x, 0.0), of("negative", function(of("absolute", x))), function(of("absolute", x)))
 
 
 def _asinh(x: Any) -> Any:
-    """log1p(x + x^2 / (1 + sqrt(x^2 + 1))) for x from 0 on; of large ones log(2 x)."""
+    """Inverse hyperbolic sine for x >= 0: log1p(x + x^2 / (1 + sqrt(x^2 + 1))), or log(2 x) for large x."""
     square = of("multiply", x, x)
     near = of("log1p", of("add", x, of("divide", square, of("add", 1.0, of("sqrt", of("add", square, 1.0))))))
     return of("where", of("less", x, 1e8), near, of("add", of("log", x), math.log(2.0)))
 
 
 def _acosh(x: Any) -> Any:
-    """log1p(t + sqrt(t) sqrt(t + 2)) for t = x - 1; of large ones log(2 x)."""
+    """Inverse hyperbolic cosine: log1p(t + sqrt(t) sqrt(t + 2)) with t = x - 1, or log(2 x) for large x."""
     above = of("subtract", x, 1.0)
     root = of("multiply", of("sqrt", above), of("sqrt", of("add", above, 2.0)))
     return of("where", of("less", x, 1e8), of("log1p", of("add", above, root)), of("add", of("log", x), math.log(2.0)))
@@ -163,9 +163,9 @@ def _atanh(x: Any) -> Any:
 
 
 def _sinh(x: Any) -> Any:
-    """Hyperbolic sine by u = expm1(x): (u + u / (u + 1)) / 2.
+    """Hyperbolic sine for x >= 0: (u + u / (u + 1)) / 2 with u = expm1(x).
 
-    For large x half of exp(x), in two factors that do not overflow before the result.
+    For large x it is half of exp(x), as two factors so that nothing overflows before the result does.
     """
     grown, half = of("expm1", x), of("exp", of("multiply", 0.5, x))
     near = of("multiply", 0.5, of("add", grown, of("divide", grown, of("add", grown, 1.0))))
@@ -173,7 +173,7 @@ def _sinh(x: Any) -> Any:
 
 
 def _negative(x: Any) -> Any:
-    """1 for a number with a minus sign, including -0, else 0."""
+    """1 if x has a minus sign, including -0, else 0."""
     return of("maximum", of("less", x, 0.0), of("less", of("divide", 1.0, x), 0.0))
 
 
@@ -183,7 +183,7 @@ def _copysign(x: Any, y: Any) -> Any:
 
 
 def _hypot(x: Any, y: Any) -> Any:
-    """The larger size times sqrt(1 + share^2): squares would leave float32."""
+    """Length of (x, y) as most * sqrt(1 + (least / most)^2) of the sizes, because squares could overflow float32."""
     sizes = of("absolute", x), of("absolute", y)
     most = of("maximum", *sizes)
     share = of("divide", of("minimum", *sizes), most)
@@ -201,7 +201,7 @@ def _acos(x: Any) -> Any:
 
 
 def _atan2(y: Any, x: Any) -> Any:
-    """Angle of (x, y): by quotients, and half turns if x has a minus sign; infinities on diagonals too."""
+    """Angle of (x, y): the arctangent of |y / x|, turned to its quadrant; two infinities are on a diagonal."""
     far = of("multiply", of("at_most", math.inf, of("absolute", x)), of("at_most", math.inf, of("absolute", y)))
     none = of("multiply", of("at_most", of("absolute", x), 0.0), of("at_most", of("absolute", y), 0.0))
     share = of("where", far, 1.0, of("where", none, 0.0, of("absolute", of("divide", y, x))))
@@ -212,7 +212,7 @@ def _atan2(y: Any, x: Any) -> Any:
 
 @_covers("pow.Tensor_Tensor")
 def _powers(b: Builder, x: str | float, y: str | float) -> str:
-    """Powers by the logarithm of |x|; below 0 only whole powers, the odd ones with its sign."""
+    """Power of x with exponent y, by log |x|. For x below 0 only whole exponents do not give NaN; odd powers are negative."""
     x, y = (one if isinstance(one, str) else b.constant("number", np.asarray(one)) for one in (x, y))
     kinds = [b.reads.get(one, "float32") for one in (x, y)]
     if "float32" not in kinds:
@@ -223,7 +223,7 @@ def _powers(b: Builder, x: str | float, y: str | float) -> str:
     whole = of("multiply", of("at_most", y, of("round", y)), of("at_most", of("round", y), y))
     there = of("maximum", whole, of("at_most", x, -math.inf))
     signed = of("where", of("multiply", odd, whole), of("negative", size), size)
-    below = of("where", there, signed, of("log", x))  # which is no number
+    below = of("where", there, signed, of("log", x))  # which is NaN
     zero = of("multiply", of("at_most", 0.0, x), _negative(x))
     made = b.map(of("where", of("less", x, 0.0), below, of("where", zero, signed, size)), "pow")
     far = of("at_most", math.inf, of("absolute", y))
@@ -244,7 +244,7 @@ _maps("log10.default", lambda x: of("multiply", 1.0 / math.log(10.0), of("log", 
 
 
 def _round(x: Any, decimals: int = 0) -> Any:
-    """Round to `decimals` digits after the point, or before it if negative."""
+    """Expression of x rounded to `decimals` digits after the point, or before the point if `decimals` is negative."""
     if decimals == 0:
         return of("round", x)
     by = 10.0 ** abs(decimals)

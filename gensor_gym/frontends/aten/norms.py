@@ -1,4 +1,4 @@
-"""Normalisations of ATen: by running statistics, by those of rows or groups, and softmax."""
+"""Normalisations of ATen: batch norm by running statistics, layer, group and instance norm, and softmax."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _native_batch_norm(
 
 @_covers("softmax.int", "_softmax.default")
 def softmax(b: Builder, x: str, axis: int, _: Any = None) -> str:
-    """Exponentials that add up to 1 along an axis."""
+    """Softmax along an axis."""
     powers = b.call("exp", of("subtract", x, b.repeat(b.reduce(x, "max", [axis]), b.shapes[x])))
     return b.call("divide", powers, b.repeat(b.reduce(powers, "sum", [axis]), b.shapes[x]))
 
@@ -80,20 +80,20 @@ def _instance_norm(
 
 
 def _statistics(b: Builder, x: str, axes: Sequence[int], eps: float) -> tuple[str, str]:
-    """Means along axes, which stay with extent 1, and the inverse root of the variance."""
+    """(means, 1 / sqrt(variance + eps)) along axes, which stay with extent 1."""
     mean = b.mean(x, axes)
     centred = b.call("subtract", x, mean)
     return mean, b.call("rsqrt", of("add", b.mean(b.call("multiply", centred, centred), axes), eps))
 
 
 def _of_statistics(b: Builder, x: str, axes: Sequence[int], eps: float) -> str:
-    """Less the mean, by the root of the variance, along axes."""
+    """Normalise x along axes: subtract its mean, divide by sqrt(variance + eps)."""
     mean, rstd = _statistics(b, x, axes, eps)
     return b.call("multiply", b.call("subtract", x, mean), rstd)
 
 
 def _of_channels(b: Builder, x: str, w: str | None, bias: str | None) -> str:
-    """Times a number of each channel, axis 1, and another added."""
+    """Multiply x by a weight and add a bias, one for each channel (axis 1); None omits either."""
     apart = (-1, *[1] * (len(b.shapes[x]) - 2))
     x = x if w is None else b.call("multiply", x, b.reshape(w, apart))
     return x if bias is None else b.call("add", x, b.reshape(bias, apart))

@@ -1,4 +1,4 @@
-"""Operations of ATen that find elements by their places, which are whole numbers: rows of tables, places along axes."""
+"""Operations of ATen that select elements by indices: rows of tables, elements along axes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import covers as _covers
 
 Places = str | np.ndarray
-"""Indices of an operation: a value, or constant numbers."""
+"""Indices of an operation: the name of a value, or constant numbers."""
 MOST_PLACES = 8
-"""Most ranked elements along an axis: each takes a pass over all elements."""
+"""Most elements that `topk` selects one by one along an axis, because each takes a pass over all elements."""
 
 
 @_covers("embedding.default")
@@ -29,7 +29,7 @@ def _bag(
     b: Builder, table: str, ids: str, starts: str, by_frequency: bool = False, mode: int = 0, sparse: bool = False,
     weights: str | None = None, last: bool = False, padding: int = -1,
 ) -> tuple[str, ...]:  # fmt: skip
-    """Sums, means or maxima of rows in bags; the table of bags of one length that offsets are."""
+    """Sums, means or maxima of a table's rows over bags of ids. Offsets must be constant and give bags of equal length."""
     first, (count,) = b.known(starts), b.shapes[ids]
     size = count // max(1, 0 if first is None else len(first))
     if first is None or size == 0 or not np.array_equal(first, np.arange(0, count, size)) or last or padding >= 0:
@@ -44,7 +44,7 @@ def _bag(
 
 
 def take(b: Builder, x: str, axes: Sequence[int], ids: Places) -> str:
-    """Elements by flat index over some axes. The axes of `ids` replace them, or come first if they are not adjacent."""
+    """Elements of x by flat index over some axes. The axes of `ids` replace them, or come first if they are not adjacent."""
     shape, axes = b.shapes[x], [axis % len(b.shapes[x]) for axis in axes]
     name = b.constant("places", ids) if isinstance(ids, np.ndarray) else ids
     others = [axis for axis in range(len(shape)) if axis not in axes]
@@ -55,7 +55,7 @@ def take(b: Builder, x: str, axes: Sequence[int], ids: Places) -> str:
 
 
 def along(b: Builder, x: str, axis: int) -> tuple[str, Callable[[str], str]]:
-    """The elements of an axis as rows of a matrix, and a function that turns such rows into an axis again."""
+    """(matrix whose rows are the slices of x along an axis, function that turns such a matrix back into the axes of x)."""
     order = [axis, *(other for other in range(len(b.shapes[x])) if other != axis)]
     turned = b.transpose(x, order)
     extent, *others = b.shapes[turned]
@@ -66,7 +66,7 @@ def along(b: Builder, x: str, axis: int) -> tuple[str, Callable[[str], str]]:
 
 @_covers("unfold.default")
 def _unfold(b: Builder, x: str, axis: int, size: int, step: int) -> str:
-    """Windows along an axis, with their elements last."""
+    """Windows of `size` elements along an axis; the elements of a window become the last axis."""
     axis, rank = axis % len(b.shapes[x]), len(b.shapes[x])
     places = np.arange(0, b.shapes[x][axis] - size + 1, step)[:, None] + np.arange(size)
     made = take(b, x, [axis], places)
@@ -80,7 +80,7 @@ def _index_select(b: Builder, x: str, axis: int, ids: str) -> str:
 
 @_covers("diagonal.default")
 def _diagonal(b: Builder, x: str, offset: int = 0, one: int = 0, other: int = 1) -> str:
-    """The diagonal of two axes, which becomes the last one."""
+    """The diagonal of two axes, which becomes the last axis."""
     shape = b.shapes[x]
     axes = [axis % len(shape) for axis in (one, other)]
     rows, columns = shape[axes[0]], shape[axes[1]]
@@ -100,7 +100,7 @@ def _index(b: Builder, x: str, places: list[str | float | None]) -> str:
 
 
 def among(b: Builder, chosen: Mapping[int, tuple[str | float, int]]) -> Places:
-    """Numbers among all elements of several axes, of places along each and its extent."""
+    """Flat indices over several axes; `chosen` has for each axis (indices along it, its extent)."""
     made: Places | None = None
     for ids, extent in chosen.values():
         made = _sum(b, None if made is None else _times(b, made, extent), _from_start(b, _known(b, ids), extent))
@@ -109,7 +109,7 @@ def among(b: Builder, chosen: Mapping[int, tuple[str | float, int]]) -> Places:
 
 
 def _known(b: Builder, ids: str | float) -> Places:
-    """Numbers where they are the same at every call."""
+    """The indices as an array if they are constant, else the name of their value."""
     if not isinstance(ids, str):
         return np.asarray(ids)
     numbers = b.known(ids)
@@ -117,7 +117,7 @@ def _known(b: Builder, ids: str | float) -> Places:
 
 
 def _from_start(b: Builder, ids: Places, extent: int) -> Places:
-    """Places below 0 count from the end."""
+    """The indices, with `extent` added to those below 0, which count from the end."""
     if isinstance(ids, str):
         return b.map(of("add", ids, of("multiply", extent, of("less", ids, 0.0))), "from_start")
     return np.where(ids < 0, ids + extent, ids)
@@ -128,7 +128,7 @@ def _times(b: Builder, ids: Places, factor: int) -> Places:
 
 
 def _sum(b: Builder, one: Places | None, other: Places) -> Places:
-    """Sum of indices that broadcast to one shape as NumPy's do."""
+    """Sum of two arrays or values of indices, which are broadcast like NumPy's; None counts as 0."""
     if one is None:
         return other
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
@@ -138,7 +138,7 @@ def _sum(b: Builder, one: Places | None, other: Places) -> Places:
 
 @_covers("gather.default")
 def _gather(b: Builder, x: str, axis: int, ids: str, **_: Any) -> str:
-    """Places along one axis, an own one for each element: a number among all elements for each."""
+    """`torch.gather`: for each element of `ids` the element of x with that index along the axis, by flat indices."""
     shape, extents, axis = b.shapes[x], b.shapes[ids], axis % len(b.shapes[x])
     steps = [math.prod(shape[other + 1 :]) for other in range(len(shape))]
     steps[axis], step = 0, steps[axis]
@@ -147,7 +147,7 @@ def _gather(b: Builder, x: str, axis: int, ids: str, **_: Any) -> str:
 
 
 def places_along(b: Builder, x: str, axis: int) -> str:
-    """0, 1, .. along an axis of x, as a constant that repeats along the others; ValueError if float32 is not exact."""
+    """Constant 0, 1, .. along an axis of x, with extent 1 along all other axes; ValueError if float32 would not be exact."""
     rank, extent = len(b.shapes[x]), b.shapes[x][axis]
     if extent > MOST_WHOLE:
         raise ValueError(f"places along {extent} elements: expected at most {MOST_WHOLE:.0f}")

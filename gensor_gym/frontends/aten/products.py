@@ -17,7 +17,7 @@ from gensor_gym.operators.kinds.linear import batched_gemm, gemm, gemv
 
 @_covers("linear.default")
 def linear(b: Builder, x: str, w: str, bias: str | None = None) -> str:
-    """Of x [.., k] and weights [n, k] the product [.., n], plus a bias [n]."""
+    """Linear layer: product [.., n] of x [.., k] and weights [n, k], plus a bias [n] if there is one."""
     *outer, k = b.shapes[x]
     m, n = math.prod(outer), b.shapes[w][0]
     if m == 1:
@@ -29,7 +29,7 @@ def linear(b: Builder, x: str, w: str, bias: str | None = None) -> str:
 
 @_covers("bilinear.default")
 def _bilinear(b: Builder, x: str, y: str, w: str, bias: str | None = None) -> str:
-    """For x [.., i], y [.., j] and weights [k, i, j] the result [.., k]: a product with x, whose rows are multiplied by y."""
+    """Bilinear layer [.., k] of x [.., i], y [.., j] and weights [k, i, j]: x times the weights, times y, summed over j."""
     (*outer, i), (k, _, j) = b.shapes[x], b.shapes[w]
     m = math.prod(outer)
     half = _mm(b, b.reshape(x, (m, i)), b.reshape(b.dense(b.transpose(w, (1, 0, 2))), (i, k * j)))
@@ -61,14 +61,14 @@ def _baddbmm(b: Builder, bias: str, x: str, y: str, *, beta: float = 1, alpha: f
 
 @_covers("addbmm.default")
 def _addbmm(b: Builder, bias: str, x: str, y: str, *, beta: float = 1, alpha: float = 1) -> str:
-    """The products of all are one, of longer rows."""
+    """Bias plus the sum of a batch's products, which is one product along all their inner axes together."""
     (batch, m, k), n = b.shapes[x], b.shapes[y][2]
     rows = b.reshape(b.dense(b.transpose(x, (1, 0, 2))), (m, batch * k))
     return _joined(b, bias, _mm(b, rows, b.reshape(y, (batch * k, n))), beta, alpha)
 
 
 def _joined(b: Builder, bias: str, made: str, beta: float, alpha: float) -> str:
-    """A product times alpha plus the bias times beta; a factor of 0 drops its term."""
+    """Sum alpha * made + beta * bias, where `made` is a product; with beta 0 the bias is not read."""
     made = made if alpha == 1 else b.call("multiply", made, alpha)
     return b.call("add", made, bias if beta == 1 else of("multiply", bias, beta)) if beta else made
 
@@ -96,11 +96,14 @@ def _matmul(b: Builder, x: str, y: str) -> str:
 
 
 MOST_OF_GROUPS = 1 << 28
-"""Elements of the matrices of all rows."""
+"""Most elements of the matrices that a grouped product gathers, one matrix for each row."""
 
 
 def _grouped(b: Builder, x: str, w: str, ends: str) -> str:
-    """Rows that are in groups one after another, which end at `ends`, times the matrix of their group; 0 behind the last."""
+    """Product of every row with the matrix of its group; 0 for rows after the last group.
+
+    Groups are contiguous rows; group i ends before row `ends[i]`.
+    """
     (rows, k), (groups, _, n) = b.shapes[x], b.shapes[w]
     if rows * k * n > MOST_OF_GROUPS:
         raise ValueError(f"matrices of {rows} rows with {rows * k * n} elements: expected at most {MOST_OF_GROUPS}")
@@ -112,7 +115,7 @@ def _grouped(b: Builder, x: str, w: str, ends: str) -> str:
     return b.map(of("where", of("less", group, float(groups)), made, 0.0), "grouped")
 
 
-TABLE["transformers.grouped_mm_fallback.default"] = _grouped  # experts; torch's own takes bfloat16 alone
+TABLE["transformers.grouped_mm_fallback.default"] = _grouped  # for experts; torch's own operation takes only bfloat16
 
 
 @_covers("scaled_dot_product_attention.default")
@@ -141,14 +144,14 @@ def _attention(
 
 
 def _shared(b: Builder, x: str, heads: int) -> str:
-    """Keys or values of fewer heads, each for as many neighbouring heads of queries."""
+    """Keys or values with every head repeated, so that there are `heads` heads like in the queries."""
     *outer, own, rows, size = b.shapes[x]
     wide = b.repeat(b.reshape(x, (*outer, own, 1, rows, size)), (*outer, own, heads // own, rows, size))
     return b.reshape(wide, (*outer, heads, rows, size))
 
 
 def _sees(b: Builder, mask: str) -> bool:
-    """Whether every row is known to have an unmasked number; fully masked rows give 0."""
+    """Whether a mask is known to leave a score in every row, so that no row needs the result 0 of a fully masked row."""
     known = b.known(mask)
     counts = known is not None and (known != 0 if b.reads.get(mask) == "bool" else known > -math.inf)
     return bool(np.all(np.any(counts, axis=-1)))

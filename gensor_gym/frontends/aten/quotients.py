@@ -1,4 +1,4 @@
-"""Quotients of ATen that are truncated to whole numbers, and remainders: exact for any size of the quotient."""
+"""Division of ATen with rounding to whole numbers, and remainders: exact for any size of the quotient."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from gensor_gym.frontends.covered import covers as _covers
 
 
 def _is_whole(b: Builder, *given: Any) -> bool:
-    """Whether all are whole numbers."""
+    """Whether all arguments are of integer or bool types."""
     return all(b.reads[one] != "float32" if isinstance(one, str) else isinstance(one, int) for one in given)
 
 
 def _left(b: Builder, x: Any, by: Any) -> str:
-    """Remainder with the sign of x."""
+    """Remainder of x divided by `by`, with the sign of x."""
     return b.call("fmod", x, by)
 
 
 def _left_of_divisor(b: Builder, x: Any, by: Any) -> str:
-    """Remainder with the sign of `by`."""
+    """Remainder of x divided by `by`, with the sign of `by`."""
     left = _left(b, x, by)
     return b.map(of("where", _is_unlike(left, by), of("add", left, by), left), "left")
 
 
 def _is_unlike(left: str, by: Any) -> Expression:
-    """1 if the remainder and the divisor have different signs, else 0."""
+    """1 if the remainder `left` and the divisor `by` have different signs, else 0."""
     return of("where", of("less", by, 0.0), of("less", 0.0, left), of("less", left, 0.0))
 
 
@@ -45,12 +45,12 @@ def _fmod(b: Builder, x: Any, by: Any) -> str:
 def _divide(b: Builder, x: Any, by: Any, rounding_mode: str | None = "floor") -> str:
     if rounding_mode is None:
         return b.call("divide", x, by)
-    divisor = of("multiply", 1.0, by)  # written so that no kernel multiplies by an inverse: quotients are the nearest numbers
+    divisor = of("multiply", 1.0, by)  # so that kernels divide and do not multiply by an inverse: a quotient is then rounded once
     if rounding_mode == "trunc" and not _is_whole(b, x, by):
         return b.map(cut(of("divide", x, divisor)), "quotient")
     left = _left(b, x, by)
     quotient, size = of("divide", of("subtract", x, left), divisor), of("absolute", x)
-    if _is_whole(b, x, by):  # of bounds that the numbers keep: 1 is the least divisor
+    if _is_whole(b, x, by):  # a bound that `frontends.whole` needs: the least divisor is 1
         quotient = of("maximum", of("minimum", quotient, size), of("negative", size))
     if rounding_mode == "floor":
         quotient = of("subtract", quotient, _is_unlike(left, by))

@@ -1,4 +1,4 @@
-"""Recurrent networks of ATen, step by step: one product of all steps' inputs first, then one of the state at each step."""
+"""Recurrent networks of ATen: one product for the inputs of all steps, then one product with the state at every step."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import covers as _covers
 
 State = tuple[str, ...]
-"""Values [batch, hidden] of a layer after a step: the hidden state, for an LSTM then the cell state."""
+"""Values [batch, hidden] of a layer after a step: (hidden state,), or (hidden state, cell state) for an LSTM."""
 Cell = Callable[[Builder, str, str, State], State]
-"""(builder, gates of the input, gates of the hidden state, state before) -> state after; gates are [batch, gates x hidden]."""
+"""(builder, gates of the input, gates of the hidden state, state before) -> state after.
+
+Gates are [batch, gates x hidden]: the products with the input and with the hidden state.
+"""
 
 
 def _lstm_cell(b: Builder, x: str, h: str, state: State) -> State:
-    """Hochreiter and Schmidhuber (1997), with forget gates; the order of gates is torch's."""
+    """A step of an LSTM with forget gates (Hochreiter and Schmidhuber, 1997); gates are in torch's order."""
     gates = b.call("add", x, h)
     read, forget, new, write = split(b, gates, b.shapes[gates][1] // 4, 1)
     cell = b.map(of("add", of("multiply", sigmoid(forget), state[1]), of("multiply", sigmoid(read), of("tanh", new))), "cell")
@@ -26,7 +29,7 @@ def _lstm_cell(b: Builder, x: str, h: str, state: State) -> State:
 
 
 def _gru_cell(b: Builder, x: str, h: str, state: State) -> State:
-    """Cho et al. (arXiv 1406.1078), with the reset after the product as in torch; gates: reset, update, new."""
+    """A step of a GRU (Cho et al., arXiv 1406.1078), with the reset after the product like torch's; gates: reset, update, new."""
     size = b.shapes[x][1] // 3
     (x_reset, x_update, x_new), (h_reset, h_update, h_new) = split(b, x, size, 1), split(b, h, size, 1)
     reset, update = sigmoid(of("add", x_reset, h_reset)), sigmoid(of("add", x_update, h_update))
@@ -47,8 +50,8 @@ def _one_way(
 ) -> tuple[str, State]:
     """One layer in one direction: (hidden states [steps, batch, hidden], state after the last step).
 
-    `x` is [steps, batch, features]. `weights` are that of the input, that of the hidden state, a bias for each where there are
-    biases, and that of a projection of the hidden state where there is one.
+    `x` is [steps, batch, features]. `weights` are for the input, for the hidden state, two biases if `has_biases`, and for a
+    projection of the hidden state if there is one. `back` runs the steps from the last to the first.
     """
     of_input, of_hidden, *more = weights
     first, second = more[:2] if has_biases else (None, None)
@@ -65,7 +68,7 @@ def _one_way(
 
 
 def _stacked(b: Builder, parts: Sequence[str]) -> str:
-    """Values of one shape along a new first axis."""
+    """Values of equal shapes, joined along a new first axis."""
     return joined_parts(b, [b.reshape(part, (1, *b.shapes[part])) for part in parts])
 
 
@@ -73,7 +76,10 @@ def _layers(
     b: Builder, cell: Cell, x: str, states: Sequence[str], weights: Sequence[str], has_biases: bool, layers: int, dropout: float,
     train: bool, both_ways: bool, batch_first: bool,
 ) -> list[str]:  # fmt: skip
-    """[hidden states of the last layer, then each state of all layers at the end]; states are [layers x ways, batch, hidden]."""
+    """[hidden states of the last layer at all steps, then the states of all layers after the last step].
+
+    `states` and returned states are [layers x ways, batch, hidden]; `both_ways` adds a second direction.
+    """
     if train and dropout:
         raise ValueError(f"dropout of {dropout} in training: expected the module in evaluation mode")
     x = b.transpose(x, (1, 0, 2)) if batch_first else x
@@ -96,7 +102,7 @@ def _lstm(b: Builder, x: str, states: Sequence[str], *rest: Any) -> list[str]:
 
 
 def _of_one_state(cell: Cell) -> Callable[..., list[str]]:
-    """The rule of an operation that is given one state."""
+    """Rule of an operation with a cell that has one state, the hidden state."""
     return lambda b, x, state, *rest: _layers(b, cell, x, [state], *rest)
 
 

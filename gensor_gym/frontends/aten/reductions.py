@@ -1,4 +1,4 @@
-"""Reductions of ATen along some axes, or all, and sums of all before along one."""
+"""Reductions of ATen along axes, norms and distances, and scans such as cumulative sums."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Reduces = Callable[[Builder, str, list[int]], str]
 
 
 def _reduces(*names: str) -> Callable[[_Reduces], _Reduces]:
-    """Register a reduction of axes that stay with extent 1; they are dropped unless `keepdim` is set."""
+    """Register a function as a reduction. It keeps the reduced axes with extent 1; the rule drops them unless `keepdim`."""
 
     def register(function: _Reduces) -> _Reduces:
         def rule(b: Builder, x: str, axes: Axes = None, keepdim: bool = False, dtype: Any = None) -> str:
@@ -47,7 +47,7 @@ def _sum(b: Builder, x: str, axes: list[int]) -> str:
 
 @_reduces("prod.default", "prod.dim_int")
 def product(b: Builder, x: str, axes: list[int]) -> str:
-    """Both halves of an axis multiplied, repeatedly; the last element of an odd number is kept for the end."""
+    """Products along axes: the two halves of an axis are multiplied, repeatedly; an odd last element is multiplied at the end."""
     for axis in (one % len(b.shapes[x]) for one in axes):
         single = list[str]()
         while (extent := b.shapes[x][axis]) > 1:
@@ -82,7 +82,7 @@ def _all(b: Builder, x: str, axes: list[int]) -> str:
 
 @_reduces("logsumexp.default")
 def _logsumexp(b: Builder, x: str, axes: list[int]) -> str:
-    """Log-sum-exp with the maximum subtracted, if it is finite."""
+    """Log-sum-exp along axes, with the maximum subtracted if it is finite."""
     top = b.reduce(x, "max", axes)
     top = b.map(of("where", of("less", of("absolute", top), math.inf), top, 0.0), "top")
     return b.call("add", top, of("log", b.reduce(b.call("exp", of("subtract", x, b.repeat(top, b.shapes[x]))), "sum", axes)))
@@ -129,7 +129,7 @@ def _norm(b: Builder, x: str, order: float = 2.0, axes: Axes = None, keepdim: bo
 
 @_covers("_cdist_forward.default")
 def _distances(b: Builder, x: str, y: str, order: float, _: Any = None) -> str:
-    """Norms of the differences of each row of x [.., p, m] and each of y [.., r, m]; order infinity ignores NaN."""
+    """Norms [.., p, r] of the differences of rows of x [.., p, m] and rows of y [.., r, m]; order infinity ignores NaN."""
     outer, width = np.broadcast_shapes(b.shapes[x][:-2], b.shapes[y][:-2]), b.shapes[x][-1]
     p, r = b.shapes[x][-2], b.shapes[y][-2]
     one, other = b.reshape(x, (*b.shapes[x][:-1], 1, width)), b.reshape(y, (*b.shapes[y][:-2], 1, r, width))
@@ -141,13 +141,13 @@ def _distances(b: Builder, x: str, y: str, order: float, _: Any = None) -> str:
 
 @_covers("_pdist_forward.default")
 def _distances_within(b: Builder, x: str, order: float = 2.0) -> str:
-    """Distances of each row and the rows after it."""
+    """Norms of the differences of each row and every later row."""
     pairs = np.triu_indices(b.shapes[x][0], 1)
     return _distance(b, b.call("subtract", *(take(b, x, [0], rows) for rows in pairs)), order)
 
 
 def _distance(b: Builder, apart: str, order: float) -> str:
-    """A norm along the last axis, whose number of differences hands on NaN."""
+    """Norm of the differences along the last axis; with order 0 NaN makes the count of nonzero differences NaN."""
     if order == 0:
         counted = of("where", no_number(apart), apart, unequal(apart, 0.0))
         return kept(b, b.reduce(b.map(counted, "unlike"), "sum", [-1]), [len(b.shapes[apart]) - 1], False)
@@ -170,15 +170,18 @@ def _logcumsumexp(b: Builder, x: str, axis: int) -> str:
 
 
 def _log_of_both(one: str, other: str) -> Expression:
-    """log(exp(x) + exp(y)): the larger one plus a correction; of equal infinities that infinity."""
+    """log(exp(x) + exp(y)): the larger number plus a correction; for two equal infinities it is that infinity."""
     least, most = of("minimum", one, other), of("maximum", one, other)
-    apart = of("less", of("absolute", of("subtract", least, most)), math.inf)  # of two equal infinities it is no number
+    apart = of("less", of("absolute", of("subtract", least, most)), math.inf)  # the difference of two equal infinities is NaN
     alike = of("where", apart, of("add", most, of("log1p", of("exp", of("subtract", least, most)))), most)
-    return of("where", of("at_most", least, most), alike, of("add", one, other))  # which is no number where one is none
+    return of("where", of("at_most", least, most), alike, of("add", one, other))  # NaN if either is NaN
 
 
 def _scan(b: Builder, x: str, axis: int, function: str | Callable[[str, str], Expression]) -> str:
-    """Combine each element with those 1, 2, 4, .. places before it (Hillis and Steele, Data parallel algorithms, 1986)."""
+    """Scan along an axis by steps that combine elements 1, 2, 4, .. positions apart.
+
+    Hillis and Steele, Data parallel algorithms, 1986.
+    """
     if not b.shapes[x]:
         return x
     rows, back = along(b, x, axis % len(b.shapes[x]))
@@ -192,7 +195,7 @@ def _scan(b: Builder, x: str, axis: int, function: str | Callable[[str, str], Ex
 
 
 def of_one(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A rule along an axis that also takes a tensor without axes, as one number along one."""
+    """Decorate a rule along an axis so that it also takes a tensor without axes, as one element along an axis."""
 
     def of_any(b: Builder, x: str, *arguments: Any, **options: Any) -> Any:
         if b.shapes[x]:
@@ -206,7 +209,7 @@ def of_one(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _scan_of_extreme(sign: str) -> Callable[..., tuple[str, str]]:
-    """The maximum, or minimum, up to each element and its index: the last of equal ones; NaN persists."""
+    """Rule for (maximum or minimum up to each element, its index): the index is the last of equal elements; NaN persists."""
 
     @of_one
     def rule(b: Builder, x: str, axis: int) -> tuple[str, str]:
@@ -217,7 +220,7 @@ def _scan_of_extreme(sign: str) -> Callable[..., tuple[str, str]]:
             before, place = (take(b, b.dense(one), [0], np.maximum(numbers - shift, 0)) for one in (values, places))
             first = b.constant("first", (numbers < shift).reshape(-1, 1))
             ahead = of("at_most", *((before, values) if sign == "max" else (values, before)))
-            number = of("at_most", before, before)  # and what is no number stays behind one that is none
+            number = of("at_most", before, before)  # after a NaN the result stays NaN
             stays = b.map(of("maximum", of("maximum", first, no_number(values)), of("multiply", ahead, number)), "stays")
             values, places = (b.map(of("where", stays, one, other), "scan") for one, other in ((values, before), (places, place)))
             shift *= 2
@@ -230,7 +233,7 @@ TABLE["aten.cummax.default"], TABLE["aten.cummin.default"] = _scan_of_extreme("m
 
 
 def axes_of(b: Builder, x: str, axes: Axes) -> list[int]:
-    """Numbers of the axes from 0; all if none is named."""
+    """Indices of the axes, counted from 0; all axes if none are given."""
     if not (rank := len(b.shapes[x])):
         return []
     named = [axes] if isinstance(axes, int) else axes or range(rank)
@@ -238,6 +241,6 @@ def axes_of(b: Builder, x: str, axes: Axes) -> list[int]:
 
 
 def kept(b: Builder, made: str, axes: Sequence[int], keepdim: bool) -> str:
-    """A result with its reduced axes of extent 1 dropped, unless `keepdim` is set."""
+    """The result without its reduced axes of extent 1, or as it is if `keepdim`."""
     left = [extent for axis, extent in enumerate(b.shapes[made]) if axis not in axes]
     return made if keepdim else b.reshape(made, left)

@@ -1,4 +1,4 @@
-"""Operations of ATen that write to places: each element is compared with every place that is written to along its line."""
+"""Operations of ATen that write to indices. Kernels compare each element's index with every index that is written to."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import covers as _covers
 
 MOST_COMPARED = 1 << 28
-"""Comparisons of elements with places."""
+"""Most comparisons of elements' indices with written indices."""
 _IDENTITY = {"sum": 0.0, "prod": 1.0, "mean": 0.0, "amax": -math.inf, "amin": math.inf}
-"""Reductions of values written to one index, with their neutral elements."""
+"""Reduction of the values written to an index -> its neutral element."""
 
 
 @_covers("index_put.default")
 def _index_put(b: Builder, x: str, places: Sequence[str | None], value: str | float, accumulate: bool = False) -> str:
-    """Write one number under a mask along the first axes, or values at indices along neighbouring axes: the last one stays."""
+    """Write one number where a mask of the first axes is set, or values at indices along neighbouring axes.
+
+    For equal indices the last value stays, or all are added with `accumulate`.
+    """
     first = places[0]
     if isinstance(first, str) and b.reads[first] == "bool":
         size = math.prod(b.shapes[value]) if isinstance(value, str) else 1
@@ -59,7 +62,7 @@ def _index_put(b: Builder, x: str, places: Sequence[str | None], value: str | fl
 
 
 def _to_front(first: int, behind: int, rank: int) -> tuple[int, ...]:
-    """An order of axes that moves some neighbours to the front."""
+    """Order of `rank` axes that moves the axes first .. behind - 1 to the front."""
     return (*range(first, behind), *range(first), *range(behind, rank))
 
 
@@ -69,20 +72,20 @@ def _check_count(count: int) -> None:
 
 
 def _joined(b: Builder, x: str, axis: int, ids: str, source: str | float, how: str, include_self: bool = True) -> str:
-    """Values written to indices along an axis, reduced: `last`, or a key of `_IDENTITY`; with the old value or without it."""
+    """Write values to indices along an axis; `how` combines those of equal indices (`last` or a key of `_IDENTITY`)."""
     if not b.shapes[x]:
         flat = b.reshape(source, (1,)) if isinstance(source, str) else source
         return b.reshape(_joined(b, b.reshape(x, (1,)), 0, b.reshape(ids, (1,)), flat, how, include_self), ())
     shape, extents, axis = b.shapes[x], b.shapes[ids], axis % len(b.shapes[x])
     short = next((other for other, extent in enumerate(shape) if other != axis and extents[other] < extent), None)
-    if short is not None:  # behind the places all stays
+    if short is not None:  # elements behind the indices stay
         first, rest = (b.add(Slice(x, short, *ends), "part") for ends in ((0, extents[short]), (extents[short], shape[short])))
         return joined_parts(b, [_joined(b, first, axis, ids, source, how, include_self), rest], short)
     _check_count(math.prod(shape) * extents[axis])
     order = [*(other for other in range(len(shape)) if other != axis), axis]
 
     def line(name: str, along: int) -> str:
-        """The value with the axis last, next to one of extent 1."""
+        """The value with the axis as last but one (`along` 1) or last (0), next to an axis of extent 1."""
         turned = b.transpose(name, order)
         *outer, last = b.shapes[turned]
         return b.reshape(turned, (*outer, last, 1) if along else (*outer, 1, last))
@@ -111,7 +114,7 @@ def _joined(b: Builder, x: str, axis: int, ids: str, source: str | float, how: s
 
 
 def _first(b: Builder, x: str, extents: Sequence[int]) -> str:
-    """So many elements along each axis."""
+    """The first `extents[i]` elements of x along every axis i."""
     for axis, extent in enumerate(extents):
         x = x if b.shapes[x][axis] == extent else b.add(Slice(x, axis, 0, extent), "first")
     return x
@@ -136,7 +139,7 @@ def _scatter_reduce(b: Builder, x: str, axis: int, ids: str, source: str, reduce
 
 @_covers("index_reduce.default")
 def _index_reduce(b: Builder, x: str, axis: int, ids: str, source: str, reduce: str, *, include_self: bool = True) -> str:
-    """As `scatter_reduce`, at the same indices in every line."""
+    """`scatter_reduce` with the same indices along an axis for all positions of the other axes."""
     extents = b.shapes[source]
     lines = [extent if other == axis % len(extents) else 1 for other, extent in enumerate(extents)]
     return _scatter_reduce(b, x, axis, b.repeat(b.reshape(ids, lines), extents), source, reduce, include_self=include_self)
@@ -144,7 +147,7 @@ def _index_reduce(b: Builder, x: str, axis: int, ids: str, source: str, reduce: 
 
 @_covers("put.default")
 def _put(b: Builder, x: str, ids: str, source: str, accumulate: bool = False) -> str:
-    """Write at flat indices of all elements."""
+    """Write `source` to flat indices into all elements of x."""
     flat = [b.reshape(one, (-1,)) for one in (x, ids, source)]
     b.reads = {**b.reads, flat[1]: b.reads[ids]}
     return b.reshape(_index_put(b, flat[0], [flat[1]], flat[2], accumulate), b.shapes[x])

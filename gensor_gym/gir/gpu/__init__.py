@@ -1,1 +1,1 @@
-"""Row nests on GPUs: distribution of rows and columns over blocks and lanes, legality, cost."""
+"""Schedules of row nests on GPUs: the distribution of rows and columns over blocks and lanes, legality, cost."""

@@ -1,10 +1,10 @@
 """The analytic model of row nests on a GPU: seconds of many schedules at once.
 
-A kernel takes the longest of three times, a share of the others, and a launch. The three are the issue slots of its instructions,
-the transfer of its bytes from their memory, and the waits of the slowest multiprocessor's blocks, one after another, for loads,
-shuffles and barriers. Bytes are those of the slices that its instructions move. Warps that wait at once share the memory: by
-Little's law no more arrives than is in flight in a latency. The form is our reconstruction, and nothing of it was measured.
-Latencies and rates are the machine's (hardware/nvidia.py, sources there); the other constants are our estimates.
+The time of a kernel is the longest of three times, a share of the two shorter times, and a launch. The three times are the issue
+slots of its instructions, the transfer of its bytes, and the waits of the slowest multiprocessor's blocks, one after another, for
+loads, shuffles and barriers. Bytes are counted from the slices that its instructions move. The transfer rate is limited by the
+bytes in flight (Little's law). The form is our reconstruction and was not checked by measurements. Latencies and rates are the
+machine's (hardware/nvidia.py, sources there); the other constants are our estimates.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from gensor_gym.hardware.occupancy import PARTITIONS, blocks_per_unit
 from gensor_gym.hardware.types import MemoryLevel
 
 _INSTRUCTIONS = {"simple": 1, "divide": 10, "root": 8, "exp": 8, "fraction": 22, "log": 16}
-"""Instructions that a scalar function takes of a lane, by kind: an estimate."""
+"""Kind of a scalar function -> number of instructions for each element, an estimate."""
 _MOVE, _STEP, _ROW, _POINTER, _JOIN = 2.0, 6.0, 20.0, 6.0, 2.0
-"""Instructions of a load or store with its address, of a step's loop, of a row, of a pointer, of a step of a shuffled sum."""
+"""Number of instructions: a load or store with its address, a step's loop, a row, a pointer, a step of a shuffled sum."""
 _SHUFFLE, _BARRIER = 25.0, 40.0
-"""Cycles until the next instruction can go on: estimates."""
+"""Cycles of a shuffle and of a barrier until the next instruction can start: estimates."""
 _DEPENDENT = 4.0
-"""Cycles until an instruction's result is ready; a lane's other elements fill them."""
+"""Cycles until an instruction's result is ready; instructions on the lane's other elements can fill them."""
 _SECTOR = 8
-"""Elements of a sector of 32 bytes: of one that is touched all come."""
+"""Number of elements in a sector of 32 bytes, which is always transferred as a whole."""
 _HIDDEN = 0.2
-"""Share of the two shorter times that is not hidden behind the longest."""
+"""Fraction of the two shorter times that is not hidden behind the longest time."""
 _ALIKE = 0.9
-"""Share of a memory's rate that streaming kernels reach: copies have 0.9 of DRAM's peak on Hopper (a rule of thumb)."""
+"""Fraction of a memory's peak rate that kernels reach: copies reach 0.9 of DRAM's peak on Hopper (a rule of thumb)."""
 
 
 @dataclass(frozen=True)
 class Touched:
-    """A kernel's accesses to tensors in DRAM and between kernels: bytes, and the number of loads that wait together."""
+    """A kernel's accesses to tensors in DRAM: bytes of first accesses and of repeated loads, loads in flight, loaded tensors."""
 
     first: float
     again: float
@@ -51,10 +51,10 @@ class Touched:
 
 
 class GpuModel(GirModel):
-    """The model of one nest on one GPU."""
+    """The analytic model of one nest on one GPU."""
 
     def _terms(self, profile: Profile, header: Header) -> np.ndarray:
-        """Terms of one placement under many headers."""
+        """Terms of one placement with many headers: seconds float64 [B, 1 + len(TERMS)], their total first."""
         rules = GpuRules(self.nest, self.hardware)
         teams = teams_of(self.nest, header, self.hardware)
         count = len(header["rows"])
@@ -77,7 +77,7 @@ class GpuModel(GirModel):
         return next(placement for placement, one in self._profiles.items() if one is profile)
 
     def _resident(self, teams: Teams, registers: np.ndarray, shared: np.ndarray) -> np.ndarray:
-        """Blocks that a multiprocessor has at once, at least 1."""
+        """Number of blocks that are resident on a multiprocessor, at least 1; [B]."""
         hw = self.hardware
         limits = (hw.threads_per_unit, hw.blocks_per_unit, hw.registers_per_unit, hw.level("shared").capacity)
         triples, inverse = np.unique(np.stack([teams.threads, registers, shared], axis=1), axis=0, return_inverse=True)
@@ -90,7 +90,7 @@ class GpuModel(GirModel):
     def _gpu_kernel(
         self, kernel: KernelProfile, graph: KernelGraph, header: Header, teams: Teams, resident: np.ndarray, footprint: int
     ) -> dict[str, np.ndarray]:
-        """Seconds of each term of one kernel."""
+        """Seconds of each term of one kernel, [B] each; `chains` are the waits."""
         hw, own = self.hardware, header["tile"] * header["vector"]
         parts, turns, blocks = teams.shares(self.nest, len(kernel.passes), header["loop"])
         steps = np.minimum(teams.steps, header["loop"]) if len(kernel.passes) == 1 else teams.steps
@@ -99,7 +99,7 @@ class GpuModel(GirModel):
         per_lane = sum(self._of_lane(one, header) for one in kernel.passes) * steps
         once = float(np.dot(kernel.numbers, list(_INSTRUCTIONS.values()))) + kernel.pointers * _POINTER + _ROW
         folds = kernel.folds * _JOIN * np.log2(np.maximum(teams.lanes, 2))
-        # Each of a unit's partitions issues for one warp at a time; of few blocks some units have none.
+        # Each of a unit's partitions issues for one warp at a time. With few blocks some units have none.
         warps = np.minimum(resident, np.ceil(busy / hw.units)) * teams.threads / WARP
         cycles = np.maximum(np.maximum(warps / PARTITIONS, 1.0) * PARTITIONS * WARP / hw.lanes, _DEPENDENT / own)
         issue = waves * turns * cycles / hw.clock
@@ -122,9 +122,9 @@ class GpuModel(GirModel):
         return found
 
     def _of_lane(self, one: PassProfile, header: Header) -> np.ndarray:
-        """Instructions of a lane in one step of a pass."""
+        """Number of instructions of a lane in one step of a pass."""
         own = header["tile"] * header["vector"]
-        online = one.online * (1.0 + 1.0 / own) * (_INSTRUCTIONS["exp"] + 2)  # of an element, and of the sum before a step
+        online = one.online * (1.0 + 1.0 / own) * (_INSTRUCTIONS["exp"] + 2)  # one an element, and one a step for the sum so far
         work = float(np.dot(one.counts, list(_INSTRUCTIONS.values()))) + one.reductions + online
         moves = one.inputs + one.again + one.outputs + one.spills + one.scratch
         wide = header["vector"] if self.nest.columns % WIDEST == 0 else 1
@@ -132,11 +132,11 @@ class GpuModel(GirModel):
 
     @property
     def _whole(self) -> float:
-        """Bytes of all columns of all rows."""
+        """Bytes of a value with all columns of all rows."""
         return 4.0 * self.nest.rows * self.nest.columns
 
     def _touched(self, graph: KernelGraph) -> Touched:
-        """Bytes of a kernel's slices in DRAM: first touches of an element, later touches."""
+        """Accesses of a kernel to slices in DRAM."""
         first, again, loads = 0.0, 0.0, 0
         seen: set[str] = set()
         for one in graph.instructions():
@@ -154,7 +154,7 @@ class GpuModel(GirModel):
         return Touched(first, again, max(loads, 1), max(len(seen), 1))
 
     def _wasted(self, graph: KernelGraph, teams: Teams) -> np.ndarray:
-        """Bytes of transferred sectors that are not used: accesses with strided columns that are not transposed."""
+        """Bytes of transferred sectors that no instruction uses, because columns are strided; [B]."""
         found = np.zeros(len(teams.rows))
         for one in graph.instructions():
             for part in (one.target, *(part for _, part in one.sources)):
@@ -166,7 +166,7 @@ class GpuModel(GirModel):
         return found
 
     def _lies_in(self, footprint: int) -> MemoryLevel:
-        """The memory level that holds a call's tensors: L2 if they fit, else DRAM; a cyclic stream leaves nothing in L2."""
+        """Memory level of a call's tensors: L2 if all fit, else DRAM, because a larger cyclic stream evicts itself."""
         l2 = self.hardware.level("l2")
         return l2 if footprint <= l2.capacity else self.hardware.level("dram")
 

@@ -12,46 +12,46 @@ from gensor_gym.gir.rules import GirRules, by_placement
 from gensor_gym.gir.schedule import FIELDS, HEADER
 
 WIDEST = 4
-"""Elements of the widest load: 16 bytes."""
+"""Number of elements of the widest load, which has 16 bytes."""
 OWN_REGISTERS = 40
-"""Registers of a thread for addresses, loops and temporary values, besides the kept values."""
+"""Number of registers of a thread for addresses, loops and temporary values."""
 LEAST_LIVE = 2
-"""Least number of a step's values that are in registers at once, besides those that are kept whole."""
+"""Least number of a step's values that are in registers at once, besides rows that are kept in registers."""
 
 
 class GpuRules(GirRules):
-    """The limits of one nest on one GPU; limits of all machines are the base's."""
+    """The limits of one nest on one GPU; the base class has the limits of all machines."""
 
     @cached_property
     def across(self) -> int:
-        """Tensors, as they are loaded and stored, that blocks turn through shared memory."""
+        """Number of tensor accesses whose tiles a block transposes in shared memory (`lies_across`)."""
         loads = (cell.made for cell in self.nest.cells if cell.is_load and cell.wide)
         stores = (to for name, to in self.nest.stores if self.nest.cell[name].wide)
         return sum(lies_across(access, self.nest.row_extents) for access in {*loads, *stores})  # type: ignore[arg-type]
 
     @cached_property
     def _joins(self) -> int:
-        """Reductions: each has a place of shared memory for every warp."""
+        """Number of reductions; each needs an element of shared memory for every warp."""
         return sum(cell.is_reduction for cell in self.nest.cells)
 
     @cached_property
     def live(self) -> int:
-        """Values of a step that are in registers at once: loads of the pass that has most, which are under way together."""
+        """Number of a step's values that are in registers at once: the most loads of a pass, which are in flight together."""
         loads = [self.nest.uses[cell.name] for cell in self.nest.cells if cell.is_load and cell.wide]
         return max(LEAST_LIVE, *(sum(number in uses for uses in loads) for number in range(self.nest.passes)))
 
     def shared_bytes(self, teams: Teams, buffers: np.ndarray) -> np.ndarray:
-        """Most bytes of shared memory of a block, int64 [B], with `buffers` row buffers."""
+        """Bytes of shared memory of a block with `buffers` [B] row buffers, int64 [B]."""
         turned = np.where(teams.rows > 1, self.across, 0) * 4 * teams.rows * (teams.wide + 1)
         return buffers * teams.rows * self.row_bytes + turned + 4 * self._joins * (teams.threads // 32)
 
     def registers_of(self, teams: Teams, header: dict[str, np.ndarray], whole: np.ndarray) -> np.ndarray:
-        """Approximate registers of a thread, int64 [B], with `whole` rows kept in registers."""
+        """Approximate number of registers of a thread with `whole` [B] rows kept in registers, int64 [B]."""
         own = header["tile"] * header["vector"]
         return OWN_REGISTERS + own * (whole * teams.steps + self.live)
 
     def _header_fits(self, header: dict[str, np.ndarray]) -> np.ndarray:
-        """Whether no value is larger than needed: each is 1, or the next smaller value would not cover the whole."""
+        """Whether no header value is larger than needed: each is 1, or half of it would not cover all rows or columns."""
         vector, tile, rows = (header[name] for name in ("vector", "tile", "rows"))
         teams = teams_of(self.nest, header, self.hardware)
         fitting = (vector <= WIDEST) & ((vector == 1) | (vector // 2 < self.nest.columns))
@@ -64,7 +64,7 @@ class GpuRules(GirRules):
         return fitting
 
     def _placement_fits(self, rows: np.ndarray, header: dict[str, np.ndarray]) -> np.ndarray:
-        """Whether cells have allowed levels, values do not outlive their kernel, a block has room, and its loop is short."""
+        """Whether levels are allowed, values do not outlive their kernel, storage suffices, and `loop` is not too large."""
         placed = rows[:, HEADER:]
         teams = teams_of(self.nest, header, self.hardware)
         fitting = np.all(self._allowed[np.arange(placed.shape[1]), placed], axis=1)
@@ -79,7 +79,7 @@ class GpuRules(GirRules):
         return fitting
 
     def _loops(self, loop: np.ndarray, steps: np.ndarray) -> np.ndarray:
-        """Whether a loop is 1 or the value below it would not do all steps."""
+        """Whether `loop` is 1, or the next smaller value is less than the number of steps."""
         values = np.array(next(field.values for field in FIELDS if field.name == "loop"))
         below = values[np.maximum(np.searchsorted(values, loop) - 1, 0)]
         return (loop == 1) | (below < steps)
@@ -89,7 +89,7 @@ class GpuRules(GirRules):
         return {}
 
     def _goes_once(self, placement: tuple[Level, ...]) -> bool:
-        """Whether some kernel of a placement goes along its rows once only, so that its steps are tiles of columns."""
+        """Whether some kernel of a placement has a single pass, so that its steps are tiles of columns."""
         if placement not in self._once:
             passes = passes_of(self.nest, placement)
             ends = sorted({-1, *passes.cuts, passes.nest.passes - 1})

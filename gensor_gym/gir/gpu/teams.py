@@ -1,11 +1,11 @@
-"""Meaning of a schedule's header on a GPU: a team of lanes goes along each row, a block has several teams.
+"""Meaning of a schedule's header on a GPU: a team of lanes works on each row, and a block has several teams.
 
-A lane loads `vector` elements at once and has `tile` vectors in parallel, as on a CPU. A row's team has enough lanes for all
-columns in one step, up to the limit of a block. `rows` are IntelliGen's units of a group: warps, or teams of several warps, of a
-block; a team of less than a warp shares it with teams of neighbouring rows. `loop` is the number of successive steps of a block.
-If a kernel goes along its rows only once, a step is one tile of columns, and blocks may share a row: each then stores a part of
-every reduction, and a second launch adds these up (the split in two stages). In a kernel of several passes a step is all columns
-of its rows.
+A lane loads `vector` elements at once and has `tile` vectors in parallel, like on a CPU. A row's team has enough lanes for all
+columns in one step, up to the limit of a block. `rows` are IntelliGen's units of a group: the warps of a block, or its teams of
+several warps. A team of less than a warp shares the warp with teams of neighbouring rows. `loop` is the number of successive
+steps of a block. If a kernel has one pass, a step is one tile of columns, and blocks may share a row: each block then stores its
+part of every reduction, and a second launch combines the parts (the split in two stages). If a kernel has several passes, a step
+is all columns of its rows.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from gensor_gym.hardware.types import Hardware
 
 WARP = 32
 KNOWN = ("vector", "tile", "rows", "loop", "streaming")
-"""Fields of the header that matter on a GPU; others have their first value."""
+"""Fields of the header that matter on a GPU; other fields have their first value."""
 FINISH_THREADS = 1024
-"""Most threads of a block that adds up the parts of one row."""
+"""Most threads of a block that combines the parts of one row."""
 
 
 @dataclass(frozen=True)
 class Teams:
-    """The shape of blocks under many headers, int64 [B] each."""
+    """The shape of blocks for many headers, int64 [B] each."""
 
     lanes: np.ndarray
-    """Threads that share a row, a power of two."""
+    """Number of threads that share a row, a power of two."""
     rows: np.ndarray
-    """Rows of a step of a block, a power of two."""
+    """Number of rows in a step of a block, a power of two."""
     threads: np.ndarray
-    """Threads of a block: whole warps."""
+    """Number of threads of a block, which are whole warps."""
     wide: np.ndarray
-    """Columns of a step of a row's team."""
+    """Number of columns in a step of a team."""
     steps: np.ndarray
-    """Steps along all columns."""
+    """Number of steps for all columns."""
 
     def shares(self, nest: RowNest, passes: int, loop: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(blocks that share a row, steps of rows of a block, total blocks) of a kernel with `passes` passes."""
+        """(number of blocks that share a row, steps of rows per block, total blocks) of a kernel with `passes` passes."""
         along = self.steps if passes == 1 else np.ones_like(self.steps)
         parts = -(-along // loop)
         turns = np.maximum(loop // along, 1)
@@ -48,7 +48,7 @@ class Teams:
 
 
 def teams_of(nest: RowNest, header: dict[str, np.ndarray], hardware: Hardware) -> Teams:
-    """The shape of blocks under headers whose values are int64 [B]."""
+    """Shape of blocks for headers whose values are int64 [B]."""
     own = header["tile"] * header["vector"]
     wanted = 2 ** np.ceil(np.log2(-(-nest.columns // own))).astype(np.int64)
     lanes = np.minimum(wanted, hardware.threads_per_block // header["rows"])
@@ -59,7 +59,7 @@ def teams_of(nest: RowNest, header: dict[str, np.ndarray], hardware: Hardware) -
 
 @dataclass(frozen=True)
 class BlockShape:
-    """The shape of one kernel's blocks."""
+    """The shape of one kernel's blocks; fields as in `Teams`, and the values of the header."""
 
     lanes: int
     rows: int
@@ -67,9 +67,9 @@ class BlockShape:
     wide: int
     steps: int
     parts: int
-    """Blocks that share a row."""
+    """Number of blocks that share a row."""
     turns: int
-    """Steps of rows that a block does one after another."""
+    """Number of steps of rows that a block does one after another."""
     blocks: int
     vector: int
     tile: int
@@ -78,12 +78,12 @@ class BlockShape:
 
     @property
     def finish_threads(self) -> int:
-        """Threads that add up the parts of a row."""
+        """Number of threads that combine the parts of a row."""
         return min(max(1 << (self.parts - 1).bit_length(), WARP), FINISH_THREADS)
 
 
 def block_shape(nest: RowNest, header: dict[str, int], passes: int, hardware: Hardware) -> BlockShape:
-    """Shape of a kernel with `passes` passes under one header."""
+    """Shape of the blocks of a kernel with `passes` passes for one header."""
     values = {name: np.array([value]) for name, value in header.items()}
     teams = teams_of(nest, values, hardware)
     shares = teams.shares(nest, passes, values["loop"])
@@ -94,8 +94,8 @@ def block_shape(nest: RowNest, header: dict[str, int], passes: int, hardware: Ha
 
 
 def lies_across(access: Access, extents: tuple[int, ...]) -> bool:
-    """Whether neighbouring rows lie side by side in a tensor and neighbouring columns do not.
+    """Whether neighbouring rows are contiguous in a tensor and neighbouring columns are not.
 
-    A block of several rows turns tiles of it through shared memory, so that both ways go along whole lines of memory.
+    A block of several rows transposes tiles of it in shared memory, so that loads and stores use whole lines of memory.
     """
     return access.column not in (0, 1) and bool(extents) and access.rows[-1] == 1 and extents[-1] > 1

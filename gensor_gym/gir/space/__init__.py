@@ -1,1 +1,1 @@
-"""A whole space of schedules: numbers of its schedules, and tables that are looked up by them."""
+"""A whole space of schedules: a numbering of its schedules, and tables that are indexed by the numbers."""

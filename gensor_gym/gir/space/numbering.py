@@ -1,4 +1,4 @@
-"""Numbers of schedules: a row's indices are the digits of its number, so that a whole space lies in arrays without gaps."""
+"""Numbers of schedules: a row's indices are the digits of its number, so that arrays indexed by it describe a whole space."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from gensor_gym.gir.schedule import FIELDS, HEADER, ROW, GirSchedule
 
 
 def _moves() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For every action the digit that it changes, by how much, and to which value; the last is -1 unless it is `place`."""
+    """(digit that each action changes, amount that it adds, value that it sets), int64 [NUM_ACTIONS] each.
+
+    Only `place` sets a value; for other actions it is -1.
+    """
     digit, by, to = (np.zeros(NUM_ACTIONS, np.int64) for _ in range(3))
     to[:] = -1
     for number, action in enumerate(ACTIONS[1:], 1):
@@ -27,31 +30,31 @@ def _moves() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 _DIGIT, _BY, _TO = _moves()
 _PLACE, _LEVELS = 1 + 2 * HEADER, np.arange(len(Level))
-"""The first action that places a value, and the level of each such action, in the order of `ACTIONS`."""
+"""Index of the first action that places a cell, and the levels in the order of those actions."""
 
 
 @dataclass(frozen=True)
 class Numbering:
-    """Radix and weight of every digit, int64 [ROW] of one space or [B, ROW] of as many as there are numbers."""
+    """Radix (`counts`) and weight (`strides`) of every digit: int64 [ROW] for one space, or [B, ROW] for one space per number."""
 
     counts: np.ndarray
     strides: np.ndarray
 
     @classmethod
     def of(cls, nest: RowNest) -> Numbering:
-        """Numbering of a nest's schedules; unused cells are digits that are always 0."""
+        """Numbering of a nest's schedules; digits of unused cells are always 0."""
         placed = [1 + max(levels_of(nest, name)) for name in nest.crossing]
         counts = np.array([*(len(field.values) for field in FIELDS), *placed, *[1] * (ROW - HEADER - len(placed))])
         return cls(counts, np.append(np.cumprod(counts[:0:-1])[::-1], 1))
 
     @classmethod
     def stacked(cls, some: Iterable[Numbering]) -> Numbering:
-        """Numbering of several spaces, a line each."""
+        """Numbering of K spaces, [K, ROW]."""
         counts, strides = zip(*((one.counts, one.strides) for one in some), strict=True)
         return cls(np.stack(counts), np.stack(strides))
 
     def take(self, lines: np.ndarray) -> Numbering:
-        """Numbering of those lines int64 [B]."""
+        """Numbering [B, ROW] of the spaces with indices `lines` int64 [B]."""
         return Numbering(self.counts[lines], self.strides[lines])
 
     @property
@@ -70,7 +73,7 @@ class Numbering:
         return found.astype(np.int32)
 
     def after(self, numbers: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """The schedule after an action each, int64 [B]; the same where it changes nothing."""
+        """Numbers int64 [B] after one action each, int64 [B]; an action that would leave the range changes nothing."""
         digit, by, to = _DIGIT[actions], _BY[actions], _TO[actions]
         lines = [np.arange(len(self.counts))] if self.counts.ndim > 1 else []
         counts, strides = self.counts[(*lines, digit)], self.strides[(*lines, digit)]
@@ -81,7 +84,7 @@ class Numbering:
         return found
 
     def successors(self, numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """`after` every action of schedules and their rows int32 [B, ROW], int64 [B, NUM_ACTIONS]: whole blocks of actions."""
+        """Numbers int64 [B, NUM_ACTIONS] after every action; `rows` int32 [B, ROW] are the rows of `numbers`."""
         counts, strides = self.counts[..., :HEADER], self.strides[..., :HEADER]
         header, cells = rows[:, :HEADER], rows[:, HEADER:, None]
         moves = np.zeros((len(rows), NUM_ACTIONS), np.int64)

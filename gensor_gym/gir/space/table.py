@@ -1,4 +1,4 @@
-"""A whole space of schedules as tables: each schedule has a number, by which legality and time are looked up.
+"""A whole space of schedules as tables: legality and time of each schedule are looked up by its number.
 
 Spaces of fused operators are small. A table takes less than a second; steps of thousands of environments are then a few look-ups,
 and the optimum is the smallest entry, so every task is certified by enumeration.
@@ -19,12 +19,12 @@ from gensor_gym.gir.schedule import GirSchedule
 from gensor_gym.gir.space.numbering import Numbering
 
 LARGEST = 1 << 20
-"""Schedules, legal or not, of a space that is gone through as a whole."""
+"""Most schedules, legal or not, of a space that gets a table."""
 _BATCH = 1 << 16
 
 
 class Spanned(Protocol):
-    """Protocol of a table's input: `gir.graph.GirGraph`."""
+    """Protocol of the graphs of schedules that tables are made of; `gir.graph.GirGraph` implements it."""
 
     operator: Dataflow
     nest: RowNest
@@ -34,22 +34,22 @@ class Spanned(Protocol):
 
     @property
     def size(self) -> int:
-        """Numbers of schedules."""
+        """Number of schedules, legal or not."""
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Which rows int32 [B, ROW] are legal, bool [B]."""
+        """Whether each of rows int32 [B, ROW] is legal, bool [B]."""
 
     def moved_bytes(self, rows: np.ndarray) -> np.ndarray:
-        """Bytes that rows move, int64 [B]."""
+        """Bytes that schedules int32 [B, ROW] move, int64 [B]."""
 
 
 def legal_actions(
     here: np.ndarray, there: np.ndarray, primitives: np.ndarray, legal: np.ndarray, moved: np.ndarray | None
 ) -> np.ndarray:
-    """Masks bool [B, NUM_ACTIONS] of schedules int64 [B] whose actions lead `there`, int64 [B, NUM_ACTIONS].
+    """Legal actions bool [B, NUM_ACTIONS] of schedules `here` int64 [B], whose actions lead to `there` int64 [B, NUM_ACTIONS].
 
-    `primitives` bool [NUM_ACTIONS] are those of the space. `here` and `there` are indices of tables [S]: legality and, if the
-    space forbids growth, the moved bytes.
+    `primitives` bool [NUM_ACTIONS] are the actions that the space has. `here` and `there` are indices into the tables `legal` and
+    `moved`, [S]. `moved` are the moved bytes if no action may increase them, else None.
     """
     found: np.ndarray = (there != here[:, None]) & legal[there] & primitives
     if moved is not None:
@@ -59,10 +59,10 @@ def legal_actions(
 
 
 class GirTable:
-    """The space of one graph."""
+    """Tables of the whole space of one graph."""
 
     def __init__(self, graph: Spanned) -> None:
-        """ValueError for a space that is too large to be gone through."""
+        """Compute the tables; ValueError if the space is too large."""
         if graph.size > LARGEST:
             size = f"{graph.size} schedules with {len(graph.nest.crossing)} values to place"
             raise ValueError(f"{graph.operator}: {size}, a table takes at most {LARGEST}")
@@ -70,9 +70,9 @@ class GirTable:
         self.numbering = Numbering.of(graph.nest)
         self.legal = np.zeros(graph.size, bool)
         self.terms = np.full((graph.size, 1 + len(TERMS)), np.inf)
-        """Seconds of the model, their total first, float64 [S, 1 + terms]; infinite for illegal schedules."""
+        """Seconds by the model, their total first, float64 [S, 1 + terms]; infinite for illegal schedules."""
         self.bytes = np.zeros(graph.size, np.int64)
-        """Bytes that are moved (`GirGraph.moved_bytes`)."""
+        """Moved bytes (`GirGraph.moved_bytes`), int64 [S]."""
         for start in range(0, graph.size, _BATCH):
             chosen = np.arange(start, min(start + _BATCH, graph.size))
             rows = self.rows(chosen)
@@ -90,30 +90,30 @@ class GirTable:
         return self.numbering.rows(numbers)
 
     def after(self, numbers: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """The schedule after an action each, int64 [B]; the same where it changes nothing."""
+        """Numbers int64 [B] after one action each, int64 [B]; an action that would leave the range changes nothing."""
         return self.numbering.after(numbers, actions)
 
     def successors(self, numbers: np.ndarray) -> np.ndarray:
-        """The schedule after each action, int64 [B, NUM_ACTIONS]; the same where the action changes nothing."""
+        """Numbers int64 [B, NUM_ACTIONS] after every action; an action that would leave the range changes nothing."""
         return self.numbering.successors(numbers, self.rows(numbers))
 
     def masks(self, numbers: np.ndarray) -> np.ndarray:
-        """Legal actions bool [B, NUM_ACTIONS]: those that change a schedule to a legal one of the space, and `stop`."""
+        """Legal actions bool [B, NUM_ACTIONS]: `stop`, and actions of the space that lead to another legal schedule."""
         return legal_actions(numbers, self.successors(numbers), self.graph.primitives, self.legal, self.moved)
 
     @property
     def moved(self) -> np.ndarray | None:
-        """Bytes where none of the space's actions may raise them."""
+        """Moved bytes int64 [S] if no action of the space may increase them, else None."""
         return self.bytes if self.graph.space == "monotone" else None
 
     @property
     def seconds(self) -> np.ndarray:
-        """Seconds of the model float64 [S], infinite for illegal schedules."""
+        """Seconds by the model, float64 [S]; infinite for illegal schedules."""
         return self.terms[:, 0]
 
     @cached_property
     def reachable(self) -> np.ndarray:
-        """Which schedules some way of legal actions leads to from the unscheduled program, bool [S]."""
+        """Whether legal actions lead from the unscheduled program to each schedule, bool [S]."""
         found = np.zeros(len(self.legal), bool)
         front = np.zeros(1, np.int64)
         while len(front):
@@ -124,7 +124,7 @@ class GirTable:
 
     @cached_property
     def optimum(self) -> tuple[GirSchedule, float]:
-        """The fastest schedule that can be reached, and its seconds."""
+        """(fastest reachable schedule by the model, its seconds)."""
         seconds = np.where(self.reachable, self.seconds, np.inf)
         best = int(seconds.argmin())
         return GirSchedule(self.rows(np.array([best]))[0]), float(seconds[best])

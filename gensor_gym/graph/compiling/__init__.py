@@ -1,1 +1,1 @@
-"""Compilation of functions: for Python, as text for others, once for many; and the notice of long compilations."""
+"""Compilation with Numba: entries for Python, parts of callers, shared units, a compile server, the notice of long compiling."""

@@ -1,7 +1,7 @@
 """A compile server: a second process that compiles functions to disk, where this process loads them.
 
-It starts with the first request, ends when idle for a while, and never outlives this process. In worker processes, whose siblings
-would each start one, and where nothing is kept on disk, functions are compiled in the process itself.
+It starts with the first request, ends when idle for a while, and never outlives this process. Worker processes compile functions
+themselves, because each of them would start a server; so does a process without a cache on disk.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from typing import Any
 from gensor_gym.graph.compiling.notice import NOTICE, QUIET
 
 MODULE = "gensor_gym.graph.compiling.apart_process"
-"""Module that the other process runs."""
+"""Module that the compile server runs."""
 
 Asked = tuple[str, str, tuple[Any, ...]]
-"""Module and name of a function, types of its arguments."""
+"""A request: module and name of a function, and the types of its arguments."""
 
 
 class Apart:
     """Requests to the compile server, which runs while requests are pending."""
 
     def __init__(self) -> None:
-        """Nothing asked."""
+        """Begin without a server and without requests."""
         self._process: subprocess.Popen[bytes] | None = None
         self._awaited: list[Asked] = []
         self._over: set[Asked] = set()
@@ -39,9 +39,9 @@ class Apart:
         self._lock = threading.Lock()
 
     def compiles(self, function: Any, types: tuple[Any, ...]) -> bool:
-        """Whether the compile server is compiling a function; the first question requests it.
+        """Whether the compile server is compiling a function for these argument types; the first call requests it.
 
-        False if the function is on disk, or will not be stored there.
+        False if the compiled function is on disk, or will not be stored there.
         """
         asked = (function.py_func.__module__, function.py_func.__qualname__, types)
         with self._lock:
@@ -56,11 +56,11 @@ class Apart:
             return asked in self._awaited
 
     def _can_be(self) -> bool:
-        """Whether there can be another process."""
+        """Whether a server may be started: not after a failure, and not in a worker process."""
         return not self._broken and multiprocessing.parent_process() is None
 
     def _ask(self, asked: Asked) -> None:
-        """Tell the process, which is started if need be."""
+        """Send a request to the server, and start the server if necessary."""
         if self._process is not None and self._process.poll() is not None:
             self._ended()
         self._awaited.append(asked)
@@ -81,7 +81,7 @@ class Apart:
             self._ended()
 
     def _ended(self) -> None:
-        """The server ended: compile the pending functions here. It is not restarted after a failure."""
+        """Note that the server ended: pending functions are compiled here. After a failure it is not restarted."""
         self._over.update(self._awaited)
         self._awaited.clear()
         if self._process is not None:
@@ -90,14 +90,14 @@ class Apart:
             self._process = None
 
     def end(self) -> None:
-        """Let the process end at once."""
+        """End the server at once."""
         with self._lock:
             if self._process is not None:
                 self._process.kill()
                 self._ended()
 
     def forget(self) -> None:
-        """Called after a fork: the server belongs to the parent, so the child has none."""
+        """Drop the server in the child after a fork, because it belongs to the parent."""
         if self._process is not None:
             self._process.returncode = 0
             _close(self._process)

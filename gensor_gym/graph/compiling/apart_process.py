@@ -16,13 +16,13 @@ import time
 from importlib import import_module
 
 IDLE_S = 5.0
-"""Idle seconds after which it ends."""
+"""Idle seconds after which the server ends."""
 WATCH_S = 0.2
-"""Seconds between two looks at whether the parent is there."""
+"""Seconds between two checks that the parent is alive."""
 
 
 def main() -> None:
-    """Compile one function after the other."""
+    """Compile the requested functions one after the other."""
     parent = int(sys.argv[1])
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     requests = sys.stdin.buffer
@@ -34,18 +34,18 @@ def main() -> None:
         try:
             function = getattr(import_module(module), name)
             getattr(function, "whole", function).compile(types)
-        except Exception:  # who asked compiles it as well, and says what is wrong with it
+        except Exception:  # the parent then compiles it itself and reports the error
             sys.exit(1)
         os.write(sys.stdout.fileno(), b".")
 
 
 def _is_something_there(descriptor: int) -> bool:
-    """Whether there is something to read before it has been idle for too long."""
+    """Whether input arrives within `IDLE_S` seconds."""
     return bool(select.select([descriptor], [], [], IDLE_S)[0])
 
 
 def _line(descriptor: int) -> bytes:
-    """The next line, read byte by byte so that no other line is taken with it; empty at the end."""
+    """The next line, read byte by byte so that no part of a later line is consumed; empty at the end of the input."""
     line = b""
     while not line.endswith(b"\n"):
         byte = os.read(descriptor, 1)
@@ -56,7 +56,7 @@ def _line(descriptor: int) -> bytes:
 
 
 def _end_with(parent: int) -> None:
-    """End as soon as the parent has ended; an orphan belongs to another process."""
+    """End this process as soon as the parent has ended; an orphan has another parent."""
     while os.getppid() == parent:
         time.sleep(WATCH_S)
     os._exit(0)

@@ -1,7 +1,7 @@
 """Compiled functions that run interpreted while another process compiles them.
 
-Numba calls `_compile_for_args` only for argument types without a compiled function. This module returns the interpreted function
-there while the server works, and Numba's afterwards. Calls that find a compiled function are as fast as before.
+Numba calls `_compile_for_args` only for argument types without a compiled function. There this module returns the interpreted
+function while the server works, and Numba's compiled function afterwards. Calls with a compiled function are as fast as before.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from gensor_gym.graph.compiling.kept import Kept
 from gensor_gym.graph.compiling.plain import interpreted
 
 _hurry: ContextVar[bool | None] = ContextVar("hurry", default=None)
-"""Whether all functions answer early or none does; None if each follows its declaration."""
+"""Whether calls run interpreted until a function is compiled: True or False for all functions, None by `Hurried.early`."""
 
 
 @contextmanager
 def at_once() -> Iterator[None]:
-    """Context in which no function is waited for: for calls whose interpreted run is faster than compiling."""
+    """Context in which no call waits for compilation: for calls whose interpreted run is faster than compiling."""
     before = _hurry.set(_hurry.get() is not False)
     try:
         yield
@@ -34,7 +34,7 @@ def at_once() -> Iterator[None]:
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Context in which every function is waited for, even inside `at_once`: for timing."""
+    """Context in which every call waits for compilation, even inside `at_once`: for timing."""
     before = _hurry.set(False)
     try:
         yield
@@ -43,13 +43,13 @@ def waiting() -> Iterator[None]:
 
 
 class Hurried(Kept):
-    """A function that answers early if its caller says so (`at_once`)."""
+    """A function whose calls run interpreted until it is compiled, if the caller says so (`at_once`) or `early` is set."""
 
     early = False
-    """Whether it does so anyway."""
+    """Whether calls run interpreted until the function is compiled, unless `at_once` or `waiting` decides."""
 
     def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
-        """Called by Numba instead of compiling: return a compiled function, or an interpreted one."""
+        """Called by Numba for new argument types: return the compiled function, or the interpreted one while it is compiled."""
         hurry = _hurry.get()
         if (self.early if hurry is None else hurry) and not any(isinstance(each, OmittedArg) for each in args):
             types = tuple(self.typeof_pyval(each) for each in args)
@@ -58,10 +58,10 @@ class Hurried(Kept):
         return super()._compile_for_args(*args, **kws)
 
     def _answer(self, *args: Any) -> Any:
-        """The interpreted function's answer, or the compiled one's if Python raises, as for a division by zero."""
+        """Result of the interpreted function, or of the compiled function if Python raises, as for a division by zero."""
         try:
             return self._plain(*args)
-        except Exception:  # nothing is changed yet, and the compiled function says what it has to say of these arguments
+        except Exception:  # no array is changed yet, and the compiled function decides what these arguments give
             return super()._compile_for_args(*args)(*args)
 
     @cached_property

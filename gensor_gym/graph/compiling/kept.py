@@ -1,4 +1,4 @@
-"""The on-disk cache of compiled functions: one process compiles a function while others wait for it."""
+"""The on-disk cache of compiled functions: one process compiles a function while other processes wait for it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from numba.core.registry import CPUDispatcher
 from gensor_gym.graph.compiling.notice import NOTICE
 
 _LOOK_S = 0.02
-"""Seconds between two looks at whether another process is done."""
+"""Seconds between two checks whether another process is done."""
 
 
 class Kept(CPUDispatcher):  # type: ignore[misc]
-    """A function that is looked up on disk before it is compiled, by one process at a time."""
+    """A Numba function that is loaded from disk if it is there, and else compiled by one process at a time."""
 
     _cache: Any
     targetctx: Any
@@ -32,7 +32,7 @@ class Kept(CPUDispatcher):  # type: ignore[misc]
         return isinstance(self._cache, FunctionCache)
 
     def is_kept(self, types: tuple[Any, ...]) -> bool:
-        """Whether it is on disk for the given argument types."""
+        """Whether the function compiled for the given argument types is on disk."""
         if not self.keeps:
             return False
         file = self._cache._cache_file
@@ -40,17 +40,17 @@ class Kept(CPUDispatcher):  # type: ignore[misc]
         return name is not None and Path(file._data_path(name)).exists()
 
     def compile(self, sig: Any) -> Any:
-        """See Numba's, which looks on disk first. One thread of a process compiles at a time, as there."""
+        """Compile like Numba, which looks on disk first, but in one process at a time (and in one thread, like Numba)."""
         with global_compiler_lock, nullcontext() if self._is_at_hand(sig) else self._alone():
             return super().compile(sig)
 
     def _is_at_hand(self, sig: Any) -> bool:
-        """Whether there is nothing to compile."""
+        """Whether nothing needs to be compiled, because the function is in memory or on disk."""
         return isinstance(sig, tuple) and (sig in self.overloads or self.is_kept(sig))
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Hold the lock under which no other process compiles this function.
+        """Hold a lock during the `with` block, so that no other process compiles this function.
 
         The holder waits only for functions that it calls, so no two processes wait for each other.
         """
@@ -63,11 +63,11 @@ class Kept(CPUDispatcher):  # type: ignore[misc]
             try:
                 yield
             finally:
-                fcntl.flock(file, fcntl.LOCK_UN)  # closing would not do where a fork has the file as well
+                fcntl.flock(file, fcntl.LOCK_UN)  # closing does not unlock while a forked process has the file open
 
 
 def _lock(held: IO[bytes]) -> None:
-    """Wait until no other process has the file locked."""
+    """Lock a file, after waiting until no other process has it locked."""
     begin = time.monotonic()
     while True:
         try:

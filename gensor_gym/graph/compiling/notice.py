@@ -24,24 +24,24 @@ _COMPILING = "numba:compile"
 
 
 class Notice(event.Listener):  # type: ignore[misc]
-    """Listener to every function that Numba compiles; `silent` decides at that moment whether to print."""
+    """Listener that Numba calls for every function that it compiles; it prints the notice unless `silent()` holds by then."""
 
     def __init__(self, out: Callable[[], TextIO], clock: Callable[[], float], silent: Callable[[], bool]) -> None:
-        """Nothing compiled and nothing said."""
+        """`out` returns the stream to print to, `clock` the time in seconds, and `silent` whether to print nothing."""
         self._out, self._clock, self._silent = out, clock, silent
         self._depth, self._functions = 0, 0
         self._seconds, self._begin = 0.0, 0.0
         self._said = False
 
     def on_start(self, event: event.Event) -> None:
-        """Compilation of a function begins. Numba compiles its callees inside; the clock runs for the outermost."""
+        """Start the clock when compilation of an outermost function begins; Numba compiles its callees inside."""
         if self._depth > 0 or _is_ours(event):
             if self._depth == 0:
                 self._begin = self._clock()
             self._depth += 1
 
     def on_end(self, event: event.Event) -> None:
-        """The function is done."""
+        """Count a compiled function, and print the notice if all of them took longer than PATIENCE_S."""
         if self._depth == 0:
             return
         self._depth -= 1
@@ -53,12 +53,12 @@ class Notice(event.Listener):  # type: ignore[misc]
             self._say(self._out(), seconds)
 
     def lasts(self, seconds: float) -> None:
-        """Another process has been compiling for this long, while this one waits or runs interpreted."""
+        """Print the notice if another process compiles for too long, while this process waits or runs interpreted."""
         if seconds > PATIENCE_S and not self._silent():
             self._say_once(self._out())
 
     def _say_once(self, out: TextIO) -> None:
-        """The line, if it was not said."""
+        """Print the line unless it was printed before."""
         if not self._said:
             self._said = True
             out.write("gensor_gym: compiling, once; it is kept for the next time\n")
@@ -73,13 +73,13 @@ class Notice(event.Listener):  # type: ignore[misc]
 
 
 def _is_ours(event: event.Event) -> bool:
-    """Whether it is a function of this project."""
+    """Whether the event is about a function of this project."""
     module: str | None = event.data["dispatcher"].py_func.__module__  # None of a function made from its text
     return module is not None and module.partition(".")[0] in _OURS
 
 
 def _is_silent() -> bool:
-    """Whether this process prints nothing: a worker, one with $GENSOR_GYM_QUIET, or one without standard error."""
+    """Whether this process prints nothing: it is a worker, $GENSOR_GYM_QUIET is set, or it has no standard error."""
     return bool(os.environ.get(QUIET)) or multiprocessing.parent_process() is not None or sys.stderr is None
 
 

@@ -1,4 +1,4 @@
-"""Compiled functions that are called by other compiled functions: typed on their own, optimised only inside their callers.
+"""Parts: functions that compiled functions call. They are typed separately and optimised only inside their callers.
 
 Numba optimises and emits every function with all its callees, so a leaf goes through LLVM once for each function above it. That
 took two thirds of the compile time of a first episode. A part stops before that step. Its text is inserted into the function that
@@ -34,14 +34,14 @@ class _Text(JITCodeLibrary):  # type: ignore[misc]
     _with_called: Any = None
 
     def finalize(self) -> None:
-        """Nothing may be added from now on."""
+        """Finish the library without optimising it; nothing may be added from now on."""
         self._raise_if_finalized()
         for library in self._linking_libraries:
             self._reload_init.update(library._reload_init)
         self._finalized = True
 
     def _get_module_for_linking(self) -> Any:
-        """Its own text and that of all its callees, each once."""
+        """LLVM module with the text of this part and of all its callees, each once."""
         if self._with_called is None:
             module = self._own().clone()
             for library in reversed(list(self._called({self}))):  # LLVM leaves out what nothing there calls yet
@@ -50,11 +50,11 @@ class _Text(JITCodeLibrary):  # type: ignore[misc]
         return self._with_called
 
     def _own(self) -> Any:
-        """Its own text, in which other modules may define every function again."""
+        """LLVM module with the text of this part alone; other modules may define the same functions again."""
         return super()._get_module_for_linking()
 
     def _called(self, met: set[Any]) -> Iterator[Any]:
-        """Every library that it calls, directly or through other parts, except those already met; callees first."""
+        """Every library that this part calls, directly or through other parts, except the libraries in `met`; callees first."""
         for library in self._linking_libraries:
             if library not in met:
                 met.add(library)
@@ -65,30 +65,30 @@ class _Text(JITCodeLibrary):  # type: ignore[misc]
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _Lowering(NativeLowering):  # type: ignore[misc]
-    """Numba's, into a `_Text`, with nothing that Python could call."""
+    """Numba's lowering into a `_Text`, without an entry that Python could call."""
 
     _name = "lowering_of_a_part"
 
     def run_pass(self, state: Any) -> bool:
-        """See Numba's."""
+        """Lower the function like Numba, and register it for compiled callers."""
         state.flags = state.flags.copy()
         state.flags.no_compile = state.flags.no_cpython_wrapper = state.flags.no_cfunc_wrapper = True
         state.library = _Text(state.targetctx.codegen(), state.func_id.func_qualname)
         super().run_pass(state)
-        name = object()  # by which callers find it, as they find other functions by what Python would call
+        name = object()  # callers find the part by this object, as they find other functions by the entry for Python
         state.targetctx.insert_user_function(name, state.cr.fndesc, [state.library])
         state.cr = state.cr._replace(cfunc=name)
         return True
 
 
 def pipeline(lowering: type[NativeLowering]) -> type[CompilerBase]:
-    """Numba's pipeline with another lowering."""
+    """Numba's pipeline with `lowering` in place of Numba's own."""
 
     class Compiler(CompilerBase):  # type: ignore[misc]
-        """See Numba's."""
+        """Numba's compiler with another lowering."""
 
         def define_pipelines(self) -> list[Any]:
-            """The default passes with one replaced."""
+            """The default passes, with the lowering replaced."""
             made = DefaultPassBuilder.define_nopython_pipeline(self.state)
             made.passes = [(lowering if each is NativeLowering else each, why) for each, why in made.passes]
             made._finalized = False
@@ -109,7 +109,7 @@ class Part(CPUDispatcher):  # type: ignore[misc]
         self.overloads[tuple(cres.signature.args)] = cres
 
     def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
-        """New argument types: compile and register a Python-callable overload."""
+        """Compile and register an overload that Python can call; Numba calls this for new argument types."""
         found = self.whole._compile_for_args(*args, **kws)
         for types, compiled in self.whole.overloads.items():
             if types not in self._answered:  # given twice they would fit two functions, and every call would end up here again
@@ -119,12 +119,12 @@ class Part(CPUDispatcher):  # type: ignore[misc]
 
     @cached_property
     def _answered(self) -> set[tuple[Any, ...]]:
-        """Argument types that a call from Python finds without compiling."""
+        """Argument types for which a call from Python needs no compilation."""
         return set()
 
     @cached_property
     def whole(self) -> Any:
-        """The same function with its callees, for Python."""
+        """The same function compiled with all its callees, callable from Python."""
         return _WHOLE[self.py_func](self.py_func)
 
 
@@ -133,40 +133,40 @@ class Entry(Hurried):
 
     @cached_property
     def part(self) -> Any:
-        """The same function for others to call, a `Part`."""
+        """The same function as a `Part`, for compiled callers."""
         return Part(self.py_func, targetoptions=self.targetoptions, pipeline_class=_COMPILER)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """Called by Numba to type a call."""
+        """The part's template, by which Numba types a compiled call."""
         return self.part.get_call_template(args, kws)
 
     def get_overload(self, sig: Any) -> Any:
-        """Called by Numba to lower that call."""
+        """The part's overload, to which Numba lowers a compiled call."""
         return self.part.get_overload(sig)
 
 
 class Early(Entry):
-    """An entry that always answers early, for callers with few calls."""
+    """An entry whose calls always run interpreted until it is compiled, for callers with few calls."""
 
     early = True
 
 
 _WHOLE: dict[Callable[..., Any], Callable[[Any], Any]] = {}
-"""For each part, the function that makes it callable from Python."""
+"""Python function of a part -> the function that makes it callable from Python."""
 
 
 def is_tried(version: str) -> bool:
-    """Whether parts were tried with a release of Numba."""
+    """Whether this module was tried with a release of Numba."""
     return ".".join(version.split(".")[:2]) in TRIED
 
 
 def entry(function: Any, kind: type[Entry] = Entry, **options: Any) -> Entry:
-    """A function for Python to call, of a kind of these, with Numba's options."""
+    """A function as an `Entry`, or a subclass `kind`, with Numba's options."""
     return kind(function, targetoptions={"nopython": True, "boundscheck": None, **options})
 
 
 def part(function: Any, whole: Callable[[Any], Any], **options: Any) -> Any:
-    """A part with Numba's options; `whole` compiles the function for Python when Python calls it. Plain where Numba is off."""
+    """A function as a `Part` with Numba's options; `whole` compiles it for calls from Python. Unchanged if Numba is off."""
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         return function
     if not is_tried(numba.__version__):

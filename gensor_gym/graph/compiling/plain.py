@@ -2,9 +2,9 @@
 
 The source is the same and so are the answers, to the last bit: Python's integers and floats are Numba's, logarithms come from the
 same C library, and neither fuses nor reorders operations. Arrays are copied out and changed numbers are copied back, so a call
-that fails has changed nothing. Three differences to Numba do not matter here. Its integers wrap beyond 64 bits; no schedulable
-task reaches that. Division by zero raises here and not there. Numbers written to float32 are rounded when the same call reads
-them again; no function does.
+that fails has changed nothing. Three differences from Numba do not matter here. Numba's integers wrap beyond 64 bits; no
+schedulable task reaches that. Division by zero raises here and not in Numba. Numba rounds numbers that are written to float32
+arrays before the same call reads them again; no function reads them again.
 
 Lists are faster than arrays, because Python creates an object for each element that it reads from an array. A step of an
 environment takes 0.2 to 0.4 ms.
@@ -23,28 +23,28 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Line(list[Any]):
-    """The numbers of an array of one axis."""
+    """A list with the numbers of a one-dimensional array."""
 
     ndim = 1
 
     def __init__(self, array: np.ndarray) -> None:
-        """Copy the numbers of an array [N], which stays known."""
+        """Copy the numbers of an array [N], and keep the array for `put_back`."""
         super().__init__(array.tolist())
         self._array, self._before = array, list(self)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape as of the array."""
+        """Shape like an array's: (length,)."""
         return (len(self),)
 
     def copy(self) -> Line:
-        """The same numbers, of no array."""
+        """A copy of the numbers that belongs to no array."""
         made = Line(self._array[:0])
         made += self
         return made
 
     def put_back(self) -> None:
-        """Write back the changed numbers only: other threads may be writing to neighbouring ones."""
+        """Write only the changed numbers back into the array, because other threads may write its other elements."""
         if self != self._before:
             for at, (now, before) in enumerate(zip(self, self._before, strict=True)):
                 if now is not before:
@@ -55,12 +55,12 @@ class Lines:
     """The numbers of an array with several axes, copied line by line on access."""
 
     def __init__(self, array: np.ndarray) -> None:
-        """Nothing copied yet of an array [N, ..]."""
+        """Keep an array [N, ..], of which nothing is copied yet."""
         self._array, self._copied = array, dict[int, Line | Lines]()
         self.shape, self.ndim = array.shape, array.ndim
 
     def __getitem__(self, at: Any) -> Any:
-        """A line by its index, or a number by its indices; IndexError if there is none."""
+        """A line by its index, or a number by its indices; IndexError if out of range."""
         if isinstance(at, tuple):
             return self[at[0]][at[1]]
         if at not in self._copied:
@@ -68,11 +68,11 @@ class Lines:
         return self._copied[at]
 
     def __setitem__(self, at: tuple[int, int], number: Any) -> None:
-        """Set one number."""
+        """Set the number at two indices."""
         self[at[0]][at[1]] = number
 
     def put_back(self) -> None:
-        """See `Line`."""
+        """Write the changed numbers of all copied lines back into the array."""
         for line in self._copied.values():
             line.put_back()
 
@@ -85,14 +85,14 @@ class _Numpy:
 
     @staticmethod
     def zeros(shape: Any, dtype: type = float) -> Line | Lines:
-        """Room to work in."""
+        """Scratch lists of zeros with this shape, like `numpy.zeros`."""
         return _copied(np.zeros(shape, dtype))
 
     empty = zeros
 
 
 def text_of(function: F) -> F:
-    """The Python function that a compiled function was made of; it still calls compiled ones."""
+    """The Python function from which a compiled function was made; its callees are still compiled."""
     return getattr(function, "py_func", function)
 
 
@@ -115,16 +115,16 @@ def interpreted(function: F) -> F:
 
 
 def _copied(array: np.ndarray) -> Line | Lines:
-    """The numbers of an array."""
+    """The numbers of an array as lists."""
     return Line(array) if array.ndim == 1 else Lines(array)
 
 
 _made: dict[FunctionType, FunctionType] = {}
-"""Plain functions by the text of the compiled ones."""
+"""Python function of a compiled function -> its copy made by `over_lists`."""
 
 
 def over_lists(function: Any) -> FunctionType:
-    """The function over globals in which compiled functions are plain Python and arrays are lists of numbers."""
+    """A copy of a function with globals in which compiled functions are plain Python and arrays are lists of numbers."""
     text: Any = text_of(function)
     if text not in _made:
         scope = dict(text.__globals__)

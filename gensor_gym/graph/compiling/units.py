@@ -5,9 +5,9 @@ callers refer to its symbol, which the linker finds in the process. So the analy
 through LLVM once for each kind of machine. A process that loads it from disk does not even type its parts.
 
 Code from disk needs the symbols of its units when it is loaded, or the linker ends the process. Two measures ensure that. The
-symbol's name is the same in every process, where Numba's would count earlier compilations. And `_reload_init` of a library, which
-Numba runs before loading it, holds a loader for each unit. Both rely on internals of Numba that releases may change; see
-`graph.compiling.parts`.
+symbol's name is the same in every process, while Numba's own name would count earlier compilations. And `_reload_init` of a
+library, which Numba runs before loading it, contains a loader for each unit. Both rely on internals of Numba that releases may
+change (see `graph.compiling.parts`).
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ class _Load(NamedTuple):
     types: tuple[Any, ...]
 
     def __call__(self) -> None:
-        """Nothing where it exists already."""
+        """Load or compile the unit, unless it is there already."""
         import_module(self.module)
         _UNITS[self.module, self.name].compile(self.types)
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _Lowering(NativeLowering):  # type: ignore[misc]
-    """Numba's, under a name that is the same in every process."""
+    """Numba's lowering, under a symbol that is the same in every process."""
 
     _name = "lowering_of_a_unit"
 
     def run_pass(self, state: Any) -> bool:
-        """See Numba's, whose numbers begin at 1."""
+        """Lower the function like Numba, with the number 0 in its symbol; Numba's own numbers begin at 1."""
         state.func_id.unique_id = 0
         return bool(super().run_pass(state))
 
@@ -52,10 +52,10 @@ _COMPILER = pipeline(_Lowering)
 
 
 class Unit(Hurried):
-    """A function that Python may call as any other; compiled callers share its code."""
+    """A function that Python may call like any other; compiled callers share its code."""
 
     def compile(self, sig: Any) -> Any:
-        """See Numba's. Afterwards the function is on disk, and later callers get its loader instead of its text."""
+        """Compile like Numba. Afterwards the function is on disk, and later callers get its loader instead of its text."""
         with global_compiler_lock:
             entry_point = super().compile(sig)
             found: dict[tuple[Any, ...], Any] = self.overloads
@@ -68,11 +68,11 @@ class Unit(Hurried):
 
 
 _UNITS: dict[tuple[str, str], Unit] = {}
-"""Units by module and name."""
+"""(module, name) -> unit."""
 
 
 def unit(function: Any, **options: Any) -> Unit:
-    """A unit with Numba's options. ValueError if another module could not import it by its name."""
+    """A function as a `Unit` with Numba's options; ValueError if other modules cannot import it by its name."""
     if function.__qualname__ != function.__name__:
         raise ValueError(f"{function.__qualname__} is inside of a function or a class: a unit stands at the top of its module")
     made = Unit(function, targetoptions={"nopython": True, "boundscheck": None, **options}, pipeline_class=_COMPILER)

@@ -9,11 +9,11 @@ To add a knob, write its module and append it to the rows' layout (`graph/tables
 observations follow from the table. Then let a generator read its value, and renew the line of `docs/design.md` and the golden
 files. If it limits a program, uses a resource or changes the model, call its functions from `graph/limits.py`,
 `graph/resources.py` and the model (`cost/`). A new knob lengthens rows, actions and observations: raise `LAYOUT_VERSION`, which
-makes older policies and files invalid, and train the shipped policies anew. State the usable values once more in the tests'
-oracle (`tests/support/oracle.py`).
+makes older policies and files invalid, and train the shipped policies again. Add the usable values to the tests' oracle, too
+(`tests/support/oracle.py`).
 
-Rules in which several knobs meet are elsewhere: formulas of registers, shared memory and code in `graph/resources.py`, terms of
-the model in the layer above, the default rule, which chooses values together, in `graph/defaults.py`.
+Rules that involve several knobs are elsewhere: formulas of registers, shared memory and code in `graph/resources.py`, terms of
+the model in `cost/`, and the default rule, which chooses values together, in `graph/defaults.py`.
 
 The table is complete from the start, because layouts, checkpoints and recorded tables depend on its order. A value without code
 generation stays in the table and is masked. A row of a schedule stores the index of a value.

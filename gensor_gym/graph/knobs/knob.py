@@ -11,7 +11,7 @@ from gensor_gym.operators.types import Operator
 
 REGISTERS, CODE, SHARED, REDUCE_SHARES, L1_TILE, TASK_TILE, PACKING, SPLIT, MATRIX, WARPS = (1 << i for i in range(10))
 EVERY = (1 << 10) - 1
-"""Limits, as members of a set. Both kinds of hardware: registers (and threads), code, work for all parts of a split reduction.
+"""The limits as bits, and the set of all. Both kinds of hardware: registers (and threads), code, work for every reduction part.
 
 GPU: shared memory, work for all reduction threads, whole fragments for tensor cores and no knob that does not apply to them,
 whole warps over the block's threads. CPU: L1 tile, task tile, packing for vectors of channels.
@@ -23,12 +23,12 @@ class Knob:
     """One discrete choice: at most 16 values in increasing order; the first is the default."""
 
     place: int
-    """Index in a row that holds the index of its value (`graph/tables/layout.py`)."""
+    """Index in a row of the entry that stores the knob's value, as an index into `values` (`graph/tables/layout.py`)."""
     name: str
     kind: Literal["gpu", "cpu", "both"]
     values: tuple[int, ...]
     doc: str
-    """Meaning of the values: its line of the table in `docs/design.md`, which a test compares with this."""
+    """Meaning of the values; a test compares it with the knob's line of the table in `docs/design.md`."""
     cost: str
     """Cost of a larger value, in words."""
     is_useful: Callable[[Operator, Hardware, int], bool] = lambda op, hardware, value: True
@@ -36,15 +36,15 @@ class Knob:
     masked: tuple[int, ...] = ()
     """Values whose code generation is not written yet."""
     raising: int = 0
-    """Limits that raising it may break in a program that keeps them all; the others are unaffected."""
+    """Limits that the next higher value may break in a program that keeps all limits; other limits are unaffected."""
     lowering: int = 0
-    """Limits that the previous value may break."""
+    """Limits that the next lower value may break."""
     cores: tuple[int, ...] = (0, 1, 2)
-    """Values of knob `tensor_core` that use it: programs of other kinds keep the default, or break limit MATRIX."""
+    """Values of knob `tensor_core` whose programs use this knob; other programs keep its default, or break limit MATRIX."""
     of_operands: bool = False
-    """Whether it concerns copies, layout and traversal of operands, which space `medium` moves."""
+    """Whether the knob concerns copies, layout and traversal of operands; space `medium` moves these knobs."""
     structural: bool = False
-    """Whether it changes the generated code as a whole. The model errs alike on programs that agree in these knobs."""
+    """Whether the knob changes the generated code as a whole. The model's errors are similar if programs agree in such knobs."""
 
     @property
     def default(self) -> int:
@@ -53,7 +53,7 @@ class Knob:
 
     @property
     def available(self) -> tuple[int, ...]:
-        """Values that can be generated today."""
+        """Values for which code generation is written."""
         return tuple(value for value in self.values if value not in self.masked)
 
     def usable(self, op: Operator, hardware: Hardware) -> tuple[int, ...]:

@@ -33,15 +33,15 @@ KNOBS = (
 
 @lean
 def warp_rows(warp_tile):  # noqa: ANN001, ANN201
-    """Rows of threads in a warp's patch by knob warp_tile; its 32 lanes fill the columns. 0: row order."""
+    """Number of rows of threads in a warp's patch of 32 lanes, by knob warp_tile; 0 if lanes are in row order."""
     return 4 if warp_tile == 1 else 8 if warp_tile == 2 else 2 if warp_tile == 3 else 0
 
 
 @lean
 def are_warps_whole(row, ints):  # noqa: ANN001, ANN201
-    """Whether the patch of a warp divides the block's threads along the two innermost spatial axes.
+    """Whether warps are whole: a warp's patch must divide the block's threads along the two innermost spatial axes.
 
-    Lanes are interleaved (lane_map) in patches of 4 x 8 and 8 x 4 only. No threads share a reduction.
+    Lanes may be interleaved (lane_map) only in patches of 4 x 8 and 8 x 4. With patches no threads may share a reduction.
     """
     rows = warp_rows(row[WARP_TILE])
     if rows == 0:

@@ -25,7 +25,7 @@ KNOBS = (
 
 @lean
 def is_packed_for_algorithm(row, ints):  # noqa: ANN001, ANN201
-    """Whether knob convolution needs copies: of weights for vectors of channels, of an image to be shifted."""
+    """Whether the program makes the copies that knob convolution needs: weights for vectors of channels, a shifted image."""
     if row[CONVOLUTION] == 1:
         return row[PACK_B] == 1
     return row[CONVOLUTION] != 2 or ints[COPIED] == 0 or row[PACK_A] == 1

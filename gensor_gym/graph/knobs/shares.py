@@ -13,7 +13,7 @@ from gensor_gym.operators.types import Operator
 
 
 def _has_points(op: Operator, hardware: Hardware, shares: int) -> bool:
-    """Whether every share has a point of the reduction."""
+    """Whether the reduction has a point for every share."""
     return shares <= reduction_points(op)
 
 
@@ -41,7 +41,7 @@ KNOBS = (
 
 @lean
 def blocks_have_steps(row, ints):  # noqa: ANN001, ANN201
-    """Whether the reduction has a step for every block of split_k; blocks that share all steps split it by themselves."""
+    """Whether the reduction has a step for every block of split_k, which does not go with equal shares (persistent=2)."""
     return row[SPLIT_K] == 0 or (row[PERSISTENT] < EQUAL_SHARES and power_value(row[SPLIT_K]) <= reduce_steps(row, 1, ints))
 
 
@@ -55,7 +55,7 @@ def threads_have_points(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def tasks_have_steps(row, ints):  # noqa: ANN001, ANN201
-    """Whether the reduction has a task tile for every part of thread_split; a shifted product reduces as a whole."""
+    """Whether the reduction has a task tile for every part of thread_split, which does not go with a shifted product."""
     if row[THREAD_SPLIT] == 0:
         return True
     return row[CONVOLUTION] != 2 and power_value(row[THREAD_SPLIT]) <= reduce_steps(row, 2, ints)

@@ -1,4 +1,4 @@
-"""Tiles in a GPU's shared memory: buffers, fragments loaded ahead, layout of rows. Only where something is staged there."""
+"""Tiles in a GPU's shared memory, if something is staged there: buffers, fragments loaded ahead, layout of rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _is_repeated(op: Operator, hardware: Hardware, value: int) -> bool:
 
 
 def _has_buffers(op: Operator, hardware: Hardware, buffers: int) -> bool:
-    """Without cp.async, a second buffer is filled through registers and a third is unavailable."""
+    """Whether that many buffers can be used: without cp.async a second is filled through registers, a third is unavailable."""
     return _is_repeated(op, hardware, buffers) and (buffers <= 2 or has_async_copies(hardware))
 
 

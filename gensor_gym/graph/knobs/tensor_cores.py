@@ -1,6 +1,6 @@
 """Tensor cores: the instruction, and two choices of wgmma programs: persistent blocks and clusters of blocks.
 
-Clusters of 4 are masked: they fill 16 of the up to 18 multiprocessors of a GPC, and the model does not count the idle ones.
+Clusters of 4 are masked: they fill 16 of up to 18 multiprocessors of a GPC, and the model ignores the idle multiprocessors.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _has_tiles_for(op: Operator, hardware: Hardware, blocks: int) -> bool:
 PANEL = 64
 """Contiguous columns of B in shared memory: 128 bytes of 16 bits."""
 EQUAL_SHARES = 2
-"""Index of the value of `persistent` with which blocks share out steps instead of tiles."""
+"""Index of the value of `persistent` with which blocks take equal shares of all steps instead of whole tiles."""
 
 KNOBS = (
     Knob(
@@ -77,9 +77,9 @@ def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
 
     mma.sync needs 16 x 8 x INSTRUCTION_K and one element of a window at a time. wgmma needs 64 rows (a shorter m is one tile with
     fewer rows), up to 256 columns in multiples of eight (sixteen for int8), one swizzle row of 128 bytes along k in each step,
-    and a tile along m for every block of a cluster. Columns are one matrix of a batch, neighbouring pixels of one image, or whole
-    panels of 64 pixels of several images. The columns of a laid-out convolution are pixels of several rows and images, at one
-    element of the window in each step.
+    and a tile along m for every block of a cluster. Columns belong to one matrix of a batch, or are neighbouring pixels of one
+    image, or are whole panels of 64 pixels of several images. The columns of a laid-out convolution are pixels of several rows
+    and images, at one element of the window in each step.
     """
     if row[TENSOR_CORE] == 0:
         return True
@@ -108,7 +108,7 @@ def is_whole_matrix(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def pixels_of(row, ints):  # noqa: ANN001, ANN201
-    """Pixels of an image in a register tile of wgmma that reads it in place."""
+    """Number of pixels of one image in a register tile of wgmma, if the image is read in place."""
     pixels = 1
     for axis in range(ints[COLUMNS_FROM], SPATIAL_SLOTS):
         pixels *= row[TILE + axis]
@@ -117,7 +117,7 @@ def pixels_of(row, ints):  # noqa: ANN001, ANN201
 
 @lean
 def fragment_length(row, axis, ints):  # noqa: ANN001, ANN201
-    """The divisor of a tensor-core register tile along an axis: the instruction's fragment."""
+    """Length of the instruction's fragment along an axis; a tensor-core register tile is a multiple of it."""
     if axis == ints[MATRIX_M]:
         return 16 if row[TENSOR_CORE] == 1 else ints[ROW_STEP]
     if axis == ints[MATRIX_N]:

@@ -49,7 +49,10 @@ def copy_width(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def copied_length(row, tensor, dimension, ints):  # noqa: ANN001, ANN201
-    """Length of a block's box copied to shared memory; rows of a window are whole copies that begin up to one copy earlier."""
+    """Length along a dimension of the box that a block copies to shared memory.
+
+    A row of a window is copied in whole copies, of which the first may begin before the row.
+    """
     length = box_length(row, tensor, dimension, 1, ints)
     if dimension != ints[NUM_DIMS + tensor] - 1 or ints[WINDOW + tensor] == 0:
         return length

@@ -1,4 +1,4 @@
-"""Traversal of panels by a CPU's micro-kernels: which one stays, and the distance of prefetches."""
+"""Traversal of panels by a CPU's micro-kernels: which operand's panel stays in L1, and the distance of prefetches."""
 
 from __future__ import annotations
 

@@ -14,12 +14,12 @@ TENSOR_TYPES = {
     "sm_80": {"float16": 16, "bfloat16": 16, "tf32": 8, "tf32x3": 8, "int8": 32},
     "sm_89": {"float16": 16, "bfloat16": 16, "tf32": 8, "tf32x3": 8, "int8": 32, "float8_e4m3fn": 32},
 }
-"""Elements of the k axis that one mma.sync takes, by data type: Turing, Ampere, Ada and newer (PTX ISA, mma shapes
-m16n8k8 and m8n8k16; m16n8k16, m16n8k8 and m16n8k32)."""
+"""First architecture -> {data type: elements of the k axis that one mma.sync takes}, for Turing, Ampere, Ada and newer (PTX ISA,
+mma shapes m16n8k8 and m8n8k16; m16n8k16, m16n8k8 and m16n8k32)."""
 COLUMN_STEPS = {"int8": 16}
-"""Divisor of a wgmma's columns by type, 8 if absent.
+"""Data type -> divisor of a wgmma's number of columns, 8 if absent.
 
-Integers have 8, 16, 24, 32 and then multiples of sixteen (PTX ISA); narrow ones reach little of the rate.
+Integers have 8, 16, 24, 32 and then multiples of sixteen (PTX ISA); few columns reach little of the rate.
 """
 WGMMA_ROWS = 64
 """Rows of one wgmma (PTX ISA, m64nNk16)."""
@@ -28,11 +28,11 @@ WGMMA_ROWS = 64
 def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
     """Usable values of knob `tensor_core`: 0 CUDA cores, 1 mma.sync, 2 wgmma with tensor maps.
 
-    Float32 has none: precision is part of the task. Axes must be long enough that some tile fills an instruction, but for the
-    rows of wgmma (`row_step`) and k, which zeros fill up (`least_tile`): of mma.sync an instruction, of wgmma a step of some
-    convolutions (`is_filled_up`). A tensor map wants rows of whole 16 bytes. A convolution without groups is laid out for wgmma
-    (`is_laid_out`), unless its layout is that of a product; B of a type that wgmma cannot read in that layout is transposed
-    (`is_transposed`).
+    Float32 cannot use tensor cores, because precision is part of the task. Axes must be long enough for some tile to fill an
+    instruction. There are two exceptions: the rows of wgmma (`row_step`), and k, which zeros fill up (`least_tile`) to an
+    instruction of mma.sync or, for some convolutions (`is_filled_up`), to a step of wgmma. A tensor map needs rows of a multiple
+    of 16 bytes. A convolution without groups is laid out for wgmma (`is_laid_out`), unless its layout is that of a product. B of
+    a type that wgmma cannot read in its layout is transposed (`is_transposed`).
     """
     roles = matrix_axes(op)
     step = mma_types(hardware).get(op.dtype)
@@ -47,9 +47,9 @@ def tensor_core_choices(op: Operator, hardware: Hardware) -> tuple[int, ...]:
 
 
 def least_tile(op: Operator, axis: int, hardware: Hardware) -> int:
-    """Smallest tile along an axis, even if the axis is shorter: along k of tensor cores an instruction, else 1.
+    """Smallest tile along an axis, even if the axis is shorter: 1, but along k of tensor cores an instruction.
 
-    With wgmma on a padded step (`is_filled_up`), a step. Missing elements are zeros.
+    If zeros pad a step of wgmma (`is_filled_up`), it is a step. Missing elements are zeros.
     """
     roles, choices = matrix_axes(op), tensor_core_choices(op, hardware)
     if roles is None or axis != roles.k or len(choices) == 1:
@@ -60,7 +60,7 @@ def least_tile(op: Operator, axis: int, hardware: Hardware) -> int:
 
 
 def row_step(op: Operator) -> int:
-    """Divisor of a wgmma tile's rows: 64; for fewer rows 16, or all of them.
+    """Divisor of the rows of a wgmma tile: 64, or 16 if m is shorter, or all rows if m is shorter than 16.
 
     The instruction still computes 64 rows: it multiplies the shared memory behind such a tile and stores none of the result.
     """
@@ -70,7 +70,7 @@ def row_step(op: Operator) -> int:
 
 
 def column_step(op: Operator) -> int:
-    """Divisor of a wgmma's columns."""
+    """Divisor of a wgmma's number of columns."""
     return COLUMN_STEPS.get(op.dtype, 8)
 
 
@@ -91,6 +91,6 @@ def mma_types(hardware: Hardware) -> dict[str, int]:
 
 
 def _fills(op: Operator, roles: MatrixAxes, tile: tuple[int, int, int]) -> bool:
-    """Whether such tiles, m x n x k, exist."""
+    """Whether the axes are long enough for a tile (m, n, k)."""
     extents = [op.axes[axis].extent for axis in (roles.m, roles.n, roles.k)]
     return all(longest(extent) >= length for extent, length in zip(extents, tile, strict=True))

@@ -14,11 +14,11 @@ from gensor_gym.operators.types import ITEM_BYTES, Access, Operator
 WGMMA_TYPES = ("float16", "bfloat16", "tf32", "int8", "float8_e4m3fn")
 """Data types that a wgmma multiplies."""
 AS_IT_LIES = ("float16", "bfloat16")
-"""Types for which wgmma reads B[k, n] with n contiguous; others need rows of k (PTX ISA, matrix layouts of wgmma)."""
+"""Types for which wgmma reads B[k, n] with n contiguous; other types need rows of k (PTX ISA, matrix layouts of wgmma)."""
 SWIZZLE_BYTES = 128
-"""A step of the reduction is one row of this many bytes in a wgmma program's shared memory."""
+"""Bytes of a row in a wgmma program's shared memory; a step of the reduction is one such row."""
 MAP_STEP = 8
-"""Elements from one that a tensor map takes to the next, at most (`cuTensorMapEncodeTiled`): the stride of a convolution."""
+"""Largest element stride of a tensor map (`cuTensorMapEncodeTiled`), which limits the stride of a convolution."""
 
 
 def is_transposed(op: Operator) -> bool:
@@ -36,15 +36,15 @@ def is_laid_out(op: Operator) -> bool:
 
 
 def _reads_rows(op: Operator) -> bool:
-    """Whether wgmma multiplies the type and needs rows of k."""
+    """Whether wgmma can multiply the operator's data type and needs rows of k for it."""
     return op.dtype in WGMMA_TYPES and op.dtype not in AS_IT_LIES
 
 
 def is_folded(op: Operator) -> bool:
-    """Whether a wgmma program of a convolution that is laid out takes whole rows of its window as channels.
+    """Whether a wgmma program of a laid-out convolution takes whole rows of its window as channels.
 
-    True if all channels at all positions of such a row fit one step of the reduction, and channels by themselves fill less than
-    one: the first layers of networks, of 3 channels or 16. Windows of one row with several places are left out.
+    True if all channels at all positions of such a row fit in one step of the reduction, and the channels alone fill less than a
+    step, as in the first layers of networks with 3 or 16 channels. False for windows of one row with several positions.
     """
     roles = matrix_axes(op)
     if roles is None or op.dtype not in AS_IT_LIES or not is_laid_out(op) or len(op.reduce) != 3:
@@ -55,7 +55,7 @@ def is_folded(op: Operator) -> bool:
 
 
 def is_filled_up(op: Operator) -> bool:
-    """Whether zeros pad a wgmma's step of a laid-out convolution: if it is folded, or half of the step is channels."""
+    """Whether zeros pad a wgmma's step of a laid-out convolution: if it is folded, or channels fill at least half a step."""
     roles = matrix_axes(op)
     if roles is None or not is_laid_out(op):
         return False
@@ -63,16 +63,16 @@ def is_filled_up(op: Operator) -> bool:
 
 
 def step_length(op: Operator, roles: MatrixAxes) -> int:
-    """Elements of the reduction in a step of wgmma: one swizzled row."""
+    """Number of elements of the reduction in a step of wgmma: one swizzled row."""
     return SWIZZLE_BYTES // ITEM_BYTES[op.reads[roles.a].tensor.dtype]
 
 
 def lies_as_product(op: Operator) -> bool:
     """Whether tensor maps describe both operands in place: A as rows of k, B and the output as rows of columns.
 
-    True for a gemm, for each product of a batch, and for a convolution with a window of one element whose pixels follow each
-    other as they do in the image: weights [k, c], image [n, c, pixels]. Each index moves independently; rows are multiples of 16
-    bytes apart.
+    True for a gemm, for each product of a batch, and for a convolution with a window of one element whose output pixels are in
+    the order of the image's: weights [k, c], image [n, c, pixels]. At most one axis moves each dimension, and rows are multiples
+    of 16 bytes apart.
     """
     roles = matrix_axes(op)
     if roles is None or any(op.axes[a].extent > 1 for a in op.reduce if a != roles.k):
@@ -96,10 +96,9 @@ def _is_whole(op: Operator, roles: MatrixAxes) -> bool:
 
 
 def images_axis(op: Operator) -> int:
-    """The axis of a product as it lies along which B and the output repeat and A does not; -1 if columns are not on it.
+    """The axis of images, if a wgmma may take columns of several images in whole panels of 64; else -1.
 
-    These are the images of a convolution with a window of one element. A wgmma takes columns of several images, in whole panels
-    of 64.
+    The operator is a convolution with a window of one element that is read in place as a product. A does not move along the axis.
     """
     roles = matrix_axes(op)
     if roles is None or not is_convolution(op) or not lies_as_product(op):
@@ -111,9 +110,9 @@ def images_axis(op: Operator) -> int:
 
 
 def wgmma_columns(op: Operator) -> tuple[int, ...]:
-    """Axes of a wgmma's columns, in the operator's order; ValueError if the operator is no product of matrices.
+    """Axes of a wgmma's columns, in the operator's order; ValueError if the operator is not a product of matrices.
 
-    All spatial axes but m if operands are laid out, else those with contiguous elements.
+    They are all spatial axes but m if operands are laid out, else the innermost axes with contiguous elements.
     """
     roles = matrix_axes(op)
     if roles is None:
@@ -122,7 +121,7 @@ def wgmma_columns(op: Operator) -> tuple[int, ...]:
 
 
 def _run(op: Operator, roles: MatrixAxes) -> tuple[int, ...]:
-    """The innermost spatial axes that move B and the output contiguously, and A not at all."""
+    """The innermost spatial axes along which B and the output are contiguous and A does not move."""
     found: list[int] = []
     for axis in reversed(op.spatial):
         run = math.prod(op.axes[a].extent for a in found)
@@ -139,7 +138,10 @@ def _move_alone(op: Operator, read: Access) -> bool:
 
 
 def has_maps(op: Operator, roles: MatrixAxes) -> bool:
-    """Whether tensor maps can describe both operands: in place, with B transposed, or laid out; no groups, short steps."""
+    """Whether tensor maps can describe both operands: in place, with B transposed, or laid out.
+
+    An operand can be laid out only without groups and with strides of at most MAP_STEP.
+    """
     if is_laid_out(op):
         steps = [max(row[a] for a in op.spatial) for row in op.reads[roles.b].coefficients[-2:]]
         return len(op.spatial) == 4 and max(steps) <= MAP_STEP
@@ -151,12 +153,12 @@ def has_maps(op: Operator, roles: MatrixAxes) -> bool:
 
 
 def _lies(op: Operator, read: Access, inner: tuple[int, int]) -> bool:
-    """Whether a read is one matrix, or a batch of them, over the two axes `inner`, row and column, at its own extents."""
+    """Whether a read is a whole tensor: one matrix, or a batch of matrices, with the axes `inner` as (row, column)."""
     batch = tuple(axis for axis in op.spatial if axis not in inner and read.axis_strides()[axis])
     unit = tuple(tuple(int(a == axis) for a in range(len(op.axes))) for axis in (*batch, *inner))
     return read.coefficients == unit and not any(read.offset) and read.view == read.tensor.shape
 
 
 def longest(extent: int) -> int:
-    """The longest tile of an axis: its extent rounded up to a power of two below 8, to a multiple of 8 from there on."""
+    """Longest tile of an axis: its extent rounded up, to a power of two if it is below 8, else to a multiple of 8."""
     return 1 << (extent - 1).bit_length() if extent < 8 else -(-extent // 8) * 8

@@ -1,1 +1,1 @@
-"""A task as tables: the layout of rows, the code that fills the tables, the sizes of a tile."""
+"""A task as tables: the layout of rows, the offsets and filling of the tables, and quantities of tiles computed from them."""

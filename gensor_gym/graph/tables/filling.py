@@ -117,7 +117,7 @@ def make_tables(
     coefficients: tuple[float, ...] = (),
     constants: tuple[float, ...] = (),
 ) -> Tables:
-    """Tables of a task; `floor` is its roofline floor in seconds, the rest calibration and constants of the model."""
+    """Tables of a task. `floor`: its roofline floor in seconds; `coefficients` and `constants`: the fitted data of the model."""
     ints = np.zeros(NUM_INTS, dtype=np.int64)
     _fill_operator(ints, op, hardware)
     _fill_matrix(ints, op, hardware)
@@ -141,12 +141,12 @@ def make_tables(
 
 
 def horizon(op: Operator, kind: str, knobs: int) -> int:
-    """Steps of an episode: 16, 12 per level and axis longer than 1, and in space `extended` 2 per knob with several values."""
+    """Maximum number of steps of an episode: 16, plus 12 per level and axis longer than 1, plus 2 for each of `knobs` knobs."""
     return 16 + 12 * LEVELS[kind] * sum(extent > 1 for extent in op.extents) + 2 * knobs
 
 
 def _fill_operator(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
-    """Structure of the loops and of every access."""
+    """Write the structure of the loops and of every access into `ints`."""
     spatial = len(op.spatial)
     slots = [slot_of(a, spatial) for a in range(len(op.axes))]
     ints[IS_CPU] = hardware.kind == "cpu"
@@ -173,12 +173,12 @@ def _fill_operator(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
 
 
 def _moves_wide_rows(op: Operator, axis: int) -> bool:
-    """Whether an axis moves the innermost dimension of a read that is a window over rows of whole loads of two and more."""
+    """Whether an axis moves the innermost dimension of a window whose rows allow aligned loads of two or more elements."""
     return any(read.coefficients[-1][axis] != 0 and is_aligned_window(op, read, 2) for read in op.reads)
 
 
 def _fill_matrix(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
-    """Roles of axes and reads on tensor cores, and their instruction; zeros if there is none for the operator."""
+    """Write the roles of axes and reads on tensor cores, and the instruction, into `ints`; leave zeros without tensor cores."""
     ints[ASYNC] = has_async_copies(hardware)
     roles = matrix_axes(op)
     choices = tensor_core_choices(op, hardware)
@@ -205,7 +205,7 @@ def _fill_matrix(ints: np.ndarray, op: Operator, hardware: Hardware) -> None:
 
 
 def _fill_access(ints: np.ndarray, t: int, access: Access, slots: list[int], extents: tuple[int, ...]) -> None:
-    """View, coefficients, strides and whole box of tensor number t."""
+    """Write view, coefficients, strides and whole box of tensor number `t` into `ints`; ValueError for too many axes."""
     ints[NUM_DIMS + t] = len(access.view)
     ints[ITEM + t] = ITEM_BYTES[access.tensor.dtype]
     for d, (size, row) in enumerate(zip(access.view, access.coefficients, strict=True)):
@@ -225,7 +225,7 @@ def _fill_access(ints: np.ndarray, t: int, access: Access, slots: list[int], ext
 
 
 def _fill_hardware(ints: np.ndarray, hw: Hardware) -> None:
-    """Limits."""
+    """Write the limits of the hardware into `ints`."""
     names = {level.name: level.capacity for level in hw.memory}
     ints[UNITS : UNITS + 8] = (
         hw.units, hw.lanes, hw.warp, hw.threads_per_block, hw.threads_per_unit, hw.blocks_per_unit,
@@ -239,7 +239,7 @@ def _fill_hardware(ints: np.ndarray, hw: Hardware) -> None:
 
 
 def _floats(op: Operator, hw: Hardware, floor: float, coefficients: tuple[float, ...]) -> np.ndarray:
-    """Rates and volumes."""
+    """The task's floats: rates of the hardware, volumes of the operator, coefficients of the model."""
     floats = np.zeros(NUM_FLOATS, dtype=np.float64)
     levels = {level.name: level for level in hw.memory}
     inner = levels.get("l1", levels.get("shared", hw.memory[0]))

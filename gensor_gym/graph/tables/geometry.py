@@ -27,13 +27,13 @@ from gensor_gym.graph.tables.tables import (
 
 @lean
 def power_value(index):  # noqa: ANN001, ANN201
-    """Value of the knobs whose values are 1, 2, 4, .. at an index (a test holds the table to it)."""
+    """Value at an index of a knob whose values are 1, 2, 4, .. (a test checks these knobs)."""
     return 1 << index
 
 
 @lean
 def footprint(row, tensor, level, ints):  # noqa: ANN001, ANN201
-    """Elements of a tensor that the tile of a level touches, as a dense box."""
+    """Number of elements of a tensor that the tile of a level touches, as a dense box."""
     size = 1
     for d in range(ints[NUM_DIMS + tensor]):
         size *= box_length(row, tensor, d, level, ints)
@@ -42,7 +42,7 @@ def footprint(row, tensor, level, ints):  # noqa: ANN001, ANN201
 
 @lean
 def box_length(row, tensor, dimension, level, ints):  # noqa: ANN001, ANN201
-    """Length of the box of `footprint` along a dimension of the tensor."""
+    """Length along a dimension of a tensor of the box that the tile of a level touches (`footprint`)."""
     reach = 1
     at = PAIRS + (tensor * MAX_DIMS + dimension) * PAIR_WIDTH
     for pair in range(at + 1, at + 1 + 2 * ints[at], 2):
@@ -61,7 +61,7 @@ def tensor_bytes(tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def folded_bytes(ints):  # noqa: ANN001, ANN201
-    """Bytes of a 16-bit image that is laid out with rows of the window as channels: rows of multiples of 16 bytes."""
+    """Bytes of an image laid out with whole rows of the window as channels; each pixel takes a multiple of 16 bytes."""
     image, k = ints[MATRIX_B], ints[MATRIX_K]
     pixels = ints[VIEW + image * MAX_DIMS] * ints[VIEW + image * MAX_DIMS + 2] * ints[EXTENT + SPATIAL_SLOTS - 1]
     together = ints[EXTENT + k] * ints[EXTENT + ints[FOLDED]] * ints[ITEM + image]
@@ -70,7 +70,7 @@ def folded_bytes(ints):  # noqa: ANN001, ANN201
 
 @lean
 def operand_bytes(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Bytes of a read as the main kernel reads it: those of the tensor, or of its laid-out copy."""
+    """Bytes of the data that the main kernel reads for a read: of the tensor, or of its laid-out copy."""
     if row[TENSOR_CORE] == 2 and ints[FOLDED] > 0 and tensor == ints[MATRIX_B]:
         return folded_bytes(ints)
     return tensor_bytes(tensor, ints)
@@ -78,19 +78,19 @@ def operand_bytes(row, tensor, ints):  # noqa: ANN001, ANN201
 
 @lean
 def box_width(row, tensor, level, ints):  # noqa: ANN001, ANN201
-    """Length of the box of `footprint` along the tensor's innermost dimension."""
+    """Length along a tensor's innermost dimension of the box that the tile of a level touches (`footprint`)."""
     return box_length(row, tensor, ints[NUM_DIMS + tensor] - 1, level, ints)
 
 
 @lean
 def has_window_rows(tensor, ints):  # noqa: ANN001, ANN201
-    """Whether several axes, be they of length 1, move the innermost dimension of a read."""
+    """Whether several axes, even of length 1, move the innermost dimension of a read."""
     return ints[PAIRS + (tensor * MAX_DIMS + ints[NUM_DIMS + tensor] - 1) * PAIR_WIDTH] > 1
 
 
 @lean
 def has_windows(ints):  # noqa: ANN001, ANN201
-    """Whether several axes, be they of length 1, move the innermost dimension of some read."""
+    """Whether several axes, even of length 1, move the innermost dimension of some read."""
     for t in range(ints[NUM_READS]):
         if has_window_rows(t, ints):
             return True
@@ -99,7 +99,7 @@ def has_windows(ints):  # noqa: ANN001, ANN201
 
 @lean
 def spatial_product(row, level, ints):  # noqa: ANN001, ANN201
-    """Output elements of the tile of a level."""
+    """Number of output elements in the tile of a level."""
     product = 1
     for axis in range(ints[FIRST_SPATIAL], SPATIAL_SLOTS):
         product *= row[TILE + level * MAX_AXES + axis]
@@ -108,7 +108,7 @@ def spatial_product(row, level, ints):  # noqa: ANN001, ANN201
 
 @lean
 def reduce_product(row, level, ints):  # noqa: ANN001, ANN201
-    """Reduction points of the tile of a level."""
+    """Number of reduction points in the tile of a level."""
     product = 1
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
         product *= row[TILE + level * MAX_AXES + axis]
@@ -119,8 +119,8 @@ def reduce_product(row, level, ints):  # noqa: ANN001, ANN201
 def taken_together(row, axis, ints):  # noqa: ANN001, ANN201
     """(extent, block tile) along a spatial axis.
 
-    If the columns of a wgmma run over several axes in memory order, the innermost one has their product and the others one: a
-    tile of 2 rows of 32 pixels is a run of 64 pixels, for any width of the image.
+    If the columns of a wgmma run over several axes in memory order, the innermost of these axes gets their product and the other
+    axes get 1: a tile of 2 rows of 32 pixels is a run of 64 pixels, for any width of the image.
     """
     inner = SPATIAL_SLOTS - 1
     if row[TENSOR_CORE] < 2 or ints[LAID_OUT] == 1 or axis < ints[COLUMNS_FROM] or ints[COLUMNS_FROM] == inner:
@@ -135,14 +135,14 @@ def taken_together(row, axis, ints):  # noqa: ANN001, ANN201
 
 @lean
 def tiles_along(row, axis, ints):  # noqa: ANN001, ANN201
-    """Block tiles along a spatial axis."""
+    """Number of block tiles along a spatial axis."""
     extent, tile = taken_together(row, axis, ints)
     return (extent + tile - 1) // tile
 
 
 @lean
 def reduce_steps(row, level, ints):  # noqa: ANN001, ANN201
-    """Steps of the reduction loop over tiles of a level; rows of a window that wgmma takes as channels are no steps."""
+    """Number of steps of the reduction loop over tiles of a level, without an axis that wgmma takes as channels (FOLDED)."""
     steps = 1
     for axis in range(SPATIAL_SLOTS, ints[END_REDUCE]):
         if axis == ints[FOLDED] and row[TENSOR_CORE] == 2:
@@ -154,7 +154,7 @@ def reduce_steps(row, level, ints):  # noqa: ANN001, ANN201
 
 @lean
 def moving_product(row, tensor, level, end, ints):  # noqa: ANN001, ANN201
-    """Product of the tile of a level over the axes before `end` that move a tensor."""
+    """Product of the tile sizes of a level over the axes before `end` that move a tensor."""
     size = 1
     for axis in range(ints[FIRST_SPATIAL], end):
         if ints[STRIDE + tensor * MAX_AXES + axis] != 0:
@@ -164,36 +164,36 @@ def moving_product(row, tensor, level, end, ints):  # noqa: ANN001, ANN201
 
 @lean
 def fragment(row, tensor, ints):  # noqa: ANN001, ANN201
-    """Elements of a read that one thread holds for one reduction point: the register tile over axes it depends on."""
+    """Number of elements of a read that a thread holds for one reduction point: the register tile over axes that move it."""
     return moving_product(row, tensor, 0, SPATIAL_SLOTS, ints)
 
 
 @lean
 def columns_of(row, ints):  # noqa: ANN001, ANN201
-    """Columns of a wgmma: the register tile over all spatial axes but m."""
+    """Number of columns of a wgmma: the register tile over all spatial axes but m."""
     return spatial_product(row, 0, ints) // row[TILE + ints[MATRIX_M]]
 
 
 @lean
 def matrix_rows(row, level, ints):  # noqa: ANN001, ANN201
-    """Rows of a tile along m on tensor cores: at least 64 for wgmma."""
+    """Number of rows that tensor cores compute for a tile along m: at least 64 for wgmma."""
     rows = row[TILE + level * MAX_AXES + ints[MATRIX_M]]
     return max(rows, WGMMA_ROWS) if row[TENSOR_CORE] == 2 else rows
 
 
 @lean
 def computed_product(row, level, ints):  # noqa: ANN001, ANN201
-    """Output elements that tensor cores compute for a tile, including those of missing rows."""
+    """Number of output elements that tensor cores compute for a tile, including rows beyond the tile (`matrix_rows`)."""
     return spatial_product(row, level, ints) // row[TILE + level * MAX_AXES + ints[MATRIX_M]] * matrix_rows(row, level, ints)
 
 
 @lean
 def workers_of(row, ints):  # noqa: ANN001, ANN201
-    """Register tiles side by side in a block tile: threads, or on tensor cores warps or warpgroups."""
+    """Number of register tiles in a block tile: one per thread (or team of reduce_threads), warp or warpgroup."""
     return spatial_product(row, 1, ints) // spatial_product(row, 0, ints)
 
 
 @lean
 def matrix_elements(row, tensor, level, ints):  # noqa: ANN001, ANN201
-    """Elements of a read's tile as a matrix, a window's elements repeated: the tile over the axes that move it."""
+    """Number of elements of a read's tile as a matrix, which repeats a window's elements: the tile over axes that move it."""
     return moving_product(row, tensor, level, ints[END_REDUCE], ints)

@@ -25,13 +25,14 @@ KNOB = LEVEL + 1
     PERSISTENT, CLUSTER, TENSOR_CORE, CONVOLUTION, PACK_A, PACK_B, LOOP_ORDER, PREFETCH, THREAD_SPLIT,
     ROW,
 ) = range(KNOB, KNOB + 20)  # fmt: skip
-"""Indices of the knobs (`graph/knobs/`), each the index of a value, and then the number of int32 values in a row.
+"""Indices in a row of the knobs (`graph/knobs/`), then the length of a row.
 
-Tile [L, A], vthread [A], level under construction, knobs. Layouts, checkpoints and recorded tables depend on the order.
+A row contains tiles [L, A], virtual threads [A], the level under construction, and for each knob the index of its value. Layouts,
+checkpoints and recorded tables depend on the order.
 """
 NUM_KNOBS = ROW - KNOB
 
 
 def slot_of(axis: int, spatial: int) -> int:
-    """Slot of the operator's axis number `axis` when it has `spatial` spatial axes (which come first)."""
+    """Slot of axis number `axis` of an operator with `spatial` spatial axes, which come first."""
     return SPATIAL_SLOTS - spatial + axis

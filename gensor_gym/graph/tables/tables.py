@@ -37,17 +37,17 @@ LANES, WARP, THREADS_BLOCK, THREADS_UNIT, BLOCKS_UNIT, REGS_UNIT, REGS_THREAD = 
 SHARED_BLOCK, SHARED_UNIT, SHARED_GRAIN, SHARED_RESERVED, BANKS = range(REGS_THREAD + 1, REGS_THREAD + 6)
 VECTOR_REGS, L1_BYTES, L2_BYTES, L3_BYTES = range(BANKS + 1, BANKS + 5)
 HORIZON = L3_BYTES + 1
-COPIED = HORIZON + 1  # 1 where a shifted matrix product needs its input copied
-# ints: what tensor cores make of the operator (`structure.MatrixAxes`), all 0 where they cannot
+COPIED = HORIZON + 1  # 1 if a shifted matrix product needs its input copied
+# ints: the operator on tensor cores (`structure.MatrixAxes`), all 0 if it cannot use them
 MATRIX_M, MATRIX_N, MATRIX_K, MATRIX_A, MATRIX_B = range(COPIED + 1, COPIED + 6)  # slots of axes, indices of reads
 INSTRUCTION_K = MATRIX_B + 1  # elements of axis k in one instruction
-PRODUCTS = INSTRUCTION_K + 1  # instructions for each of them: 3 for tf32x3, 2 where mma.sync widens operands
-ASYNC = PRODUCTS + 1  # 1 where copies to shared memory run by themselves (cp.async)
-LAID_OUT = ASYNC + 1  # 1 where a kernel before a wgmma program lays out its operands, and columns are pixels
-TRANSPOSED = LAID_OUT + 1  # 1 where a kernel before a wgmma program transposes B, which it reads in rows of k
-COLUMN_STEP = TRANSPOSED + 1  # what columns of a wgmma are a multiple of
+PRODUCTS = INSTRUCTION_K + 1  # instructions per product of fragments: 3 for tf32x3, 2 if mma.sync widens operands, else 1
+ASYNC = PRODUCTS + 1  # 1 if copies to shared memory are asynchronous (cp.async)
+LAID_OUT = ASYNC + 1  # 1 if a kernel before a wgmma program lays out its operands, and columns are pixels
+TRANSPOSED = LAID_OUT + 1  # 1 if a kernel before a wgmma program transposes B, which it reads in rows of k
+COLUMN_STEP = TRANSPOSED + 1  # divisor of a wgmma's number of columns
 COLUMNS_FROM = COLUMN_STEP + 1  # slot of the outermost axis that columns of a wgmma run over
-ROW_STEP = COLUMNS_FROM + 1  # what rows of a tile of wgmma are a multiple of; under 64 a block has one such tile along m
+ROW_STEP = COLUMNS_FROM + 1  # divisor of the rows of a wgmma tile; if it is below 64, a block has one such tile along m
 FOLDED = ROW_STEP + 1  # slot of the axis along a window's rows that wgmma takes as channels, 0 for none
 IMAGES = FOLDED + 1  # slot of an axis that columns of a wgmma may run over in whole panels, 0 for none
 WIDE_AXES = IMAGES + 1  # bit of a slot set: the axis moves rows of a window which wide loads can copy
@@ -55,10 +55,10 @@ LOAD_WIDTH = WIDE_AXES + 1  # [T] elements of the widest aligned load of a read
 WINDOW = LOAD_WIDTH + MAX_TENSORS  # [T] whether several axes longer than 1 move the innermost dimension of a read
 WHOLE_BOX = WINDOW + MAX_TENSORS  # [T] elements that the whole operator reads of a tensor, padding included
 WHOLE_ROW = WHOLE_BOX + MAX_TENSORS  # [T] length of that box along the tensor's innermost dimension
-FROZEN_READ = WHOLE_ROW + MAX_TENSORS  # [T] 1 where what packs a read does so once for all calls
-COPY_WIDTH = FROZEN_READ + MAX_TENSORS  # [T] elements of the widest copy of an operand by mma.sync; 0 where there is none
-SHIFTING = COPY_WIDTH + MAX_TENSORS  # [T] slot of the axis that shifts its rows so that copies are put together, 0 for none
-FREE_KNOBS = SHIFTING + MAX_TENSORS  # how many knobs have several usable values, then which they are [K]
+FROZEN_READ = WHOLE_ROW + MAX_TENSORS  # [T] 1 if a read is packed once for all calls
+COPY_WIDTH = FROZEN_READ + MAX_TENSORS  # [T] elements of the widest copy of an operand for mma.sync, 0 without tensor cores
+SHIFTING = COPY_WIDTH + MAX_TENSORS  # [T] slot of the axis that shifts rows so that two loads are combined, 0 for none
+FREE_KNOBS = SHIFTING + MAX_TENSORS  # number of knobs with several usable values, then their indices [K]
 ALLOWED = FREE_KNOBS + 1 + NUM_KNOBS  # [N] actions of the space, up to the end
 
 # floats: rates of the hardware and volumes of the operator
@@ -68,7 +68,7 @@ COEFFICIENT = 14  # [C] multipliers of the model's terms, 1 before calibration
 NUM_COEFFICIENTS = 10
 CONSTANT = COEFFICIENT + NUM_COEFFICIENTS  # [NUM_CONSTANTS] constants of the CPU model
 NUM_CONSTANTS = 32
-FUNCTIONS = CONSTANT + NUM_CONSTANTS  # functions of an element beside adding and multiplying: of a map, and epilogues
+FUNCTIONS = CONSTANT + NUM_CONSTANTS  # functions per element besides adding and multiplying: of a map, and of epilogues
 MMA_PEAK, WGMMA_PEAK = FUNCTIONS + 1, FUNCTIONS + 2  # operations per second that tensor cores sustain, by instruction
 NUM_FLOATS = FUNCTIONS + 3
 

@@ -1,8 +1,9 @@
-"""Draws whose references, bounds and comparisons are made on the device: only verdicts come to the host.
+"""Draws (random inputs with expected outputs) of operators that are made and compared on the device.
 
-The same definition as `expectation.py`, computed by `reference.cu`, for the whole output. At `SPOTS` random elements and
-the corners each reference and bound is compared with the host's; a difference raises ReferenceFault, so that a wrong
-reference judges no kernel. Operators beyond the limits below get the host's sampled references, compared on the device.
+References and bounds are those of `expectation.py`, computed by `reference.cu` for the whole output; only verdicts are copied to
+the host. At `SPOTS` random elements and the corners each reference and bound is compared with the host's. A difference raises
+ReferenceFault, so that no kernel is judged by a wrong reference. For operators beyond the limits below the host computes
+references of some elements, which are compared on the device.
 
 $GENSOR_GYM_REFERENCE chooses: `device` (the default) or `host`, which computes, downloads and compares everything with NumPy.
 """
@@ -30,17 +31,18 @@ SETTING = "GENSOR_GYM_REFERENCE"
 PLACES = ("device", "host")
 SPOTS = 256
 MOST_FLOPS = 1e13
-"""A second on an H100 for the three draws of a product, 20 on a card with a 64th of its float32 speed in float64."""
+"""Largest operator whose whole reference is computed: the three draws of a product take a second on an H100, and 20 seconds on a
+card whose float64 rate is a 64th of its float32 rate."""
 _CLOSE, _SAME = 1e-3, 1e-9
-"""Largest difference of references, relative to the accepted error, and of bounds, relative to themselves."""
+"""Largest accepted difference from the host: of references, relative to the bound; of bounds, relative to themselves."""
 
 
 class ReferenceFault(RuntimeError):
-    """The device's reference answers cannot be believed or cannot be had; no kernel is to blame."""
+    """The device's reference is wrong or cannot be computed; no kernel is at fault."""
 
 
 def chosen_place() -> str:
-    """Where references are computed, by $GENSOR_GYM_REFERENCE; ValueError for another word."""
+    """Where references are computed, by $GENSOR_GYM_REFERENCE; ValueError unless it is `device` or `host`."""
     place = os.environ.get(SETTING, PLACES[0])
     if place not in PLACES:
         raise ValueError(f"{SETTING}={place!r}: expected one of {', '.join(PLACES)}")
@@ -49,7 +51,7 @@ def chosen_place() -> str:
 
 @dataclass(frozen=True)
 class DeviceDraw:
-    """As `expectation.Draw`, arrays on the device; reference, bound and index are flat. See `Expected`."""
+    """A `draw.Draw` with its arrays on the device; reference, bound and index are flat. It implements `draw.Expected`."""
 
     kernels: ReferenceKernels
     op: Operator
@@ -58,10 +60,10 @@ class DeviceDraw:
     bound: Array
     index: Array | None = None
     sums: tuple[int, ...] = field(init=False)
-    """Checksums of all that."""
+    """Checksums of the arrays."""
 
     def __post_init__(self) -> None:
-        """Take the checksums."""
+        """Compute the checksums."""
         object.__setattr__(self, "sums", self._checksums())
 
     def _arrays(self) -> tuple[Array, ...]:
@@ -72,11 +74,11 @@ class DeviceDraw:
 
     @property
     def nbytes(self) -> int:
-        """Device memory held."""
+        """Bytes of device memory in use."""
         return sum(array.nbytes for array in self._arrays())
 
     def changed(self, arrays: Sequence[Array]) -> str:
-        """See `Expected`. DeviceLost when a kernel wrote over this draw: nothing can be judged by it any more."""
+        """Message about a modified input, empty if there is none; DeviceLost if a kernel overwrote the draw itself."""
         if self._checksums() != self.sums:
             raise DeviceLost(f"a kernel wrote over the reference answers of {self.op}, far outside its buffers")
         for i, (array, sent) in enumerate(zip(arrays, self.inputs, strict=True)):
@@ -85,7 +87,7 @@ class DeviceDraw:
         return ""
 
     def fault(self, output: Array) -> str:
-        """See `Expected`. `output` is as kernels hold it."""
+        """Message about wrong elements, empty if there are none; `output` is in the kernel's storage format."""
         kernels, written = self.kernels, self.op.output
         if self.index is not None and (missing := kernels.missing(output, written.dtype)):
             return unwritten_words(missing, written.size)
@@ -99,31 +101,31 @@ class DeviceDraw:
         return wrong_words(count, self.reference.size, where, value, reference, bound)
 
     def distance(self, output: Array) -> tuple[float, float]:
-        """See `Expected`. `output` is as kernels hold it."""
+        """(||output - reference||, ||reference||); `output` is in the kernel's storage format."""
         return self.kernels.distance(output, self.op.output.dtype, self.reference, self.index)
 
 
 def downloaded(draw: Draw, op: Operator, download: Callable[[Array], np.ndarray]) -> Downloaded:
-    """A draw of the host for outputs of a device, which are as kernels hold them."""
+    """The host's draw for outputs of a device, which are downloaded and decoded before they are compared."""
     return Downloaded(draw, download, lambda output: decode(download(output), op.output.dtype).reshape(op.output.shape))
 
 
 def whole_bytes(op: Operator) -> int:
-    """Device memory of an operator's three draws with whole references and bounds."""
+    """Bytes of device memory for an operator's three draws with references and bounds of the whole output."""
     return 3 * (sum(tensor.nbytes for tensor in op.inputs) + 2 * 8 * op.output.size)
 
 
 Alone = Callable[[], AbstractContextManager[None]]
-"""Context that is held while the device is used."""
+"""Makes the context in which the device is used."""
 
 
 def device_draws(
     kernels: ReferenceKernels, op: Operator, seed: int, limit: int, alone: Alone = nullcontext
 ) -> tuple[DeviceDraw, ...]:
-    """The three draws of an operator; `limit` is the device memory in bytes that whole references may take.
+    """The three draws of an operator; `limit` is the device memory in bytes that references of whole outputs may take.
 
-    The same inputs as `make_draws`, bit for bit. The host's part comes first, then the device's, within `alone`. ReferenceFault
-    if device and host disagree.
+    The inputs are those of `make_draws`, bit for bit. The host computes its part first, then the device within `alone`.
+    ReferenceFault if device and host disagree.
     """
     whole = op.body in KNOWN and op.flops <= MOST_FLOPS and whole_bytes(op) <= limit
     drawn = drawn_inputs(op, seed)
@@ -144,13 +146,13 @@ def device_draws(
 
 
 def _from_host(kernels: ReferenceKernels, op: Operator, inputs: tuple[Array, ...], draw: Draw) -> DeviceDraw:
-    """A sampled draw of the host with its arrays on the device."""
+    """The host's sampled draw with its arrays copied to the device."""
     assert draw.index is not None
     return DeviceDraw(kernels, op, inputs, *map(kernels.upload, (draw.reference, draw.bound, draw.index)))
 
 
 def check_spots(draw: DeviceDraw, spot: Draw, what: str) -> None:
-    """Compare a draw of the device with the host's at some elements; ReferenceFault names the first that differs."""
+    """Compare a device's draw with the host's sampled draw; ReferenceFault names the first element that differs."""
     assert spot.index is not None
     places = [int(place) for place in spot.index]
     references, bounds = (draw.kernels.at(array, places) for array in (draw.reference, draw.bound))

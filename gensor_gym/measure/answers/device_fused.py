@@ -1,4 +1,4 @@
-"""Draws of fused operators with references computed on the host, kept and compared on the device.
+"""Draws of fused operators: the host computes the references, the device stores them and compares outputs.
 
 Downloading a large output and comparing it with NumPy takes seconds, and a trial does so six times.
 """
@@ -22,10 +22,10 @@ from gensor_gym.measure.workers.trial import DeviceLost
 
 @dataclass(frozen=True)
 class DeviceFused:
-    """As `FusedDraw`, arrays on the device. See `Expected`.
+    """A `FusedDraw` with its arrays on the device. It implements `draw.Expected`.
 
-    The device counts the elements outside the bound. If there are any, the host decides and words the fault, because the device
-    counts every infinity and NaN, including expected ones.
+    The device counts the elements outside the bound. If there are any, the host decides and writes the message, because the
+    device counts every infinity and NaN, including expected infinities and NaN.
     """
 
     kernels: ReferenceKernels
@@ -35,10 +35,10 @@ class DeviceFused:
     expected: tuple[tuple[Array, Array], ...]
     """Reference and bound of each output, flat."""
     sums: tuple[int, ...] = field(init=False)
-    """Checksums of all that."""
+    """Checksums of the arrays."""
 
     def __post_init__(self) -> None:
-        """Take the checksums."""
+        """Compute the checksums."""
         object.__setattr__(self, "sums", self._checksums())
 
     def _arrays(self) -> tuple[Array, ...]:
@@ -49,11 +49,11 @@ class DeviceFused:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of device memory in use, plus those on the host."""
+        """Bytes of device memory in use."""
         return sum(array.nbytes for array in self._arrays())
 
     def changed(self, arrays: Sequence[Array]) -> str:
-        """See `Expected`. DeviceLost when a kernel wrote over this draw: nothing can be judged by it any more."""
+        """Message about a modified input, empty if there is none; DeviceLost if a kernel overwrote the draw itself."""
         if self._checksums() != self.sums:
             raise DeviceLost(f"a kernel wrote over the reference answers of {self.graph.name}, far outside its buffers")
         for i, (array, sent) in enumerate(zip(arrays, self.inputs, strict=True)):
@@ -62,7 +62,7 @@ class DeviceFused:
         return ""
 
     def fault(self, output: Any) -> str:
-        """See `Expected`. `output` is as kernels hold it, a list of several."""
+        """Message about wrong elements, empty if there are none; `output` is an array, or a list for several outputs."""
         given = [output] if len(self.expected) == 1 else list(output)
         for array, value, (reference, bound) in zip(given, self.graph.outputs, self.expected, strict=True):
             if self.kernels.wrong(array, value.dtype, reference, bound)[0]:
@@ -70,14 +70,14 @@ class DeviceFused:
         return ""
 
     def distance(self, output: Any) -> tuple[float, float]:
-        """See `Expected`."""
+        """(||output - reference||, ||reference||), computed on the host."""
         return self.host.distance(output)
 
 
 def device_fused(
     kernels: ReferenceKernels, graph: Dataflow, draws: Sequence[FusedDraw], download: Callable[[Array], np.ndarray]
 ) -> tuple[DeviceFused | Downloaded, ...]:
-    """Draws of the host on the device; unchanged if the device cannot compare an output's type."""
+    """The host's draws, stored on the device; as `Downloaded` draws if the device cannot compare an output's data type."""
     on_host = tuple(downloaded_fused(draw, download) for draw in draws)
     if any(value.dtype not in CODES for value in graph.outputs):
         return on_host
@@ -91,5 +91,5 @@ def device_fused(
 
 
 def _flat(kernels: ReferenceKernels, array: np.ndarray) -> Array:
-    """Numbers of float64 on the device; broadcast ones are expanded."""
+    """The array on the device as flat float64; a broadcast array is expanded."""
     return kernels.upload(np.ascontiguousarray(array, np.float64).reshape(-1))

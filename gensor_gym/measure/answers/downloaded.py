@@ -1,4 +1,4 @@
-"""Draws of the host for outputs of a device, which are downloaded for comparison."""
+"""Draws on the host for outputs of a device, which are downloaded for comparison."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from gensor_gym.measure.answers.draw import Expected
 
 @dataclass(frozen=True)
 class Downloaded:
-    """An `Expected` of the host; `values` converts an output of the device, a list for several."""
+    """An `Expected` on the host for outputs of a device.
+
+    `download` copies an array to the host; `values` downloads and decodes an output, or a list of several outputs.
+    """
 
     draw: Expected
     download: Callable[[Any], np.ndarray]
@@ -21,22 +24,22 @@ class Downloaded:
 
     @property
     def inputs(self) -> tuple[np.ndarray, ...]:
-        """Arrays on the host."""
+        """Input arrays, on the host."""
         return self.draw.inputs
 
     @property
     def nbytes(self) -> int:
-        """Host memory held."""
+        """Bytes of host memory in use."""
         return self.draw.nbytes
 
     def changed(self, arrays: Sequence[Any]) -> str:
-        """See `Expected`."""
+        """Message about a modified input; empty if there is none."""
         return self.draw.changed([self.download(array) for array in arrays])
 
     def fault(self, output: Any) -> str:
-        """See `Expected`. `output` is as kernels hold it."""
+        """Message about wrong elements, empty if there are none; `output` is in the kernel's storage format."""
         return self.draw.fault(self.values(output))
 
     def distance(self, output: Any) -> tuple[float, float]:
-        """See `Expected`. `output` is as kernels hold it."""
+        """(||output - reference||, ||reference||); `output` is in the kernel's storage format."""
         return self.draw.distance(self.values(output))

@@ -1,4 +1,4 @@
-"""A draw: random inputs with the expected output of a kernel, and the words for a wrong one.
+"""A draw: random inputs with the expected output of a kernel. Also the messages about a wrong output.
 
 `expectation.py` has the error bounds.
 """
@@ -17,7 +17,8 @@ from gensor_gym.operators.inputs import random_inputs
 
 _DRAWS = 3
 _THREADED = 1 << 20
-"""Number of elements from which each draw has a thread: the generator releases the lock and takes 10 ns an element."""
+"""Number of elements from which each draw is generated in its own thread: NumPy's generator releases the interpreter's lock and
+takes 10 ns an element."""
 
 
 class Expected(Protocol):
@@ -25,20 +26,20 @@ class Expected(Protocol):
 
     @property
     def inputs(self) -> tuple[Any, ...]:
-        """The arrays that a kernel gets."""
+        """Input arrays for the kernel."""
 
     @property
     def nbytes(self) -> int:
-        """Memory held."""
+        """Bytes of memory in use."""
 
     def changed(self, arrays: Sequence[Any]) -> str:
-        """Modified inputs, in words; empty if there are none."""
+        """Message about a modified input; empty if there is none."""
 
     def fault(self, output: Any) -> str:
-        """Empty if every element of the output is within its bound, else the fault in words."""
+        """Message about wrong elements of the output; empty if every element is within its bound."""
 
     def distance(self, output: Any) -> tuple[float, float]:
-        """||output - reference|| and ||reference||, where the reference is known."""
+        """(||output - reference||, ||reference||) over the elements whose reference is known."""
 
 
 def changed_words(number: int) -> str:
@@ -47,12 +48,12 @@ def changed_words(number: int) -> str:
 
 
 def unwritten_words(missing: int, size: int) -> str:
-    """Message for NaN left in an output that is known at some elements only."""
+    """Message for elements that a kernel left as NaN, in an output whose reference is known at some elements only."""
     return f"{missing} of {size} elements are NaN"
 
 
 def wrong_words(count: int, size: int, place: Sequence[Any], value: Any, reference: float, bound: float) -> str:
-    """Message for wrong elements, with the first one."""
+    """Message for wrong elements, with the position and value of the first wrong element."""
     values = f"{value!r} for {reference:.9g}, accepted error {bound:.3g}"
     return f"{count} of {size} elements wrong; first at {tuple(map(int, place))}: {values}"
 
@@ -61,7 +62,8 @@ def wrong_words(count: int, size: int, place: Sequence[Any], value: Any, referen
 class Draw:
     """One set of random inputs with the reference output and the accepted error, both float64, on the host.
 
-    Shaped as the output where `index` is None, else [S], for the flat output positions `index` [S]. See `Expected`.
+    Reference and bound have the output's shape if `index` is None, otherwise [S], for the flat output positions `index` [S]. It
+    implements `Expected`.
     """
 
     inputs: tuple[np.ndarray, ...]
@@ -71,18 +73,18 @@ class Draw:
 
     @property
     def nbytes(self) -> int:
-        """Memory held."""
+        """Bytes of memory in use."""
         return sum(a.nbytes for a in (*self.inputs, self.reference, self.bound))
 
     def changed(self, arrays: Sequence[np.ndarray]) -> str:
-        """See `Expected`."""
+        """Message about a modified input; empty if there is none."""
         for i, (array, sent) in enumerate(zip(arrays, self.inputs, strict=True)):
             if not np.array_equal(array, sent):
                 return changed_words(i)
         return ""
 
     def fault(self, output: np.ndarray) -> str:
-        """See `Expected`. `output` is decoded."""
+        """Message about wrong elements, empty if there are none; `output` is decoded."""
         if self.index is not None:
             if missing := int(np.count_nonzero(np.isnan(output))):
                 return unwritten_words(missing, output.size)
@@ -97,14 +99,14 @@ class Draw:
         return wrong_words(count, wrong.size, where, output[first], self.reference[first], self.bound[first])
 
     def distance(self, output: np.ndarray) -> tuple[float, float]:
-        """See `Expected`. `output` is decoded."""
+        """(||output - reference||, ||reference||) over the elements whose reference is known; `output` is decoded."""
         values = output.reshape(-1)[self.index] if self.index is not None else output
         error = np.linalg.norm((values.astype(np.float64) - self.reference).ravel())
         return float(error), float(np.linalg.norm(self.reference.ravel()))
 
 
 def drawn_inputs(op: Computation, seed: int) -> list[tuple[tuple[np.ndarray, ...], np.random.Generator]]:
-    """The inputs of three independent draws, each with its generator's state after them."""
+    """(inputs, their generator after drawing them) for each of three independent draws."""
     children = np.random.default_rng(seed).spawn(_DRAWS)
     if sum(tensor.size for tensor in op.inputs) < _THREADED:
         return [(random_inputs(op, child), child) for child in children]

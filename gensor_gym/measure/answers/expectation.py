@@ -5,26 +5,27 @@ absolute values of its inputs (for a matrix product: sum of |a||b|):
 
     |out - ref| <= 16 u m + 2 u_out |ref|                              tf32: and 2 u_in min(m, 2 q)
 
-Summing n products of random signs in sequence errs by about 0.6 u m (n roundings of partial sums that grow like the square root
-of their length: a random walk), whatever n is, so 16 u m is some 25 deviations, and stays far below what a dropped term, a tile
-written twice, or TF32 or half-precision arithmetic in a float32 kernel does to most elements. A worst-case bound (n u m) would
-let those pass. A maximum is exact but for the rounding of the output; GELU, of slope 1.13 and with a rounding of its own, doubles
-the term.
+The sum of n products with random signs, added one after the other, has an error of about 0.6 u m for any n: the partial sums grow
+like the square root of their length (a random walk), and so do the n rounding errors. So 16 u m is about 25 standard deviations.
+Yet it is far below the error that a dropped term, a tile written twice, or TF32 or half-precision arithmetic in a float32 kernel
+causes in most elements; a worst-case bound (n u m) would accept these. A maximum is exact except for the rounding of the output.
+GELU, which has a slope of up to 1.13 and a rounding of its own, doubles the term.
 
-tf32 rounds the inputs of a product to u_in = 2^-11, so that a product errs by at most 2 u_in |a||b|, and a sum by at most 2 u_in
-m. The errors of the products of a sum are independent: their deviation is 0.6 u_in q with q the root of the sum of (a b)^2, the
-operator evaluated on the squares of its inputs. 4 u_in q is near 7 deviations, which no element of a billion passes by chance;
-where inputs were rounded to bfloat16, 40 elements of a hundred do. The bound of tf32x3 is float32's: its three products omit less
-than 3 * 2^-22 |a||b| = 12 u |a||b| in the worst case, less than a tenth of that on average.
+tf32 rounds the inputs of a product to u_in = 2^-11, so that a product has an error of at most 2 u_in |a||b|, and a sum of at most
+2 u_in m. The errors of a sum's products are independent: their standard deviation is 0.6 u_in q, where q is the root of the sum
+of (a b)^2, the operator evaluated on the squares of its inputs. 4 u_in q is about 7 deviations. By chance not one element in a
+billion exceeds it, but 40 elements in a hundred do if inputs were rounded to bfloat16. The bound of tf32x3 is float32's: its
+three products omit less than 3 * 2^-22 |a||b| = 12 u |a||b| in the worst case, less than a tenth of that on average.
 
 Tensor cores of Ada and Hopper add products of floats of 8 bits with 13 bits of mantissa and cut off the rest (accumulators of 22
-bits: arXiv 2411.10958, 2412.19437), so u is 2^-14 there. Sums of random signs then err by 0.08 (a depth of 64) to 0.22 (32768)
-units of 2 u m on average and by 2.9 at most among 65,536 (emulated; the bound is 8): a lost step of 32 products shows in most
-elements, a single product of thousands in none. Of one sign the errors are too: 7 percent at a depth of 4096.
+bits: arXiv 2411.10958, 2412.19437), so u is 2^-14 there. In units of 2 u m, sums of random signs then have an error of 0.08 (a
+depth of 64) to 0.22 (32768) on average and of 2.9 at most among 65,536 (emulated; the bound is 8). A lost step of 32 products
+shows in most elements, a single product of thousands in none. If all products have one sign, so have the errors: 7 percent at a
+depth of 4096.
 
 Integers are exact. NaN never passes: outputs are filled with NaN beforehand.
 
-Operators of more than `FULL_FLOPS` are checked at `SAMPLES` random elements, the corners among them, computed from the operator's
+Operators of more than `FULL_FLOPS` are checked at the corners and `SAMPLES` random elements, computed from the operator's
 accesses; all elements must have been written (no NaN left). A CPU uses this definition. A GPU computes the same on the device
 (`device_draws.py`) and is checked against it.
 """
@@ -49,18 +50,18 @@ from gensor_gym.operators.types import Operator
 
 UNIT_ROUNDOFF = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "int32": 0.0, "int8": 0.0}
 ADDED_ROUNDOFF = {"float8_e4m3fn": 2.0**-14}
-"""Unit roundoff of a product's sums if tensor cores keep less than the accumulator's type, by the operator's type."""
+"""Operator's data type -> unit roundoff of a product's sums, if tensor cores keep fewer bits than the accumulator's type."""
 INPUT_ROUNDOFF = {"tf32": 2.0**-11}
-"""Unit roundoff of the numbers that a product's inputs are rounded to, by the operator's data type."""
+"""Operator's data type -> unit roundoff of the type to which a product's inputs are rounded."""
 _SMALLEST = {"float32": 2.0**-126, "float16": 2.0**-24, "bfloat16": 2.0**-126, "int32": 0.0, "int8": 0.0}
 FULL_FLOPS = 4e9
-"""A fraction of a second in float64, six times over for draws and bounds: more is not computed whole."""
+"""Largest operator whose whole output is computed here: a fraction of a second in float64, six times for draws and bounds."""
 SAMPLES = 2048
 
 
 @dataclass(frozen=True)
 class BoundTerms:
-    """Factors of the error bound: steep (accumulated m + rounded min(m, 2 q)) + stored |ref| + smallest; see the module."""
+    """Factors of the bound steep * (accumulated * m + rounded * min(m, 2 q)) + stored * |ref| + smallest; see the module."""
 
     accumulated: float
     rounded: float
@@ -70,7 +71,7 @@ class BoundTerms:
 
 
 def bound_terms(op: Operator) -> BoundTerms:
-    """The factors for an operator."""
+    """The factors of an operator's error bound."""
     exact = BODIES[op.body].exact and not op.epilogue
     gelu = op.function == "gelu" or any(stage.name == "gelu" for stage in op.epilogue)
     return BoundTerms(
@@ -83,16 +84,17 @@ def bound_terms(op: Operator) -> BoundTerms:
 
 
 def linear_part(op: Operator) -> Operator:
-    """The operator without the functions in its epilogue, which gives its magnitude."""
+    """The operator without the functions in its epilogue; its value for absolute inputs is the magnitude m of the error bound."""
     return op.renamed(epilogue=tuple(stage for stage in op.epilogue if stage.access is not None))
 
 
 Evaluate = Callable[[Operator, Transform], np.ndarray]
-"""An operator's output for inputs whose float64 values are transformed first: all of it, or some elements."""
+"""Function of (operator, transform) that returns the operator's output, or some elements of it, for inputs whose float64 values
+are transformed first."""
 
 
 def bound_of(op: Operator, reference: np.ndarray, evaluate: Evaluate) -> np.ndarray:
-    """Largest accepted |out - reference|, shaped as the reference; see the module."""
+    """Largest accepted |out - reference|, with the reference's shape; see the module."""
     linear, terms = linear_part(op), bound_terms(op)
     magnitude = evaluate(linear, np.abs)
     error = terms.accumulated * magnitude
@@ -108,7 +110,7 @@ def error_bound(op: Operator, inputs: tuple[np.ndarray, ...], reference: np.ndar
 
 
 def make_draws(op: Computation, seed: int, full_flops: float = FULL_FLOPS) -> tuple[Expected, ...]:
-    """Three independent draws: two are checked before timing (the first is timed), the third after."""
+    """Three independent draws of an operator: two are checked before timing (the first is timed), the third after."""
     if isinstance(op, Dataflow):
         return fused_draws(op, seed)
     assert isinstance(op, Operator)
@@ -116,7 +118,7 @@ def make_draws(op: Computation, seed: int, full_flops: float = FULL_FLOPS) -> tu
 
 
 def operator_draws(op: Operator, seed: int, full_flops: float = FULL_FLOPS) -> tuple[Draw, ...]:
-    """The draws of one loop nest."""
+    """The three draws of one loop nest; with more than `full_flops` their references are known at some elements only."""
     draws = []
     for inputs, rng in drawn_inputs(op, seed):
         if op.flops <= full_flops:
@@ -136,14 +138,14 @@ def sampled_draw(op: Operator, inputs: tuple[np.ndarray, ...], rng: np.random.Ge
 
 
 Draws = Callable[[Any, int], tuple[Expected, ...]]
-"""Makes the three draws of an operator for a seed."""
+"""Function that makes the three draws of an operator for a seed."""
 
 
 class ExpectationCache:
     """Draws of recently used operators, made once each; the oldest are dropped beyond `limit` bytes."""
 
     def __init__(self, make: Draws = make_draws, limit: int = 1 << 30) -> None:
-        """`make` is the device's; `limit` in bytes. The operator in use is always kept."""
+        """`make` makes the draws, `limit` is in bytes. The draws of the last operator are always kept."""
         self._make = make
         self._limit = limit
         self._draws: OrderedDict[tuple[Computation, int], tuple[Expected, ...]] = OrderedDict()
@@ -159,5 +161,5 @@ class ExpectationCache:
         return self._draws[key]
 
     def __contains__(self, key: tuple[Computation, int]) -> bool:
-        """Whether an operator's draws are at hand."""
+        """Whether the draws of (operator, seed) are cached."""
         return key in self._draws

@@ -21,23 +21,26 @@ from gensor_gym.operators.types import Operator
 
 @dataclass(frozen=True)
 class FusedDraw:
-    """One set of random inputs with the bounded outputs. See `draw.Expected`."""
+    """One set of random inputs with the expected outputs and their bounds. It implements `draw.Expected`."""
 
     inputs: tuple[np.ndarray, ...]
     outputs: tuple[Bounded, ...]
 
     @property
     def nbytes(self) -> int:
-        """Memory held."""
+        """Bytes of memory in use."""
         parts = (array for output in self.outputs for array in (output.value, output.error))
         return sum(array.nbytes for array in (*self.inputs, *parts))
 
     def changed(self, arrays: Sequence[Any]) -> str:
-        """See `Expected`."""
+        """Message about a modified input; empty if there is none."""
         return Draw(self.inputs, np.empty(0), np.empty(0)).changed(arrays)
 
     def fault(self, output: Any) -> str:
-        """See `Expected`. `output` is a sequence if there are several outputs. Infinities and NaN must match exactly."""
+        """Message about wrong elements, empty if there are none; `output` is an array, or a sequence for several outputs.
+
+        Infinities and NaN must match exactly.
+        """
         given = [output] if len(self.outputs) == 1 else list(output)
         for number, (array, expected) in enumerate(zip(given, self.outputs, strict=True)):
             with np.errstate(invalid="ignore", over="ignore"):
@@ -51,7 +54,7 @@ class FusedDraw:
         return ""
 
     def distance(self, output: Any) -> tuple[float, float]:
-        """See `Expected`."""
+        """(||output - reference||, ||reference||) over all outputs."""
         given = [output] if len(self.outputs) == 1 else list(output)
         parts = [(array - e.value, e.value) for array, e in zip(given, self.outputs, strict=True)]
         norms = [(np.linalg.norm(error.ravel()), np.linalg.norm(value.ravel())) for error, value in parts]
@@ -59,31 +62,32 @@ class FusedDraw:
 
 
 def downloaded_fused(draw: FusedDraw, download: Callable[[Any], np.ndarray]) -> Downloaded:
-    """A draw for outputs of a device."""
+    """The draw for outputs of a device, which are downloaded before they are compared."""
     several = len(draw.outputs) > 1
     return Downloaded(draw, download, lambda output: [download(one) for one in output] if several else download(output))
 
 
 MOST_ELEMENTS, MOST_STEPS = 3 << 25, 5 << 27
-"""Limits on the elements of a value, and on scalar functions of elements in total.
+"""Limits on the elements of a value, and on the evaluations of scalar functions in total, of a fused operator that is verified.
 
-They take up to 145 bytes an element and 90 ns a function (an Intel Xeon). More would exceed a worker's five minutes for
-references, or the memory of most machines.
+An element takes up to 145 bytes and a function 90 ns (an Intel Xeon). More would exceed a worker's five minutes for references,
+or the memory of most machines.
 """
 _LONG = 1 << 14
-"""Length of a sum from which its bound is so loose that a missing part could pass."""
+"""Length from which a sum's bound is so loose that a missing part could pass."""
 _THREADED = 1 << 22
-"""Number of elements of all values from which the draws are computed in parallel: three times the memory, a third of the time."""
+"""Number of elements of all values from which the draws are computed in parallel, with three times the memory in a third of the
+time."""
 _SCALES = np.array([64.0, 0.0, 1.0], np.float32)
-"""Scales of the rows of the hard draw, alternately: exponentials overflow, no spread is left, as drawn."""
+"""Factors of the hard draw's rows, in turn: 64 makes exponentials overflow, 0 makes all elements equal, 1 changes nothing."""
 
 
 def fused_draws(graph: Dataflow, seed: int) -> tuple[FusedDraw, ...]:
     """Three independent draws: two are checked before timing, the third after.
 
-    The second is a hard one, for faults that standard normal numbers do not show: a maximum that is not subtracted, an eps that
-    is missing. The first, which is timed, and the third are plain; but for long sums the third has whole numbers, which add up
-    without rounding, so that every missing one shows.
+    The second is hard: it shows faults that standard normal numbers hide, such as a maximum that is not subtracted or a missing
+    eps. The first, which is timed, and the third are plain. For long sums the third has whole numbers, which are added without
+    rounding, so that any missing element shows.
     """
     first, second, third = (inputs for inputs, _ in drawn_inputs(graph, seed))
     plain = [value.constant or value.dtype != "float32" or value.name in graph.id_limits for value in graph.inputs]
@@ -98,7 +102,10 @@ def fused_draws(graph: Dataflow, seed: int) -> tuple[FusedDraw, ...]:
 
 
 def check_size(graph: Operator | Dataflow) -> None:
-    """ValueError for a graph whose outputs take too long, or too much memory, in float64; large operators are sampled."""
+    """Check that a fused operator can be verified; ValueError if its outputs take too long, or too much memory, in float64.
+
+    Any `Operator` passes, since a large one is verified at samples.
+    """
     if isinstance(graph, Operator):
         return
     largest = max(graph.values.values(), key=lambda value: value.size)
@@ -110,19 +117,19 @@ def check_size(graph: Operator | Dataflow) -> None:
 
 
 def _steps(graph: Dataflow, name: str, node: Node) -> int:
-    """Scalar functions of elements in one node."""
+    """Number of evaluations of scalar functions in one node."""
     if isinstance(node, Map):
         return graph.values[name].size * sum(isinstance(part, Call) for part in walk(node.expression))
     return graph.values[node.source].size if isinstance(node, Reduce) else 0
 
 
 def _longest_sum(graph: Dataflow) -> int:
-    """Elements of the longest sum, 0 if there is none."""
+    """Number of elements of the longest sum; 0 if there is no sum."""
     sums = ((name, node.source) for name, node in graph.nodes if isinstance(node, Reduce) and node.body == "sum")
     return max((graph.values[source].size // graph.values[name].size for name, source in sums), default=0)
 
 
 def _hard(array: np.ndarray) -> np.ndarray:
-    """Rows along the last axis times `_SCALES`, cyclically."""
+    """The array with its rows (along the last axis) multiplied by `_SCALES` in turn."""
     rows = array.reshape(-1, *(array.shape[-1:] or (1,)))
     return (rows * _SCALES[np.arange(len(rows)) % len(_SCALES), None]).reshape(array.shape)

@@ -1,7 +1,7 @@
-"""`reference.cu` on the device: loading it and launching its entries. The module of arrays is given (CuPy, or a test's).
+"""Load `reference.cu` on the device and launch its kernels, the entries, through CuPy or a test's module of arrays.
 
-Compiled once on a machine (1 to 2 s, cached with other cubins), and loaded for the first reference, outside timed regions and
-verification deadlines. CuPy compiles nothing.
+The file is compiled once on a machine (1 to 2 s, cached with other cubins), and loaded for the first reference, outside timed
+regions and verification deadlines. CuPy compiles nothing.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ THREADS, TILE = 256, 64
 _PRODUCT_SHARED = 2 * 16 * 65 * 8
 _PARTIAL_SHARED = 2 * THREADS * 8
 _BLOCKS = 1024
-"""Blocks of the entries that look for faults."""
+"""Largest number of blocks of the entries that look for faults."""
 _MOST_BATCHES = 65535
 _SMALL = 1 << 16
-"""Elements up to which an array is copied as a whole to read some hundred of them."""
+"""Number of elements up to which an array is copied whole to read some hundred elements."""
 _LOWEST = {"max": float("-inf"), "sum": 0.0}
 NULL = np.int64(0)
 
@@ -39,12 +39,12 @@ Array = Any
 
 
 def compiled(arch: str) -> CompiledKernel:
-    """The cubin for `arch` (`sm_90`), cached with those of kernels; it needs no device."""
+    """The cubin of `reference.cu` for `arch` (`sm_90`), cached with kernels' cubins; it needs no device."""
     return compile_text(SOURCE.read_text("utf-8"), arch)
 
 
 class ReferenceKernels:
-    """The entries on one device."""
+    """The entries of `reference.cu`, loaded on one device."""
 
     def __init__(self, module: Any, arch: str, guarded: Callable[[], AbstractContextManager[None]]) -> None:
         """Compile for `arch` (or reuse an earlier compilation) and load; NvrtcError without a compiler.
@@ -67,7 +67,7 @@ class ReferenceKernels:
             os.unlink(name)
 
     def upload(self, array: np.ndarray) -> Array:
-        """A copy on the device, of the same shape and dtype."""
+        """Copy of an array on the device, of the same shape and dtype."""
         with self._guarded():
             made = self.module.empty(array.size, dtype=array.dtype)
             made.set(np.ascontiguousarray(array).reshape(-1))
@@ -76,7 +76,7 @@ class ReferenceKernels:
     def expected(
         self, plan: ReferencePlan, inputs: Sequence[Array], dtypes: Sequence[str], size: int
     ) -> tuple[Array, Array]:
-        """Reference and bound, float64 [size], of an operator's inputs on the device and their data types."""
+        """(reference, bound), each float64 [size], of the plan's operator for inputs on the device with these data types."""
         reads = plan.read_count
         with self._guarded():
             made = [self.module.empty(size, dtype=np.float64) for _ in range(2 + plan.spread)]
@@ -100,7 +100,7 @@ class ReferenceKernels:
     def _products(
         self, plan: ReferencePlan, inputs: Sequence[Array], dtypes: Sequence[str], targets: tuple[Any, ...]
     ) -> list[Array]:
-        """Tiles of rows and columns. The returned arrays are in use until the stream is done."""
+        """Launch sums of products, one block for a tile of rows and columns; return arrays in use until the stream is done."""
         operands: list[Any] = []
         for read, array, dtype, group in zip(plan.reads, inputs, dtypes, ("rows", "columns"), strict=True):
             operands += [array, *self._tables(read, group, "deep", "batch"), np.int32(CODES[dtype])]
@@ -114,7 +114,7 @@ class ReferenceKernels:
         return [*operands, *places]
 
     def _reduction(self, plan: ReferencePlan, x: Array, dtype: str, targets: tuple[Any, ...]) -> list[Array]:
-        """Launch one thread for each output element; see `_products`."""
+        """Launch a reduction, one thread for each output element; return arrays in use until the stream is done."""
         (read,) = plan.reads
         tables = self._tables(read, "rows", "columns", "deep")
         places = [self.upload(plan.outputs[group]) for group in ("rows", "columns")]
@@ -126,7 +126,7 @@ class ReferenceKernels:
         return [*tables, *places]
 
     def _stages(self, plan: ReferencePlan, operands: Sequence[Array], dtypes: Sequence[str], size: int, targets: Any) -> None:
-        """The epilogue, stage by stage, in place."""
+        """Launch the stages of the epilogue one after the other; each updates `targets` in place."""
         left = iter(zip(operands, dtypes, strict=True))
         for stage in plan.stages:
             operand, dtype = next(left) if stage.has_operand else (NULL, "float32")
@@ -134,11 +134,11 @@ class ReferenceKernels:
             self._each("expected_stage", size, np.int32(stage.function), operand, np.int32(CODES[dtype]), *shape, *targets)
 
     def _tables(self, read: ReadPlan, *groups: str) -> list[Array]:
-        """A read's places on the device."""
+        """A read's tables for these groups of axes, on the device."""
         return [self.upload(read.places[group].view(np.uint8)) for group in groups]
 
     def wrong(self, output: Array, dtype: str, reference: Array, bound: Array, index: Array | None = None) -> tuple[int, int]:
-        """Number of elements outside the bound, and the index of the first in the reference."""
+        """(number of elements outside their bounds, index in the reference of the first)."""
         arguments = (output, np.int32(CODES[dtype]), reference, bound, NULL if index is None else index)
         return self._found("count_wrong", reference.size, arguments)
 
@@ -147,22 +147,22 @@ class ReferenceKernels:
         return self._found("count_wrong", output.size, (output, np.int32(CODES[dtype]), NULL, NULL, NULL))[0]
 
     def differ(self, a: Array, b: Array) -> bool:
-        """Whether two arrays of as many bytes differ in any."""
+        """Whether two arrays of the same size differ in any byte."""
         return self._found("count_changed", a.nbytes, (a, b))[0] > 0
 
     def checksum(self, array: Array) -> int:
-        """A number that changes when the array does."""
+        """Checksum of an array."""
         parts = self._partial("sum_words", array.nbytes, (array,), np.int64)
         return int(parts[:, 0].view(np.uint64).sum())
 
     def distance(self, output: Array, dtype: str, reference: Array, index: Array | None) -> tuple[float, float]:
-        """||output - reference|| and ||reference||."""
+        """(||output - reference||, ||reference||), with `index` over these output elements only."""
         arguments = (output, np.int32(CODES[dtype]), reference, NULL if index is None else index)
         parts = self._partial("sum_distance", reference.size, arguments, np.float64)
         return float(np.sqrt(parts[:, 0].sum())), float(np.sqrt(parts[:, 1].sum()))
 
     def at(self, array: Array, places: Sequence[int]) -> np.ndarray:
-        """Elements of an array at flat places, [places] on the host. One copy of a small array, else one for each."""
+        """Elements of an array at flat positions, on the host. A small array is copied whole, others element by element."""
         with self._guarded():
             flat = array.reshape(-1)
             if flat.size <= _SMALL and len(places) > 1:
@@ -170,12 +170,12 @@ class ReferenceKernels:
             return np.concatenate([self.module.asnumpy(flat[place : place + 1]) for place in places])
 
     def _found(self, entry: str, size: int, arguments: tuple[Any, ...]) -> tuple[int, int]:
-        """(count, first) over all blocks."""
+        """(number of faults, index of the first fault) over all blocks of an entry."""
         parts = self._partial(entry, size, arguments, np.int64)
         return int(parts[:, 0].sum()), int(parts[:, 1].min())
 
     def _partial(self, entry: str, size: int, arguments: tuple[Any, ...], dtype: Any) -> np.ndarray:
-        """The result of every block of an entry, [blocks, 2]."""
+        """Launch an entry over `size` elements; return the results of its blocks, [blocks, 2]."""
         blocks = max(1, min(_BLOCKS, -(-size // THREADS)))
         with self._guarded():
             partial = self.module.empty(2 * blocks, dtype=dtype)
@@ -184,10 +184,10 @@ class ReferenceKernels:
             return self.module.asnumpy(partial).reshape(blocks, 2)
 
     def _each(self, entry: str, size: int, *arguments: Any) -> None:
-        """Launch one thread for each element."""
+        """Launch an entry with one thread for each element."""
         self._launch(entry, (-(-size // THREADS),), arguments, 0)
 
     def _launch(self, entry: str, grid: tuple[int, ...], arguments: tuple[Any, ...], shared: int) -> None:
-        """Launch on a separate stream, which waits for the default one."""
+        """Launch an entry on a separate stream, which waits for the default stream."""
         with self._stream:
             self._functions[entry](grid, (THREADS,), arguments, shared_mem=shared)

@@ -1,8 +1,7 @@
-"""An operator as the tables from which `reference.cu` computes it: parts of flat indices that add up.
+"""Tables from which `reference.cu` computes an operator: parts of flat indices that add up.
 
-The flat index of a load is affine in the axes, so it is a sum of one part for some axes and one for the others. Tables of such
-parts, one for each group of axes, replace divisions in the inner loop and keep the operator's shape out of the text: one cubin
-serves all operators.
+The flat index of a load is affine in the axes, so it is the sum of one part for each group of axes. Tables of these parts replace
+divisions in the inner loop and keep the operator's shape out of the CUDA text: one cubin serves all operators.
 """
 
 from __future__ import annotations
@@ -17,22 +16,22 @@ from gensor_gym.operators.traits import is_product
 from gensor_gym.operators.types import Access, Operator
 
 PLACE = np.dtype([("flat", np.int64), ("u", np.int32), ("v", np.int32)])
-"""The struct `Place` of the text."""
+"""The struct `Place` of `reference.cu`: a flat index, and indices along up to two padded dimensions."""
 CODES = {"float32": 0, "float16": 1, "bfloat16": 2, "int8": 3, "int32": 4, "float8_e4m3fn": 5}
-"""Number of each data type of a tensor in the text."""
+"""Data type of a tensor -> its number in `reference.cu`."""
 FUNCTIONS = ("relu", "gelu", "sigmoid", "tanh", "exp", "copy", "add", "mul", "relu6")
-"""Functions of the text, by number."""
+"""Scalar functions of `reference.cu`; the position of a function is its number."""
 KNOWN = ("multiply_add", "sum", "max", "map")
-"""Bodies that the text supports; references of others are computed on the host."""
+"""Operator bodies that `reference.cu` supports; references of other bodies are computed on the host."""
 STAGES = {"bias": "add", "residual": "add", "scale": "mul", "relu": "relu", "gelu": "gelu", "relu6": "relu6"}
-"""Function of each stage of an epilogue."""
+"""Stage of an epilogue -> its function."""
 _FREE = 1 << 30
-"""Limit of an index that cannot leave its view."""
+"""Limit for an index that is never out of bounds."""
 
 
 @dataclass(frozen=True)
 class StagePlan:
-    """A stage of the epilogue: the function's number; its operand has the element (place // inner) % size."""
+    """A stage of the epilogue: its function's number and its operand, whose element for output i is (i // inner) % size."""
 
     function: int
     has_operand: bool
@@ -42,7 +41,7 @@ class StagePlan:
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """Places of a read by group of axes, PLACE arrays, and the limits of the padded indices."""
+    """A read: for each group of axes a PLACE array with parts of the flat index by point, and the sizes of padded dimensions."""
 
     places: dict[str, np.ndarray]
     limits: tuple[int, int]
@@ -50,10 +49,10 @@ class ReadPlan:
 
 @dataclass(frozen=True)
 class ReferencePlan:
-    """Input of the text for an operator. `body` is the operator's; a map has no tables.
+    """An operator for `reference.cu`. `body` is the operator's; a map has no tables.
 
-    Groups of axes: `rows`, `columns` and `batch` make up the output (int64 [count] parts of its flat place in `outputs`), `deep`
-    is reduced. Rows of a product are the axes of its first read only, columns those of its second.
+    Groups of axes: `rows`, `columns` and `batch` are spatial; `outputs` has the parts of the output's flat index for each, int64
+    [count]. `deep` is reduced. In a product, rows are the axes of its first read only, columns the axes of its second read only.
     """
 
     body: str
@@ -68,7 +67,7 @@ class ReferencePlan:
     spread: bool
 
     def count(self, group: str) -> int:
-        """Points of a group of spatial axes."""
+        """Number of points of a group of spatial axes."""
         return len(self.outputs[group])
 
 
@@ -101,7 +100,7 @@ def plan_of(op: Operator) -> ReferencePlan:
 
 
 def _groups(op: Operator) -> dict[str, tuple[int, ...]]:
-    """Axes of each group. With one read the spatial axes are cut in two, so that both tables stay short."""
+    """Axes of each group. With one read the spatial axes are split into two groups, so that both tables stay short."""
     groups = {"deep": op.reduce, "batch": (), "rows": (), "columns": ()}
     if is_product(op):
         if op.divisor != 1 or op.pad_value != 0.0:
@@ -118,7 +117,7 @@ def _groups(op: Operator) -> dict[str, tuple[int, ...]]:
 
 
 def _grid(op: Operator, axes: Sequence[int]) -> np.ndarray:
-    """Every point of some axes in order, the others at 0: int64 [points, all axes]."""
+    """All points of some axes in order, int64 [points, all axes]; the other axes are 0."""
     inside = np.indices([op.extents[a] for a in axes]).reshape(len(axes), -1).T if axes else np.zeros((1, 0), np.int64)
     grid = np.zeros((len(inside), len(op.extents)), dtype=np.int64)
     grid[:, list(axes)] = inside
@@ -126,7 +125,7 @@ def _grid(op: Operator, axes: Sequence[int]) -> np.ndarray:
 
 
 def _parts(access: Access, grid: np.ndarray, padded: Sequence[int] = ()) -> np.ndarray:
-    """Contribution of a grid's points to the flat index, without the offset: PLACE [points]."""
+    """Contribution of each point of a grid to the flat index, without the offset: PLACE [points]."""
     parts = np.zeros(len(grid), dtype=PLACE)
     parts["flat"] = grid @ np.array(access.axis_strides(), dtype=np.int64)
     for name, dimension in zip(("u", "v"), padded, strict=False):
@@ -135,7 +134,7 @@ def _parts(access: Access, grid: np.ndarray, padded: Sequence[int] = ()) -> np.n
 
 
 def _read_plan(op: Operator, access: Access, grids: dict[str, np.ndarray]) -> ReadPlan:
-    """The tables of a read. Its offset is in those of the batch for a product, else of the rows."""
+    """The tables of a read. Its offset is added to the batch's table for a product, else to the rows' table."""
     spans = [access.span(d, op.extents) for d in range(len(access.view))]
     padded = [d for d, (low, high) in enumerate(spans) if low < 0 or high >= access.view[d]]
     if len(padded) > 2:
@@ -150,7 +149,7 @@ def _read_plan(op: Operator, access: Access, grids: dict[str, np.ndarray]) -> Re
 
 
 def _stage_plan(op: Operator, name: str, access: Access | None) -> StagePlan:
-    """How a stage finds its operand: along one dimension of the output, or as the output's own element."""
+    """The plan of a stage. Its operand is indexed by one dimension of the output, or like the output."""
     function = FUNCTIONS.index(STAGES[name])
     if access is None:
         return StagePlan(function, False)

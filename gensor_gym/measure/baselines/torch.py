@@ -1,6 +1,6 @@
-"""Torch's own kernels, timed in the worker next to generated ones. Only `torch_*` files here import torch.
+"""Torch's own kernels, timed in the worker next to generated kernels. Torch is imported when a baseline is made.
 
-The operator names its torch function (`operators/kinds`), or it follows from the accesses.
+The operator's kind names its torch function (`operators/kinds`); otherwise it is derived from the accesses.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gensor_gym.operators.types import Operator
 
 
 def torch_function(op: Operator, tensors: list[Any]) -> Callable[[], Any]:
-    """The torch function of the operator with its epilogue, on tensors in the operator's order.
+    """Function that calls torch for the operator with its epilogue, on `tensors` in the operator's order.
 
     Raises:
         ValueError: for an unsupported operator or stage.
@@ -45,7 +45,7 @@ def torch_function(op: Operator, tensors: list[Any]) -> Callable[[], Any]:
 
 
 def _body(op: Operator, x: list[Any]) -> Callable[[], Any]:
-    """The operator without its epilogue."""
+    """Function that calls torch for the operator without its epilogue, on `x`."""
     import torch
 
     if op.dtype == "int8":
@@ -57,7 +57,7 @@ def _body(op: Operator, x: list[Any]) -> Callable[[], Any]:
 
 
 def _call_by_accesses(op: Operator) -> Callable[..., Any]:
-    """The torch function of an operator that names none: a map, else an einsum, a sum or a maximum over plain indices.
+    """Torch function of an operator that names none: elementwise for a map, else einsum, sum or maximum over plain indices.
 
     ValueError if an index is not a single axis, as in windows.
     """
@@ -80,7 +80,7 @@ def _call_by_accesses(op: Operator) -> Callable[..., Any]:
 
 
 def _integer_body(op: Operator, x: list[Any]) -> Callable[[], Any]:
-    """An int8 operator with int32 results, if torch has one call for it (a matrix at a time in a batch).
+    """Function that calls torch for an int8 operator with int32 results, a batch matrix by matrix; ValueError if torch cannot.
 
     Torch's other int8 operators give int8 (they overflow) or round to a scale, so nothing is compared with them.
     """
@@ -100,9 +100,10 @@ def _integer_body(op: Operator, x: list[Any]) -> Callable[[], Any]:
 
 
 def _float8_body(op: Operator, x: list[Any]) -> Callable[[], Any]:
-    """A product of floats of 8 bits with a bfloat16 result, scales of one: added up on tensor cores alone, as here and fastest.
+    """Function that calls torch for a product of 8-bit floats with a bfloat16 result and scales of 1.
 
-    The library reads columns of the second matrix: one that lies in rows is transposed at every call.
+    Sums are accumulated on tensor cores alone, as in generated kernels; this is the fastest way. The library reads columns of the
+    second matrix: a row-major matrix is transposed at every call.
     """
     import torch
 
@@ -138,7 +139,7 @@ _ELEMENTWISE: dict[str, Callable[[Any, Any], Callable[..., Any]]] = {
 
 
 def _stage(op: Operator, name: str, operand: Any) -> Callable[[Any], Any]:
-    """The torch function of one stage of the epilogue."""
+    """Function that applies one stage of the epilogue to an output; `operand` is the stage's tensor or None."""
     from torch.nn import functional
 
     if name == "relu":
@@ -200,7 +201,7 @@ class TorchBaseline:
         self._function = (prepacked_function if prepacked else torch_function)(op, tensors_of(op, inputs))
 
     def output(self) -> np.ndarray:
-        """The result of one call, as kernels hold it."""
+        """Result of one call in the kernel's storage format: bfloat16 as its bits."""
         with self._torch.inference_mode():
             result = self._function()
         if self._dtype == "bfloat16":
@@ -208,7 +209,7 @@ class TorchBaseline:
         return result.numpy()
 
     def fault(self, draw: Expected) -> str:
-        """Fault of the output for the draw; empty if it is right."""
+        """Message about a wrong output for the draw; empty if it is right."""
         return draw.fault(decode(self.output(), self._dtype))
 
     def time(self, calls: int) -> float:

@@ -1,13 +1,13 @@
 """Torch on an NVIDIA GPU (cuBLAS, cuDNN, torch's own kernels, or torch.compile), timed as `devices/cuda.py` times cubins.
 
-The same protocol on both sides: graphs with the same number of calls, one event pair around them, warm caches. TF32 is on for
-operators of dtype tf32 and off for all others, in matrix products and in convolutions, whose default is on; cuDNN may try all its
-algorithms and take the fastest.
+The protocol is the same on both sides: graphs with the same number of calls, one event pair around them, warm caches. TF32 is on
+for operators of dtype tf32 and off for all others, in matrix products and in convolutions, whose default is on; cuDNN may try all
+its algorithms and take the fastest.
 
-Generated kernels work on NCHW and row-major matrices. The libraries have fast kernels for other layouts too, so each of `LAYOUTS`
-is timed too: `torch.nhwc` gets images, weights and residuals as NHWC in memory and leaves its result so; `torch.b_transposed`
-gets the second matrix of a product of 8 bits transposed, as cuBLAS wants it. The layout change is not timed. For 8-bit floats
-cuBLAS accepts nothing else, so `torch` transposes at every call, as a generated kernel does.
+Generated kernels work on NCHW and row-major matrices. The libraries have fast kernels for other layouts too, so the layouts in
+`LAYOUTS` are timed as well: `torch.nhwc` gets images, weights and residuals as NHWC in memory and returns its result in that
+layout; `torch.b_transposed` gets the second matrix of an 8-bit product transposed, as cuBLAS prefers. The layout change is not
+timed. For 8-bit floats cuBLAS accepts no other layout, so `torch` transposes at every call, as a generated kernel does.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ LAYOUTS: dict[tuple[str, bool], tuple[BaselineKind, ...]] = {
     ("depthwise_conv2d", False): ("torch.nhwc",),
     ("gemm", True): ("torch.b_transposed",),
 }
-"""Baselines that are torch's call on another layout, by the operator's name and whether it has 8-bit types."""
+"""(operator's name, whether its types have 8 bits) -> baselines that call torch on another memory layout."""
 _INTEGER_STEP, _FLOAT8_STEP = 8, 16
 
 
 class Replayed:
-    """Calls of torch on GPU 0, timed as graphs of as many on one stream."""
+    """A torch function on GPU 0, timed by replaying CUDA graphs of many calls on one stream."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
-        """Warm up with a few calls, so that everything is chosen and compiled."""
+        """Call the function a few times, so that torch chooses and compiles its kernels."""
         import torch
 
         self._torch = torch
@@ -70,7 +70,7 @@ class Replayed:
         return start.elapsed_time(end) * 1e-3
 
     def _graph(self, calls: int) -> Any:
-        """A CUDA graph of that many calls."""
+        """CUDA graph of `calls` calls, captured once."""
         if calls not in self._graphs:
             torch = self._torch
             graph = torch.cuda.CUDAGraph()
@@ -88,10 +88,10 @@ class TorchCudaBaseline(Replayed):
     def __init__(
         self, op: Operator, inputs: Sequence[Any], kind: BaselineKind = "torch", wrap: Callable[[Any], Any] | None = None
     ) -> None:
-        """Copy the inputs, of the host or the device. Calls a few times, so that all is chosen.
+        """Copy the inputs from host or device, and call torch a few times, so that it chooses its kernels.
 
-        `torch.compile` goes through Triton. `wrap` makes the array that draws compare of a tensor; without it that is
-        NumPy's. ValueError if torch has no such kernel.
+        The kind `torch.compile` uses Triton. `wrap` converts a tensor to the array that draws compare, by default NumPy's.
+        ValueError if torch has no such kernel.
         """
         import torch
 
@@ -108,7 +108,7 @@ class TorchCudaBaseline(Replayed):
         super().__init__(function)
 
     def output(self) -> Any:
-        """The result of one call, as kernels hold it: bfloat16 as its bits, in the output's own order of elements."""
+        """Result of one call in the kernel's storage format: bfloat16 as its bits, in the output's own order of elements."""
         torch = self._torch
         with torch.no_grad():
             result = self._function().contiguous()
@@ -117,12 +117,12 @@ class TorchCudaBaseline(Replayed):
         return self._wrap(bits)
 
     def fault(self, draw: Expected) -> str:
-        """Fault of the output by its distance from the reference as a whole; empty if it is right."""
+        """Message if the whole output is too far from the reference in the 2-norm; empty if it is right."""
         return distance_fault(self.output(), self._shape, draw, self._tolerance)
 
 
 def distance_fault(output: Any, shape: tuple[int, ...], draw: Expected, tolerance: float) -> str:
-    """Empty if ||output - reference|| <= tolerance * ||reference|| over the known elements, else the fault."""
+    """Empty if ||output - reference|| <= tolerance * ||reference|| over the elements whose reference is known, else a message."""
     if tuple(output.shape) != shape:
         return f"shape {tuple(output.shape)} instead of {shape}"
     error, scale = draw.distance(output)
@@ -143,7 +143,7 @@ def laid_out(tensors: list[Any], kind: BaselineKind) -> list[Any]:
 
 
 def _tensors(op: Operator, inputs: Sequence[Any]) -> list[Any]:
-    """Copies of the inputs on the GPU; arrays of the device do not travel."""
+    """Copies of the inputs as tensors on the GPU; arrays that are on the device already are copied there."""
     import torch
 
     if any(isinstance(array, np.ndarray) for array in inputs):
@@ -160,18 +160,18 @@ def _tensors(op: Operator, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _on_host(tensor: Any) -> np.ndarray:
-    """A tensor as NumPy's array; bits of bfloat16 as unsigned."""
+    """NumPy array of a tensor; bits of bfloat16 are unsigned."""
     array = tensor.cpu().numpy()
     return array.view(np.uint16) if array.dtype == np.int16 else array
 
 
 def layouts(op: Operator) -> tuple[BaselineKind, ...]:
-    """Entries of `LAYOUTS` for an operator."""
+    """Baselines in `LAYOUTS` for an operator."""
     return LAYOUTS.get((op.name, op.dtype in ("int8", "float8_e4m3fn")), ())
 
 
 def check_bytes(op: Operator) -> None:
-    """ValueError for a product of 8 bits that torch refuses on a GPU; elsewhere it would be an error of cuBLAS."""
+    """Check the sizes of an 8-bit product; ValueError, instead of a later error of cuBLAS, if torch refuses them on a GPU."""
     if op.dtype not in ("int8", "float8_e4m3fn") or op.name not in ("gemm", "batched_gemm", "gemv"):
         return
     sizes: dict[str, Any] = dict(op.arguments)
@@ -185,7 +185,7 @@ def check_bytes(op: Operator) -> None:
 
 
 def _inductor_options(op: Operator) -> dict[str, Any]:
-    """Matrix products and convolutions by Triton templates, tuned: else torch.compile calls the eager libraries."""
+    """Options of torch.compile: matrix products use tuned Triton templates, as it would otherwise call the eager libraries."""
     if op.name in ("gemm", "batched_gemm"):
         return {"max_autotune": True, "max_autotune_gemm_backends": "TRITON"}
     return {"max_autotune_pointwise": True}

@@ -13,9 +13,9 @@ from gensor_gym.operators.types import Operator
 
 
 def prepacked_function(op: Operator, x: list[Any]) -> Callable[[], Any]:
-    """The operator on prepacked weights: gemm or conv2d of float32, then a bias and one of relu and gelu if there are any.
+    """Function that calls oneDNN with prepacked weights: float32 gemm or conv2d, optionally with bias, then relu or gelu.
 
-    ValueError for anything else.
+    ValueError for any other operator.
     """
     stages = [stage.name for stage in op.epilogue]
     bias = x[2] if stages[:1] == ["bias"] else None
@@ -27,7 +27,7 @@ def prepacked_function(op: Operator, x: list[Any]) -> Callable[[], Any]:
 
 
 def _linear(x: list[Any], bias: Any, after: tuple[str, list[Any], str]) -> Callable[[], Any]:
-    """A matrix product; oneDNN takes B transposed and chooses its layout for the rows of A."""
+    """Function that computes a matrix product; oneDNN takes B transposed and chooses B's layout for the number of rows of A."""
     import torch
 
     call = torch.ops.mkldnn._linear_pointwise
@@ -36,7 +36,7 @@ def _linear(x: list[Any], bias: Any, after: tuple[str, list[Any], str]) -> Calla
 
 
 def _convolution(op: Operator, x: list[Any], bias: Any, after: tuple[str, list[Any], str]) -> Callable[[], Any]:
-    """A convolution."""
+    """Function that computes a convolution with weights in oneDNN's layout."""
     import torch
 
     sizes: dict[str, Any] = dict(op.arguments)

@@ -1,4 +1,4 @@
-"""The drift anchor: one fixed kernel that a worker times every few trials, so that drift of the machine is on record."""
+"""The drift anchor: one fixed kernel that a worker times every few trials to record the machine's drift."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SAMPLES = 5
 
 
 class Anchor:
-    """Times a fixed kernel when `every` trials have gone by since it was timed last."""
+    """Times a fixed kernel again after every `TimingRules.anchor_every` trials."""
 
     def __init__(self, timer: Timer) -> None:
         """`timer` runs the fixed kernel."""
@@ -38,20 +38,20 @@ class Anchor:
         self._trials += 1
 
     def conditions(self) -> dict[str, object]:
-        """`anchor_seconds`, the seconds of one call, and `anchor_at`, when that was (seconds since 1970). Empty before."""
+        """`anchor_seconds` (seconds of one call), `anchor_at` (its time, seconds since 1970); empty before the first timing."""
         return {} if self._seconds is None else {"anchor_seconds": self._seconds, "anchor_at": self._when}
 
 
 def anchor_text() -> str:
-    """The source of the anchor."""
+    """C source of the anchor."""
     return Path(__file__).with_name("anchor.c").read_text("utf-8")
 
 
 @functools.cache
 def cpu_anchor() -> Timer:
-    """The anchor on a CPU, single-threaded; compiled at the first call on a machine."""
+    """Timer of the anchor on a CPU, single-threaded; compiled at the first call on a machine."""
     library = ctypes.CDLL(str(compile_text(anchor_text(), ARCH)))
-    # Buffers like those of a kernel: where an array of NumPy's lies to the byte differs from process to process.
+    # Buffers like a kernel's: the exact address of a NumPy array differs from process to process.
     buffers = [GuardedBuffer((_SIZE, _SIZE), np.float32) for _ in range(3)]
     a, b, output = (buffer.array for buffer in buffers)
     for number, array in enumerate((a, b)):

@@ -1,13 +1,14 @@
-"""Buffers that show a write outside them: unmapped pages on both sides, guard words in the slack between.
+"""Buffers that detect writes outside them: unmapped pages on both sides, guard words in the space between.
 
 Layout of one buffer, addresses growing to the right:
 
     [unmapped page][guard words ... ][data][guard words, < 64 bytes][unmapped page]
 
-Data begin at a cache line, as outputs and workspaces of called kernels do, or at a given offset from one, as arrays of NumPy do.
+Data begin at a cache line, as outputs and workspaces of called kernels do, or at a given offset from a cache line, as arrays of
+NumPy do.
 
-A write within the guard words is found by `intact`; one further out (more than 63 bytes behind the end, at most a page before the
-start) is a segmentation fault of the worker. So is a read there.
+A write to the guard words is found by `intact`. A write further out (more than 63 bytes behind the end, or about a page before
+the start) is a segmentation fault of the worker, and so is a read there.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 class Guarded(Protocol):
-    """A buffer with guard words on both sides, of the host or of a device."""
+    """A buffer in host or device memory with guard words on both sides."""
 
     def guard(self) -> None:
         """Write the guard words."""
@@ -41,7 +42,10 @@ class Guarded(Protocol):
 
 
 def written_outside(outputs: Sequence[Guarded], workspace: Guarded, inputs: Sequence[Guarded]) -> str:
-    """Which buffers a kernel wrote outside of, in words; empty when none. Inputs serve the next kernel: guarded anew then."""
+    """Message that names the buffers outside of which a kernel wrote; empty if there are none.
+
+    The guard words of inputs, which serve the next kernel too, are then written again.
+    """
     named = [*(("output", output) for output in outputs), ("workspace", workspace)]
     named += [(f"input {i}", buffer) for i, buffer in enumerate(inputs)]
     broken = [name for name, buffer in named if not buffer.intact()]
@@ -90,5 +94,5 @@ class GuardedBuffer:
         return bool((front == _GUARD).all() and (back == _GUARD).all())
 
     def poison(self) -> None:
-        """Fill the data with 0xFF bytes: NaN in every floating type, -1 in the integer ones."""
+        """Fill the data with 0xFF bytes: NaN in every floating type, -1 in every integer type."""
         self._bytes[self._start : self._start + self.nbytes] = 0xFF

@@ -26,16 +26,16 @@ from gensor_gym.operators.inputs import ARRAY_OFFSET, decode
 from gensor_gym.operators.types import ARRAY_DTYPE, Operator
 
 _MOST_DRAWS = 1 << 30
-"""Bytes of memory for draws of the operators used lately."""
+"""Largest number of bytes of cached draws."""
 
 
 class CpuDevice:
-    """The processor this runs on. Buffers of the last operator are reused by its next kernel."""
+    """This machine's processor. Input buffers are reused by the next kernel of the same operator."""
 
     exclusive = False
 
     def __init__(self) -> None:
-        """No kernel is loaded yet but the anchor."""
+        """Make the drift anchor; no other kernel is loaded yet."""
         self.anchor: Anchor | None = Anchor(cpu_anchor())
         self.lock = ""
         self.draws_limit = _MOST_DRAWS
@@ -43,11 +43,11 @@ class CpuDevice:
         self._inputs: list[GuardedBuffer] = []
 
     def draws(self, op: Computation, seed: int) -> tuple[Expected, ...]:
-        """The operator's three draws, by NumPy."""
+        """The operator's three draws, computed by NumPy."""
         return make_draws(op, seed)
 
     def kinds(self, op: Computation) -> tuple[BaselineKind, ...]:
-        """Torch as it is called."""
+        """Kinds of torch baselines: its own kernel in the operator's layout."""
         return ("torch",)
 
     def load(self, built: Built, threads: int) -> LoadedC:
@@ -59,7 +59,7 @@ class CpuDevice:
         return LoadedC(built, threads, self._inputs)
 
     def baseline(self, op: Computation, draw: Expected, threads: int, kind: BaselineKind) -> Baseline:
-        """Torch with that many threads; ValueError for a baseline of GPUs."""
+        """Torch's kernel with `threads` threads; ValueError for a fused operator or a kind for GPUs."""
         from gensor_gym.measure.baselines.torch import TorchBaseline
 
         if kind not in ("torch", "torch.prepacked"):
@@ -69,15 +69,15 @@ class CpuDevice:
         return TorchBaseline(op, draw.inputs, threads, kind == "torch.prepacked")
 
     def steady(self) -> AbstractContextManager[None]:
-        """The calling thread stays where it is."""
+        """Context that keeps the calling thread on one CPU."""
         return pinned()
 
 
 class LoadedC:
-    """One C kernel with its buffers; see `trial.Loaded`."""
+    """One loaded C kernel with its buffers. It implements `trial.Loaded`."""
 
     def __init__(self, built: Built, threads: int, inputs: list[GuardedBuffer]) -> None:
-        """Load the library, map output and workspace."""
+        """Load the library, and allocate output and workspace."""
         kernel = built.kernel
         if len(kernel.launches) != 1:
             raise LaunchError(f"a C kernel has one entry, this has {len(kernel.launches)}")
@@ -98,7 +98,7 @@ class LoadedC:
         self._runtime = ctypes.byref(runtime(threads))
 
     def write(self, draw: Expected) -> None:
-        """Copy the draw's inputs into the buffers; output and workspace are filled with NaN bytes, then weights are packed."""
+        """Copy the draw's inputs to the buffers, fill output and workspace with NaN bytes, and pack weights if necessary."""
         for buffer, array in zip(self._inputs, draw.inputs, strict=True):
             buffer.array[...] = array
         self.poison()
@@ -113,7 +113,7 @@ class LoadedC:
             output.poison()
 
     def time(self, calls: int) -> float:
-        """Seconds that `calls` calls take, by the monotonic clock, in C."""
+        """Seconds that `calls` calls take, measured in C by the monotonic clock."""
         return self._call(self._entry, calls)
 
     def _call(self, entry: ctypes.c_void_p, calls: int) -> float:
@@ -122,16 +122,16 @@ class LoadedC:
         return load_runtime().gg_time(*arguments, calls)
 
     def read(self) -> np.ndarray | list[np.ndarray]:
-        """The output, of several a list, not copied."""
+        """The decoded output, or a list of several outputs."""
         found = [decode(output.array, dtype) for output, dtype in zip(self._outputs, self._dtypes, strict=True)]
         return found[0] if len(found) == 1 else found
 
     def fault(self, draw: Expected) -> str:
-        """Fault of the output in the buffers for this draw."""
+        """Message about a wrong output in the buffers; empty if it is right."""
         return draw.fault(self.read())
 
     def damage(self, draw: Expected) -> str:
-        """Guard words overwritten or inputs changed, in words."""
+        """Message about overwritten guard words or modified inputs; empty if there are none."""
         outside = written_outside(self._outputs, self._workspace, self._inputs)
         return outside or draw.changed([buffer.array for buffer in self._inputs])
 
@@ -146,9 +146,9 @@ class LoadedC:
 
 @contextmanager
 def _file_of(built: Built) -> Iterator[str]:
-    """Path from which the kernel's library can be loaded: its file, or a temporary copy of the enclosed one. OSError if refused.
+    """Path of the kernel's library: its file, or a temporary copy of the enclosed content. OSError if that was refused.
 
-    The name is new each time: a loader takes a library that it still has for the file of the same name.
+    The copy's name is new each time: for a known name a loader returns the library that is already loaded.
     """
     if built.refused:
         raise OSError(built.refused)

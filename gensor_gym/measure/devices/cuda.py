@@ -36,7 +36,7 @@ _GUARD_BYTES = 4096
 _GUARD = 0xA5
 _GRAPH_CALLS = 128
 _MOST_DRAWS = 8 << 30
-"""Bytes of device memory for draws of the operators used lately; at most a quarter of the device's."""
+"""Largest number of bytes of device memory for cached draws; at most a quarter of the device's memory."""
 _STATIC_SHARED = 48 * 1024
 _STICKY = re.compile(
     r"ILLEGAL_?ADDRESS|MISALIGNED|ILLEGAL_?INSTRUCTION|LAUNCH_?(FAILED|FAILURE|TIMEOUT)|INVALID_?PC|HARDWARE_?STACK"
@@ -47,7 +47,7 @@ _STICKY = re.compile(
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """CUDA errors that poison the context become DeviceLost, refusals (of tensor maps too) LaunchError."""
+    """Context that turns CUDA errors which make the device unusable into DeviceLost, and other refusals into LaunchError."""
     try:
         yield
     except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
@@ -61,7 +61,7 @@ def translated() -> Iterator[None]:
 
 @contextmanager
 def referenced() -> Iterator[None]:
-    """Errors of computing or comparing references: not a kernel's fault, so a refusal is a ReferenceFault."""
+    """Context in which references are computed or compared: a refusal is a ReferenceFault, since no kernel is at fault."""
     try:
         with translated():
             yield
@@ -73,13 +73,13 @@ def referenced() -> Iterator[None]:
 
 
 def _download(array: Any) -> np.ndarray:
-    """A copy on the host."""
+    """Copy of a device's array on the host."""
     with translated():
         return cupy.asnumpy(array)
 
 
 def tensor_array(tensor: Any) -> Any:
-    """CuPy's array of a torch tensor's memory; 16-bit integers are the bits of bfloat16, unsigned as kernels hold them."""
+    """CuPy array of a torch tensor's memory; 16-bit integers are the bits of bfloat16, unsigned as in kernels' outputs."""
     array = cupy.asarray(tensor)
     return array.view(np.uint16) if array.dtype == np.int16 else array
 
@@ -109,11 +109,11 @@ class DeviceBuffer:
             self.array.set(np.ascontiguousarray(array))
 
     def intact(self) -> bool:
-        """Whether all guard words are unchanged. They are few and compared on the host."""
+        """Whether all guard words are unchanged. They are compared on the host."""
         return all(bool((cupy.asnumpy(side) == _GUARD).all()) for side in self._sides)
 
     def poison(self, cleared: int = 0) -> None:
-        """Fill the data with 0xFF bytes, NaN in floating types, the first `cleared` of them with zeros."""
+        """Fill the data with 0xFF bytes (NaN in floating types), except for zeros in the first `cleared` bytes."""
         self._data.data.memset(0xFF, self._data.nbytes)
         if cleared:
             self._data.data.memset(0, cleared)
@@ -125,7 +125,7 @@ class CudaDevice:
     exclusive = True
 
     def __init__(self) -> None:
-        """Make the context and read the conditions."""
+        """Create the CUDA context and read the device's properties."""
         index = cupy.cuda.Device().id
         properties = cupy.cuda.runtime.getDeviceProperties(index)
         address = cupy.cuda.runtime.deviceGetPCIBusId(index)
@@ -145,7 +145,7 @@ class CudaDevice:
         self._inputs: list[DeviceBuffer] = []
 
     def draws(self, op: Computation, seed: int) -> tuple[Expected, ...]:
-        """The operator's three draws on the device, or NumPy's if $GENSOR_GYM_REFERENCE is `host`.
+        """The operator's three draws on the device, or on the host if $GENSOR_GYM_REFERENCE is `host`.
 
         For fused operators NumPy computes the references and the device compares.
         """
@@ -158,7 +158,7 @@ class CudaDevice:
         return device_draws(self._reference_kernels(), op, seed, self.draws_limit, lambda: timing_lock(self.lock))
 
     def _fused_draws(self, op: Dataflow, draws: Sequence[FusedDraw], on_host: bool) -> tuple[Expected, ...]:
-        """Draws of the host for outputs of this device, which are downloaded if the draws do not fit on the device."""
+        """The host's draws, stored on the device; if they do not fit there, outputs are downloaded to be compared."""
         with suppress(ReferenceFault):
             if not on_host:
                 kernels = self._reference_kernels()
@@ -167,7 +167,7 @@ class CudaDevice:
         return tuple(downloaded_fused(draw, _download) for draw in draws)
 
     def _reference_kernels(self) -> ReferenceKernels:
-        """Loaded once."""
+        """The kernels of `reference.cu`, loaded at the first call; ReferenceFault if they do not compile."""
         if self._kernels is None:
             try:
                 self._kernels = ReferenceKernels(cupy, f"sm_{cupy.cuda.Device().compute_capability}", referenced)
@@ -176,7 +176,7 @@ class CudaDevice:
         return self._kernels
 
     def kinds(self, op: Computation) -> tuple[BaselineKind, ...]:
-        """Torch in each available layout of the operator; torch is imported here, before a worker holds the device."""
+        """Kinds of torch baselines, one for each available layout. Torch is imported here, before the timing lock is held."""
         with suppress(ImportError):  # a comparison without torch needs none
             import torch  # noqa: F401
 
@@ -187,7 +187,7 @@ class CudaDevice:
         return ("torch", *layouts(op))
 
     def load(self, built: Built, threads: int) -> LoadedCubin:
-        """Load a cubin; LaunchError when the driver refuses it. `threads` means nothing here."""
+        """Load a cubin; LaunchError when the driver refuses it. `threads` is ignored."""
         with translated():
             op = built.kernel.operator
             if op != self._operator:
@@ -198,7 +198,7 @@ class CudaDevice:
             return LoadedCubin(self, built, self._inputs)
 
     def baseline(self, op: Computation, draw: Expected, threads: int, kind: BaselineKind) -> Baseline:
-        """Torch on this GPU, in a layout or compiled; ValueError for prepacked weights, which are timed on CPUs only."""
+        """Torch's kernel on this GPU, in a layout or compiled; ValueError for a fused operator or for prepacked weights."""
         from gensor_gym.measure.baselines.torch_cuda import TorchCudaBaseline
 
         if kind == "torch.prepacked":
@@ -208,15 +208,15 @@ class CudaDevice:
         return TorchCudaBaseline(op, draw.inputs, kind, tensor_array)
 
     def steady(self) -> AbstractContextManager[None]:
-        """Nothing: events on the device measure the time."""
+        """Context that does nothing: events on the device measure the time."""
         return nullcontext()
 
 
 class LoadedCubin:
-    """One CUDA kernel (one or more launches in order) with its buffers; see `trial.Loaded`."""
+    """One loaded CUDA kernel (one or more launches in order) with its buffers. It implements `trial.Loaded`."""
 
     def __init__(self, device: CudaDevice, built: Built, inputs: list[DeviceBuffer]) -> None:
-        """Load the module, raise the shared memory limit where a launch needs it, allocate output and workspace."""
+        """Load the module, raise the limit of shared memory if a launch needs it, allocate output and workspace."""
         kernel = built.kernel
         self._device = device
         self._stream = cupy.cuda.Stream(non_blocking=True)
@@ -239,7 +239,7 @@ class LoadedCubin:
         self._graphs: dict[int, cupy.cuda.Graph] = {}
 
     def write(self, draw: Expected) -> None:
-        """Copy the draw's inputs into the buffers; output and workspace are filled with NaN bytes."""
+        """Copy the draw's inputs into the buffers, and fill output and workspace with NaN bytes."""
         with translated():
             for buffer, array in zip(self._inputs, draw.inputs, strict=True):
                 buffer.fill(array)
@@ -249,7 +249,7 @@ class LoadedCubin:
             cupy.cuda.Device().synchronize()
 
     def poison(self) -> None:
-        """Fill the output with NaN bytes."""
+        """Fill the outputs with NaN bytes."""
         with translated():
             for output in self._outputs:
                 output.poison()
@@ -273,12 +273,12 @@ class LoadedCubin:
             return cupy.cuda.get_elapsed_time(start, end) * 1e-3
 
     def fault(self, draw: Expected) -> str:
-        """Fault of the output in the buffers for this draw."""
+        """Message about a wrong output in the buffers; empty if it is right."""
         arrays = [output.array for output in self._outputs]
         return draw.fault(arrays[0] if len(arrays) == 1 else arrays)
 
     def damage(self, draw: Expected) -> str:
-        """Guard words overwritten or inputs changed, in words."""
+        """Message about overwritten guard words or modified inputs; empty if there are none."""
         with translated():
             outside = written_outside(self._outputs, self._workspace, self._inputs)
         return outside or draw.changed([buffer.array for buffer in self._inputs])
@@ -300,7 +300,7 @@ class LoadedCubin:
                 function(launch.grid, launch.block, self._arguments, shared_mem=launch.shared_bytes)
 
     def _graph(self, calls: int) -> cupy.cuda.Graph:
-        """A CUDA graph of that many calls."""
+        """CUDA graph of `calls` calls, captured once."""
         if calls not in self._graphs:
             self._stream.begin_capture()
             try:

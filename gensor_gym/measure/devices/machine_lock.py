@@ -3,7 +3,8 @@
 The lock is on a file that everybody can read and finds by its name, so it is in /tmp whatever $TMPDIR says. It is opened for
 reading, which suffices for `flock`: another user's file in a folder like /tmp may not be opened for writing or with O_CREAT
 (`fs.protected_regular`). A link is not followed, and nothing is ever written or truncated. If the file cannot be used, the user's
-own processes wait for one another, with a warning. Containers and services with a /tmp of their own share no lock with others.
+own processes wait for one another, with a warning. Containers and services with their own /tmp share no lock with other
+processes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from gensor_gym.cache.folders import make_cache_dir
 FOLDER = Path("/tmp")
 _SHARED_MODE = 0o666
 _TRIES, _PAUSE = 20, 5e-3
-"""Retries while another process may be creating the file and its permissions."""
+"""Number of retries while another process may be creating the file and its permissions, and seconds between them."""
 
 
 class LockWarning(RuntimeWarning):
@@ -35,10 +36,10 @@ class _Unusable(Exception):
 
 
 def lock_path(device: str = "") -> Path:
-    """The file whose lock is the timing lock of a device, by default the processor; for programs of other systems as well.
+    """Path of the file whose lock is the timing lock of a device, by default the processor. Other programs may use it too.
 
-    The file exists afterwards. If another user's file, a link or a folder has the name, it is this user's own file, and a
-    LockWarning says that other users are not waited for. ValueError if that cannot be made either.
+    The file exists afterwards. If another user's file, a link or a folder with this name cannot be used, the path is that of this
+    user's own file, and a LockWarning says that other users are not waited for. ValueError if that cannot be made either.
     """
     shared = FOLDER / f"gensor_gym-timing{device}.lock"
     try:
@@ -56,7 +57,7 @@ def lock_path(device: str = "") -> Path:
 def timing_lock(device: str = "") -> Iterator[None]:
     """Hold the timing lock of a device, by default the processor (a lock on a file, released when the process dies).
 
-    Without a file it waits for nobody, and a LockWarning says so.
+    If no file can be used, a LockWarning says that timings wait for nobody.
     """
     try:
         place = _taken(device)
@@ -71,10 +72,10 @@ def timing_lock(device: str = "") -> Iterator[None]:
 
 
 def _taken(device: str) -> int:
-    """A descriptor that holds the lock of the named file, even if the file is replaced meanwhile."""
+    """File descriptor that holds the lock of a device; the lock is taken again if its file is replaced meanwhile."""
     while True:
         path = lock_path(device)
-        with suppress(_Unusable):  # it was changed since
+        with suppress(_Unusable):  # the file was replaced meanwhile
             place = _opened(path)
             fcntl.flock(place, fcntl.LOCK_EX)
             with suppress(FileNotFoundError):
@@ -84,16 +85,16 @@ def _taken(device: str) -> int:
 
 
 def _ready(path: Path) -> Path:
-    """The path of a lockable file, created if missing; _Unusable gives the reason."""
+    """Create the file if it is missing, and return its path; _Unusable gives the reason why it cannot be locked."""
     os.close(_opened(path))
-    with suppress(OSError):  # a file of another user is touched by its owner alone
-        os.utime(path)  # what nobody has touched for days is cleaned up
+    with suppress(OSError):  # only its owner can touch a file
+        os.utime(path)  # systems delete files in /tmp that nobody has touched for days
     return path
 
 
 def _opened(path: Path) -> int:
-    """A descriptor for reading the file, created if missing, readable by all under any umask. _Unusable gives the reason."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a planted pipe would be waited at
+    """File descriptor for reading the file, which is created if missing, readable by all users. _Unusable gives the reason."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # opening a planted pipe must not block
     for last in (False,) * _TRIES + (True,):
         try:
             place = os.open(path, flags)

@@ -9,7 +9,7 @@ _TEMPERATURE_GPU = 0
 
 
 class Nvml:
-    """One GPU. A reading is omitted if the library or the permission is missing; nothing is ever set."""
+    """Readings of one GPU. A reading is omitted if the library or the permission is missing; nothing is ever set."""
 
     def __init__(self, pci_bus_id: str) -> None:
         """Open the library and the GPU at a PCI address."""
@@ -25,7 +25,7 @@ class Nvml:
             self._library = library
 
     def read(self) -> dict[str, object]:
-        """`sm_clock_mhz`, `temperature_c`, `power_w`, as far as they can be read."""
+        """The present `sm_clock_mhz`, `temperature_c` and `power_w`, as far as they can be read."""
         if self._library is None:
             return {}
         value = ctypes.c_uint()

@@ -10,19 +10,19 @@ if TYPE_CHECKING:
 
 
 class Opened(ABC):
-    """A device as worker processes have it."""
+    """Describes a device for worker processes: how to make it, and how its workers are started."""
 
     gpus = 0
-    """GPUs that a worker on a cluster takes."""
+    """Number of GPUs that a worker on a cluster takes."""
     shut_in = True
-    """Whether its workers are isolated (`isolation/`): they run machine code of kernels in their own process.
+    """Whether its workers are isolated (`isolation/`), because kernels' machine code runs in their process.
 
-    Code of a device makes no system calls, and drivers need sockets and files, so workers of GPUs are not.
+    Workers of GPUs are not isolated: code on a GPU makes no system calls, and drivers need sockets and files.
     """
 
     @abstractmethod
     def device(self) -> Device:
-        """The device, in a worker process."""
+        """Make the device; called in a worker process."""
 
     def texts(self) -> tuple[tuple[str, str], ...]:
         """C sources that the device loads besides kernels, each with its `-march`: an isolated worker cannot compile."""
@@ -33,13 +33,13 @@ class Cpu(Opened):
     """The processor that the worker runs on."""
 
     def device(self) -> Device:
-        """See `devices/cpu.py`."""
+        """Make a `CpuDevice`."""
         from gensor_gym.measure.devices.cpu import CpuDevice
 
         return CpuDevice()
 
     def texts(self) -> tuple[tuple[str, str], ...]:
-        """The pool of threads and the anchor."""
+        """C sources of the thread pool and of the anchor, each with its `-march`."""
         from gensor_gym.codegen.runtime.threads import ARCH, runtime_text
         from gensor_gym.measure.devices.anchor import anchor_text
 
@@ -52,18 +52,18 @@ class Cuda(Opened):
     gpus, shut_in = 1, False
 
     def device(self) -> Device:
-        """See `devices/cuda.py`."""
+        """Make a `CudaDevice`."""
         from gensor_gym.measure.devices.cuda import CudaDevice
 
         return CudaDevice()
 
 
 DEVICES: dict[str, Opened] = {"cpu": Cpu(), "cuda": Cuda()}
-"""Name of a backend -> device of its workers; add an entry for a backend of your own."""
+"""Name of a backend -> device of its workers. Add an entry for a backend of your own."""
 
 
 def opened_by(name: str) -> Opened:
-    """The device of a backend's workers; ValueError names the available ones."""
+    """The device of a backend's workers; ValueError names the available backends."""
     if name not in DEVICES:
         raise ValueError(f"no device {name!r}; accepted: {', '.join(DEVICES)}")
     return DEVICES[name]

@@ -1,4 +1,4 @@
-"""Which GPUs this machine has, asked without a CUDA context: the harness must stay free of CUDA (and may fork)."""
+"""The GPUs of this machine, asked for without a CUDA context: the harness must stay free of CUDA (and may fork)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def gpu_names() -> tuple[str, ...]:
 
 
 def is_named(hw: Hardware, product: str) -> bool:
-    """Whether a product name belongs to a hardware: `rtx4090` is a `NVIDIA GeForce RTX 4090`, `a100` no `RTX A1000`."""
+    """Whether a GPU's product name matches a hardware: `rtx4090` matches `NVIDIA GeForce RTX 4090`, `a100` not `RTX A1000`."""
     words = re.split(r"[^a-z0-9]+", hw.name.lower())
     pieces = (re.findall(r"[a-z]+|[0-9]+", word) for word in words)
     patterns = (r"\b" + "[ -]?".join(piece) + r"(?![a-z0-9])" for piece in pieces)
@@ -33,7 +33,7 @@ def is_named(hw: Hardware, product: str) -> bool:
 
 
 def absence(hw: Hardware) -> str:
-    """Why kernels for `hw` cannot run here; empty when they can. The first GPU counts: workers run on device 0."""
+    """Why kernels for `hw` cannot run here; empty if they can. Only the first GPU counts, since workers run on device 0."""
     names = gpu_names()
     if names and not is_named(hw, names[0]):
         return f"the GPU of this machine is a {names[0]}"
@@ -41,7 +41,7 @@ def absence(hw: Hardware) -> str:
 
 
 def absence_of_cuda() -> str:
-    """Why no CUDA kernel at all can run here; empty when one can."""
+    """Why no CUDA kernel can run here; empty if some kernel can."""
     if not gpu_names():
         return "no NVIDIA GPU was found (nvidia-smi)"
     if importlib.util.find_spec("cupy") is None:

@@ -24,39 +24,39 @@ from gensor_gym.operators.types import Operator
 
 POINTS_PER_SECOND = 1.5e8
 STEPS_PER_SECOND = 1e6
-"""The most that the emulator did of either in a second, over random kernels of gemm, gemv, conv2d, reduce_sum and
-elementwise on one core of a Zen 5 server: points of the iteration space (large register tiles), and steps of the outer
-reduction counted for every thread (tiles of one element)."""
+"""Highest rates of the emulator over random kernels of gemm, gemv, conv2d, reduce_sum and elementwise on one core of a Zen 5
+server: points of the iteration space (with large register tiles), and steps of the outer reduction, counted for every thread
+(with tiles of one element)."""
 
 
 class EmulatedBackend:
-    """Runs the CUDA text on the processor with sanitizers, threads in random order; slow, for small operators."""
+    """Runs the CUDA text on the processor with sanitizers and threads in random order. It is slow: use small operators."""
 
     name = "emulated"
     stored = False
 
     def __init__(self, seed: int = 0, timeout: float = 120.0) -> None:
-        """`seed` draws inputs and the order of threads; `timeout` in seconds per kernel."""
+        """`seed` determines inputs and the order of threads; `timeout` is in seconds per kernel."""
         self.seed = seed
         self.timeout = timeout
         self._cache = ExpectationCache()
 
     def device(self, hw: Hardware) -> str:
-        """The emulator, for a GPU's kernels."""
+        """Name of the emulated device."""
         return f"emulated {hw.name}"
 
     def digest(self, op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> str:
-        """Digest of the generated kernel."""
+        """Digest of the generated kernel, or of the program if no kernel can be generated."""
         return make_kernel(op, schedule, hw).digest
 
     def measure(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> list[Measurement]:
-        """Correctness of every schedule's kernel."""
+        """One measurement for each schedule: its status says whether the kernel is correct, and it has no samples."""
         return list(self.stream(op, schedules, hw))
 
     def stream(self, op: Operator | Dataflow, schedules: Sequence[Any], hw: Hardware) -> Iterator[Measurement]:
-        """As `measure`, one result at a time.
+        """Yield the measurements of `measure` one at a time.
 
-        ValueError for an operator that no kernel can compute within the deadline; a kernel that cannot is a TIMEOUT at once.
+        ValueError if no kernel of the operator can end within the deadline. A kernel that cannot is a TIMEOUT and is not run.
         """
         most, points = POINTS_PER_SECOND * self.timeout, points_of(op)
         if points > most:
@@ -72,10 +72,10 @@ class EmulatedBackend:
             yield made
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing: there are no processes to end."""
 
     def _too_long(self, kernel: Kernel, seconds: float) -> Measurement:
-        """The measurement of a kernel that would take too long."""
+        """TIMEOUT measurement of a kernel that would take too long."""
         error = (
             f"{kernel.operator}: not tried, the emulator takes {seconds:.0f} s or more for this schedule and has "
             f"{self.timeout:g} s; choose larger tiles, a smaller operator, or EmulatedBackend(timeout=seconds)"
@@ -83,7 +83,7 @@ class EmulatedBackend:
         return Measurement(Status.TIMEOUT, error=error, digest=kernel.digest)
 
     def _run(self, kernel: Kernel) -> Measurement:
-        """Compile, run on two draws, compare."""
+        """Compile a kernel, run it on two draws, and compare its outputs."""
         conditions: dict[str, object] = {"device": "emulator", "timed": False}
         try:
             program = EmulatedKernels([kernel])
@@ -103,12 +103,12 @@ class EmulatedBackend:
 
 
 def points_of(op: Operator | Dataflow) -> int:
-    """Points of the iteration space; for a fused operator, elements of all values."""
+    """Number of points of the iteration space; for a fused operator, number of elements of all values."""
     return op.points if isinstance(op, Operator) else sum(value.size for value in op.values.values())
 
 
 def least_seconds(kernel: Kernel, schedule: Schedule | GirSchedule, hw: Hardware) -> float:
-    """Seconds that the emulator needs for a run of a kernel at its fastest."""
+    """Least seconds that the emulator takes to run a kernel once."""
     op = kernel.operator
     if isinstance(schedule, GirSchedule):
         assert isinstance(op, Dataflow)
@@ -119,5 +119,5 @@ def least_seconds(kernel: Kernel, schedule: Schedule | GirSchedule, hw: Hardware
 
 
 def _threads(launch: Launch) -> int:
-    """Number of threads of all blocks."""
+    """Number of threads of all blocks of a launch."""
     return math.prod(launch.grid) * math.prod(launch.block)

@@ -34,7 +34,7 @@ _OPTIONS = ("-std=c++17", "-O1", "-fno-strict-aliasing", "-Wno-unknown-pragmas",
 
 
 class EmulatorError(RuntimeError):
-    """A kernel did not compile, or broke a rule while it ran; the message holds the compiler's or sanitizer's words."""
+    """A kernel did not compile, or broke a rule while it ran; the message is the report of the compiler or the sanitizer."""
 
 
 def find_cxx() -> tuple[str, ...]:
@@ -53,20 +53,20 @@ def find_cxx() -> tuple[str, ...]:
 def emulate(
     kernel: Kernel, inputs: Sequence[np.ndarray], seed: int = 0, sanitize: bool = True, timeout: float = 120.0
 ) -> Any:
-    """Output of a CUDA kernel, a list if there are several, computed by the emulator in a process of its own.
+    """Output of a CUDA kernel, or a list of several outputs, computed by the emulator in a separate process.
 
-    `inputs` are the operator's arrays in order; `seed` chooses the order of threads; `timeout` is in seconds.
-    EmulatorError carries the report of a compiler, a sanitizer or the emulator.
+    `inputs` are the operator's arrays in order; `seed` chooses the order of threads; `timeout` is in seconds. EmulatorError
+    carries the report of a compiler, a sanitizer or the emulator.
     """
     with EmulatedKernels([kernel], sanitize) as program:
         return program.run(0, inputs, seed, timeout)
 
 
 class EmulatedKernels:
-    """Several kernels compiled together (most of the time is the compiler's start), each run in a fresh process."""
+    """Several kernels compiled together, since the compiler's start takes most of the time; each is run in a fresh process."""
 
     def __init__(self, kernels: Sequence[Kernel], sanitize: bool = True) -> None:
-        """Compile. ValueError for a kernel of no GPU, EmulatorError with the compiler's report."""
+        """Compile the kernels. ValueError unless all are for one kind of GPU, EmulatorError with the compiler's report."""
         languages = {kernel.language for kernel in kernels}
         if len(languages) != 1 or not all(targets.get(language).emulated for language in languages):
             names = ", ".join(map(repr, sorted(languages)))
@@ -85,15 +85,15 @@ class EmulatedKernels:
         self._folder.cleanup()
 
     def __enter__(self) -> EmulatedKernels:
-        """Itself."""
+        """The object itself."""
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Close."""
+        """Remove the compiled files."""
         self.close()
 
     def _compile(self, sanitize: bool) -> None:
-        """Write and compile one translation unit."""
+        """Write and compile one translation unit with all kernels."""
         for number, kernel in enumerate(self.kernels):
             (self._path / f"kernel_{number}.cu").write_text(kernel.source)
         (self._path / "main.cpp").write_text(driver_text(self.kernels))
@@ -131,14 +131,14 @@ class EmulatedKernels:
 
 
 def _bytes_of(tensor: Tensor, array: np.ndarray) -> bytes:
-    """An input as the kernel takes it; ValueError for a wrong shape."""
+    """Bytes of an input in the kernel's storage format; ValueError for a wrong shape."""
     if np.shape(array) != tensor.shape:
         raise ValueError(f"input {tensor.name} has shape {np.shape(array)}; the kernel takes {tensor.shape}")
     return np.ascontiguousarray(array, dtype=ARRAY_DTYPE[tensor.dtype]).tobytes()
 
 
 def _arrays(tensors: Sequence[Tensor], data: bytes) -> list[np.ndarray]:
-    """Tensors that lie one behind the other."""
+    """Arrays of tensors that are stored one after the other in `data`."""
     found, place = [], 0
     for tensor in tensors:
         array = np.frombuffer(data, ARRAY_DTYPE[tensor.dtype], math.prod(tensor.shape), place)
@@ -148,13 +148,13 @@ def _arrays(tensors: Sequence[Tensor], data: bytes) -> list[np.ndarray]:
 
 
 def _head(report: str) -> str:
-    """The first lines of a report, without the sanitizer's general remark on contexts."""
+    """The first lines of a report, without the sanitizer's general warning about contexts."""
     lines = [line for line in report.splitlines() if "makecontext/swapcontext" not in line]
     return "\n".join(lines[:MAX_LINES_OF_ERROR])
 
 
 def driver_text(kernels: Sequence[Kernel]) -> str:
-    """C++ that includes every kernel under names of its own and has a `main` that runs one of them.
+    """C++ text that includes every kernel under its own names and has a `main` that runs one of them.
 
     Arguments of the program: number of the kernel, seed, file of inputs, file for the output.
     """
@@ -176,7 +176,7 @@ def driver_text(kernels: Sequence[Kernel]) -> str:
 
 
 def _include_text(number: int, kernel: Kernel) -> str:
-    """Text of one kernel: its source with entries and shared memory renamed, its shared memory, and a function that runs it."""
+    """C++ text of a kernel: its source with entries and shared memory renamed, its shared memory, and a function that runs it."""
     op = kernel.operator
     shared = max(-(-launch.shared_bytes // 16) * 16 * (launch.cluster - 1) + launch.shared_bytes for launch in kernel.launches)
     names = [*(launch.entry for launch in kernel.launches), "shared_memory"]
@@ -216,7 +216,7 @@ def _include_text(number: int, kernel: Kernel) -> str:
 
 
 def _map_text(made: TensorMap) -> str:
-    """A tensor map as the emulator takes it, innermost dimension first."""
+    """C++ text of a tensor map for the emulator, innermost dimension first."""
     shape, strides, box = (", ".join(str(n) for n in reversed(part)) for part in (made.shape, made.strides, made.box))
     data = f"static_cast<const unsigned char *>(a[{made.argument}]) + {made.offset}"
     rest = f"{len(made.shape)}, {made.item}, {made.swizzle}, {{{', '.join(map(str, reversed(made.every)))}}}"
@@ -225,7 +225,7 @@ def _map_text(made: TensorMap) -> str:
 
 
 def _launch_text(number: int, launch: Launch) -> str:
-    """The call that emulates one launch."""
+    """C++ text of the call that emulates one launch."""
     grid, block = (f"dim3{{{', '.join(map(str, shape))}}}" for shape in (launch.grid, launch.block))
     shared = "shared_memory" if launch.shared_bytes else "nullptr"
     together = f"{launch.shared_bytes}, {launch.cluster}"

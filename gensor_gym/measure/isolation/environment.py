@@ -1,4 +1,4 @@
-"""Variables that a worker process is given: those that say how its libraries compute, and no tokens."""
+"""Environment variables that a worker process gets: settings of its libraries, and no secrets."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ PREFIXES = (
 OF_USER = frozenset({"HOME", "USER", "LOGNAME", "XDG_CACHE_HOME"})
 """Variables that name the user's folders, for a worker without isolation."""
 _SECRETS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "API_KEY")
-"""Parts of names that are never passed on."""
+"""A variable whose name contains one of these is never passed on."""
 
 
 def passed_on(variables: Mapping[str, str], extra: frozenset[str] = frozenset()) -> dict[str, str]:
-    """The variables of a process that its workers get; `extra` names further ones."""
+    """The variables among `variables` that workers get; `extra` names further variables."""
     return {
         name: value
         for name, value in variables.items()

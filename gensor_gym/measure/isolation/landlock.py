@@ -1,9 +1,9 @@
-"""Landlock: a process gives up opening any other file than the named ones, for good. For Linux 5.13 and newer, without a library.
+"""Landlock: a process permanently gives up access to all files but some. For Linux 5.13 and newer, without a library.
 
-Imports the standard library only and nothing of this package: it is loaded before the first thread of a process, since it binds
-the calling thread and those that it starts later. Numbers and structures are those of linux/landlock.h.
+This module imports the standard library alone and nothing of this package. It is loaded before a process starts threads, since
+Landlock binds the calling thread and the threads that it starts later. Numbers and structures are those of linux/landlock.h.
 
-It does not cover names, sizes and times of files (`stat`), or descriptors that are already open.
+Landlock does not cover names, sizes and times of files (`stat`), or descriptors that are already open.
 """
 
 from __future__ import annotations
@@ -16,28 +16,29 @@ import sys
 from collections.abc import Iterable
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
-"""System calls, of the same numbers on every processor."""
+"""Numbers of the system calls, which are the same on every processor."""
 _ASK_VERSION, _PATH_BENEATH = 1, 1
 _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1 << 1, 1 << 2, 1 << 3, 1 << 14
 _REMOVE, _MAKE = 1 << 4 | 1 << 5, 1 << 7 | 1 << 8
-"""Folders and files that are removed, and that are made."""
+"""Rights to remove, and to make, folders and files."""
 _OF_FILES = 1 << 0 | _WRITE_FILE | _READ_FILE | _TRUNCATE | 1 << 15
 _RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
-"""Version -> rights on files that it can take away; a version between has those of the one before."""
+"""Version -> rights on files that it can take away. A version that is not listed has the rights of the version before it."""
 _TCP, _SCOPES = 3, 3
-"""Binding and connecting, from version 4 on; abstract sockets and signals to processes outside, from version 6 on."""
+"""Rights to bind and connect, from version 4 on; scopes of abstract sockets and of signals to other processes, from version 6
+on."""
 _NO_NEW_PRIVILEGES = 38
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def version() -> int:
-    """The version of the system's Landlock; 0 if it has none, or a container's filter forbids it."""
+    """Version of the system's Landlock; 0 if it has none, or if a container's filter forbids it."""
     return max(0, _libc.syscall(_CREATE, None, ctypes.c_size_t(0), _ASK_VERSION)) if sys.platform == "linux" else 0
 
 
 def restrict(readable: Iterable[str], writable: Iterable[str]) -> bool:
-    """Leave this thread, and those it starts, files to read and write beneath these paths; False if unavailable.
+    """Let this thread, and threads that it starts, read and write files beneath these paths alone; False if unavailable.
 
     A path that does not exist, or that this process may not open, is left out. A folder includes everything beneath it. Nothing
     can be executed (`execve`), and no TCP port opened if the version supports that. It cannot be undone.
@@ -61,22 +62,22 @@ def restrict(readable: Iterable[str], writable: Iterable[str]) -> bool:
 
 
 def no_new_privileges() -> bool:
-    """Give up gaining privileges by running programs, which a process must before it restricts itself."""
+    """Set this process's `no_new_privs`, as Linux requires before Landlock and filters; False if it is refused."""
     return sys.platform == "linux" and bool(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0)
 
 
 def _ruleset(known: int, rights: int) -> int:
-    """The descriptor of a ruleset with all rights that the version handles; negative if it is refused."""
+    """File descriptor of a ruleset that restricts all rights that the version handles; negative if it is refused."""
     fields = [rights, *([_TCP] if known >= 4 else []), *([_SCOPES] if known >= 6 else [])]
     attributes = struct.pack(f"={len(fields)}Q", *fields)
     return int(_libc.syscall(_CREATE, attributes, ctypes.c_size_t(len(attributes)), 0))
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
-    """Allow use of a file, or of everything in a folder.
+    """Add a rule that allows rights on a file, or on everything in a folder.
 
-    A rule holds for an inode. /proc creates a new inode for a name that was dropped from memory, and no rule covers that one. So
-    the file stays open, which keeps its inode.
+    A rule holds for an inode. /proc creates a new inode for a name that was dropped from memory, and no rule covers the new
+    inode. So a file of /proc stays open, which keeps its inode.
     """
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)

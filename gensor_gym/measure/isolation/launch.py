@@ -1,8 +1,9 @@
-"""The way into a worker: `python -P launch.py RULES WORKER_ARGUMENTS..` gives up rights, then becomes the worker.
+"""Start of a worker: `python -P launch.py RULES WORKER_ARGUMENTS..` gives up rights, then becomes the worker.
 
-Run as a file and not as a module: importing the package starts threads (NumPy's), and Landlock does not bind those that are
-there already. RULES is empty for a worker that is not shut in, else a file of JSON, `{"readable": [..], "writable": [..]}`, that
-is read and removed: an argument of a process has room for the libraries of a thousand kernels, and a process may load more.
+It is run as a file and not as a module: importing the package starts threads (NumPy's), and Landlock does not bind threads that
+are running already. RULES is empty for a worker that is not isolated. Otherwise it is a JSON file with the lists `readable` and
+`writable` of paths, which is read and removed. It is a file because an argument of a process has room for the libraries of a
+thousand kernels, and a process may load more.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 
 ISOLATED_BY = "GENSOR_GYM_ISOLATED_BY"
-"""Variable of a worker: its isolation, `WHOLE` or part of that, `none`; empty if isolation was switched off."""
+"""Environment variable of a worker with its isolation: `WHOLE`, a part of it, or `none`; empty if isolation was switched off."""
 WHOLE = "landlock+seccomp"
 WORKER = "gensor_gym.measure.workers.worker"
 _LARGEST_FILE = 1 << 30
@@ -25,8 +26,8 @@ _LARGEST_FILE = 1 << 30
 
 
 def shut_in(readable: list[str], writable: list[str]) -> str:
-    """Give up all but these paths, sockets and processes, for good; returns the available restrictions, in words."""
-    limit(resource.RLIMIT_CORE, 0)  # an image of memory in the folder where it crashed
+    """Permanently give up sockets, other processes, and all files but these; return the available restrictions as text."""
+    limit(resource.RLIMIT_CORE, 0)  # no image of memory in the folder where it crashes
     limit(resource.RLIMIT_FSIZE, _LARGEST_FILE)
     landlock, seccomp = _neighbour("landlock"), _neighbour("seccomp")
     landlock.no_new_privileges()
@@ -35,20 +36,20 @@ def shut_in(readable: list[str], writable: list[str]) -> str:
 
 
 def limit(which: int, most: int) -> None:
-    """Lower a limit of this process, for good, to `most` or the present value."""
+    """Permanently lower a limit of this process to `most`, or to its present value if that is lower."""
     most = min([most, *(value for value in resource.getrlimit(which) if value != resource.RLIM_INFINITY)])
     resource.setrlimit(which, (most, most))
 
 
 def _taken(file: Path) -> dict[str, list[str]]:
-    """Content of a file, which is then removed."""
+    """Read and remove the file of rules."""
     rules: dict[str, list[str]] = json.loads(file.read_text(encoding="utf-8"))
     file.unlink()
     return rules
 
 
 def _neighbour(name: str) -> ModuleType:
-    """A module of this folder without the package around it."""
+    """Import a module of this folder without importing the package."""
     spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
     if spec is None or spec.loader is None:
         raise ImportError(f"no {name}.py beside {__file__}")

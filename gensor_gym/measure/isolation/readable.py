@@ -1,4 +1,4 @@
-"""Files that an isolated worker may read: the system's libraries, Python, installed packages, descriptions of the processor."""
+"""Files that an isolated worker may read: libraries of the system, Python, installed packages, descriptions of the processor."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ WRITTEN = ("/dev/null",)
 
 
 def readable() -> list[str]:
-    """Paths for `landlock.restrict`: never the user's home as a whole, nor a folder above it."""
-    searched = [path for path in sys.path if path and os.path.isabs(path)]  # not where the process happens to run
+    """Paths for `landlock.restrict`: never the user's whole home, nor a folder above it."""
+    searched = [path for path in sys.path if path and os.path.isabs(path)]  # without the current folder
     python = [sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.path.realpath(sys.executable))]
     libraries = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
-    kernels = os.path.realpath(cache_dir() / "kernels")  # thousands after some networks; a request brings those that it is about
+    kernels = os.path.realpath(cache_dir() / "kernels")  # it may have thousands of files; a request encloses its own
     others = [path for path in loaded() if path != kernels and os.path.dirname(path) != kernels]
     found = [*python, *_installed(searched), *_packages(), *libraries, *others]
     return [*SYSTEM, *beneath_home(found, home_folder() or Path("/"))]
@@ -39,7 +39,7 @@ def beneath_home(paths: Iterable[str], home: Path) -> list[str]:
 def loaded(maps: str = "/proc/self/maps") -> list[str]:
     """Libraries that this process has loaded, and the read-only folders that contain them.
 
-    Systems that keep several versions of a library have them in folders that only the libraries name.
+    Some systems keep several versions of a library, in folders that can be found only from the libraries.
     """
     try:
         lines = Path(maps).read_text(encoding="utf-8", errors="replace").splitlines()
@@ -51,12 +51,12 @@ def loaded(maps: str = "/proc/self/maps") -> list[str]:
 
 
 def _installed(searched: Sequence[str]) -> list[str]:
-    """Folders of installed packages, and those that `$PYTHONPATH` names."""
+    """Folders of installed packages, and the folders in `$PYTHONPATH`."""
     named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return [path for path in searched if path in named or Path(path).name in ("site-packages", "dist-packages")]
 
 
 def _packages() -> list[str]:
-    """Folders of the packages that this process has loaded: of gensor_gym, and of plugins wherever they are installed from."""
+    """Folders of the packages that this process has loaded: gensor_gym, and plugins wherever they are installed."""
     found = [list(getattr(module, "__path__", [])) for name, module in list(sys.modules.items()) if "." not in name]
     return [str(path) for paths in found for path in paths if os.path.isabs(str(path))]

@@ -1,8 +1,8 @@
 """A filter of system calls: no sockets, no other processes, no changed owners and modes. Linux on x86-64 and 64-bit ARM.
 
-Imports the standard library only, as `landlock.py` does. It lists the refused calls, because those that Python, NumPy and torch
-need differ by version. Calls that are refused fail with EPERM, as if the user lacked the right. The filter is set with
-SPEC_ALLOW: without it, some systems slow down every kernel under a filter (they switch off speculation past stores).
+It imports the standard library only, like `landlock.py`. It lists the refused calls and not the allowed calls, because the calls
+that Python, NumPy and torch need differ by version. Refused calls fail with EPERM, as if the user lacked the right. The filter is
+set with SPEC_ALLOW: without it, some systems slow down every kernel under a filter (they switch off speculation past stores).
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ import sys
 from collections.abc import Iterator
 
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0, 317), "aarch64": (0xC00000B7, 1, 277)}
-"""Machine -> its number in a filter (linux/audit.h), the column below, the system call that installs one."""
+"""Machine -> its number in a filter (linux/audit.h), its column in `REFUSED`, number of the system call that installs a
+filter."""
 _ABSENT = -1
 REFUSED: dict[str, tuple[int, int]] = {
-    # sockets, and the ring that opens them without a call
+    # sockets, and io_uring, which opens them without these calls
     "socket": (41, 198), "socketpair": (53, 199), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201),
     "accept": (43, 202), "accept4": (288, 242), "sendto": (44, 206), "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
-    # new processes, and those of others
+    # new processes, and access to other processes
     "fork": (57, _ABSENT), "vfork": (58, _ABSENT), "execve": (59, 221), "execveat": (322, 281), "ptrace": (101, 117),
     "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272), "pidfd_open": (434, 434),
     "pidfd_getfd": (438, 438), "pidfd_send_signal": (424, 424), "kill": (62, 129), "tkill": (200, 130),
@@ -37,7 +38,7 @@ REFUSED: dict[str, tuple[int, int]] = {
     "lsetxattr": (189, 6), "fsetxattr": (190, 7), "removexattr": (197, 14), "lremovexattr": (198, 15),
     "fremovexattr": (199, 16), "setxattrat": (463, 463), "removexattrat": (466, 466), "utime": (132, _ABSENT),
     "utimes": (235, _ABSENT), "futimesat": (261, _ABSENT), "utimensat": (280, 88),
-    # the machine, where kernels are timed by its administrator
+    # changes of the machine, if the administrator times kernels
     "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51), "setns": (308, 268),
     "unshare": (272, 97), "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430), "fsmount": (432, 432),
     "mount_setattr": (442, 442), "open_by_handle_at": (304, 265), "mknod": (133, _ABSENT), "mknodat": (259, 33),
@@ -50,7 +51,7 @@ REFUSED: dict[str, tuple[int, int]] = {
 _CLONE, _CLONE3, _TGKILL, _PRLIMIT = (56, 220), (435, 435), (234, 131), (302, 261)
 _CLONE_THREAD = 0x10000
 _X32 = 0x40000000
-"""First number of another interface of x86-64, which the list does not name."""
+"""First number of the x32 system calls of x86-64, which `REFUSED` does not list."""
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 _ALLOW, _ERROR, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
@@ -58,9 +59,9 @@ _SET_FILTER, _ALL_THREADS, _SPEC_ALLOW = 1, 1, 4
 
 
 def restrict() -> bool:
-    """Install the filter for all threads of this process; False if the system has none, or another machine's numbers.
+    """Install the filter for all threads of this process; False if the system has no filters, or is of another architecture.
 
-    The process must have given up new privileges (`landlock.no_new_privileges`), unless it is the administrator's.
+    The process must have given up new privileges (`landlock.no_new_privileges`), unless it runs as root.
     """
     known = _ARCHITECTURES.get(platform.machine())
     libc = ctypes.CDLL(None, use_errno=True)
@@ -74,7 +75,7 @@ def restrict() -> bool:
 
 
 def program(architecture: int, column: int, pid: int) -> Iterator[bytes]:
-    """The filter's instructions for the process `pid`: threads may be started and signalled, nothing else."""
+    """Instructions of the filter for the process `pid`, which may start and signal threads of its own but no processes."""
     refuse = _step(_RETURN, _ERROR | errno.EPERM)
     yield _step(_LOAD, _ARCHITECTURE)
     yield _step(_EQUAL, architecture, 1, 0)
@@ -97,5 +98,5 @@ def program(architecture: int, column: int, pid: int) -> Iterator[bytes]:
 
 
 def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
-    """One instruction (`struct sock_filter`) with the numbers of instructions to skip if its test holds and if not."""
+    """Bytes of one instruction (`struct sock_filter`) that skips `yes` instructions if its test succeeds, else `no` of them."""
     return struct.pack("=HBBI", code, yes, no, value)

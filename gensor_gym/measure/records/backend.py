@@ -1,7 +1,6 @@
-"""The `recorded` backend: timings taken earlier, looked up by the program. Nothing runs.
+"""The `recorded` backend: timings taken earlier, looked up by the program. No kernel runs.
 
-Replay is exact, or resamples the raw samples: `resample` samples each time, determined by seed, program and number of earlier
-requests.
+Replay is exact, or each request draws `resample` of the raw samples, determined by seed, program and number of earlier requests.
 """
 
 from __future__ import annotations
@@ -32,45 +31,45 @@ from gensor_gym.measure.records.tables import Table, file_name, read_table
 from gensor_gym.operators.types import Operator
 
 FEW = 1 << 16
-"""Programs of a space that plain Python lists in less time than compiling takes, some 40 us each."""
+"""Number of programs of a space that plain Python lists in less time than compiling takes, some 40 us each."""
 
 _WITHIN = {"medium": ("compact",)}
-"""Spaces all of whose programs another has, too."""
+"""Space -> other spaces all of whose programs it contains."""
 
 Source = str | Path | Store | Iterable[Record]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """One file: measurements by (operator, program), their device, the machine if the file describes it, the drift."""
+    """Content of one file: measurements by (operator, program), their device, the machine if the file describes it, the drift."""
 
     measurements: Mapping[tuple[str, bytes], Measurement]
     device: str
     hardware: Hardware | None
     drift: float
-    """See `optimum.find_optimum`."""
+    """Standard deviation of a median's logarithm from pass to pass; see `optimum.find_optimum`."""
     space: str
-    """The space that the file says it holds; empty where it says none."""
+    """The space that the file names; empty if it names none."""
 
     @cached_property
     def operators(self) -> frozenset[str]:
-        """Those with timings."""
+        """Operators with timings, as text."""
         return frozenset(op for op, _ in self.measurements)
 
 
 class RecordedBackend:
-    """A table of earlier timings. Programs outside it are NOT_RECORDED."""
+    """Answers from a table of earlier timings. Programs outside it are NOT_RECORDED."""
 
     name = "recorded"
     stored = False
 
     def __init__(self, source: Source, device: str | None = None, resample: int | None = None, seed: int = 0) -> None:
-        """`source` is a file of timings (see `tables`), a folder of tables, a Store or records; `device` keeps one's.
+        """`source` is a file of timings (see `tables`), a folder of tables, a Store or records; `device` selects one device's.
 
-        `resample` is None for exact replay, else how many samples are drawn each time, with `seed`.
+        `resample` is the number of samples drawn at each request, with `seed`, or None for exact replay.
 
         Raises:
-            ValueError: for a missing or unreadable file, mixed devices or protocols, or a bad count of samples.
+            ValueError: for a missing or unreadable file, mixed devices or protocols, or an invalid number of samples.
         """
         if resample is not None and resample < 1:
             raise ValueError(f"resample={resample!r}: expected 1 or more samples a measurement, or None for exact replay")
@@ -89,11 +88,11 @@ class RecordedBackend:
             raise ValueError(f"folder {self._path} holds no recorded table (*.parquet)")
 
     def __len__(self) -> int:
-        """Programs in the table; in a folder, those of the operators requested so far."""
+        """Number of programs in the table; for a folder, in the tables that were read so far."""
         return sum(len(part.measurements) for part in self._parts.values())
 
     def device(self, hw: Hardware) -> str:
-        """Where the table was recorded."""
+        """Name of the device on which the table was recorded."""
         if not self._parts and self._path is not None:
             first = min(self._path.glob("*.parquet"))
             return _read(first, first.stat().st_mtime_ns, self._only).device
@@ -113,7 +112,7 @@ class RecordedBackend:
         return whole.hexdigest()[:16]
 
     def digest(self, op: Operator, schedule: Schedule, hw: Hardware) -> str:
-        """Digest of the timed kernel; for a program that is not recorded see `analytic.program_digest`."""
+        """Digest of the timed kernel, or `analytic.program_digest` of a program that is not recorded."""
         found = self._find(op, schedule, hw)
         return found.digest if found is not None and found.digest else program_digest(op, schedule, hw)
 
@@ -122,7 +121,7 @@ class RecordedBackend:
         return list(self.stream(op, schedules, hw))
 
     def stream(self, op: Operator, schedules: Sequence[Schedule], hw: Hardware) -> Iterator[Measurement]:
-        """As `measure`, one result at a time."""
+        """Yield the measurements of `measure` one at a time."""
         for schedule in schedules:
             digest = self.digest(op, schedule, hw)
             found = self._find(op, schedule, hw)
@@ -132,9 +131,9 @@ class RecordedBackend:
                 yield dataclasses.replace(found, samples=self._samples(found, digest), digest=digest)
 
     def regret(self, graph: ConstructionGraph, schedule: Schedule) -> float | None:
-        """Regret of a program in its task, zero in the set that is tied with the best, infinite if it failed.
+        """Regret of a program in its task: zero if it is statistically tied with the best program, infinite if it failed.
 
-        None if the table lacks a schedule of the task's space: then the optimum is unknown.
+        None if the table lacks a schedule of the task's space, so that the optimum is unknown.
         """
         key = (str(graph.operator), graph.space)
         if key not in self._optima:
@@ -149,7 +148,7 @@ class RecordedBackend:
         return known[1].regret(known[0][program_key(schedule)], found.seconds)
 
     def gap(self, operators: Sequence[Operator], space: str) -> str:
-        """Which programs of these operators in a space are NOT_RECORDED, and what is recorded; empty where all may be there."""
+        """Message that names operators without timings, and spaces that a table does not cover; empty if no gap is known."""
         missing, spaces = list[str](), dict[str, str]()
         for op in operators:
             part = self._part(op)
@@ -166,26 +165,26 @@ class RecordedBackend:
         return "; ".join(said)
 
     def _tables(self) -> str:
-        """What there is, by file or by operator."""
+        """Names of the available tables, by file or by operator."""
         if self._path is not None and self._path.is_dir():
             return ", ".join(sorted(path.stem for path in self._path.glob("*.parquet")))
         return ", ".join(sorted({op for part in self._parts.values() for op in part.operators}))
 
     def restart(self) -> None:
-        """Reset the counts of requests: the same noise comes again."""
+        """Reset the counts of requests, so that the same draws come again."""
         self._asked.clear()
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing: there are no processes to end."""
 
     def _find_optimum(self, graph: ConstructionGraph) -> tuple[dict[bytes, int], Optimum] | None:
-        """Index of every program of the space, and their optimum; None if one is not recorded or none is OK."""
+        """(index of every program of the space, their optimum); None if a program is not recorded or no program is OK."""
         rows: list[Schedule] = []
         whole: list[Measurement] = []
         for schedule in (Schedule(row) for batch in graph.enumerate() for row in batch):
             found = self._find(graph.operator, schedule, graph.hardware)
             if found is None or found.status is Status.NOT_RECORDED:
-                return None  # at the first: the space may be thousands of times the table
+                return None  # at the first missing program: the space may be thousands of times larger than the table
             rows.append(schedule)
             whole.append(found)
         if not any(m.status is Status.OK for m in whole):
@@ -197,7 +196,7 @@ class RecordedBackend:
         return places, find_optimum(samples, [passes_of(m) for m in whole], drift=part.drift)
 
     def _samples(self, found: Measurement, digest: str) -> tuple[float, ...]:
-        """All samples, or some drawn from them."""
+        """All samples, or `resample` of them drawn at random."""
         if self._resample is None or not found.samples:
             return found.samples
         times = self._asked.get(digest, 0)
@@ -206,7 +205,7 @@ class RecordedBackend:
         return tuple(found.samples[i] for i in rng.integers(0, len(found.samples), size=self._resample))
 
     def _find(self, op: Operator, schedule: Schedule, hw: Hardware) -> Measurement | None:
-        """The measurement of a program; ValueError for a table of another machine."""
+        """The measurement of a program, None if it is not recorded; ValueError for a table of another machine."""
         part = self._part(op)
         if part is None:
             return None
@@ -214,7 +213,7 @@ class RecordedBackend:
         return part.measurements.get((str(op), program_key(schedule)))
 
     def _check(self, part: _Part, hw: Hardware) -> None:
-        """ValueError for a table of another machine; see `described.differences`."""
+        """Check that a table was recorded on hardware like `hw`; ValueError if not. See `described.differences`."""
         if part.hardware is None or (part.hardware, hw) in self._same:
             return
         if found := differences(part.hardware, hw):
@@ -226,7 +225,7 @@ class RecordedBackend:
         self._same.add((part.hardware, hw))
 
     def _part(self, op: Operator) -> _Part | None:
-        """The table that holds an operator; files of a folder are read when they are needed."""
+        """The table with an operator's timings, None if there is none; files of a folder are read when they are needed."""
         if "" in self._parts:
             return self._parts[""]
         name = file_name(op)
@@ -239,30 +238,30 @@ class RecordedBackend:
         return self._parts[name]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tables of files are read again by a copy, not copied."""
+        """State for pickling without tables of files, which the copy reads again."""
         return self.__dict__ | {"_optima": {}, **({"_parts": {}} if self._path is not None else {})}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """See `__getstate__`."""
+        """Restore the state, and read the table's file again."""
         self.__dict__.update(state)
         if self._path is not None and not self._path.is_dir():
             self._parts[""] = _read(self._path, self._path.stat().st_mtime_ns, self._only)
 
 
 def warn_of_gap(backend: object, operators: Sequence[Operator], space: str) -> None:
-    """RuntimeWarning where a recorded backend lacks programs of these operators in a space."""
+    """Warn (RuntimeWarning) if a recorded backend lacks programs of these operators in a space."""
     if isinstance(backend, RecordedBackend) and (said := backend.gap(operators, space)):
         warnings.warn(f"backend 'recorded': {said}. What is not recorded ends NOT_RECORDED.", RuntimeWarning, stacklevel=4)
 
 
 def open_recorded(text: str, hw: Hardware) -> RecordedBackend:
-    """The backend of a text `recorded[:WHAT][?resample=COUNT&seed=NUMBER]`.
+    """The recorded backend of a text `recorded[:WHAT][?resample=COUNT&seed=NUMBER]`.
 
-    WHAT is a file or folder, or a name below the shipped tables (`zen5_2c`, `zen5_2c/gemv_m1024_k1024`); without it,
-    the shipped tables of `hw`.
+    WHAT is a file or folder, or a name below the shipped tables (`zen5_2c`, `zen5_2c/gemv_m1024_k1024`); without it, the shipped
+    tables of `hw`.
 
     Raises:
-        ValueError: for another text, or where there is no such table.
+        ValueError: for another text, or if there is no such table.
     """
     place, mark, query = text.partition("?")
     what = place.removeprefix("recorded").removeprefix(":")
@@ -276,13 +275,13 @@ def open_recorded(text: str, hw: Hardware) -> RecordedBackend:
 
 
 def passes_of(measurement: Measurement) -> Sequence[int]:
-    """The pass of every sample, empty if nobody counted them."""
+    """Number of the pass in which each sample was taken; empty if unknown."""
     passes = measurement.conditions.get("passes", ())
     return passes if isinstance(passes, list | tuple) else ()
 
 
 def _place(what: str, hw: Hardware) -> Path:
-    """File or folder of a table."""
+    """Path of a file or folder of tables; ValueError if there is none."""
     shipped = RECORDINGS / (what or hw.name)
     for path in (shipped, shipped.with_name(f"{shipped.name}.parquet")):
         if path.exists():
@@ -297,12 +296,12 @@ def _place(what: str, hw: Hardware) -> Path:
 
 @lru_cache(maxsize=64)
 def _read(path: Path, _changed: int, device: str | None) -> _Part:
-    """A file's content; read again when it has changed."""
+    """Content of a file; an unchanged file is read once."""
     return _part(read_table(path), str(path), device)
 
 
 def _part(table: Table, name: str, device: str | None) -> _Part:
-    """Measurements by program; ValueError for several devices or protocols."""
+    """Content of a table, for one device if given; ValueError if it mixes devices or protocols."""
     records = [record for record in table.records if device is None or record.device == device]
     devices, protocols = {record.device for record in records}, {record.protocol for record in records}
     if len(devices) > 1:

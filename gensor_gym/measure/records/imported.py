@@ -1,6 +1,6 @@
-"""Records of others: checks before one is stored or used.
+"""Checks of other users' records before a record is stored or used.
 
-A record is data: no code, no file. Its values are bounded, of the right types, and of this version's operators and schedules.
+A record is data: no code, no file. Its values must be bounded, of the right types, and of this version's operators and schedules.
 Whether the program is right is checked at its first use (`verified`).
 """
 
@@ -24,18 +24,18 @@ from gensor_gym.measure.records.store import IMPORTED, Record
 from gensor_gym.operators.types import Operator
 
 LONGEST = {"operator": 4_000, "schedule": 4_000, "device": 400, "digest": 200, "error": 100_000}
-"""Characters of each text."""
+"""Largest number of characters of each text."""
 CONDITIONS = 200_000
-"""Characters of the conditions as JSON: the passes of ten thousand samples are some."""
+"""Largest number of characters of the conditions as JSON, which may contain the passes of ten thousand samples."""
 SAMPLES = 100_000
 AHEAD = 86_400.0
-"""Seconds by which another machine's clock may be fast. A date in the future would win against every later trial."""
+"""Seconds by which another machine's clock may be fast. A date in the future would take precedence over every later trial."""
 
 
 def checked(records: Iterable[Record], source: str, own: bool = False) -> list[Record]:
-    """The records, marked as imported unless this user measured them on this machine (`own`): no search answers from them.
+    """Check records; return them marked as imported, so that no search answers from them, unless they are this user's `own`.
 
-    ValueError names the rejected record and the reason.
+    Own records were measured on this machine. ValueError names the rejected record and the reason.
     """
     taken = list(records)
     for number, record in enumerate(taken, 1):
@@ -45,14 +45,14 @@ def checked(records: Iterable[Record], source: str, own: bool = False) -> list[R
 
 
 def _marked(record: Record, own: bool) -> Record:
-    """A record that says whose it is."""
+    """The record with the condition `IMPORTED`, or without it if it is the user's own."""
     conditions = {name: value for name, value in record.measurement.conditions.items() if name != IMPORTED}
     conditions |= {} if own else {IMPORTED: True}
     return replace(record, measurement=replace(record.measurement, conditions=conditions))
 
 
 def fault(record: Record, legality: bool = True, known: Operator | Dataflow | None = None) -> str:
-    """Reason to reject a record; empty if there is none. Without `legality` that check is left out.
+    """Reason to reject a record; empty if there is none. Without `legality` the schedule's legality is not checked.
 
     `known` is the operator if it is available: a user's own graph cannot be found by its name.
     """
@@ -60,7 +60,7 @@ def fault(record: Record, legality: bool = True, known: Operator | Dataflow | No
 
 
 def _fault_of_texts(record: Record) -> str:
-    """Types and lengths."""
+    """Reason to reject a record for the types or lengths of its texts and conditions; empty if there is none."""
     m = record.measurement
     texts = {"operator": record.operator, "schedule": record.schedule, "device": record.device}
     for name, text in (texts | {"digest": m.digest, "error": m.error}).items():
@@ -75,7 +75,7 @@ def _fault_of_texts(record: Record) -> str:
 
 
 def fault_of_numbers(record: Record) -> str:
-    """Fault of a record's times, protocol or date."""
+    """Reason to reject a record for its samples, protocol or date; empty if there is none."""
     m = record.measurement
     if len(m.samples) > SAMPLES or (m.status is Status.OK and not m.samples):
         return f"it has {len(m.samples)} samples, expected at most {SAMPLES}, and one at least where it is OK"
@@ -90,7 +90,7 @@ def fault_of_numbers(record: Record) -> str:
 
 
 def _fault_of_program(record: Record, legality: bool, known: Operator | Dataflow | None) -> str:
-    """Fault unless operator and schedule are of this version, and the schedule is legal on its machine."""
+    """Reason to reject a record's operator or schedule: unknown to this version, or not legal here; empty if there is none."""
     try:
         op = known or resolve_computation(record.operator)
         schedule = family_of(op).schedule.parse(record.schedule)
@@ -107,12 +107,12 @@ def _fault_of_program(record: Record, legality: bool, known: Operator | Dataflow
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a number, and not a truth value."""
+    """Whether a value is a number, and not a bool."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _device() -> str:
-    """This machine's name in records."""
+    """Name of this machine in records."""
     from gensor_gym.measure.devices.cpu import processor_name
 
     return f"{processor_name()} x{hardware.get('host').units}"

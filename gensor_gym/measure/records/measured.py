@@ -1,15 +1,16 @@
 """Measured v1: times of some twenty programs of each of 1,728 operators on real machines (`gensor collect`).
 
-A machine is a Parquet file and a description in `gensor_gym/recordings/measured`. Columns of the table, one row for each program:
+A machine has a Parquet file and a description in `gensor_gym/recordings/measured`. Columns of the table, one row for each
+program:
 
 | column | meaning |
 |---|---|
 | `part` | `train`, `validation`, `test` (classes of `train`), `unseen` (other classes) |
 | `operator`, `schedule` | text that `operators.parse` and `Schedule.parse` read |
-| `origin`, `rank` | who proposed the program, and its place among the proposals |
+| `origin`, `rank` | the proposer of the program, and its rank among the proposals |
 | `status` | `OK`, or how the trial failed |
 | `seconds` | median of the samples, infinite unless `OK` |
-| `quiet` | the same of a quiet machine: `Measurement.quiet_seconds` |
+| `quiet` | seconds on an otherwise idle machine: `Measurement.quiet_seconds` |
 | `spread` | half of the median's 95 percent interval, over the median |
 | `samples` | number of samples |
 | `again` | quiet seconds of a second timing after the operator's other programs; NaN without one |
@@ -34,12 +35,12 @@ PARTS = ("train", "validation", "test", "unseen")
 
 
 def names() -> list[str]:
-    """The machines that ship."""
+    """Names of the machines whose tables ship with the package."""
     return sorted(path.stem for path in FOLDER.glob("*.parquet"))
 
 
 def load(machine: str | Path, part: str | None = None) -> Any:
-    """The table of a machine as a pandas DataFrame, of one part if asked for. A path reads a file of `gensor collect`.
+    """The table of a machine, or one part of it, as a pandas DataFrame. A path reads a file of `gensor collect`.
 
     ValueError names an unknown machine or part. ImportError without pandas and pyarrow (extra `lab`).
     """
@@ -57,12 +58,12 @@ def machine_of(machine: str | Path) -> Hardware:
 
 
 def here(machine: str | Path) -> Hardware:
-    """The same under the name `host`, for which C kernels of this processor are made."""
+    """The hardware of `machine_of` under the name `host`, for which C kernels of this processor are made."""
     return dataclasses.replace(machine_of(machine), name="host")
 
 
 def _path(machine: str | Path) -> Path:
-    """The file of a machine."""
+    """Path of a machine's table."""
     if str(machine).endswith(".parquet"):
         return Path(machine)
     check_known("machine of Measured v1", str(machine), names())

@@ -1,9 +1,9 @@
-"""Which programs of a complete table are the best: a set, since timings are noisy; and the regret of all others.
+"""The best programs of a complete table (a set, since timings are noisy), and the regret of every other program.
 
-A program is tied with the one of least median unless the two are distinguished: the 95 percent bootstrap interval of the ratio of
-their medians lies above one. Samples of one pass over the table are correlated (a machine drifts), so passes are drawn first, the
-same for both programs, and then short blocks of neighbouring samples within each pass. A table of one pass does not show the
-drift between passes, which must come from other tables.
+A program is tied with the program of least median unless the two differ significantly: the 95 percent bootstrap interval of the
+ratio of their medians lies above one. Samples of one pass over the table are correlated (a machine drifts), so passes are drawn
+first, the same for both programs, and then short blocks of neighbouring samples within each pass. A table of one pass does not
+show the drift between passes, which must come from other tables.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from gensor_gym.measure.stats.intervals import CONFIDENCE
 
 RESAMPLES = 1000
 REACH = 4.0
-"""Standard deviations of drift beyond which programs are distinguished in any case."""
+"""Number of standard deviations of drift beyond which two programs always count as different."""
 
 
 @dataclass(frozen=True)
 class Optimum:
     """`best` is the least median in seconds, `tied` bool [N] marks its statistical ties.
 
-    `floor` is the noise floor of a regret: logarithms of two medians of the best program itself, measured again, differ by less
-    in 97.5 of 100 cases. Smaller differences are noise.
+    `floor` is the noise floor of a regret: if the best program is measured twice, the log ratio of its two medians stays below
+    `floor` in 97.5 of 100 cases, so smaller differences are noise.
     """
 
     best: float
@@ -34,7 +34,7 @@ class Optimum:
     floor: float
 
     def regret(self, index: int, seconds: float) -> float:
-        """Regret of program `index` with that median: zero within the tied set, else log(seconds / best)."""
+        """Regret of program `index`, whose median is `seconds`: zero within the tied set, else log(seconds / best)."""
         return 0.0 if self.tied[index] else math.log(seconds / self.best)
 
 
@@ -43,9 +43,9 @@ def find_optimum(
 ) -> Optimum:
     """The optimum of N programs from their raw samples in seconds; programs without samples failed and are never best.
 
-    `passes` holds the number of the pass that each sample was taken in; an empty list stands for one pass. `drift` is the
-    standard deviation of the log of a program's median from pass to pass, where the samples are of one pass.
-    ValueError when no program has samples, or for a drift below zero.
+    `passes` has the number of the pass in which each sample was taken; an empty list means one pass. `drift` is the standard
+    deviation of the log of a program's median from pass to pass, for samples of one pass. ValueError when no program has samples,
+    or for a drift below zero.
     """
     if not drift >= 0.0:
         raise ValueError(f"drift {drift!r}: expected a standard deviation, 0 or more")
@@ -60,7 +60,7 @@ def find_optimum(
     base = _drifted(_resampled(best, labels, drawn, rng), drift, rng)
     highest, tied = max(samples[at]) * math.exp(REACH * drift), np.zeros(len(samples), dtype=np.bool_)
     for i, values in enumerate(samples):
-        if len(values) and min(values) <= highest:  # where samples do not overlap no draw could bring them together
+        if len(values) and min(values) <= highest:  # if the samples do not overlap, no draw could make the medians equal
             groups = _by_pass(values, passes[i])
             common = drawn if list(groups) == labels else rng.integers(0, len(groups), size=(RESAMPLES, len(groups)))
             ratios = _drifted(_resampled(groups, list(groups), common, rng), drift, rng) / base
@@ -72,12 +72,12 @@ def find_optimum(
 
 
 def _drifted(medians: np.ndarray, drift: float, rng: np.random.Generator) -> np.ndarray:
-    """Medians [R] as if each had been taken in a pass of its own."""
+    """Medians [R], each changed by a random drift as if it had been taken in a separate pass."""
     return medians * np.exp(drift * rng.standard_normal(len(medians))) if drift else medians
 
 
 def _by_pass(values: Sequence[float], passes: Sequence[int]) -> dict[int, np.ndarray]:
-    """Samples of each pass in the order taken."""
+    """Number of a pass -> its samples in the order taken."""
     numbers = passes if len(passes) == len(values) else [0] * len(values)
     return {p: np.array([v for v, q in zip(values, numbers, strict=True) if q == p]) for p in sorted(set(numbers))}
 

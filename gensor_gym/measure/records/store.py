@@ -5,7 +5,7 @@ the operating system before `put` returns. (A power failure could drop the last 
 each trial would cost too much.)
 
 The schema has a version. An older file is migrated in one transaction when it is opened: a process that dies meanwhile leaves the
-old file, and one that opens it meanwhile waits.
+old file, and a process that opens it meanwhile waits.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from gensor_gym.measure.stats.timing import PROTOCOL
 from gensor_gym.registry import check_known
 
 SCHEMA_VERSION = 2
-"""2 has the median in a column of its own, so that a file can be listed without reading every sample."""
+"""Version 2 has the median in a separate column, so that a file can be listed without reading every sample."""
 GROUPS = ("operator", "device", "protocol", "status")
-"""Columns that `summary` groups by and `Selection` takes."""
+"""Columns by which `summary` groups trials and a `Selection` selects them."""
 _BUSY_SECONDS = 30.0
 _inherited: list[sqlite3.Connection] = []
 """Connections of the process that forked this one: kept, because closing them here would disturb their owner."""
@@ -48,11 +48,12 @@ _SCHEMA = (
     "INSERT INTO meta VALUES ('schema', '0')",
 )
 FINAL = "final"
-"""Condition of a trial: a search ended with its program."""
+"""Condition of a trial whose program is the result of a search."""
 SEARCHED = "searched"
-"""Condition of such a program: the number of trials that the search was given, which may exceed those it found."""
+"""Condition of a final trial: the number of trials that the search was given, which may exceed the number of programs it
+found."""
 IMPORTED = "imported"
-"""Condition of a trial of another machine, whose time here is unknown."""
+"""Condition of a trial from another machine or user, whose time here is unknown."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which trials are meant; None is any. `before` is an instant in seconds since 1970."""
+    """Selects trials by the values of columns; None accepts any value. `before` is an instant in seconds since 1970."""
 
     operator: str | None = None
     device: str | None = None
@@ -78,12 +79,12 @@ class Selection:
     before: float | None = None
 
     def __post_init__(self) -> None:
-        """ValueError for an unknown status."""
+        """Check the status; ValueError if it is unknown."""
         if self.status is not None:
             check_known("status", self.status, Status)
 
     def where(self) -> tuple[str, list[object]]:
-        """A condition of SQL and the values in it."""
+        """(SQL condition, values of its placeholders)."""
         pairs = [(f"{name} = ?", getattr(self, name)) for name in GROUPS] + [("created < ?", self.before)]
         used = [(text, value) for text, value in pairs if value is not None]
         return " AND ".join(text for text, _ in used) or "1", [value for _, value in used]
@@ -91,7 +92,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Group:
-    """Trials that agree in some columns. `best` is the least median in seconds, None without one that is OK."""
+    """Trials with equal values in some columns. `best` is the least median in seconds, None if no trial is OK."""
 
     values: tuple[object, ...]
     trials: int
@@ -103,7 +104,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Added:
-    """Numbers of records put into a store: new, replaced, and skipped because the store has as new ones or newer."""
+    """Numbers of records put into a store: new, replacing others, or skipped (`kept`) in favour of the stored record."""
 
     new: int = 0
     replaced: int = 0
@@ -134,9 +135,9 @@ class Store:
             self._connect().execute(f"INSERT OR REPLACE INTO trials VALUES ({_marks(row)})", row)
 
     def add(self, records: Iterable[Record]) -> Added:
-        """Write records with the times they carry, all or none.
+        """Write records with their own times, all or none; return how many were new, replaced or skipped.
 
-        For equal keys the newer stays, and own records before imported ones.
+        For equal keys the newer record stays, but a user's own record always has precedence over an imported one.
 
         ValueError for a record without a digest; then nothing is written.
         """
@@ -165,7 +166,7 @@ class Store:
         return None if row is None else _record(row).measurement
 
     def records(self, selection: Selection = Selection(protocol=PROTOCOL)) -> Iterator[Record]:  # noqa: B008
-        """The trials selected, oldest first; by default all of the present protocol."""
+        """Yield the selected trials, oldest first; by default all trials of the present protocol."""
         condition, values = selection.where()
         query = f"SELECT {', '.join(_COLUMNS)} FROM trials WHERE {condition} ORDER BY created, rowid"
         with self._lock, _named(self.path):
@@ -173,7 +174,7 @@ class Store:
         yield from map(_record, rows)
 
     def summary(self, by: Sequence[str] = GROUPS, selection: Selection = Selection()) -> list[Group]:  # noqa: B008
-        """The trials selected, counted by columns of GROUPS; ValueError for another column, and a file edited by hand."""
+        """Groups of the selected trials by columns of GROUPS; ValueError for another column, or a file edited by hand."""
         if not by or set(by) - set(GROUPS):
             raise ValueError(f"trials are counted by {', '.join(GROUPS)}, not by {', '.join(by) or 'nothing'}")
         condition, values = selection.where()
@@ -188,7 +189,7 @@ class Store:
         return [Group(tuple(row[: len(by)]), *row[len(by) :]) for row in rows]
 
     def prune(self, selection: Selection) -> int:
-        """Delete the trials selected and shrink the file; returns how many there were."""
+        """Delete the selected trials and shrink the file; return their number."""
         condition, values = selection.where()
         with self._lock, _named(self.path):
             gone = self._connect().execute(f"DELETE FROM trials WHERE {condition}", values).rowcount
@@ -197,7 +198,7 @@ class Store:
         return int(gone)
 
     def __len__(self) -> int:
-        """Trials of every protocol."""
+        """Number of trials of all protocols."""
         with self._lock:
             return int(self._connect().execute("SELECT COUNT(*) FROM trials").fetchone()[0])
 
@@ -236,7 +237,7 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Switch to the write-ahead log and create the tables, against other processes doing the same at this moment."""
+    """Switch to the write-ahead log and create the tables, even if other processes do the same at this moment."""
     deadline = time.monotonic() + _BUSY_SECONDS
     while True:  # the switch to WAL does not wait for a lock as statements do, so it is tried again
         try:
@@ -257,7 +258,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring the file to the present schema, within a transaction. ValueError for a schema of the future."""
+    """Bring the file to the present schema, within a transaction. ValueError for a newer schema."""
     found = _schema_of(connection, path)
     if found > SCHEMA_VERSION:
         raise ValueError(f"{path} is a store of schema {found}; this version reads schema {SCHEMA_VERSION} and older ones")
@@ -271,7 +272,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _schema_of(connection: sqlite3.Connection, path: Path) -> int:
-    """Version of the schema, 0 for an empty file; ValueError for a database of something else."""
+    """Version of the file's schema, 0 for an empty file; ValueError for a database that is not a store."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables:
         return 0
@@ -283,7 +284,7 @@ def _schema_of(connection: sqlite3.Connection, path: Path) -> int:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Raise PermissionError for a read-only store, and other errors of SQLite, as of a full disk, with the file's name."""
+    """Context that raises PermissionError for a read-only store, and adds the file's name to other errors of SQLite."""
     try:
         yield
     except sqlite3.OperationalError as error:
@@ -299,7 +300,7 @@ def _is_read_only(error: sqlite3.Error) -> bool:
 
 @contextmanager
 def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Write everything inside or nothing; other writers wait."""
+    """Context in which all statements are written or none; other writers wait."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -310,13 +311,13 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _median_of(status: str, samples: str) -> float | None:
-    """The median of samples in JSON where the status is OK."""
+    """Median of samples in JSON; None unless the status is OK."""
     values = parse_json(samples)
     return statistics.median(values) if status == Status.OK and values else None
 
 
 def _row(record: Record) -> tuple:
-    """A record in the order of the columns."""
+    """The values of a record, in the order of the columns."""
     m = record.measurement
     samples = json.dumps(m.samples)
     return (
@@ -326,18 +327,18 @@ def _row(record: Record) -> tuple:
 
 
 def _replaces(record: Record, created: float, conditions: str) -> bool:
-    """Whether a record takes the place of one of the same key."""
+    """Whether a record replaces the stored record of its key: own before imported records, then newer before older records."""
     old, new = (bool(one.get(IMPORTED)) for one in (parse_object(conditions, finite=False), record.measurement.conditions))
     return record.created > created if old == new else old
 
 
 def _marks(row: tuple) -> str:
-    """A question mark for each value."""
+    """SQL placeholders, one for each value."""
     return ", ".join("?" * len(row))
 
 
 def _record(row: tuple) -> Record:
-    """A row of the table as values."""
+    """The record of a row of the table."""
     digest, device, protocol, operator, schedule, status, samples, conditions, error, created, _ = row
     measurement = Measurement(Status(status), tuple(parse_json(samples)), parse_object(conditions, finite=False), error, digest)
     return Record(device, operator, schedule, measurement, created, protocol)

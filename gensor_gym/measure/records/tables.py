@@ -1,4 +1,4 @@
-"""Files of timings: JSON lines (gzipped or not), Parquet or a store, as records, with a Parquet file's description of itself."""
+"""Files of timings as records: JSON lines (gzipped or not), a store, or Parquet, which also has a description of the table."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _TYPES: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Table:
-    """Records of a file. `about` is empty but for Parquet; its keys are those that `gensor record` writes."""
+    """Records of a file. `about` is a Parquet file's description, with the keys that `gensor record` writes, else empty."""
 
     records: list[Record]
     about: Mapping[str, Any] = field(default_factory=dict)
 
 
 def to_row(record: Record) -> dict[str, object]:
-    """A record as values of JSON; samples are seconds."""
+    """A record as a dictionary of JSON values; samples are seconds."""
     m = record.measurement
     return {
         "operator": record.operator,
@@ -63,7 +63,7 @@ def from_row(row: Mapping[str, Any]) -> Record:
 
 
 def read_table(path: str | Path) -> Table:
-    """A file of timings; of a store, those of the present protocol. ValueError for another kind or an unreadable file."""
+    """Read a file of timings; from a store only trials of the present protocol. ValueError for an unknown or unreadable file."""
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"no recorded table at {path}")
@@ -80,9 +80,9 @@ def read_table(path: str | Path) -> Table:
 
 
 def write_table(path: str | Path, records: Iterable[Record], about: Mapping[str, Any] | None = None) -> int:
-    """Write JSON lines or Parquet, as the name ends; returns how many. ValueError for another ending.
+    """Write records as JSON lines or Parquet, by the name's ending; return their number. ValueError for another ending.
 
-    Parquet alone takes `about`, values of JSON that are kept in the file's metadata.
+    Only Parquet takes `about`, values of JSON that are stored in the file's metadata.
     """
     path, rows = Path(path), [to_row(record) for record in records]
     if path.suffix == ".parquet":
@@ -102,7 +102,7 @@ def file_name(op: Operator) -> str:
 
 
 def _read_lines(path: Path) -> Iterator[Record]:
-    """Records of a file of JSON lines; ValueError names the line that does not read, or a file that does not read."""
+    """Yield the records of a file of JSON lines; ValueError names the unreadable file or line."""
     try:
         lines = read_lines(path, MOST_BYTES)
     except (OSError, ValueError) as error:
@@ -117,7 +117,7 @@ def _read_lines(path: Path) -> Iterator[Record]:
 
 
 def _check_types(row: Mapping[str, Any]) -> None:
-    """ValueError names a field of a row that is of another type than a record's."""
+    """Check the types of a row's fields; ValueError names a field of a wrong type."""
     for name, kinds in _TYPES.items():
         if name in row and (not isinstance(row[name], kinds) or isinstance(row[name], bool)):
             raise ValueError(f"{name} is {row[name]!r}"[:200])

@@ -1,4 +1,4 @@
-"""Programs that were found before: the fastest of an operator on this machine, by the present protocol and compiler."""
+"""Programs that earlier searches found: the fastest of an operator on this machine, by the present protocol and compiler."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from gensor_gym.operators.types import Operator
 
 
 def tuned_path() -> Path:
-    """The store of this user and machine, to which `optimize(.., reuse=True)` writes."""
+    """Path of the store of this user and machine, to which `optimize(.., reuse=True)` writes."""
     return make_cache_dir("tuned") / "trials.sqlite"
 
 
 def fastest(op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Store | str | Path) -> tuple[Any, Measurement] | None:
-    """The first of the own `programs` of an operator, else the first of others; None if the store holds neither."""
+    """(schedule, measurement) of the first of `programs` measured here, else of the first imported one; None if there is none."""
     return next((found for whose in (False, True) for found in programs(op, hw, backend, store, whose)), None)
 
 
@@ -39,12 +39,13 @@ def programs(
     op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Store | str | Path, imported: bool = False,
     below: float = float("inf"),
 ) -> Iterator[tuple[Any, Measurement]]:  # fmt: skip
-    """Programs of an operator that were measured here, or `imported` ones of others, fastest first, in less than `below` s.
+    """Yield (schedule, measurement) of an operator's stored programs that take less than `below` seconds, fastest first.
 
-    Final programs of searches come first: near-ties were re-timed alternately with them.
+    They were measured here, or elsewhere if `imported`. Results of searches come first: near-ties were timed again in alternation
+    with them.
 
-    Skipped are timings of another compiler, protocol or machine, impossible times, programs that are no longer legal or whose
-    kernel is wrong, and kernels that read packed weights unless the computation's weights are constant.
+    Timings of another compiler, protocol or machine are skipped. So are impossible times, programs that are no longer legal or
+    whose kernel is wrong, and kernels that read packed weights unless the computation's weights are constant.
     """
     kept = Store(store) if isinstance(store, (str, Path)) else store
     selection = Selection(str(op), backend.device(hw), PROTOCOL, Status.OK)
@@ -65,7 +66,7 @@ def programs(
 
 
 def searched(op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Store | str | Path) -> int:
-    """Trials made here with the present compiler, or the number that a finished search was given."""
+    """Number of trials made here with the present compiler, or of trials that a finished search was given, if that is larger."""
     kept, compiler = Store(store) if isinstance(store, (str, Path)) else store, target_of(hw).compiler()
     found = [record.measurement.conditions for record in kept.records(Selection(str(op), backend.device(hw), PROTOCOL))]
     own = [conditions for conditions in found if conditions.get("compiler") == compiler and not conditions.get(IMPORTED)]
@@ -74,14 +75,14 @@ def searched(op: Operator | Dataflow, hw: Hardware, backend: Backend, store: Sto
 
 
 def _is_frozen(op: Operator | Dataflow) -> bool:
-    """Whether it has weights that kernels may keep packed."""
+    """Whether the computation has constant weights, which kernels may keep packed."""
     return op.frozen if isinstance(op, Operator) else any(value.constant for value in op.inputs)
 
 
 def tuned(op: Operator | Dataflow | str, hw: Hardware | str = "host", store: Store | str | Path | None = None) -> BuiltKernel:
     """The kernel of the fastest program that `optimize(op, .., reuse=True)` has found on this machine, without a search.
 
-    LookupError if there is none, by the compiler that is here now; ValueError for an unknown operator or machine.
+    LookupError if none was found with the present compiler; ValueError for an unknown operator or machine.
     """
     operator, machine = resolve_computation(op), hardware.get(hw)
     path = tuned_path() if store is None else store

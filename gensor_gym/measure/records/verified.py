@@ -1,4 +1,4 @@
-"""Programs whose kernels were checked here: a store may contain the claims of others (see `imported` for their form).
+"""Checks of kernels of stored programs, since a store may contain the claims of others (see `imported` for their form).
 
 A kernel is checked on this machine before `reuse` or `tuned` return it for the first time. The check is noted next to the user's
 own store, not in the store itself, which may be a copy.
@@ -33,7 +33,7 @@ _NAN_BYTE = 0xFF
 
 
 def verified(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hardware) -> bool:
-    """Whether the kernel of a legal program gives the reference's answer: looked up, or built and called now.
+    """Whether the kernel of a legal program gives the reference's answer: noted earlier, or built and called now.
 
     If not, or if it cannot be built, a RuntimeWarning says so.
     """
@@ -51,7 +51,7 @@ def verified(op: Operator | Dataflow, schedule: Schedule | GirSchedule, hw: Hard
 
 
 def _noted(path: Path) -> dict[str, Any] | None:
-    """Notes in this user's file; None without a file. An unchanged file is read once."""
+    """Notes of checked kernels in this user's file; None without a file. An unchanged file is read once."""
     if not is_own(path):
         return None
     known = path.stat()
@@ -60,18 +60,18 @@ def _noted(path: Path) -> dict[str, Any] | None:
 
 @lru_cache(maxsize=4)
 def _read(path: Path, number: int, size: int, changed: int) -> dict[str, Any] | None:
-    """A file as it was when it had this number and size and was changed last."""
+    """Content of a file; inode number, size and time of its last change identify its version."""
     return read_json(path)
 
 
 def fault_of(kernel: BuiltKernel) -> str:
-    """Fault of a kernel's outputs for three draws, by the bounds of a measurement; empty if they are right."""
+    """Message about a kernel's wrong outputs for three draws, by the bounds of a measurement; empty if they are right."""
     from gensor_gym.measure.answers.expectation import make_draws
 
     for draw in make_draws(kernel.operator, SEED):
         given = [np.empty(output.shape, ARRAY_DTYPE[output.dtype]) for output in kernel.operator.outputs]
         for array in given:
-            array.reshape(-1).view(np.uint8)[...] = _NAN_BYTE  # what is not written is no number
+            array.reshape(-1).view(np.uint8)[...] = _NAN_BYTE  # elements that the kernel does not write stay NaN
         kernel(*draw.inputs, out=given[0] if len(given) == 1 else tuple(given))
         decoded = [decode(array, output.dtype) for array, output in zip(given, kernel.operator.outputs, strict=True)]
         if fault := draw.fault(decoded[0] if len(decoded) == 1 else decoded):
@@ -80,11 +80,11 @@ def fault_of(kernel: BuiltKernel) -> str:
 
 
 def _left_out(op: Operator | Dataflow, schedule: Schedule | GirSchedule, why: str) -> bool:
-    """Warn that a program is skipped."""
+    """Warn that a program is skipped, and return False."""
     warnings.warn(f"{op}: {schedule} of the store is left out, its kernel is {why}", RuntimeWarning, stacklevel=3)
     return False
 
 
 def _notes() -> Path:
-    """The file of the checked programs, each with the compiler and the time."""
+    """Path of the file of checked kernels, each with the compiler and the time."""
     return make_cache_dir("tuned") / "verified.json"

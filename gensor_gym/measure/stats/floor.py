@@ -9,20 +9,20 @@ from gensor_gym.hardware.types import Hardware, MemoryLevel
 from gensor_gym.operators.computation import Computation
 
 MARGIN = 0.9
-"""Figures of a machine are a few percent off; a time is IMPLAUSIBLE below this share of the floor."""
+"""A time below this share of the floor is IMPLAUSIBLE; a machine's figures may be a few percent off."""
 MEASURED_AGAIN = 0.55
-"""The share of the bandwidth bound that counts once the host's figures were measured again. The probe may run
-beside programs that use memory bandwidth: with one of two cores busy it read 27 GB/s instead of 38 (AMD EPYC, Zen 4). Cores do
-not share arithmetic units, so the arithmetic bound stays."""
+"""Share of the bandwidth bound that counts once the host's figures were measured again. The probe may run next to programs that
+use memory bandwidth: with one of two cores busy it read 27 GB/s instead of 38 (AMD EPYC, Zen 4). Cores do not share arithmetic
+units, so the arithmetic bound stays."""
 
 
 @lru_cache(maxsize=256)
 def warm_floor(op: Computation, hw: Hardware, share: float = 1.0) -> float:
-    """Seconds: arithmetic at peak, or a share of the bytes that cannot have stayed in inner caches at each level's bandwidth.
+    """Least plausible seconds of a kernel: arithmetic at peak rate, or a share of the memory time if that is longer.
 
-    The peak is that of the fastest unit that the operator may use: tensor cores where it is a product of their types.
-    Stricter rules err here: a kernel timed in a loop may find all but the surplus of its data in a cache, so of b bytes
-    only b minus the capacity of the caches inside a level must cross that level.
+    The peak is that of the fastest unit that the operator may use: tensor cores if it is a product of their types. The memory
+    time is that of the slowest level: a kernel timed in a loop may find data in caches, so of b bytes only b minus the capacity
+    of the caches inside a level must cross that level. Stricter rules would reject correct times.
     """
     arithmetic = op.flops / peak_rate(op, hw)
     held, slowest = 0, 0.0
@@ -35,11 +35,11 @@ def warm_floor(op: Computation, hw: Hardware, share: float = 1.0) -> float:
 
 
 def _lasts(level: MemoryLevel) -> bool:
-    """Registers and GPU shared memory do not keep data from one kernel to the next."""
+    """Whether a level keeps data from one kernel to the next: all levels but registers and GPU shared memory."""
     return level.name not in ("register", "shared")
 
 
 def _total(level: MemoryLevel, hw: Hardware) -> int:
-    """Bytes of the whole device at a level: private caches count once per unit."""
+    """Bytes of a level on the whole device: private caches count once per unit."""
     private = level.name == "l1" or (hw.kind == "cpu" and level.name == "l2")
     return level.capacity * (hw.units if private else 1)

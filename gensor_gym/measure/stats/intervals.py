@@ -11,11 +11,11 @@ import numpy as np
 CONFIDENCE = 0.95
 """Default confidence of intervals, here and in reports."""
 LEVEL = f"{100 * CONFIDENCE:g} %"
-"""The same as reports print it."""
+"""`CONFIDENCE` as reports print it."""
 
 
 def median_interval(samples: np.ndarray | list[float] | tuple[float, ...], confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Interval of the median from order statistics (binomial), at least `confidence` if the count allows it.
+    """(low, high) of the median's interval from order statistics (binomial), at least `confidence` if the count allows it.
 
     Fewer than six samples cannot reach 95 percent; then the whole range is returned. ValueError for no samples.
     """
@@ -45,7 +45,7 @@ def _binomial(count: int, k: int) -> float:
 
 
 def half_width(samples: list[float]) -> float:
-    """Half of the median's interval over the median: the relative precision that timing stops at."""
+    """Half of the width of the median's interval, divided by the median: the relative precision at which timing stops."""
     low, high = median_interval(samples)
     return 0.5 * (high - low) / statistics.median(samples)
 
@@ -73,7 +73,7 @@ def ratio_interval(
 
 
 QUIET = 0.05
-"""Quantile of a run's samples that represents the quiet machine: other load only adds time."""
+"""Quantile of a run's samples that represents an otherwise idle machine: other load only adds time."""
 
 
 def quiet_ratio_interval(
@@ -85,8 +85,8 @@ def quiet_ratio_interval(
 ) -> tuple[float, float, float]:
     """Ratio a/b of timings from two separate runs as (ratio, low, high), by a moving-block bootstrap of each run.
 
-    Samples of separate runs are not paired, so drift does not cancel. The quiet machine is repeatable: the ratio is that of the
-    `QUIET` quantiles. ValueError for fewer than two samples of either.
+    Samples of separate runs are not paired, so drift does not cancel. Times on an idle machine are repeatable, so the ratio is
+    that of the `QUIET` quantiles. ValueError for fewer than two samples of either run.
     """
     left, right = (np.log(np.asarray(samples, dtype=np.float64)) for samples in (a, b))
     if left.ndim != 1 or right.ndim != 1 or min(left.size, right.size) < 2:
@@ -99,7 +99,7 @@ def quiet_ratio_interval(
 
 
 def block_resamples(count: int, block: int, resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """Moving-block resamples of `count` samples in a row, as indices int64 [resamples, count]; the end joins the beginning."""
+    """Moving-block resamples of `count` samples in a row, as indices int64 [resamples, count]; blocks wrap around the end."""
     starts = rng.integers(0, count, size=(resamples, -(-count // block)))
     index = (starts[:, :, None] + np.arange(block)) % count
     return index.reshape(resamples, -1)[:, :count]

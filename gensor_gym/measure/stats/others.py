@@ -10,21 +10,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SECONDS = 1.0
-"""Shorter searches say nothing: processor time is counted in hundredths of a second."""
+"""Shorter searches give no warning: processor time is counted in hundredths of a second."""
 CORES = 0.3
-"""Cores that others may use beyond those that kernels leave free."""
+"""Number of cores that other programs may use beyond the cores that kernels leave free."""
 PROC = Path("/proc")
 
 
 class OtherCores:
-    """Cores that other programs use, counted from now on. It needs Linux's counters in /proc."""
+    """Counts the cores that other programs use from now on. It needs Linux's counters in /proc."""
 
     def __init__(self) -> None:
-        """Begin to count."""
+        """Read the counters to start from."""
         self._begin = _counted()
 
     def used(self) -> tuple[float, float] | None:
-        """Seconds since the beginning and cores in use by others, on average; None without counters."""
+        """(seconds since the start, cores that other programs used on average); None without counters."""
         begin, end = self._begin, _counted()
         if begin is None or end is None:
             return None
@@ -46,7 +46,7 @@ def warned_of_others(threads: int) -> Iterator[None]:
 
 
 def _counted() -> tuple[float, float, float] | None:
-    """Seconds: of the clock, of all processors at work, of this process and those it started; None where they are not known."""
+    """Seconds (of the clock, of all busy processors, of this process and the processes it started); None if unknown."""
     try:
         words = (PROC / "stat").read_text().partition("\n")[0].split()
         busy = sum(int(words[place]) for place in (1, 2, 3, 6, 7))  # user, nice, system, interrupts
@@ -60,7 +60,7 @@ def _ticks() -> int:
 
 
 def _own(pid: str) -> int:
-    """Ticks of a process, of its children that ended, and of those that run."""
+    """Clock ticks used by a process, by its children that have ended, and by its running children."""
     fields = (PROC / pid / "stat").read_text().rpartition(")")[2].split()
     found = sum(map(int, fields[11:15]))
     for task in (PROC / pid / "task").iterdir():

@@ -1,12 +1,12 @@
 """How a kernel is timed. The rules have a version: numbers of different protocols are never mixed.
 
-Protocol 3: the calling thread stays on one CPU while a CPU's kernels are timed (`affinity`; protocol 1 let threads move), and
-a CPU's inputs begin where NumPy's do (`devices/buffers.py`; protocol 2 had them begin at cache lines, which made a kernel that
-reads them unpacked up to 18 percent faster than it is when called). Warm caches (the kernel's own data, left by the call
-before). Calls are batched so that a sample lasts at least 2 ms, far above the clock's resolution and one wake-up of the
-thread pool. Warm-up lasts at least 10 ms and one call, and three calls counting those that verified the kernel on the same
-buffers before. Samples are taken until the distribution-free 95 percent interval of the median is within 1 percent of it on
-either side, or the budget is spent; at least five, unless one call alone outlasts the budget. The median is the result, all
+Protocol 3: the calling thread stays on one CPU while a CPU's kernels are timed (`affinity`; protocol 1 let threads move). A CPU's
+inputs begin where NumPy's do (`devices/buffers.py`; protocol 2 had them begin at cache lines, which made a kernel that reads them
+unpacked up to 18 percent faster than it is when called). Caches are warm: they contain the data of the kernel's previous call.
+Calls are batched so that a sample lasts at least 2 ms, far above the clock's resolution and one wake-up of the thread pool.
+Warm-up lasts at least 10 ms and one call, and at least three calls including those that verified the kernel on the same buffers
+before. Samples are taken until the distribution-free 95 percent interval of the median is within 1 percent of it on either side,
+or the budget is spent. There are at least five samples, unless one call alone outlasts the budget. The median is the result; all
 samples are kept.
 """
 
@@ -22,16 +22,16 @@ from gensor_gym.measure.stats.intervals import half_width
 PROTOCOL = 3
 
 Timer = Callable[[int], float]
-"""Runs the kernel that many times in a row and returns the total seconds."""
+"""Function that runs the kernel this number of times in a row and returns the total seconds."""
 
 
 class ClockFault(Exception):
-    """A clock measured no time or less (events on a lost or reset device do); no sample is valid."""
+    """A clock measured zero or negative time, as events on a lost or reset device do; no sample is valid."""
 
 
 @dataclass(frozen=True)
 class TimingRules:
-    """Settings of the protocol; seconds. `budget` bounds the sampling of one trial, warm-up not counted.
+    """Settings of the protocol; times are in seconds. `budget` limits the sampling of one trial, without its warm-up.
 
     The anchor (`measure/devices/anchor.py`) is timed again after `anchor_every` trials of a worker.
     """
@@ -45,7 +45,7 @@ class TimingRules:
     anchor_every: int = 8
 
     def __post_init__(self) -> None:
-        """ValueError for settings that no timing could follow."""
+        """Check the settings; ValueError if no timing could follow them."""
         if not (self.budget > 0 and self.sample > 0 and self.warmup >= 0 and self.precision >= 0):
             raise ValueError(f"timing rules need positive seconds, got {self}")
         if not 1 <= self.least <= self.most:
@@ -55,9 +55,9 @@ class TimingRules:
 
 
 def warm_up(timer: Timer, rules: TimingRules, called: int = 0) -> float:
-    """Run until warm; returns the estimate of seconds per call, the least seen (the first calls page memory in).
+    """Call the kernel until it is warm; return the least seconds per call seen, since the first calls page memory in.
 
-    `called` counts the kernel's calls on these buffers until now, which paged memory in.
+    `called` is the number of earlier calls of the kernel on these buffers, which have paged memory in.
     """
     estimate = _elapsed(timer, 1)
     spent, calls = estimate, 1
@@ -71,7 +71,7 @@ def warm_up(timer: Timer, rules: TimingRules, called: int = 0) -> float:
 
 
 def sample(timer: Timer, calls: int) -> float:
-    """Seconds per call of one sample. ClockFault when that is not above 0."""
+    """Take one sample and return its seconds per call. ClockFault unless that is above 0."""
     seconds = _elapsed(timer, calls)
     if seconds == 0.0:
         raise ClockFault(f"the clock says 0 s for {calls} calls")
@@ -79,7 +79,7 @@ def sample(timer: Timer, calls: int) -> float:
 
 
 def _elapsed(timer: Timer, calls: int) -> float:
-    """Seconds of `calls` calls; one may be too short for the clock. ClockFault for less than nothing."""
+    """Seconds of `calls` calls, 0 if they are too short for the clock. ClockFault for a negative or infinite time."""
     seconds = timer(calls)
     if not 0.0 <= seconds < math.inf:
         raise ClockFault(f"the clock says {seconds:g} s for {calls} calls")
@@ -87,14 +87,14 @@ def _elapsed(timer: Timer, calls: int) -> float:
 
 
 def calls_per_sample(estimate: float, rules: TimingRules) -> int:
-    """Calls that make one sample last `rules.sample` seconds."""
+    """Number of calls that make one sample last `rules.sample` seconds."""
     return max(1, min(1 << 20, math.ceil(rules.sample / estimate)))
 
 
 def take_samples(timer: Timer, rules: TimingRules, called: int = 0) -> tuple[list[float], int]:
-    """Warm up and sample; returns seconds per call in the order taken, and the calls behind each sample.
+    """Warm up and sample; return (seconds per call of each sample, in the order taken; number of calls in a sample).
 
-    `called` as in `warm_up`. ClockFault when a time is not above 0.
+    `called` is as in `warm_up`. ClockFault when a time is not above 0.
     """
     estimate = warm_up(timer, rules, called)
     calls = calls_per_sample(estimate, rules)

@@ -9,11 +9,11 @@ import numpy as np
 from gensor_gym.measure.stats.intervals import CONFIDENCE, quiet_ratio_interval, ratio_interval
 
 TOLERANCE = 0.025
-"""Half of the five percent that must be distinguished: kernels with closer times count as the same."""
+"""Relative difference below which kernels count as the same: half of the five percent that must be detected."""
 
 
 class Verdict(enum.StrEnum):
-    """Comparison of the first of two kernels with the second."""
+    """How the first of two kernels compares with the second."""
 
     FASTER = "FASTER"
     SLOWER = "SLOWER"
@@ -27,7 +27,7 @@ def verdict(
     tolerance: float = TOLERANCE,
     confidence: float = CONFIDENCE,
 ) -> Verdict:
-    """Verdict on kernel `a` against `b`, by seconds per call whose pair i comes from the same round; see `verdict_of`.
+    """Verdict on kernel `a` compared with `b`, from seconds per call in common rounds: a[i] and b[i] come from the same round.
 
     ValueError for lists of different lengths, or a tolerance that is not above 0.
     """
@@ -41,13 +41,13 @@ def verdict_apart(
     tolerance: float = TOLERANCE,
     confidence: float = CONFIDENCE,
 ) -> Verdict:
-    """Verdict on kernel `a` against `b` by seconds per call from two separate runs; see `quiet_ratio_interval`."""
+    """Verdict on kernel `a` compared with `b`, from seconds per call in two separate runs; see `quiet_ratio_interval`."""
     _, low, high = quiet_ratio_interval(list(a), list(b), confidence)
     return verdict_of(low, high, tolerance)
 
 
 def verdict_of(low: float, high: float, tolerance: float = TOLERANCE) -> Verdict:
-    """The verdict that an interval of the ratio of times, first over second, allows.
+    """Verdict from an interval [low, high] of the ratio of times, the first kernel's over the second's.
 
     SAME when all of it is within the tolerance; else FASTER when all of it is below 1, SLOWER when all of it is above 1, and
     AMBIGUOUS when it contains 1 and is too wide.

@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 OMP_ENVIRONMENT = {"OMP_PROC_BIND": "true"}
-"""Variables of a timing process: OpenMP's first thread on the first CPU, the next on the next, as `pinned` expects."""
+"""Variables of a timing process: OpenMP puts its first thread on the first CPU, the next thread on the next CPU and so on, as
+`pinned` expects."""
 
 
 @contextmanager
 def pinned() -> Iterator[None]:
-    """Keep the calling thread on the first CPU that it may use; where systems cannot (macOS), nothing happens."""
+    """Keep the calling thread on the first CPU that it may use; do nothing on systems that cannot (macOS)."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return

@@ -18,7 +18,7 @@ class CompileFailed(Exception):
 
 
 def build_c(kernel: Kernel) -> Built:
-    """Compile a C kernel to a shared library; CompileFailed carries the compiler's words."""
+    """Compile a C kernel to a shared library; CompileFailed carries the compiler's message."""
     from gensor_gym.codegen.runtime.compile import CompileError, compile_c
 
     start = time.perf_counter()
@@ -32,7 +32,7 @@ def build_c(kernel: Kernel) -> Built:
 def build_cubin(kernel: Kernel) -> Built | str:
     """Compile a CUDA kernel to a cubin file in the cache. Called inside a worker.
 
-    Words instead: the log when NVRTC refuses, or why the machine code is not worth timing (`CompiledKernel.loss`).
+    Return a text instead if there is none: NVRTC's log, or why the machine code is not worth timing (`CompiledKernel.loss`).
     """
     from gensor_gym.codegen.cuda import nvrtc
 
@@ -50,7 +50,7 @@ def build_cubin(kernel: Kernel) -> Built | str:
 
 
 def _holds(path: Path, cubin: bytes) -> bool:
-    """Whether a file holds a cubin and only this user can write it."""
+    """Whether a file contains a cubin and only this user can write it."""
     try:
         return read_own(path) == cubin
     except ValueError:

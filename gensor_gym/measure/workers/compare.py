@@ -1,4 +1,4 @@
-"""Several kernels of one operator timed together: rounds in random order, so that drift affects all alike."""
+"""Several kernels of one operator timed together: rounds in random order, so that drift affects all kernels alike."""
 
 from __future__ import annotations
 
@@ -17,34 +17,35 @@ from gensor_gym.operators.computation import Computation
 from gensor_gym.operators.types import Operator
 
 _PAUSE = 8e-3
-"""Seconds between two candidates: the thread pool of the one before stops spinning (libgomp was seen to spin for 5.6 ms).
+"""Seconds between two candidates, in which the thread pool of the previous candidate stops spinning (libgomp was seen to spin for
+5.6 ms).
 
-There is none with a single thread, and none on a GPU.
+There is no pause with a single thread, and none on a GPU.
 """
 
 _WARM_CALLS, _WARM_SECONDS = 8, 60e-3
-"""Untimed calls after another candidate's, and about how many seconds they take at most.
+"""Number of untimed calls after another candidate's calls, and about the most seconds that they take.
 
 A last-level cache of 260 MB fills again over some eight calls. A product with 64 MB of weights took 6.7, 6.3, 5.8, .., 3.7 ms
-next to torch's 6.0, 4.9, 4.7, .., 4.5.
+when timed alternately with torch, which took 6.0, 4.9, 4.7, .., 4.5 ms.
 """
 
 ANCHOR = "anchor"
-"""Name of the drift anchor's samples, where it is timed along."""
+"""Name of the drift anchor's samples, if it is timed too."""
 
 
 class WrongInComparison(ValueError):
-    """A candidate gave a wrong answer; a comparison with it would mean nothing."""
+    """A candidate gave a wrong answer, so a comparison with it would mean nothing."""
 
 
 def run_comparison(
     device: Device, cache: ExpectationCache, request: CompareRequest, announce: Callable[[str], None]
 ) -> dict[str, list[float]]:
-    """Seconds per call of every candidate, one sample a round, in the order of the rounds.
+    """Verify and time all candidates; return seconds per call by name, one sample for each round in order.
 
-    Every candidate is verified first, on the same inputs. Torch is timed in each layout that the device knows. Kernels of a
-    frozen operator are compared with oneDNN with packed weights, under `torch.prepacked`. ValueError when one is wrong or they
-    differ in operator.
+    All are verified first, on the same inputs. Torch is timed in each layout that the device supports. Kernels of a frozen
+    operator are compared with oneDNN's kernel with packed weights instead, as `torch.prepacked`. ValueError if an answer is wrong
+    or the operators differ.
     """
     operators = {built.kernel.operator for _, built in request.built}
     if len(operators) != 1:
@@ -77,14 +78,14 @@ def run_comparison(
 
 
 def _anchor(device: Device, timers: dict[str, Timer]) -> Timer:
-    """The device's anchor; ValueError if it has none or a kernel took its name."""
+    """Timer of the device's anchor; ValueError if there is no anchor or a kernel took its name."""
     if device.anchor is None or ANCHOR in timers:
         raise ValueError("no anchor" if device.anchor is None else f"the name {ANCHOR!r} is taken by the anchor")
     return device.anchor.timer
 
 
 def _baselines(request: CompareRequest, frozen: bool, plain: tuple[BaselineKind, ...]) -> list[BaselineKind]:
-    """The requested baselines of torch; `plain` are those of its own kernel on this device."""
+    """Kinds of the requested torch baselines; `plain` are the kinds of torch's own kernel on this device."""
     kinds: list[BaselineKind] = []
     if request.torch_threads is not None:
         kinds += ["torch.prepacked"] if frozen else plain
@@ -92,7 +93,7 @@ def _baselines(request: CompareRequest, frozen: bool, plain: tuple[BaselineKind,
 
 
 def _torch_timer(device: Device, op: Computation, draw: Expected, threads: int, kind: BaselineKind) -> Timer:
-    """Torch's own kernel for the operator on the device, verified on the draw."""
+    """Timer of torch's kernel for the operator on the device, which is verified on the draw first."""
     baseline = device.baseline(op, draw, threads, kind)
     if fault := baseline.fault(draw):
         raise WrongInComparison(f"{kind}: {fault}")
@@ -102,7 +103,10 @@ def _torch_timer(device: Device, op: Computation, draw: Expected, threads: int, 
 def _interleave(
     timers: dict[str, Timer], rounds: int, rules: TimingRules, seed: int, pause: float, announce: Callable[[str], None]
 ) -> dict[str, list[float]]:
-    """Rounds over all timers in random order; untimed calls before each sample wake threads and bring data back into caches."""
+    """Time all candidates once in each round, in random order; return their samples by name.
+
+    Untimed calls before each sample wake threads and bring data back into caches.
+    """
     rng = np.random.default_rng(seed)
     calls: dict[str, int] = {}
     seconds: dict[str, float] = {}
@@ -118,7 +122,7 @@ def _interleave(
             timers[name](_untimed(calls[name], seconds[name]))
             seconds[name] = sample(timers[name], calls[name])
             samples[name].append(seconds[name])
-            # Looked at each round: on a busy machine a call can become a hundred times slower than at warm-up.
+            # Checked in each round: on a busy machine a call can become a hundred times slower than at warm-up.
             # Small changes are left alone, since a GPU captures a graph for every count.
             fitting = calls_per_sample(seconds[name], rules)
             if not 0.8 * calls[name] <= fitting <= 1.25 * calls[name]:
@@ -127,5 +131,5 @@ def _interleave(
 
 
 def _untimed(calls: int, seconds: float) -> int:
-    """Number of calls before a sample of `calls` calls of `seconds` each."""
+    """Number of untimed calls before a sample of `calls` calls of `seconds` each."""
     return max(1, calls // 4, min(_WARM_CALLS, round(_WARM_SECONDS / seconds)))

@@ -1,4 +1,4 @@
-"""NVRTC in processes of its own, so that a compilation that hangs or crashes costs one trial and not the harness."""
+"""NVRTC in separate processes, so that a compilation that hangs or crashes costs one trial and not the harness."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gensor_gym.measure.workers.process import WorkerLost, WorkerProcess
 from gensor_gym.measure.workers.requests import Built, CompileRequest
 
 _PAUSE = 0.02
-"""Seconds between two looks at compilers that are to end."""
+"""Seconds between two checks for compilers that are about to end."""
 
 
 class CompilePool:
     """A few `nvrtc` workers, each started when it is first needed. Callable from any number of threads."""
 
     def __init__(self, size: int | None = None, seconds: float = COMPILE_SECONDS["cuda"]) -> None:
-        """`size` workers at most (one per core), `seconds` for one compilation."""
+        """`size` is the largest number of workers (by default one per core), `seconds` the limit of one compilation."""
         self._idle: queue.LifoQueue[WorkerProcess] = queue.LifoQueue()
         self._workers = [
             WorkerProcess("nvrtc", stage_seconds={"load": seconds}) for _ in range(size or os.cpu_count() or 1)
@@ -45,7 +45,7 @@ class CompilePool:
         return answer
 
     def close(self) -> None:
-        """End the workers at once; compilations in progress fail, and the next one starts a worker."""
+        """End the workers at once. Compilations in progress fail, and the next compilation starts a worker."""
         self._ending.set()
         held: list[WorkerProcess] = []
         while len(held) < len(self._workers):

@@ -1,4 +1,4 @@
-"""Time limits of a worker process, stage by stage. Compilations: `codegen/deadlines.py`."""
+"""Time limits of a worker process, stage by stage. `codegen/deadlines.py` has the limits of compilations."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ STAGE_SECONDS = {
     "time": 10.0,
     "check": 10.0,
 }
-"""How long each stage may last before the worker counts as hanging. `wait` is for the machine's timing lock."""
+"""Seconds that each stage may last before the worker counts as hanging. `wait` is the stage that waits for the timing lock."""

@@ -1,7 +1,7 @@
 """Pools measure trials and return their measurements in order. `LocalPool` uses this machine.
 
-Kernels are compiled on all cores and timed one at a time for each worker. `ahead` bounds the number of kernels that are compiled
-or measured and not yet taken by the caller, and so the memory for a million trials.
+Kernels are compiled on all cores and timed one at a time by each worker. `ahead` limits the number of kernels that are compiled
+or measured and not yet taken by the caller, and so limits the memory for a million trials.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from gensor_gym.measure.workers.process import WorkerLost, WorkerProcess
 from gensor_gym.measure.workers.requests import Built, Comparison, Trial
 
 Compile = Callable[[Kernel], Built]
-"""Makes a file or raises CompileFailed."""
+"""Function that compiles a kernel to a file or raises CompileFailed."""
 AHEAD = 64
 
 
 class Pool(Protocol):
-    """Something that measures kernels."""
+    """Workers that measure kernels."""
 
     def stream(self, trials: Iterable[Trial]) -> Iterator[Measurement]:
-        """One measurement for each trial, in order, when it is ready; a failure of a kernel is its status."""
+        """Yield one measurement for each trial, in order, each when it is ready; a kernel's failure is its status."""
 
     def compare(self, comparison: Comparison) -> dict[str, list[float]]:
-        """Kernels timed together in one worker; errors as those of `NativeBackend.compare`."""
+        """Time kernels together in one worker; return seconds per call by name. It raises as `NativeBackend.compare` does."""
 
     def close(self) -> None:
-        """End its processes. The pool may be used again and restarts them."""
+        """End the pool's processes; the next use restarts them."""
 
 
 @runtime_checkable
 class Closing(Protocol):
-    """A compiler that has something to end."""
+    """A compiler with processes to end."""
 
     def close(self) -> None:
-        """End it."""
+        """End the compiler's processes."""
 
 
 def compiled(compile_kernel: Compile, kernel: Kernel) -> Built | Measurement:
-    """The kernel's file, or the measurement with the reason for its absence."""
+    """Compile a kernel; return its file, or a COMPILE_ERROR measurement with the reason."""
     try:
         return compile_kernel(kernel)
     except CompileFailed as error:
@@ -54,7 +54,7 @@ def compiled(compile_kernel: Compile, kernel: Kernel) -> Built | Measurement:
 
 
 def timed(worker: WorkerProcess, trial: Trial, built: Built | Measurement) -> Measurement:
-    """Verify and time one compiled kernel; the worker's death is the trial's status."""
+    """Verify and time one compiled kernel; if the worker dies, the measurement's status says how."""
     if isinstance(built, Measurement):
         return built
     try:
@@ -64,7 +64,7 @@ def timed(worker: WorkerProcess, trial: Trial, built: Built | Measurement) -> Me
 
 
 def compared(worker: WorkerProcess, comparison: Comparison, built: Sequence[Built | Measurement]) -> dict[str, list[float]]:
-    """The samples of a comparison; ValueError when one of the kernels did not compile."""
+    """Time compiled kernels together in one worker; return seconds per call by name. ValueError if a kernel did not compile."""
     pairs: list[tuple[str, Built]] = []
     for (name, _), item in zip(comparison.kernels, built, strict=True):
         if isinstance(item, Measurement):
@@ -91,7 +91,11 @@ class LocalPool:
         self._overlap = overlap
 
     def stream(self, trials: Iterable[Trial]) -> Iterator[Measurement]:
-        """See `Pool`. Up to `ahead` kernels are compiled, then timed, then the next; with `overlap` each when it is compiled."""
+        """Yield one measurement for each trial, in order; see `Pool`.
+
+        Up to `ahead` kernels are compiled, then timed, before the next batch; with `overlap` each kernel is timed when it is
+        compiled.
+        """
         left = iter(trials)
         compilers = ThreadPoolExecutor(os.cpu_count() or 1)
         try:
@@ -104,7 +108,7 @@ class LocalPool:
             compilers.shutdown(cancel_futures=True)
 
     def compile(self, kernels: Sequence[Kernel]) -> list[Built | Measurement]:
-        """Compile in parallel; a failure is its measurement."""
+        """Compile kernels in parallel. A kernel that fails gives a Measurement with the reason."""
         if not kernels:
             return []
         with ThreadPoolExecutor(min(len(kernels), os.cpu_count() or 1)) as compilers:
@@ -115,18 +119,18 @@ class LocalPool:
         return timed(worker, trial, built)
 
     def compare(self, comparison: Comparison) -> dict[str, list[float]]:
-        """See `Pool`."""
+        """Compile kernels and time them together in the first worker; see `Pool`."""
         return compared(self.workers[0], comparison, self.compile([kernel for _, kernel in comparison.kernels]))
 
     def close(self) -> None:
-        """End the workers, and the compiler's where there are some."""
+        """End the workers, and the compiler's processes if there are any."""
         for worker in self.workers:
             worker.close()
         if isinstance(self._compile, Closing):
             self._compile.close()
 
     def _as_compiled(self, compilers: ThreadPoolExecutor, left: Iterator[Trial]) -> Iterator[Measurement]:
-        """Time kernels in the order of compilation, so the device waits for no straggler; results keep the trials' order."""
+        """Time kernels in the order of compilation, so that no slow compilation delays others; yield in the order of trials."""
         waiting: dict[Future[Built | Measurement], tuple[int, Trial]] = {}
         found: dict[int, Measurement] = {}
         begun = given = 0
@@ -145,7 +149,7 @@ class LocalPool:
                 given += 1
 
     def _timed(self, built: Sequence[tuple[Trial, Built | Measurement]]) -> Iterator[Measurement]:
-        """Time in order; with one worker in the calling thread, so that Ctrl-C finds it there."""
+        """Time kernels in order. A single worker is used in the calling thread, so that Ctrl-C interrupts it there."""
         if len(self.workers) == 1:
             for trial, item in built:
                 yield self.time(self.workers[0], trial, item)

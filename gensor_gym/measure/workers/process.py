@@ -1,4 +1,4 @@
-"""The harness's end of a worker process: start, ask with a deadline, kill, replace."""
+"""The harness's side of a worker process: start it, send requests with deadlines, kill and replace it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class WorkerLost(Exception):
         self.status = status
 
     def __reduce__(self) -> tuple[type[WorkerLost], tuple[Status, str]]:
-        """Pickled with both, so that it comes back from another machine."""
+        """Pickle status and text, so that the exception can come from another machine."""
         return type(self), (self.status, str(self))
 
 
@@ -49,7 +49,7 @@ class WorkerProcess:
     ) -> None:
         """`device` is a name of `devices/opened.py`, or `start.COMPILER`; `stage_seconds` overrides deadlines of single stages.
 
-        `shut_in` isolates workers that run kernels' machine code; None leaves it to $GENSOR_GYM_ISOLATION.
+        `shut_in` isolates workers that run kernels' machine code; None leaves the choice to $GENSOR_GYM_ISOLATION.
         """
         unknown = set(stage_seconds or {}) - set(STAGE_SECONDS)
         if unknown:
@@ -62,11 +62,11 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the running worker, None when none runs."""
+        """Process id of the running worker, None if no worker runs."""
         return self._live.process.pid if self._live is not None else None
 
     def ask(self, request: object) -> Any:
-        """The worker's answer. WorkerLost when it dies or hangs; RuntimeError carries an error of the worker's own."""
+        """Send a request and return the worker's answer. WorkerLost if it dies or hangs; RuntimeError for an exception in it."""
         with self._lock:
             live = self._running()
             live.requests += 1
@@ -108,26 +108,26 @@ class WorkerProcess:
             raise
 
     def close(self) -> None:
-        """End the worker; the next request starts another."""
+        """End the worker; the next request starts another worker."""
         if self._live is not None and self._live.owner == os.getpid():
             self._live.finalizer()
         self._live = None
 
     def kill(self) -> None:
-        """Kill the process, from any thread: a request under way ends with WorkerLost, the next one starts another."""
+        """Kill the worker, from any thread. A request in progress raises WorkerLost; the next request starts another worker."""
         live = self._live
         if live is not None and live.owner == os.getpid() and live.process.poll() is None:
-            with suppress(ProcessLookupError):  # it has ended since
+            with suppress(ProcessLookupError):  # it has ended meanwhile
                 os.killpg(live.process.pid, signal.SIGKILL)
 
     def _running(self) -> _Live:
-        """The live worker, started if there is none or it belongs to the process that forked this one."""
+        """The live worker. A new worker is started if there is none, or if it belongs to the process that forked this one."""
         if self._live is None or self._live.owner != os.getpid():
             self._live = _Live(self._device, self._shut_in)
         return self._live
 
     def _autopsy(self, live: _Live) -> str:
-        """End of a dead worker: signal or exit code, and the last lines of its stderr."""
+        """Text about the end of a dead worker: signal or exit code, and the last lines of its stderr."""
         try:
             code = live.process.wait(timeout=5.0)
         except subprocess.TimeoutExpired:
@@ -144,7 +144,7 @@ class _Live:
     """A running worker: process, pipes, and a finalizer that also runs when the interpreter exits."""
 
     def __init__(self, device: str, shut_in: bool | None) -> None:
-        """Start a worker (see `worker.py`) in a process group of its own."""
+        """Start a worker (see `worker.py`) in its own process group."""
         self.owner = os.getpid()
         self.requests = 0
         self.start = start_of(device, shut_in)

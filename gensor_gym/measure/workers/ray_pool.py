@@ -1,8 +1,8 @@
 """Measuring on a cluster: a pool whose workers are Ray actors, one device each.
 
 The cluster is started by `ray start`; every node has this package installed, and all devices are of one kind, because timings of
-different machines must not be mixed. An actor compiles, verifies and times with a worker process of its own, exactly as on one
-machine, so a crash of a kernel costs its trial and no actor. After the loss of an actor its trial is retried on another.
+different machines must not be mixed. An actor compiles, verifies and times with its own worker process, exactly as on one
+machine, so a kernel's crash costs its trial and no actor. After the loss of an actor its trial is retried on another actor.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from gensor_gym.measure.workers.requests import Comparison, Trial
 from gensor_gym.plugins import load_plugins, loaded
 
 RETRIES = 3
-"""Actors that a trial may lose before it counts as CRASHED."""
+"""Number of actors that a trial may lose before it counts as CRASHED."""
 START_SECONDS = 120.0
-"""Seconds for an actor to start; a slower one has no room in the cluster."""
+"""Seconds that an actor may take to start; a slower actor has no room in the cluster."""
 
 
 class Station:
-    """The backend of one device on a node."""
+    """A Ray actor with the backend of one device on a node."""
 
     def __init__(self, device: str, plugins: Iterable[str] = ()) -> None:
-        """`device` is the name of a runner's backend; `plugins` are those of the run."""
+        """`device` is the name of a runner's backend; `plugins` are the names of plugins that the run has loaded."""
         load_plugins(*plugins)
         self._backend = runner_named(device).start()
 
     def device(self, hw: Hardware) -> str:
-        """Name of the device for which results of this node hold."""
+        """Name of the device whose times the results of this node are."""
         return self._backend.device(hw)
 
     def pid(self) -> int:
-        """Process that this runs in."""
+        """Id of the actor's process."""
         return os.getpid()
 
     def trial(self, trial: Trial) -> Measurement:
@@ -56,12 +56,12 @@ class Station:
 
 
 class RayPool:
-    """Stations on a cluster; see `pool.Pool`."""
+    """A pool of stations on a Ray cluster; see `pool.Pool`."""
 
     def __init__(self, device: str, workers: int | None = None, ahead: int = AHEAD) -> None:
-        """`workers` stations: by default one a node, or one a GPU where the device is one. They start at the first trial.
+        """`workers` is the number of stations, by default one per node, or one per GPU for a GPU backend.
 
-        ValueError for another device, or where there is no cluster.
+        Stations start at the first trial. ValueError for another device, or without a cluster.
         """
         opened = opened_by(device)
         connect()
@@ -72,10 +72,10 @@ class RayPool:
         self._device, self._count, self._ahead = device, workers, ahead
         self._stations: list[Any] = []
         self.retries = 0
-        """Trials that were restarted because their station was lost."""
+        """Number of trials that were restarted because their station was lost."""
 
     def device(self, hw: Hardware) -> str:
-        """Name of the devices; ValueError when they differ."""
+        """Name that the devices of all stations have in common; ValueError if they differ."""
         names = set(ray.get([station.device.remote(hw) for station in self._running()]))
         if len(names) != 1:
             raise ValueError(f"a pool takes devices of one kind, the cluster has {', '.join(sorted(names))}")
@@ -86,7 +86,7 @@ class RayPool:
         return ray.get([station.pid.remote() for station in self._running()])
 
     def stream(self, trials: Iterable[Trial]) -> Iterator[Measurement]:
-        """See `Pool`."""
+        """Yield one measurement for each trial, in order; see `Pool`."""
         left, again = enumerate(trials), deque[tuple[int, Trial, int]]()
         flying: dict[Any, tuple[tuple[int, Trial, int], Any]] = {}
         done: dict[int, Measurement] = {}
@@ -110,7 +110,7 @@ class RayPool:
                 position += 1
 
     def compare(self, comparison: Comparison) -> dict[str, list[float]]:
-        """See `Pool`; on another station when one is lost."""
+        """Run a comparison on one station, and again on another station if it is lost; see `Pool`."""
         for attempt in range(RETRIES + 1):
             station = self._running()[0]
             try:
@@ -131,7 +131,7 @@ class RayPool:
     def _next(
         self, left: Iterator[tuple[int, Trial]], again: deque, position: int, done: dict, flying: dict
     ) -> tuple[int, Trial, int] | None:
-        """The next job: a retry, or a new one within `ahead`; None for now."""
+        """The next job (index, trial, lost stations): a retry, or a new trial within `ahead`; None if there is none now."""
         if again:
             return again.popleft()
         if len(done) + len(flying) >= self._ahead:
@@ -140,7 +140,7 @@ class RayPool:
         return None if found is None else (*found, 0)
 
     def _lost(self, job: tuple[int, Trial, int], error: RayActorError, again: deque, done: dict[int, Measurement]) -> None:
-        """Do a job again, or give it up."""
+        """Put a job whose station was lost back for a retry, or give it up as CRASHED."""
         index, trial, tries = job
         if tries < RETRIES:
             self.retries += 1
@@ -150,7 +150,7 @@ class RayPool:
             done[index] = Measurement(Status.CRASHED, error=text, digest=trial.kernel.digest)
 
     def _running(self) -> list[Any]:
-        """The stations, started if there are none. RuntimeError when none comes up."""
+        """The stations, started if there are none. RuntimeError if none of them starts."""
         if not self._stations:
             started = [self._start() for _ in range(self._count)]
             self._stations = [station for station in started if _is_up(station)]
@@ -159,12 +159,12 @@ class RayPool:
         return self._stations
 
     def _start(self) -> Any:
-        """A new station, on the node with the fewest."""
+        """Start a station, on the node with the fewest stations."""
         options = {"num_cpus": 1, "num_gpus": opened_by(self._device).gpus, "scheduling_strategy": "SPREAD"}
         return ray.remote(Station).options(max_restarts=0, **options).remote(self._device, list(loaded()))
 
     def _replaced(self, station: Any) -> list[Any]:
-        """The replacement of a lost station; none if the cluster has no room and another station is left."""
+        """List with the replacement of a lost station; empty if the cluster has no room and other stations are left."""
         self._stations.remove(station)
         if _is_up(fresh := self._start()):
             self._stations.append(fresh)
@@ -175,7 +175,7 @@ class RayPool:
 
 
 def connect() -> None:
-    """Join the cluster that RAY_ADDRESS names, or the one of this machine. ValueError if there is none."""
+    """Join the cluster that RAY_ADDRESS names, or the cluster of this machine. ValueError if there is none."""
     if ray.is_initialized():
         return
     address = os.environ.get("RAY_ADDRESS", "auto")
@@ -189,7 +189,7 @@ def connect() -> None:
 
 
 def _is_up(station: Any) -> bool:
-    """Whether a station answers; otherwise it is abandoned."""
+    """Whether a station answers; otherwise it is killed."""
     try:
         ray.get(station.pid.remote(), timeout=START_SECONDS)
     except (GetTimeoutError, RayActorError):

@@ -1,4 +1,4 @@
-"""Answers of a worker as plain values, and back; an answer of another form is a BadReply.
+"""Answers of a worker as plain values, and back; an invalid answer is a BadReply.
 
 A kernel under trial runs in the worker's process and may write anything into its pipe. So an answer is numbers and text that are
 checked one by one; nothing is run, opened or loaded before that.
@@ -16,7 +16,7 @@ from gensor_gym.measure.workers.wire import BadReply
 
 MOST_SAMPLES = 1 << 20
 MOST_TEXT = 1 << 16
-"""Characters of a compiler's words, a fault or a traceback; more is cut."""
+"""Largest number of characters of a compiler's log, a fault or a traceback; a longer text is cut."""
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -31,7 +31,7 @@ def encoded(answer: object) -> object:
 
 
 def decoded(request: object, value: Any) -> Any:
-    """The answer to a request; BadReply if it is invalid."""
+    """The answer to a request from its JSON form; BadReply if it is invalid."""
     decode = next((known for kind, known in _DECODERS.items() if isinstance(request, kind)), None)
     if decode is None:
         raise BadReply(f"an answer to a {type(request).__name__}")
@@ -42,21 +42,21 @@ def decoded(request: object, value: Any) -> Any:
 
 
 def text(value: Any) -> str:
-    """A text of bounded length; BadReply for anything else."""
+    """The value, cut to MOST_TEXT characters; BadReply if it is not a text."""
     if not isinstance(value, str):
         raise BadReply(f"a {type(value).__name__} where a text is expected")
     return value[-MOST_TEXT:]
 
 
 def _measurement(request: TrialRequest, value: Any) -> Measurement:
-    """A measurement with the digest of the request, not the worker's."""
+    """A measurement with the request's digest, not the worker's."""
     conditions = {text(name): _condition(item) for name, item in value["conditions"].items()}
     status, digest = Status(value["status"]), request.built.kernel.digest
     return Measurement(status, tuple(_samples(value["samples"])), conditions, text(value["error"]), digest)
 
 
 def _condition(value: Any) -> object:
-    """A condition: text, a number, or a list of such."""
+    """The value of a condition: text, a number, or a list of texts and numbers; ValueError for anything else."""
     items = value if isinstance(value, list) else [value]
     if len(items) > MOST_SAMPLES or not all(isinstance(item, _PLAIN) for item in items):
         raise ValueError(f"a condition that is a {type(value).__name__}, expected text or numbers")
@@ -64,7 +64,7 @@ def _condition(value: Any) -> object:
 
 
 def _samples(values: Any) -> list[float]:
-    """Seconds."""
+    """The values as seconds; ValueError unless they are a list of numbers."""
     if not isinstance(values, list) or len(values) > MOST_SAMPLES:
         raise ValueError(f"a {type(values).__name__} where at most {MOST_SAMPLES} seconds are expected")
     if not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
@@ -73,12 +73,12 @@ def _samples(values: Any) -> list[float]:
 
 
 def _comparison(request: CompareRequest, value: Any) -> dict[str, list[float]]:
-    """Samples by name."""
+    """Samples of a comparison by name."""
     return {text(name): _samples(samples) for name, samples in value.items()}
 
 
 def _compiled(request: CompileRequest, value: Any) -> Built | str:
-    """The file of the request's kernel, or the compiler's words."""
+    """The file of the request's kernel, or the compiler's log as text."""
     if isinstance(value, str):
         return text(value)
     seconds = _samples([value["compile_seconds"]])[0]

@@ -19,12 +19,12 @@ class Built:
     compiler: str = ""
     compile_seconds: float = 0.0
     library: bytes = field(default=b"", repr=False)
-    """The file itself, for a worker that may not open it."""
+    """Content of the file, for a worker that may not open it."""
     refused: str = ""
-    """Why it is not enclosed: no kernel is loaded then."""
+    """Why the content is not enclosed; a worker then loads no kernel."""
 
     def enclosed(self) -> Built:
-        """With the file itself, if it exists and only this user can write it."""
+        """A copy that encloses the file's content; instead it gives a reason if the file is missing or others can write it."""
         try:
             return replace(self, library=read_own(Path(self.path)))
         except ValueError as error:
@@ -33,7 +33,7 @@ class Built:
 
 @dataclass(frozen=True)
 class TrialRequest:
-    """Verify and time one kernel. `floor` is the least believable time in seconds."""
+    """Verify and time one kernel. `floor` is the least plausible time in seconds."""
 
     built: Built
     threads: int
@@ -42,7 +42,7 @@ class TrialRequest:
     rules: TimingRules = field(default_factory=TimingRules)
 
     def enclosed(self) -> TrialRequest:
-        """See `Built.enclosed`."""
+        """A copy that encloses the kernel's file; see `Built.enclosed`."""
         return replace(self, built=self.built.enclosed())
 
 
@@ -50,10 +50,9 @@ class TrialRequest:
 class CompareRequest:
     """Time several kernels of one operator, and optionally torch, in interleaved rounds of random order.
 
-    `torch_threads` of None leaves torch out; `torch_compile` adds torch.compile's kernel. `name -> samples` comes back,
-    torch under `torch` (on GPUs also under `torch.nhwc` for convolutions, `torch.b_transposed` for int8 products: see
-    `measure/baselines/torch_cuda.py`), torch.compile under `torch.compile`, and the device's anchor under `anchor` where
-    that is asked for.
+    The answer maps names to samples. Unless `torch_threads` is None, torch's samples are under `torch` (on GPUs also under
+    `torch.nhwc` for convolutions and `torch.b_transposed` for 8-bit products: see `measure/baselines/torch_cuda.py`), or under
+    `torch.prepacked` for a frozen operator. `torch_compile` adds `torch.compile`, and `anchor` adds the drift anchor as `anchor`.
     """
 
     built: tuple[tuple[str, Built], ...]
@@ -66,13 +65,13 @@ class CompareRequest:
     rules: TimingRules = field(default_factory=TimingRules)
 
     def enclosed(self) -> CompareRequest:
-        """See `Built.enclosed`."""
+        """A copy that encloses the kernels' files; see `Built.enclosed`."""
         return replace(self, built=tuple((name, built.enclosed()) for name, built in self.built))
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A kernel to be compiled, verified and timed; see `TrialRequest`, which it becomes."""
+    """A kernel to be compiled, verified and timed; once compiled it becomes a `TrialRequest`."""
 
     kernel: Kernel
     threads: int
@@ -81,13 +80,13 @@ class Trial:
     rules: TimingRules = field(default_factory=TimingRules)
 
     def request(self, built: Built) -> TrialRequest:
-        """Request to a worker once the kernel is compiled."""
+        """The request to a worker for the compiled kernel."""
         return TrialRequest(built, self.threads, self.floor, self.seed, self.rules)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Kernels of one operator by name, to be compiled and timed together; see `CompareRequest`, which it becomes."""
+    """Kernels of one operator by name, to be compiled and timed together; once compiled they become a `CompareRequest`."""
 
     kernels: tuple[tuple[str, Kernel], ...]
     threads: int
@@ -98,13 +97,13 @@ class Comparison:
     rules: TimingRules = field(default_factory=TimingRules)
 
     def request(self, built: tuple[tuple[str, Built], ...]) -> CompareRequest:
-        """Request to a worker once the kernels are compiled."""
+        """The request to a worker for the compiled kernels."""
         theirs, compile_it = self.torch_threads, self.torch_compile
         return CompareRequest(built, self.threads, self.rounds, self.seed, theirs, compile_it, rules=self.rules)
 
 
 @dataclass(frozen=True)
 class CompileRequest:
-    """Compile a CUDA kernel; the answer is Built, or the compiler's words."""
+    """Compile a CUDA kernel; the answer is a Built, or the compiler's log as text."""
 
     kernel: Kernel

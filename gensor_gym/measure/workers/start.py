@@ -1,4 +1,4 @@
-"""Start of a worker process: command, variables, and for an isolated one the files that it may read and write."""
+"""Start of a worker process: command, environment variables, and the files that an isolated worker may read and write."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gensor_gym.measure.workers.affinity import OMP_ENVIRONMENT
 COMPILER = "nvrtc"
 """Name of the worker that compiles CUDA kernels and has no device."""
 SWITCH = "GENSOR_GYM_ISOLATION"
-"""Variable: `off` starts workers without isolation, for systems on which they do not run otherwise."""
+"""Environment variable: `off` starts workers without isolation, for systems on which they do not run otherwise."""
 _KEPT_SECONDS = 7 * 24 * 3600.0
 _ROOT = str(Path(__file__).resolve().parents[3])
 
@@ -38,7 +38,7 @@ class Start:
     command: list[str]
     variables: dict[str, str]
     libraries: dict[str, str] = field(default_factory=dict)
-    """Compiled beforehand, for `take_libraries`."""
+    """Key of a C text -> its library, compiled beforehand for `take_libraries`."""
     scratch: Path | None = None
 
     @property
@@ -52,7 +52,7 @@ class Start:
 
 
 def start_of(device: str, shut_in: bool | None = None) -> Start:
-    """The start of a worker for a device, isolated if it runs machine code of kernels, by default as the variable says.
+    """The start of a worker for a device, isolated if it runs machine code of kernels, by default as $GENSOR_GYM_ISOLATION says.
 
     ValueError for an unknown device, or another value of $GENSOR_GYM_ISOLATION.
     """
@@ -63,7 +63,7 @@ def start_of(device: str, shut_in: bool | None = None) -> Start:
 
 
 def _shut_in(opened: Opened) -> Start:
-    """Start of an isolated worker: it reads libraries and writes to its own folder in the kernel cache, as /tmp may be noexec."""
+    """Start of an isolated worker. It may write to its own folder in the cache only, since /tmp may be noexec."""
     libraries = {key_of(*text): str(compile_text(*text)) for text in opened.texts()}
     base = private_dir("scratch")
     _remove_unused(base)
@@ -76,27 +76,27 @@ def _shut_in(opened: Opened) -> Start:
 
 
 def _remove_unused(base: Path) -> None:
-    """Delete folders of workers whose run was killed: nothing was written to them for a week."""
+    """Delete folders of workers whose run was killed: nothing was written to these folders for a week."""
     limit = time.time() - _KEPT_SECONDS
     for old in base.glob("worker-*"):
-        with suppress(FileNotFoundError):  # another run did it
+        with suppress(FileNotFoundError):  # another run has removed it
             if old.stat().st_mtime < limit:
                 shutil.rmtree(old, ignore_errors=True)
 
 
 def _command(rules: str) -> list[str]:
-    """Python on the file that gives up rights, with its file of rules; see `isolation/launch.py`."""
+    """Command that runs `isolation/launch.py` with a file of rules, which is empty without isolation."""
     return [sys.executable, "-P", str(Path(launch.__file__).resolve()), rules]
 
 
 def _variables(given: dict[str, str]) -> dict[str, str]:
-    """The worker's variables: this package is first on its import path."""
+    """The worker's environment variables, with this package first on its import path."""
     paths = [_ROOT, *filter(None, [given.get("PYTHONPATH")])]
     return {**OMP_ENVIRONMENT, **given, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _wanted() -> bool:
-    """Whether workers should be isolated."""
+    """Whether workers should be isolated; ValueError for an invalid value of $GENSOR_GYM_ISOLATION."""
     said = os.environ.get(SWITCH, "on").strip() or "on"
     if said not in ("on", "off"):
         raise ValueError(f"${SWITCH}={said!r}: expected on or off")

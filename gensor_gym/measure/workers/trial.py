@@ -20,19 +20,19 @@ from gensor_gym.measure.workers.requests import Built, TrialRequest
 from gensor_gym.operators.computation import Computation
 
 REPEATS = 3
-"""Calls that are checked one by one after timing, to catch kernels that fail or skip every second or third call."""
+"""Number of calls that are checked one by one after timing, to catch kernels that fail or skip every second or third call."""
 
 Announce = Callable[[str], None]
-"""Tells the harness which stage begins, to attribute a crash or a hang."""
+"""Function that tells the harness which stage begins, so that it can attribute a crash or a hang."""
 
 
 BaselineKind = Literal["torch", "torch.nhwc", "torch.b_transposed", "torch.compile", "torch.prepacked"]
-"""Torch's own kernel; the same on images in layout NHWC, or with the second matrix transposed in memory; torch.compile's;
-oneDNN's on prepacked weights: names in the results of a comparison."""
+"""Kinds of baselines, which are also their names in the results of a comparison: torch's own kernel, torch on NHWC images, torch
+with the second matrix transposed in memory, torch.compile's kernel, and oneDNN's kernel on prepacked weights."""
 
 
 class LaunchError(Exception):
-    """The device refused to run the kernel; the worker's state is sound."""
+    """The device refused to run the kernel; the worker can go on."""
 
 
 class DeviceLost(Exception):
@@ -40,7 +40,7 @@ class DeviceLost(Exception):
 
 
 class Loaded(Protocol):
-    """A kernel in the worker with its buffers."""
+    """A kernel loaded in the worker, with its buffers."""
 
     def write(self, draw: Expected) -> None:
         """Copy the draw's inputs into the buffers and poison output and workspace."""
@@ -49,52 +49,52 @@ class Loaded(Protocol):
         """Fill the output with NaN bytes."""
 
     def time(self, calls: int) -> float:
-        """Run that many times in a row; seconds in all."""
+        """Call the kernel `calls` times in a row; return the total seconds."""
 
     def fault(self, draw: Expected) -> str:
-        """Fault of the output for the draw; empty if it is right."""
+        """Message about a wrong output for the draw; empty if it is right."""
 
     def damage(self, draw: Expected) -> str:
-        """Guard words or inputs that the kernel modified; empty if none."""
+        """Message about guard words or inputs that the kernel modified; empty if there are none."""
 
     def conditions(self) -> dict[str, object]:
-        """Device and its state now."""
+        """Conditions of a measurement: the device and its present state."""
 
     def close(self) -> None:
-        """Unload."""
+        """Unload the kernel."""
 
 
 class Baseline(Protocol):
     """A library's kernel for an operator, on the device, with inputs in place."""
 
     def fault(self, draw: Expected) -> str:
-        """Fault of its output for the draw of its inputs; empty if it is right."""
+        """Message about a wrong output for the draw of its inputs; empty if it is right."""
 
     def time(self, calls: int) -> float:
-        """Run that many times in a row; seconds in all."""
+        """Call the kernel `calls` times in a row; return the total seconds."""
 
 
 class Device(Protocol):
     """A device of a worker, on which kernels run."""
 
     anchor: Anchor | None
-    """Its drift anchor; None if conditions have the clock instead."""
+    """Its drift anchor; None if the conditions contain the device's clock instead."""
     lock: str
     """Name of its timing lock, unique among the machine's devices."""
     exclusive: bool
-    """Whether all that a trial does on it is under the timing lock.
+    """Whether a whole trial is run under the timing lock, and not its timing alone.
 
-    A GPU that verifies for one worker slows the timing for another. On a CPU only timing is.
+    On a GPU it is: a worker that verifies slows down another worker's timing.
     """
 
     draws_limit: int
-    """Bytes that draws kept for later may take."""
+    """Largest number of bytes of cached draws."""
 
     def draws(self, op: Computation, seed: int) -> tuple[Expected, ...]:
-        """The three draws of an operator, with the arrays where this device compares them."""
+        """The three draws of an operator, with arrays in the memory where this device compares them."""
 
     def kinds(self, op: Computation) -> tuple[BaselineKind, ...]:
-        """The baselines of torch's own kernel, one for each layout of memory that it accepts."""
+        """Kinds of baselines of torch's own kernel, one for each memory layout that it accepts."""
 
     def load(self, built: Built, threads: int) -> Loaded:
         """Load a compiled kernel; LaunchError when the device refuses it."""
@@ -103,17 +103,17 @@ class Device(Protocol):
         """Torch's kernel on this device with a draw's inputs; ValueError for a kind that it does not have."""
 
     def steady(self) -> AbstractContextManager[None]:
-        """Context that is held while something is timed."""
+        """Context in which kernels are timed."""
 
 
 def check(loaded: Loaded, draw: Expected) -> str:
-    """Fault of the output in the buffers for this draw; empty if it is right."""
+    """Message about damaged buffers or a wrong output for this draw; empty if all is right."""
     return loaded.damage(draw) or loaded.fault(draw)
 
 
 @contextmanager
 def opened(device: Device, built: Built, threads: int) -> Iterator[Loaded]:
-    """Load, and always unload."""
+    """Context with a loaded kernel, which is always unloaded."""
     loaded = device.load(built, threads)
     try:
         yield loaded
@@ -138,7 +138,7 @@ def run_trial(device: Device, cache: ExpectationCache, request: TrialRequest, an
 
 
 def alone(device: Device, wanted: bool, announce: Announce) -> AbstractContextManager[None]:
-    """The timing lock of a device, waited for; nothing if it is not `wanted`."""
+    """Context that waits for a device's timing lock and holds it, or does nothing unless `wanted`."""
     if not wanted:
         return nullcontext()
     announce("wait")
@@ -148,7 +148,7 @@ def alone(device: Device, wanted: bool, announce: Announce) -> AbstractContextMa
 def _measure(
     device: Device, loaded: Loaded, draws: tuple[Expected, ...], request: TrialRequest, announce: Announce
 ) -> Measurement:
-    """The trial on a loaded kernel."""
+    """Verify a loaded kernel, time it, and verify it again."""
     kernel = request.built.kernel
 
     def wrong(fault: str, when: str) -> Measurement:
@@ -185,7 +185,7 @@ def _measure(
 
 
 def _conditions(loaded: Loaded, request: TrialRequest, calls: int) -> dict[str, object]:
-    """Conditions of the samples."""
+    """Conditions under which the samples were taken."""
     return {
         **loaded.conditions(),
         "threads": request.threads,

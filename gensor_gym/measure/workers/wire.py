@@ -15,11 +15,11 @@ from typing import Any
 
 _HEADER = struct.Struct("<Q")
 LARGEST_REPLY = 64 << 20
-"""Bytes: samples of comparisons of hundreds of kernels are a tenth of that."""
+"""Largest number of bytes of a reply; samples of comparisons of hundreds of kernels take a tenth of it."""
 
 
 class PipeClosed(Exception):
-    """The other side is gone."""
+    """The process at the other end of the pipe is gone."""
 
 
 class DeadlinePassed(Exception):
@@ -42,14 +42,14 @@ def receive_request(fd: int) -> Any:
 
 
 def send_reply(fd: int, kind: str, value: object) -> None:
-    """Write a reply to the harness; PipeClosed if nobody reads. Numbers that JSON does not know become text."""
+    """Write a reply to the harness; PipeClosed if nobody reads. Values that JSON does not support become text."""
     _send(fd, json.dumps([kind, value], default=str).encode())
 
 
 def receive_reply(fd: int, deadline: float) -> tuple[str, Any]:
-    """Read a worker's reply, kind and value; `deadline` is a `time.monotonic` instant.
+    """Read a worker's reply, (kind, value); `deadline` is a `time.monotonic` instant.
 
-    PipeClosed or DeadlinePassed if none comes, BadReply for one that is too long, or no pair in JSON.
+    PipeClosed or DeadlinePassed if none comes, BadReply if it is too long or not a pair in JSON.
     """
     (length,) = _HEADER.unpack(_read_exactly(fd, _HEADER.size, deadline))
     if length > LARGEST_REPLY:
@@ -73,7 +73,7 @@ def _send(fd: int, body: bytes) -> None:
 
 
 def _read_exactly(fd: int, count: int, deadline: float | None) -> bytes:
-    """`count` bytes from the pipe, however the kernel cuts them up."""
+    """Read exactly `count` bytes from the pipe. PipeClosed at its end, DeadlinePassed after the deadline."""
     parts: list[bytes] = []
     while count:
         if deadline is not None:

@@ -36,7 +36,7 @@ _DEVICE_LOST = 70
 
 
 def make_device(name: str) -> Device | None:
-    """The device of a backend, None for the worker that only compiles; ValueError names the devices there are."""
+    """The device of a backend, None for the worker that only compiles; ValueError names the available devices."""
     return None if name == COMPILER else opened_by(name).device()
 
 
@@ -84,7 +84,7 @@ def answer_to(request: object, device: Device | None, cache: ExpectationCache, a
 
 
 class IsolationWarning(RuntimeWarning):
-    """This system cannot shut a worker in, or not wholly."""
+    """This system cannot isolate a worker, or only in part."""
 
 
 def warn_of_isolation(bound: str) -> None:
@@ -109,7 +109,7 @@ def pass_warnings_on(write_fd: int) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Entry point; see the module."""
+    """Run the worker with the arguments that the module describes."""
     device, read_fd, write_fd, parent = arguments[0], *map(int, arguments[1:4])
     watch_parent(parent)
     pass_warnings_on(write_fd)

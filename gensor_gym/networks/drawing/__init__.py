@@ -1,1 +1,1 @@
-"""A plan as a picture: boxes in layers, drawn by matplotlib."""
+"""A plan drawn as boxes in layers by matplotlib."""

@@ -1,4 +1,4 @@
-"""Boxes in layers, each below all that it reads, with links that pass boxes of the layers between."""
+"""Layout of boxes in layers: a box is below all boxes that it reads, and links pass between the boxes of other layers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 GAP, LANE, BELOW, STUB = 0.3, 0.12, 0.5, 0.25
-"""Inches between neighbours, of the lane of a link that passes a layer, between layers, and of links upright below a layer."""
+"""Inches: gap between neighbours, width of a link's lane in a layer, gap between layers, upright part of a link below a layer."""
 
 
 @dataclass
 class Box:
-    """Lines of text, sizes of its outputs, and inches; `layered` sets its position."""
+    """A box with lines of text, texts of its outputs' sizes, and its width and height in inches; `layered` sets its position."""
 
     lines: list[str]
     sizes: list[str]
@@ -23,13 +23,13 @@ class Box:
 
     @property
     def left(self) -> float:
-        """Its left edge."""
+        """Horizontal position of its left edge."""
         return self.x - self.width / 2
 
 
 @dataclass
 class Link:
-    """A link between boxes, by number; `layered` sets the points of its line."""
+    """A link between two boxes, given by their indices; `layered` sets the points of its line."""
 
     start: int
     end: int
@@ -47,7 +47,7 @@ class _Place:
 
 
 def layered(boxes: Sequence[Box], links: Sequence[Link]) -> tuple[float, float]:
-    """Set the positions of boxes and links; (width, height) of all, whose centre is x = 0 and whose top is y = 0.
+    """Set the positions of boxes and links; return (width, height) of the drawing, with its centre at x = 0 and its top at y = 0.
 
     Links lead from earlier boxes to later ones. In its layer a box is placed by the mean position of its predecessors: the
     barycentre rule of Sugiyama, Tagawa and Toda (1981).
@@ -74,7 +74,7 @@ def layered(boxes: Sequence[Box], links: Sequence[Link]) -> tuple[float, float]:
 
 
 def _lanes(link: Link, depth: Sequence[int], places: Sequence[_Place], layers: Sequence[list[_Place]]) -> list[_Place]:
-    """Room for a link in each layer between its ends."""
+    """Add an entry for a link to each layer between its ends, and return these entries."""
     found, last = [], places[link.start]
     for layer in range(depth[link.start] + 1, depth[link.end]):
         lane = _Place(LANE, [last])
@@ -86,7 +86,7 @@ def _lanes(link: Link, depth: Sequence[int], places: Sequence[_Place], layers: S
 
 
 def _side_by_side(layer: list[_Place]) -> float:
-    """Place a layer's entries, ordered by their predecessors; returns the width."""
+    """Set the positions of a layer's entries, in the order of their predecessors; return the layer's width."""
     layer.sort(key=lambda place: sum(one.x for one in place.above) / len(place.above) if place.above else 0.0)
     width = sum(place.width for place in layer) + GAP * (len(layer) - 1)
     x = -width / 2
@@ -99,7 +99,7 @@ def _side_by_side(layer: list[_Place]) -> float:
 
 
 def _line(link: Link, boxes: Sequence[Box], passed: Sequence[tuple[float, float, float]]) -> None:
-    """Straight lines from below one box, upright through layers (x, top, height) and where sizes stand, to above the other."""
+    """Set the points of a link: from below its first box, upright through the layers (x, top, height), to its second box."""
     start, end = boxes[link.start], boxes[link.end]
     link.points = [point for x, top, height in passed for point in ((x, top), (x, top + height + STUB))]
     link.points[0] = (start.x, start.top + start.height)

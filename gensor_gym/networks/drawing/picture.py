@@ -1,4 +1,4 @@
-"""A plan as a picture: a box around the nodes that one kernel computes, and between boxes the values with their sizes."""
+"""The picture of a plan: a box for each kernel with the nodes that it computes, and links for the values between kernels."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 INK, GREY, PALE, GIVEN = "#222222", "#757575", "#F0F0F0", "#FFFFFF"
 FONT, LETTER, SMALL, LINE, PADDING, MARGIN = 8.0, 0.070, 0.055, 0.165, 0.09, 0.15
-"""Points of a letter; inches of its width, of a size's letters, of a line, around texts, around everything."""
+"""Points of the font; inches of a letter's width, of a small letter's width, of a line, around texts, around the picture."""
 LONGEST = 64
-"""Characters of a line."""
+"""Most characters of a line."""
 
 
 def figure_of(plan: Plan) -> Figure:
-    """The picture as a figure of matplotlib, in inches as large as the plan needs; ImportError if matplotlib is missing.
+    """Draw a plan as a figure of matplotlib, as large as the plan needs; ImportError if matplotlib is missing.
 
-    Boxes are kernels by their number, those without are inputs and outputs; constants are named inside. A value that is read more
-    than once has its size once, below the box that makes it.
+    Boxes with a number are kernels, boxes without a number are inputs and outputs. Constants are named inside the boxes that read
+    them. The size of a value stands below the box that makes it.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -48,7 +48,7 @@ def figure_of(plan: Plan) -> Figure:
 
 
 def boxes_of(plan: Plan) -> tuple[list[Box], list[Link]]:
-    """Boxes of inputs, of kernels in their order, and of outputs, and a link from each to every one that reads it."""
+    """(boxes of inputs, of kernels in their order, and of outputs; links from each box to the boxes that read its values)."""
     network, sizes = plan.network, {value.name: value for value in plan.network.graph.values.values()}
     boxes = [_box([value.name], [value.name], sizes, ()) for value in network.inputs]
     maker = {value.name: number for number, value in enumerate(network.inputs)}
@@ -68,7 +68,7 @@ def boxes_of(plan: Plan) -> tuple[list[Box], list[Link]]:
 
 
 def said(network: Network, name: str) -> str:
-    """A node as one line; its inputs are named by the values behind views."""
+    """One line of text for a node; an input that is a view has the name of its source."""
     node = network.nodes[name]
     behind = {one: network.source_of(one) for one in node.inputs}
     text = f"{name} = {_made(node, behind)}"
@@ -88,7 +88,7 @@ def _made(node: Node, names: dict[str, str]) -> str:
 
 
 def _box(lines: list[str], made: Sequence[str], values: Any, returns: Sequence[str]) -> Box:
-    """A box of these lines, with the sizes of its outputs below."""
+    """A box with these lines, and with the sizes of the values `made` below it."""
     sizes = [f"{'x'.join(map(str, values[name].shape))}  {bytes_text(values[name].nbytes)}" for name in made]
     below = max(map(len, sizes), default=0)
     width = max(2 * PADDING + LETTER * max(map(len, lines)), 2 * (PADDING + SMALL * below))
@@ -96,7 +96,7 @@ def _box(lines: list[str], made: Sequence[str], values: Any, returns: Sequence[s
 
 
 def bytes_text(size: float) -> str:
-    """Bytes with three digits and their unit."""
+    """Text of a number of bytes with three digits and a unit."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size >= scale:
             return f"{size / scale:.3g} {unit}"
@@ -104,7 +104,7 @@ def bytes_text(size: float) -> str:
 
 
 def _draw(axes: Any, box: Box) -> None:
-    """The box with its lines; sizes below its right half."""
+    """Draw a box with its lines, and the sizes below its right half."""
     from matplotlib.patches import FancyBboxPatch
 
     kernel = box.lines[0].startswith("kernel ")

@@ -1,1 +1,1 @@
-"""Fusion: the nodes of a block, every change of a plan by one decision, plans by rule."""
+"""Fusion: blocks of two products, changes of a plan by single decisions, and rules that make plans."""

@@ -1,4 +1,4 @@
-"""The nodes of a block: two products with a row nest between them, and the moves before and after."""
+"""Blocks: two products with a row nest between them, and the moves before and after."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _MOVES = (Transpose, Slice)
 
 
 def block_of(network: Network, second: str) -> Piece | None:
-    """The piece that ends in a product: the previous product, the nodes between, moves before and after; None without one."""
+    """The block whose second product is given: the product before it, the nodes between, and moves before and after.
+
+    None if there is not exactly one product before it.
+    """
     node = network.nodes[second]
     assert isinstance(node, Contract)
     inside = {second}
@@ -37,7 +40,7 @@ def block_of(network: Network, second: str) -> Piece | None:
 
 
 def _read_inside(network: Network, inside: set[str], last: str) -> set[str]:
-    """Drop nodes that others read too, such as a mask of all layers: these are computed once, before."""
+    """The nodes without those that other nodes also read, such as a mask of all layers, which are computed once before."""
     kept = set(inside)
     while others := {name for name in kept - {last} if any(reader not in kept for reader in readers_of(network, name))}:
         kept -= others
@@ -45,7 +48,7 @@ def _read_inside(network: Network, inside: set[str], last: str) -> set[str]:
 
 
 def _moves_before(network: Network, inside: set[str], products: Iterable[str]) -> set[str]:
-    """Transpositions and slices that only make the products' operands."""
+    """Transposes and slices that only the block reads, and that make operands of its products."""
     found: set[str] = set()
     sources = {source for product in products for source in network.nodes[product].inputs}
     for name, node in reversed(network.graph.nodes):
@@ -58,7 +61,7 @@ def _moves_before(network: Network, inside: set[str], products: Iterable[str]) -
 
 
 def _feeds(network: Network, name: str, wanted: set[str]) -> bool:
-    """Whether a value, or a reshape of it, is one of those, or read by one."""
+    """Whether a value, or a reshape of it, is in `wanted` or is read by a node in `wanted`."""
     waiting = [name]
     while waiting:
         one = waiting.pop()
@@ -69,7 +72,7 @@ def _feeds(network: Network, name: str, wanted: set[str]) -> bool:
 
 
 def _moves_after(network: Network, last: str) -> set[str]:
-    """Transpositions that are the product's only use."""
+    """Transposes after a product, each the only reader of the value before it."""
     found: set[str] = set()
     while len(readers := readers_of(network, last)) == 1 and isinstance(network.nodes[readers[0]], Transpose):
         last = readers[0]

@@ -1,9 +1,9 @@
-"""The plan of coarse-grain fusion: `fine`, with neighbours over the same rows in one parallel loop.
+"""The plan of coarse-grain fusion: the plan `fine`, with adjacent pieces over the same rows in one parallel loop.
 
-After the coarse-grain fusion of oneDNN Graph Compiler (Li et al., arXiv 2301.01333): adjacent fused operators with the same
-outermost parallel loop become one. The saving is small: a wait for the slowest thread at each piece. The cost may be large: if
-threads share out rows, every task reads all constants, while threads that share out columns read them once together. So a loop is
-made only if its tasks have enough rows to hide this reading behind arithmetic.
+It follows the coarse-grain fusion of oneDNN Graph Compiler (Li et al., arXiv 2301.01333): adjacent fused operators with the same
+outermost parallel loop get one loop. The saving is small: a wait for the slowest thread after each piece. The cost may be large:
+if threads divide the rows among them, every task reads all constants, while threads that divide the columns read them once
+together. So a loop is made only if its tasks have enough rows to hide this reading behind arithmetic.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from gensor_gym.networks.plan import Plan
 from gensor_gym.networks.tasks import STEP
 
 HIDDEN, SMALL = 1 / 4, 1 / 16
-"""Shares of a task's compute seconds.
+"""Fractions of a task's compute time.
 
-Reading its constants takes at most the first, because lines are prefetched (`codegen/c/micro/ahead.py`). The second bounds the
-loss of threads that wait for tasks, and reading if fewer rows are possible.
+Reading a task's constants may take up to HIDDEN, because lines are prefetched (`codegen/c/micro/ahead.py`). SMALL bounds the loss
+of threads without tasks, and the reading when a task gets fewer rows than a thread's share.
 """
 HELD = 1 / 2
-"""Largest share of a cache for data that should stay in it."""
+"""Largest fraction of a cache for data that should stay in it."""
 PARTS = 4
-"""Tasks of each thread, if reading stays hidden, so that delayed threads leave some to others."""
+"""Wanted number of tasks per thread, so that other threads can take tasks of a delayed thread."""
 
 
 def fine_coarse(network: Network, machine: Hardware | None = None) -> Plan:
-    """`fine`, with each piece in the loop of the previous one if `rows_together` finds rows for them; default is this host."""
+    """Plan `fine`, with each piece in the loop of the previous piece if `rows_together` finds rows; for this host by default."""
     hw, pieces = machine or hardware.get("host"), list(fine(network).pieces)
     for number in range(1, len(pieces)):
         first = number - len(loop_before(pieces, number))
@@ -46,11 +46,11 @@ def fine_coarse(network: Network, machine: Hardware | None = None) -> Plan:
 
 
 def rows_together(network: Network, pieces: Sequence[Piece], hw: Hardware) -> list[Piece]:
-    """The pieces in one loop, each after the first with the rows of a task; empty if no loop pays off.
+    """The pieces in one loop, in which each piece after the first has the rows of a task; empty if no loop pays off.
 
-    A task has a thread's share of the rows, if reading is hidden (`HIDDEN`): seconds for the pieces' constants, from the
-    innermost cache that holds those of the network, against seconds for the arithmetic of the rows. It has fewer while reading
-    stays below `SMALL`, so that threads get `PARTS` tasks each, and values between pieces stay in the second cache.
+    A task has a thread's share of the rows. Reading the pieces' constants, from the innermost cache that fits the constants of
+    the network, must take at most `HIDDEN` of its arithmetic. A task has fewer rows if reading stays below `SMALL`, until threads
+    get `PARTS` tasks each and values between pieces stay in the second-level cache.
     """
     try:
         steps = [piece.step(network) for piece in pieces]
@@ -62,7 +62,7 @@ def rows_together(network: Network, pieces: Sequence[Piece], hw: Hardware) -> li
     constants = sum(values[name].nbytes for name in read if name in network.constants)
     between = sum(values[name].nbytes for name in read if name not in network.constants) / max(1, count)
     of_row = max(1, sum(step.computation.flops for step in steps)) / count / hw.peak_of("float32")
-    reading = constants / _bandwidth(network, hw) / of_row  # rows whose arithmetic takes as long, of all threads at once
+    reading = constants / _bandwidth(network, hw) / of_row  # number of rows whose arithmetic takes as long as reading
     rows = round_up(-(-count // hw.units), STEP)
     while (half := round_up(rows // 2, STEP)) < rows and _wants_fewer(rows, count, between, hw):
         if reading > SMALL * half or _idle(half, count, hw) > SMALL:
@@ -74,7 +74,7 @@ def rows_together(network: Network, pieces: Sequence[Piece], hw: Hardware) -> li
 
 
 def _idle(rows: int, count: int, hw: Hardware) -> float:
-    """Excess work of the busiest thread over an equal share, as a share of that."""
+    """Excess work of the busiest thread over an equal share, as a fraction of that share."""
     tasks = -(-count // rows)
     return -(-tasks // hw.units) * hw.units * rows / count - 1
 
@@ -85,7 +85,7 @@ def _wants_fewer(rows: int, count: int, between: float, hw: Hardware) -> bool:
 
 
 def _bandwidth(network: Network, hw: Hardware) -> float:
-    """Bytes a second of all threads from the memory level that holds the network's constants between calls."""
+    """Bytes per second of all threads from the memory level where the network's constants stay between calls."""
     size = sum(array.nbytes for array in network.constants.values())
     fits = (level for level in hw.memory[1:] if size <= HELD * level.capacity)
     return next(fits, hw.memory[-1]).bandwidth

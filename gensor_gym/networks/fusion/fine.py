@@ -1,7 +1,7 @@
-"""The plan of fine-grain fusion: nodes that fit an inner anchor of a host are computed there, the rest as in `cut_all`.
+"""The plan of fine-grain fusion: nodes are computed at an inner anchor of a host if they fit there, else as in `cut_all`.
 
-After the fine-grain fusion of oneDNN Graph Compiler (Li et al., arXiv 2301.01333): the innermost accepted anchor that leaves
-enough tasks for all threads.
+It follows the fine-grain fusion of oneDNN Graph Compiler (Li et al., arXiv 2301.01333): the innermost possible anchor that leaves
+enough tasks for all threads is used.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from gensor_gym.networks.pieces import Piece
 from gensor_gym.networks.plan import Plan, cut_all, ordered, reads_of
 
 LEAST_TASKS = 8
-"""Blocks of `_ROWS` rows that a host needs, so that threads have work: a product by itself also splits columns."""
+"""Fewest blocks of `_ROWS` rows of a host, so that threads have work; a separate product can also split columns."""
 _ROWS = 16
 _chain_of = lru_cache(maxsize=1024)(chain_of)
-"""Cached, because layers of networks are equal."""
+"""`chain_of` with a cache, because a network has many equal layers."""
 
 
 def fine(network: Network) -> Plan:
-    """`cut_all`, with two products and the row nest between them as one piece if a chain supports them.
+    """Plan `cut_all`, with two products and the row nest between them as one piece if a chain supports them.
 
-    Of the remaining nodes, rows that read a product are computed with it if a panel supports them.
+    Among the remaining pieces, rows that read a product join it if a panel supports them.
     """
     plan = cut_all(network)
     for name, node in network.graph.nodes:
@@ -41,7 +41,7 @@ def fine(network: Network) -> Plan:
 
 
 def _with_panels(plan: Plan) -> Plan:
-    """Each product takes the rows that read it, if these are whole rows and enough for all threads."""
+    """The plan after each product takes the rows that read it, if they are whole rows and enough for all threads."""
     readers = _readers(plan)
     for name, node in plan.network.graph.nodes:
         while isinstance(node, Contract) and (taken := _taken(plan, name, readers)) is not None:
@@ -50,7 +50,7 @@ def _with_panels(plan: Plan) -> Plan:
 
 
 def _readers(plan: Plan) -> Mapping[str, list[Piece]]:
-    """By the first node of each piece: the piece, then the pieces that read its values, in order."""
+    """First node of each piece -> [the piece, then the pieces that read its values, in order]."""
     found = {piece.nodes[0]: [piece] for piece in plan.pieces}
     maker = {name: piece.nodes[0] for piece in plan.pieces for name in piece.nodes}
     for piece in plan.pieces:
@@ -60,7 +60,7 @@ def _readers(plan: Plan) -> Mapping[str, list[Piece]]:
 
 
 def _taken(plan: Plan, product: str, readers: Mapping[str, list[Piece]]) -> Plan | None:
-    """The plan where a product has taken rows; None if there are none left, or the product does not begin its piece."""
+    """The plan after a product takes rows; None if no rows are left, or if the product is not the first node of its piece."""
     for rows in readers.get(product, ())[1:]:
         host = readers[product][0]
         panel = panel_of_both(plan.network, host, rows)
@@ -72,7 +72,7 @@ def _taken(plan: Plan, product: str, readers: Mapping[str, list[Piece]]) -> Plan
 
 
 def _has_rows(network: Network, piece: Piece) -> bool:
-    """Whether a panel is made of it that has rows for threads."""
+    """Whether a piece is a panel with enough rows for all threads."""
     try:
         step = piece.step(network)
         assert isinstance(step.computation, Dataflow)
@@ -87,7 +87,7 @@ def _rows_of_panel(computation: Dataflow) -> int:
 
 
 def is_worth_while(network: Network, piece: Piece) -> bool:
-    """Whether it makes a chain with work for all threads, and without weights that a product would read packed."""
+    """Whether a block is a chain with work for all threads, and without constant weights, which a separate product packs."""
     try:
         step = piece.step(network)
         assert isinstance(step.computation, Dataflow)

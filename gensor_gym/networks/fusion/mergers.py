@@ -1,4 +1,4 @@
-"""Changes of a plan's loops by one decision: a piece joins the loop before it, or begins its own."""
+"""Changes of a plan's loops by one decision: a piece joins the loop before it, or begins its own loop."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from gensor_gym.networks.pieces import Piece
 from gensor_gym.networks.plan import Plan
 
 MOST_ROWS = 256
-"""Most rows of a task: enough that arithmetic hides the reading of weights from a shared cache."""
+"""Most rows of a task, which are enough to hide the reading of weights from a shared cache behind arithmetic."""
 
 
 def mergers(plan: Plan) -> Iterator[tuple[str, Plan]]:
-    """(decision, changed plan): a piece joins the loop before it, or begins its own.
+    """(text of a decision, changed plan) for every change in which a piece joins the loop before it, or begins its own loop.
 
-    A joining piece takes the rows of the loop, else any power of two up to `MOST_ROWS`.
+    A joining piece takes the rows of the loop. If it makes a new loop with the piece before it, its rows are any power of two up
+    to `MOST_ROWS`.
     """
     for number, piece in enumerate(plan.pieces[1:], 1):
         before = loop_before(plan.pieces, number)
@@ -29,7 +30,7 @@ def mergers(plan: Plan) -> Iterator[tuple[str, Plan]]:
 
 
 def _with(plan: Plan, number: int, rows: int) -> Plan:
-    """The plan in which a piece follows by `rows` rows; later pieces of the same loop get the same rows."""
+    """The plan after a piece gets `follows=rows`; later pieces of the same loop get the same rows."""
     pieces = list(plan.pieces)
     pieces[number] = dataclasses.replace(pieces[number], follows=rows)
     later = number + 1
@@ -40,7 +41,7 @@ def _with(plan: Plan, number: int, rows: int) -> Plan:
 
 
 def loop_before(pieces: Sequence[Piece], number: int) -> list[Piece]:
-    """The pieces of the loop that a piece would join."""
+    """Pieces of the loop before the piece with index `number`."""
     first = number - 1
     while pieces[first].follows:
         first -= 1

@@ -1,7 +1,7 @@
-"""Cached plans of rules: a network that is planned again is looked up, and its plan is checked.
+"""A cache of the plans that rules make: a network that is planned again is looked up, and its plan is checked.
 
-The user's cache holds texts under a hash of the graph, the origins of its nodes, its constants, the name of the rule, the machine
-and the sources of this package.
+The user's cache has texts of plans under a hash of the graph, the origins of its nodes, the names of its constants, the name of
+the rule, the machine and the sources of this package.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ FOLDER = "plans"
 
 
 def remembered_plan(network: Network, name: str, rule: Callable[[Network, Hardware], Plan], machine: Hardware) -> Plan:
-    """The named rule's plan of a network for a machine: read if it is stored and legal, else computed and stored."""
+    """Plan of a network for a machine by the named rule: read from the cache if it is legal, else computed and stored."""
     path = private_dir(FOLDER) / f"{_key(network, name, machine)}.txt"
     try:
         known = Plan.parse(network, read_own(path).decode())
-    except ValueError:  # there is none, or it is no plan
+    except ValueError:  # it is missing, or cannot be parsed
         known = None
     if known is not None and not known.fault:
         return known
@@ -36,6 +36,6 @@ def remembered_plan(network: Network, name: str, rule: Callable[[Network, Hardwa
 
 
 def _key(network: Network, name: str, machine: Hardware) -> str:
-    """Everything that a plan depends on: graph, origins of nodes, constant values, and the machine."""
+    """Hash of everything that a plan depends on: package, rule, machine, graph, origins of nodes, names of constants."""
     parts = [sources(), name, repr(machine), network.graph.digest, repr(network.origins), repr(sorted(network.constants))]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

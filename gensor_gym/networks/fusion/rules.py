@@ -1,4 +1,4 @@
-"""Plans by rule, by name."""
+"""The rules that make plans, by name."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from gensor_gym.registry import near
 PLANS: dict[str, Callable[[Network, Hardware], Plan]] = {
     "cut_all": lambda network, _: cut_all(network), "fine": lambda network, _: fine(network), "fine_coarse": fine_coarse,
 }  # fmt: skip
-"""Plans by rule, of a network for a machine."""
+"""Name of a rule -> function that plans a network for a machine."""
 
 
 def check_rule(rule: Any) -> None:
-    """ValueError if it is neither a function nor the name of a plan."""
+    """Check that a rule is a function or the name of a known rule; ValueError if not."""
     if not callable(rule) and not (isinstance(rule, str) and rule in PLANS):
         wanted = f"one of {', '.join(PLANS)}, or a function from a network to its plan"
         raise ValueError(f"plan {rule!r}: expected {wanted}{near(rule, PLANS)}")
 
 
 def plan_of(network: Network, rule: Callable[[Network], Plan] | str, machine: Hardware | None = None) -> Plan:
-    """The plan of a rule, or of the named rule, for a machine or this host.
+    """Plan of a network by a rule or a named rule, for a machine or this host.
 
-    ValueError names the available rules, or the reason why it is no plan of the network.
+    ValueError for an unknown name, or if the rule does not return a plan of the network.
     """
     check_rule(rule)
     if isinstance(rule, str):

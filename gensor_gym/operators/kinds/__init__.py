@@ -1,4 +1,4 @@
-"""The operators: each module of this folder registers its own when it is imported, and all are imported here."""
+"""The operators. Each module of this folder registers its operators when it is imported, and all are imported here."""
 
 from __future__ import annotations
 

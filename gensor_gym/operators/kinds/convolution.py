@@ -16,7 +16,7 @@ Pair = int | tuple[int, int]
 
 
 def _conv2d(op: Operator, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Sum over the places of the window of a matrix product over channels, group by group."""
+    """Reference of conv2d: sum over the positions of the window of a matrix product over channels in each group."""
     groups = options(op, groups=1)["groups"]
     n, k, p, q = op.output.shape
     w = w.reshape(groups, k // groups, -1, *w.shape[2:])
@@ -41,7 +41,7 @@ def conv2d(
     n: int, c: int, h: int, w: int, k: int, r: int, s: int,
     stride: Pair = 1, padding: Pair = 0, dilation: Pair = 1, groups: int = 1, dtype: str = "float32",
 ) -> Operator:  # fmt: skip
-    """Two-dimensional convolution as deep learning means it (the kernel is not flipped).
+    """Two-dimensional convolution as in deep learning (the kernel is not flipped).
 
     Input [n, c, h, w], weight [k, c/groups, r, s], output [n, k, p, q], p and q rounded down. With groups > 1 there is
     an axis g before k, axes k and c run within a group, and the output channel is g * (k/groups) + k. `stride`,
@@ -73,7 +73,7 @@ def conv2d(
 
 
 def _groups(groups: object, c: int, k: int) -> int:
-    """Number of groups, which must divide the channels on both sides."""
+    """Number of groups; ValueError unless it divides the input and output channels."""
     groups = integer("groups", groups)
     if c % groups or k % groups:
         raise ValueError(f"groups={groups}: expected a divisor of c={c} and of k={k}")
@@ -87,9 +87,9 @@ def _groups(groups: object, c: int, k: int) -> int:
 def depthwise_conv2d(
     n: int, c: int, h: int, w: int, r: int, s: int, stride: Pair = 1, padding: Pair = 0, dtype: str = "float32"
 ) -> Operator:
-    """Convolution of every channel with a window of its own.
+    """Convolution of every channel with a separate window.
 
-    Input [n, c, h, w], weight [c, 1, r, s] (as torch keeps it), output [n, c, p, q], p and q rounded down. `stride`
+    Input [n, c, h, w], weight [c, 1, r, s] (like in torch), output [n, c, p, q], p and q rounded down. `stride`
     and `padding` (zeros) are one integer or a pair (height, width). int8 operands give an int32 result.
     """
     sizes = {key: integer(key, v) for key, v in dict(n=n, c=c, h=h, w=w, r=r, s=s).items()}

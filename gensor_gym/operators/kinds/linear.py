@@ -11,7 +11,7 @@ from gensor_gym.operators.types import Operator
 def gemm(m: int, n: int, k: int, dtype: str = "float32") -> Operator:
     """Matrix product C[m, n] = sum over k of A[m, k] * B[k, n].
 
-    int8 operands give an int32 result, float8_e4m3fn a bfloat16. A bias is per column n.
+    int8 operands give an int32 result, float8_e4m3fn operands a bfloat16 result. A bias is per column n.
     """
     return plain("gemm", {"m": m, "n": n, "k": k}, dtype, {"A": "mk", "B": "kn"}, ("C", "mn"))
 
@@ -20,7 +20,7 @@ def gemm(m: int, n: int, k: int, dtype: str = "float32") -> Operator:
 def batched_gemm(b: int, m: int, n: int, k: int, dtype: str = "float32") -> Operator:
     """One matrix product for each batch element: C[b, m, n] = sum over k of A[b, m, k] * B[b, k, n].
 
-    int8 operands give an int32 result, float8_e4m3fn a bfloat16. A bias is per column n.
+    int8 operands give an int32 result, float8_e4m3fn operands a bfloat16 result. A bias is per column n.
     """
     return plain("batched_gemm", {"b": b, "m": m, "n": n, "k": k}, dtype, {"A": "bmk", "B": "bkn"}, ("C", "bmn"))
 
@@ -29,7 +29,7 @@ def batched_gemm(b: int, m: int, n: int, k: int, dtype: str = "float32") -> Oper
 def gemv(m: int, k: int, dtype: str = "float32") -> Operator:
     """Matrix times vector: y[m] = sum over k of A[m, k] * x[k].
 
-    int8 operands give an int32 result, float8_e4m3fn a bfloat16. A bias is per row m.
+    int8 operands give an int32 result, float8_e4m3fn operands a bfloat16 result. A bias is per row m.
     """
     return plain("gemv", {"m": m, "k": k}, dtype, {"A": "mk", "x": "k"}, ("y", "m"))
 

@@ -1,4 +1,4 @@
-"""Pooling over images in NCHW layout: avg_pool2d and max_pool2d. `Operator.divisor` is the divisor of a sum."""
+"""Pooling over images in NCHW layout: avg_pool2d and max_pool2d. A mean is a sum with a divisor (`Operator.divisor`)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _maximum(op: Operator, x: np.ndarray) -> np.ndarray:
 
 
 def _window(op: Operator) -> dict[str, Any]:
-    """The window as torch takes it."""
+    """Keyword arguments of torch's pooling function for the operator's window."""
     return {"kernel_size": op.extents[-2:], **options(op, stride=1, padding=0)}
 
 
@@ -42,8 +42,8 @@ def avg_pool2d(
 ) -> Operator:
     """Mean over windows of r x s: input [n, c, h, w], output [n, c, p, q], p and q rounded down.
 
-    The divisor is always r * s: padding counts as zeros, torch's default. Padding is at most half the window. int8 is
-    rejected, since a mean of integers is no integer and no rounding is agreed on.
+    The divisor is always r * s: padding counts as zeros, which is torch's default. Padding is at most half the window. int8
+    is rejected, since a mean of integers is not an integer and there is no agreed rounding.
     """
     accepted = tuple(name for name in PLAIN_TYPES if name != "int8")
     return _pool("avg_pool2d", (n, c, h, w, r, s), stride, padding, data_type(dtype, accepted), "sum")
@@ -55,8 +55,8 @@ def max_pool2d(
 ) -> Operator:
     """Maximum over windows of r x s: input [n, c, h, w], output [n, c, p, q], p and q rounded down.
 
-    Padding never wins: it reads -inf, or -128 for int8 (whose result is int32, as for every operator here). It is at
-    most half the window, so that every window holds an element.
+    Padding is never the maximum: it reads -inf, or -128 for int8 (whose result is int32, like for every operator here).
+    It is at most half the window, so that every window contains an element.
     """
     return _pool("max_pool2d", (n, c, h, w, r, s), stride, padding, data_type(dtype, PLAIN_TYPES), "max")
 
@@ -64,7 +64,7 @@ def max_pool2d(
 def _pool(
     name: str, sizes: tuple[int, ...], stride: Pair, padding: Pair, dtype: str, body: str
 ) -> Operator:
-    """Either pooling; `sizes` are n, c, h, w, r, s."""
+    """The average or maximum pooling `name`; `sizes` are n, c, h, w, r, s."""
     named = {key: integer(key, value) for key, value in zip("nchwrs", sizes, strict=True)}
     n, c, h, w, r, s = named.values()
     stride, padding = pair("stride", stride), pair("padding", padding, 0)

@@ -1,1 +1,1 @@
-"""Shapes that were published, as data with a name each, and the rule that splits all operators into parts."""
+"""Published shapes of operators as named data, and the rule that splits all operators into parts."""

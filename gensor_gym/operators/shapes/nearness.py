@@ -1,4 +1,4 @@
-"""Similarity of operators' sizes: within a factor of two on every axis, in any order of the axes."""
+"""Similarity of operators' sizes: extents within a factor of two on every axis, in any order of the axes."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from itertools import zip_longest
 from gensor_gym.operators.types import Operator
 
 FACTOR = 2
-"""Extents that differ by at most this factor are about the same."""
+"""Two extents are similar if they differ by at most this factor."""
 
 
 def near(one: Operator, other: Operator) -> bool:
-    """Whether operators of one class are of about one size, axis by axis of the same name, or once both are in order.
+    """Whether two operators of one class have similar extents, either by axis name or after both are sorted.
 
-    An axis that one of them does not have is one of extent 1. Of all ways to pair the extents of two operators the one in
-    ascending order has the least greatest ratio, so no permutation of axes brings two together that are not near in order.
-    Type, epilogue, stride and padding do not matter.
+    A missing axis counts as extent 1. Of all ways to pair the extents of two operators, sorting minimises the largest ratio. So
+    if the sorted extents are not similar, they are not similar in any permutation of the axes. Data type, epilogue, stride and
+    padding do not matter.
     """
     return one.name == other.name and (_by_name(one, other) or _in_order(one, other))
 
 
 def _by_name(one: Operator, other: Operator) -> bool:
-    """Whether axes of the same name are similar."""
+    """Whether axes of the same name have similar extents."""
     mine, theirs = ({axis.name: axis.extent for axis in op.axes} for op in (one, other))
     return all(_alike(mine.get(name, 1), theirs.get(name, 1)) for name in mine | theirs)
 
 
 def _in_order(one: Operator, other: Operator) -> bool:
-    """Whether the axes are similar in descending order of extent."""
+    """Whether the extents are similar in descending order."""
     pairs = zip_longest(*(sorted(op.extents, reverse=True) for op in (one, other)), fillvalue=1)
     return all(_alike(*pair) for pair in pairs)
 
 
 def _alike(one: int, other: int) -> bool:
-    """Whether two extents are about the same."""
+    """Whether two extents are similar."""
     return max(one, other) <= FACTOR * min(one, other)

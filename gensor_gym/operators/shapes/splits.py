@@ -1,8 +1,8 @@
-"""Train, validation and test: a rule that sends every operator to one part, and its frozen result for the tables.
+"""Train, validation and test: a rule that assigns every operator to one part, and its frozen result for the tables.
 
-Version v1 keeps groups of sizes whole. Version v2 has the same groups, more tables, and a distance: its test part is a subset of
-v1's, and no train or validation operator is near it. So anything trained or tuned under v1 has not seen v2's test part, but may
-have seen similar sizes.
+Version v1 keeps groups of similar sizes in one part. Version v2 has the same groups, more tables, and a distance: no train or
+validation operator is near its test part, which is a subset of the test part of v1's rule. So anything trained or tuned under v1
+has not seen v2's test part, but may have seen similar sizes.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ from gensor_gym.registry import check_known
 PARTS = ("train", "validation", "test")
 VERSIONS = ("v1", "v2")
 TABLES_OF = {"v1": TABLES[: TABLES.index("networks")], "v2": TABLES}
-"""Tables whose shapes a version divides."""
+"""Version -> tables whose shapes it divides into parts."""
 NETWORKS = "networks/"
-"""How ids begin whose operators are preferred where there are too many."""
+"""Prefix of the ids that are preferred when the held-out class is cut."""
 LARGEST_SHARE = 4
-"""In v2 the held-out class, which has most of v1's test operators, is cut to one in this many of the test part."""
+"""In v2 the held-out class, which has most test operators of v1, is cut to less than one in LARGEST_SHARE of the test part."""
 
 SALT = 8
-"""Number that goes into the hash of a group. 8 is the first, counted from 0, that gives every class but HELD_OUT at
-least two shapes in every part and the parts their shares within five points; it was chosen before any result."""
+"""Number in the hash of a group. Counting from 0, 8 is the first number with at least two shapes of every class but HELD_OUT in
+every part, and with the parts' shares within five points of their targets. It was chosen before any result."""
 
 HELD_OUT = "depthwise_conv2d"
-"""The class that is seen in the test part alone. It has dozens of published shapes, so a score on it means something;
-its body (a sum of products over a window without channels) is close to, yet unlike, convolution and pooling, which
-stay in training; and without it every other body is still there to learn from."""
+"""The class that is only in the test part. It has dozens of published shapes, so a score on it is meaningful. Its body (a sum of
+products over a window without channels) is close to, yet unlike, convolution and pooling, which stay in training. All bodies
+remain in the train part without it."""
 
 
 def group(op: Operator) -> str:
     """Name of the group of `op`: its class and the rounded log2 of each extent. dtype and epilogue do not matter.
 
-    Sizes that round alike share a group, and groups stay whole. Groups have borders all the same: a size just across one may be
-    in another part (docs/design.md says how many test operators have a train operator of about their size). Elementwise
-    operators are taken by their number of elements, however many axes they are looped over.
+    Sizes that round to the same numbers share a group, and a group is in one part. But similar sizes on both sides of a rounding
+    border may be in different parts (docs/design.md counts the test operators with a train operator of about their size). The
+    group of an elementwise operator depends on its number of elements only.
     """
     extents = (op.points,) if op.name == "elementwise" else op.extents
     return f"{op.name}/" + "-".join(str(round(math.log2(extent))) for extent in extents)
 
 
 def part_of(op: Operator, version: str = "v1") -> str:
-    """The part, one of PARTS, of any operator, listed in a table or not.
+    """The part, one of PARTS, of any operator, whether or not a table lists it.
 
-    A hash of its group decides: 60 % of all groups are train, 20 % validation, 20 % test. In v2 operators near one of its frozen
-    test part belong to test as well, though they are not listed there.
+    A hash of its group decides: 60 % of all groups are train, 20 % validation, 20 % test. In v2 an operator near an operator of
+    the frozen test part belongs to test as well, though the frozen part does not list it.
     """
     check_known("split", version, VERSIONS)
     part = _by_hash(op)
@@ -63,7 +63,7 @@ def part_of(op: Operator, version: str = "v1") -> str:
 
 
 def _by_hash(op: Operator) -> str:
-    """The part by the group."""
+    """The part of an operator by the hash of its group; "test" for the held-out class."""
     if op.name == HELD_OUT:
         return "test"
     digest = hashlib.sha256(f"v1:{SALT}:{group(op)}".encode()).digest()
@@ -79,7 +79,7 @@ def _test_operators() -> tuple[Operator, ...]:
 
 
 def build(version: str = "v1") -> dict[str, list[str]]:
-    """Full ids by part as the rule gives them, duplicates merged; `shapes/splits.json` holds this, frozen."""
+    """Part -> full ids by the rule, without duplicates. `shapes/splits.json` contains the frozen result."""
     check_known("split", version, VERSIONS)
     parts: dict[str, list[str]] = {part: [] for part in PARTS}
     shapes = dict(_different(version))
@@ -94,7 +94,7 @@ def build(version: str = "v1") -> dict[str, list[str]]:
 
 
 def _different(version: str) -> Iterator[tuple[str, Operator]]:
-    """Named operators of a version's tables; of several with the same loops the first."""
+    """(full id, operator) for the tables of a version; of several operators with the same loops only the first."""
     seen: set[Operator] = set()
     for name, text in named_shapes().items():
         op = parse(text)
@@ -104,7 +104,7 @@ def _different(version: str) -> Iterator[tuple[str, Operator]]:
 
 
 def _chosen(test: Sequence[str], shapes: dict[str, Operator]) -> list[str]:
-    """The test part without the excess of the held-out class: named networks' first, then by a hash of the id."""
+    """The test part with fewer operators of the held-out class: operators of networks are kept first, then by a hash of ids."""
     held = [name for name in test if shapes[name].name == HELD_OUT]
     room = (len(test) - len(held)) // (LARGEST_SHARE - 1) - 1  # a quarter would be one more
 
@@ -123,7 +123,7 @@ def split(part: str, version: str = "v1") -> tuple[str, ...]:
 
 
 def _loops(op: Operator) -> Operator:
-    """`op` without details that do not reach the loops: its spelling, and coefficients of axes of extent one."""
+    """`op` without details that do not affect the loops: its arguments, and coefficients of axes of extent one."""
 
     def bare(access: Access) -> Access:
         rows = tuple(

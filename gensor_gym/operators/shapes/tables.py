@@ -12,7 +12,7 @@ from typing import Any
 from gensor_gym.registry import check_known
 
 TABLES = ("roller", "ansor", "autotvm", "gensor_table5", "common", "smoke", "networks")
-"""Every table. Where tables repeat an operator, its name in the earliest one stands for it in the splits."""
+"""All tables. If several tables contain an operator, the splits use its id in the earliest of these tables."""
 
 
 @cache
@@ -24,17 +24,17 @@ def read(file: str) -> dict[str, Any]:
 
 
 def table(name: str) -> Mapping[str, str]:
-    """Operator text by id within one table, as {"C0": "conv2d(...)"}; ValueError for an unknown table."""
+    """Id -> operator text of one table, such as {"C0": "conv2d(...)"}; ValueError for an unknown table."""
     check_known("table", name, TABLES)
     return MappingProxyType(read(name)["operators"])
 
 
 def source(name: str) -> str:
-    """Source of a table, and its departures from the publication."""
+    """Source of a table, and its deviations from the publication."""
     check_known("table", name, TABLES)
     return str(read(name)["source"])
 
 
 def named_shapes() -> dict[str, str]:
-    """Operator text by full id, as {"roller/C0": "conv2d(...)"}, of every table in order."""
+    """Full id -> operator text of all tables in order, such as {"roller/C0": "conv2d(...)"}."""
     return {f"{name}/{key}": text for name in TABLES for key, text in table(name).items()}

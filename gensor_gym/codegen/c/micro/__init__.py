@@ -1,1 +1,1 @@
-"""The micro-kernel in C: a register tile over one block of the reduction, its vectors, ends, windows and dot products."""
+"""Generator of the micro-kernel in C, which computes a register tile over one block of the reduction."""

@@ -1,13 +1,14 @@
-"""Prefetches of the next lanes' cache lines during the rows of the present ones.
+"""Prefetches of the cache lines that the next lanes read, while all rows of the current lanes are computed.
 
-Where the lanes are the outer loop, tile after tile of rows reads the same lines of an operand, and then the next lanes read new
-ones: weights by panels, which a network's call finds in no cache, or an image that a 1x1 convolution reads in place, a few lines
-of every channel's plane, which no hardware prefetcher predicts. The memory waits while the rows are computed, and the rows while
-the lines come. So every tile prefetches its share of the next lanes' lines, evenly over its steps.
+If the loop over lanes is the outer loop, all tiles of rows read the same lines of an operand, before the next lanes read new
+lines: of packed weights, which are in no cache when a network is called, or of an image that a 1x1 convolution reads in place, a
+few lines of every channel's plane, which hardware prefetchers do not predict. Without prefetches the memory is idle while rows
+are computed, then the rows wait for it. So every tile prefetches its share of the next lanes' lines, evenly over its steps.
 
-Timed on one thread of an Intel Xeon (2 MB of second cache), alternately with the same program without: 256 channels of 56x56 to
-64 take 7 to 10 % less, 144 to 24 22 %, 32 of 112x112 to 16 0 to 5 %; to 128 and more channels it is worth nothing, and an image
-within half of that cache loses 2 to 5 %. BERT, whose weights no cache holds, takes 0.80 of the time, ResNet-50 0.94.
+Measured on one thread of an Intel Xeon (2 MB of L2 cache), alternating with the same program without prefetches: a convolution of
+56x56 from 256 to 64 channels takes 7 to 10 % less time, one from 144 to 24 channels takes 22 % less, and one of 112x112 from 32
+to 16 takes 0 to 5 % less. With 128 or more output channels there is no gain, and an image within half of L2 loses 2 to 5 %. BERT,
+whose weights fit no cache, takes 0.80 of the time, ResNet-50 0.94.
 """
 
 from __future__ import annotations
@@ -21,37 +22,40 @@ from gensor_gym.codegen.c.text import Lines, ceil_div, linear
 from gensor_gym.operators.types import ITEM_BYTES
 
 LINE = 64
-"""Bytes of a cache line."""
+"""Size of a cache line in bytes."""
 FEW_TILES, MANY_TILES = 8, 32
-"""Most tiles that share the prefetches of an image, and of panels: every step pays for sharing."""
+"""Largest number of tiles that share the prefetches of an image, and of panels, since sharing costs time in every step."""
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """A prefetch in the loop over an axis: operand, lines per step, distance in elements, and number of tiles that share it."""
+    """Prefetches in the loop over a reduce axis: `lines` cache lines of an operand per step, shared by `tiles` tiles."""
 
     operand: Operand
     axis: int
     lines: int
     tiles: int
     hint: str
-    """Arguments of the prefetch: into which cache."""
+    """Further arguments of `__builtin_prefetch`, which choose the cache level; empty for all levels."""
 
 
 def turns(plan: LoopPlan) -> int:
-    """Tasks in a row that read the same lanes, which `turn` of `struct task` counts; 1 if a task has several vectors."""
+    """Number of consecutive tasks that read the same lanes; 1 if a task has several register tiles along the vector axis.
+
+    The field `turn` of `struct task` counts these tasks.
+    """
     if plan.vector not in plan.op.spatial or plan.moves(plan.vector):
         return 1
     return math.prod(plan.grid[a] for a in plan.op.spatial if a > plan.vector)
 
 
 def asks_by_turns(plan: LoopPlan) -> bool:
-    """Whether a tile must know which of those tasks it is in."""
+    """Whether a tile must know its task's `turn`, to prefetch its share."""
     return turns(plan) > 1 and plan.splits == 1 and any(_found(plan, a) for a in plan.op.reduce)
 
 
 def ask_ahead(lines: Lines, reader: Reader, axis: int) -> None:
-    """Emit this step's share of prefetches, if this loop over a reduce axis has them."""
+    """Write this step's share of the prefetches, if the loop over this reduce axis has any."""
     plan = reader.plan
     found = None if reader.edge else _found(plan, axis)
     if found is None:
@@ -64,7 +68,7 @@ def ask_ahead(lines: Lines, reader: Reader, axis: int) -> None:
     for more in range(ceil_div(found.lines, found.tiles)):
         line = f"ahead_{more}"
         lines.add(f"const unsigned long {line} = (unsigned long)({share}){f' + {more}' if more else ''};")
-        # The last element of a line's worth: where the array begins inside a line, its first may be in one that is there.
+        # The last element of a line's length: if the array is not aligned to lines, the first may be in a line read before.
         apart = f"{line} / {found.lines} * {stride} + {line} % {found.lines} * {LINE // item}"
         place = f"{line} * {LINE // item}" if stride * item == found.lines * LINE else apart
         start = linear([(1, operand.name), (stride, begin)], operand.strides[plan.vector] * width + LINE // item - 1)
@@ -72,7 +76,7 @@ def ask_ahead(lines: Lines, reader: Reader, axis: int) -> None:
 
 
 def _number(plan: LoopPlan) -> str:
-    """The number of this tile among those that read the same lanes."""
+    """C text of this tile's index among the tiles that read the same lanes."""
     terms = ["t->turn"] if asks_by_turns(plan) else []
     for a in _rows(plan):
         name, size = plan.axes[a], plan.tiles[0][a]
@@ -82,7 +86,7 @@ def _number(plan: LoopPlan) -> str:
 
 
 def _found(plan: LoopPlan, axis: int) -> Ahead | None:
-    """The prefetch in the loop over an axis; None if there is none."""
+    """The prefetches in the loop over an axis; None if there are none."""
     first = next((a for a in plan.op.reduce if plan.op.extents[a] > 1), None)
     if axis != first or plan.group >= 0 or plan.program.knob("prefetch") or not _lanes_stay(plan):
         return None
@@ -95,12 +99,12 @@ def _rows(plan: LoopPlan) -> list[int]:
 
 
 def _tiles(plan: LoopPlan, axis: int) -> int:
-    """Register tiles of a task along an axis."""
+    """Number of register tiles of a task along an axis."""
     return ceil_div(min(plan.tiles[2][axis], plan.op.extents[axis]), plan.tiles[0][axis])
 
 
 def _lanes_stay(plan: LoopPlan) -> bool:
-    """Whether tiles of rows follow one another while the lanes stay."""
+    """Whether consecutive register tiles have the same lanes and different rows."""
     if plan.vector not in plan.op.spatial:
         return False
     if not plan.moves(plan.vector):
@@ -111,12 +115,12 @@ def _lanes_stay(plan: LoopPlan) -> bool:
 
 
 def _sharing(plan: LoopPlan) -> int:
-    """Tiles that read the same lanes one after another."""
+    """Number of consecutive register tiles that read the same lanes."""
     return turns(plan) * math.prod(_tiles(plan, a) for a in _rows(plan))
 
 
 def _panels(plan: LoopPlan, axis: int, read: Operand) -> Ahead | None:
-    """Prefetch of weights in panels, if the second-level cache holds two of them."""
+    """Prefetches of weights in panels, if two panels fit in the L2 cache but the weights take much of it; else None."""
     if read.packing is None or read.packing.panel < 0 or not read.packing.shared or _moved_by_rows(plan, read):
         return None
     inner = [a for a in plan.op.reduce if a > axis]
@@ -131,7 +135,7 @@ def _panels(plan: LoopPlan, axis: int, read: Operand) -> Ahead | None:
 
 
 def _image(plan: LoopPlan, axis: int, read: Operand) -> Ahead | None:
-    """An image that lanes read in place, a plane apart along the axis, and that no near cache holds."""
+    """Prefetches of an image that lanes read in place, with a plane for each step, if it exceeds half of L2; else None."""
     item, caches = ITEM_BYTES[read.access.tensor.dtype], _caches(plan)
     if read.packing is not None or read.guarded or not read.lane_stride == read.strides[plan.vector] == 1:
         return None
@@ -145,11 +149,11 @@ def _image(plan: LoopPlan, axis: int, read: Operand) -> Ahead | None:
 
 
 def _moved_by_rows(plan: LoopPlan, read: Operand) -> bool:
-    """Whether tiles of rows that share lanes read different lines."""
+    """Whether tiles with the same lanes and different rows read different elements of an operand."""
     turning = [a for a in plan.op.spatial if a > plan.vector and plan.grid[a] > 1] if turns(plan) > 1 else []
     return any(read.strides[a] for a in (*_rows(plan), *turning))
 
 
 def _caches(plan: LoopPlan) -> dict[str, int]:
-    """Bytes by level."""
+    """Memory level -> capacity in bytes."""
     return {level.name: level.capacity for level in plan.program.hardware.memory}

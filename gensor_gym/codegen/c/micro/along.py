@@ -1,8 +1,8 @@
-"""int8 products in groups of four with lanes along the reduction: a lane adds up the products of four neighbours.
+"""int8 products in groups of four with lanes along the reduction: each lane adds up products of four adjacent elements.
 
-The operand with more rows in the register tile is made unsigned by adding 128 at the load. The excess, 128 times the sum of the
-other operand's elements, is accumulated alongside, once for all rows that read these elements, and subtracted before lanes are
-folded. Elements past the end of the reduction are zeros of the other operand.
+The operand with more rows in the register tile is made unsigned by adding 128 when it is loaded. The excess, 128 times the sum of
+the other operand's elements, is accumulated too, once for all rows that read these elements. It is subtracted before lanes are
+added up. Past the end of the reduction, the other operand's elements are replaced by zeros.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ static inline vec{w} words_part_{w}(const int8_t *p, long count) {
 }
 """,
 }
-"""Texts as in `c/micro/vectors.py`."""
+"""Helper -> template of its C text, in the form of `c/micro/vectors.py`."""
 
 SCALARS = {name: text.replace("vec{w}", "int32_t").replace("{w}", "1").replace("{0}", "0") for name, text in HELPERS.items()}
 
 
 def roles(reader: Reader) -> tuple[Operand, Operand]:
-    """(the operand that is made unsigned, the other one): the other has fewer rows."""
+    """(the operand that is made unsigned, the other operand); the other operand has fewer or equally many distinct rows."""
     other, unsigned = sorted(reversed(reader.plan.reads), key=lambda read: len(reader.distinct(read)))
     return unsigned, other
 
 
 def start(lines: Lines, reader: Reader) -> None:
-    """Declare the sums of 128 times the other operand's elements."""
+    """Declare the accumulators of the excess, 128 times the sum of the other operand's elements."""
     _, other = roles(reader)
     for c, chunk in enumerate(reader.plan.chunks):
         names = [f"{_excess(place, c)} = {splat('0', chunk.width)}" for place in range(len(reader.distinct(other)))]
@@ -48,7 +48,7 @@ def start(lines: Lines, reader: Reader) -> None:
 
 
 def finish(lines: Lines, reader: Reader) -> None:
-    """Take them off."""
+    """Write the subtraction of the excess from the accumulators."""
     _, other = roles(reader)
     for r, row in enumerate(reader.plan.rows):
         place = reader.distinct(other).index(reader.key(other, row))
@@ -56,19 +56,22 @@ def finish(lines: Lines, reader: Reader) -> None:
 
 
 def tail_table(plan: LoopPlan) -> str:
-    """Zeros, then ones: read from `done` elements before the ones, it masks the elements of an earlier step."""
+    """C definition of `not_done`: zero bytes, then all-ones bytes. A window of it masks elements that a step has done."""
     width = plan.step(plan.vector)
     return f"static const int8_t not_done[{2 * width}] = {{[{width} ... {2 * width - 1}] = -1}};\n"
 
 
 def reads_back(plan: LoopPlan) -> bool:
-    """Whether the last step ends with the reduction and masks finished elements; this needs a whole step before the end."""
+    """Whether the last step moves back so that it ends with the reduction, and masks the elements that are finished.
+
+    It does if the extent is more than one step and not a multiple of a step.
+    """
     extent, width = plan.op.extents[plan.vector], plan.step(plan.vector)
     return extent > width and extent % width != 0
 
 
 def step(lines: Lines, reader: Reader, tail: bool) -> None:
-    """One register tile's width of the reduction; `tail`: fewer elements are left."""
+    """Write one step along the reduction, of the register tile's width; `tail` means that fewer elements are left."""
     plan, (unsigned, other) = reader.plan, roles(reader)
     name, end, width = plan.axes[plan.vector], bounds(plan, plan.vector)[1], plan.step(plan.vector)
     if tail and reads_back(plan):
@@ -89,7 +92,7 @@ def step(lines: Lines, reader: Reader, tail: bool) -> None:
 
 
 def _loaded(reader: Reader, operand: Operand, row: tuple[int, ...], chunk: Chunk, tail: bool, kept: bool = False) -> str:
-    """Groups of an operand; `kept`: zeros if a step before this one has been."""
+    """C text that loads groups of an operand; with `kept`, elements that an earlier step has processed become zeros."""
     plan, offset = reader.plan, GROUP * chunk.offset
     address = f"{operand.name} + {reader.index(operand, row, chunk)}"
     if not tail:

@@ -1,9 +1,9 @@
-"""int8 products in groups of four: one lane adds four products of unsigned by signed bytes (`vpdpbusd` on x86).
+"""int8 products in groups of four: one lane adds four products of unsigned and signed bytes (`vpdpbusd` on x86).
 
-The scalar operand is made unsigned by adding 128 (its bytes with the top bit flipped), once if it is packed, else at the load.
-The excess, 128 times the sums of the other operand's columns, is known when that operand is packed. Its negative follows each
-panel, and accumulators start there: in every reduce block or, if tasks share panels over the whole reduction, in the first one
-only. 32-bit sums wrap, so the result is exact.
+The scalar operand is made unsigned by adding 128 (flipping the top bit of each byte), when it is packed or when it is loaded.
+The excess, 128 times the sums of the other operand's columns, is computed when that operand is packed. Its negative is stored
+after each panel as the accumulators' initial value: in every reduce block or, if tasks share panels over the whole reduction, in
+the first block only. 32-bit sums wrap, so the result is exact.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ static inline vec{w} dot_{w}(vec{w} sum, vec{w} a, vec{w} b) {
 {dot_end}}
 """,
 }
-"""Texts as in `c/micro/vectors.py`."""
+"""Helper -> template of its C text, in the form of `c/micro/vectors.py`."""
 
 SCALARS = {
     "spread": """/* The four bytes at p. */
@@ -112,7 +112,7 @@ _X86 = {
     4: ("_mm", "__m128i", "__SSE2__", (("defined(__AVX512VNNI__) && defined(__AVX512VL__)", "_epi32"),
                                        ("defined(__AVXVNNI__)", "_avx_epi32"))),
 }  # fmt: skip
-"""Lanes -> prefix of intrinsics, vector type, macro for 16-bit multiply-add, (condition, suffix) of the dot product."""
+"""Lanes -> (prefix of intrinsics, vector type, macro for 16-bit multiply-add, (condition, suffix) of dot products)."""
 
 
 _SPREAD = """#ifdef {macro}
@@ -125,7 +125,7 @@ _SPREAD = """#ifdef {macro}
 
 
 def intrinsics(width: int) -> dict[str, object]:
-    """Bodies of `dot` and `spread` for x86, up to the plain alternative."""
+    """Replacements in the templates of `dot` and `spread`: x86 code before the plain alternative; empty for other widths."""
     if width not in _X86:
         return dict.fromkeys(("dot", "dot_end", "spread", "spread_end"), "")
     prefix, kind, fallback, choices = _X86[width]
@@ -147,12 +147,12 @@ def intrinsics(width: int) -> dict[str, object]:
 
 
 def helper_text() -> str:
-    """The functions that copy panels of groups and boxes of words."""
+    """C helpers that pack int8 panels in groups of four and make bytes unsigned."""
     return _PART + interleave_text() + _GROUPS + UNSIGNED
 
 
 def interleave_text() -> str:
-    """`INTERLEAVE` with the orders of bytes and of pairs written out."""
+    """C text of `INTERLEAVE`, with the shuffle orders of bytes and of pairs filled in."""
     byte = [n // 2 + 16 * (n % 2) for n in range(32)]
     pair = [n // 4 * 2 + 16 * (n // 2 % 2) + n % 2 for n in range(32)]
     orders = {"byte_low": byte[:16], "byte_high": byte[16:], "pair_low": pair[:16], "pair_high": pair[16:]}
@@ -163,9 +163,9 @@ def interleave_text() -> str:
 
 
 def panel_lines(plan: LoopPlan, operand: Operand, source: str, columns: str, rows: tuple[str, int], target: str) -> list[str]:
-    """Statements that pack one panel, followed by the initial values of the accumulators.
+    """C statements that pack one panel and store the accumulators' initial values after it.
 
-    `source` and `target` are addresses, `columns` the columns and `rows` the rows of the source, with their stride.
+    `source` and `target` are addresses, `columns` is the source's number of columns, `rows` its (number of rows, row stride).
     """
     width, count = plan.tiles[0][plan.vector], rows[0]
     lines = [f"const long count = {count};", f"int8_t *const panel_at = {target};"]
@@ -174,7 +174,10 @@ def panel_lines(plan: LoopPlan, operand: Operand, source: str, columns: str, row
 
 
 def sums_lines(plan: LoopPlan, operand: Operand, heads: list[str], place: list[tuple[int, str]]) -> list[str]:
-    """Statements that sum a panel at `panel_at` up, its words at `place` in loops, and write the accumulators' start behind."""
+    """C statements that sum up the panel at `panel_at` and store the accumulators' initial values after it.
+
+    `heads` are the loops over the panel's words, `place` are the terms of a word's offset.
+    """
     assert operand.packing is not None
     dimension, lines = plan.group_dimension(operand), Lines()
     vectors, sums = plan.chunks, [f"sum_{c}" for c in range(len(plan.chunks))]
@@ -191,29 +194,29 @@ def sums_lines(plan: LoopPlan, operand: Operand, heads: list[str], place: list[t
 
 
 def start_row(plan: LoopPlan, operand: Operand) -> int:
-    """Row of a panel, counted from the box's first, that holds the initial values of the accumulators."""
+    """Index of the row after a panel's data, which contains the accumulators' initial values."""
     assert operand.packing is not None
     return operand.packing.shape[plan.group_dimension(operand)]
 
 
 def start_axes(plan: LoopPlan) -> list[int]:
-    """Axes along which a task must know its reduce block, because only the first one starts from the panels' values."""
+    """Axes along which a task must know its reduce block, because only the first block starts from the panels' values."""
     packing = plan.reads[1].packing if plan.group >= 0 and not plan.groups_lanes else None
     return [a for a in plan.op.reduce if packing is not None and packing.shared and plan.grid[a] > 1]
 
 
 def start_field(plan: LoopPlan, axis: int) -> str:
-    """Field of a task that holds where its reduce block starts along an axis."""
+    """Name of the field of `struct task` for the start of the reduce block along an axis."""
     return f"{plan.axes[axis]}_start"
 
 
 def _words(address: str, width: int) -> str:
-    """The groups of `width` lanes at an address."""
+    """C text that loads the groups of `width` lanes at an address."""
     return f"spread_1({address})" if width == 1 else f"load_{width}((const int32_t *)({address}))"
 
 
 def start(lines: Lines, reader: Reader) -> None:
-    """Declare the accumulators: minus the excess of the scalar operand's bias over the whole panel."""
+    """Declare the accumulators, with the initial values that follow the panels (or 0 after the first block)."""
     plan = reader.plan
     lanes, axis = plan.reads[1], plan.group
     tests = [f"t->{start_field(plan, a)} == 0" for a in start_axes(plan)]
@@ -232,7 +235,7 @@ def start(lines: Lines, reader: Reader) -> None:
 
 
 def step(lines: Lines, reader: Reader, tail: bool) -> None:
-    """One group: load the register tile's operands and add up the products, row by row."""
+    """Write one step of one group: load the register tile's operands and add their products, row by row."""
     plan = reader.plan
     scalar, lanes = plan.reads
     declared = set()
@@ -248,7 +251,7 @@ def step(lines: Lines, reader: Reader, tail: bool) -> None:
 
 
 def _scalar(reader: Reader, scalar: Operand, row: tuple[int, ...], chunk: Chunk, tail: bool) -> str:
-    """A group of the scalar operand in every lane, unsigned."""
+    """C text of a group of the scalar operand, unsigned, in every lane."""
     address = add(scalar.name, reader.index(scalar, row, Chunk(0, 1)))
     if scalar.packing is not None:
         return f"spread_{chunk.width}({address})"

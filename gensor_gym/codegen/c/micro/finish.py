@@ -1,4 +1,4 @@
-"""The end of a register tile: lanes added up, divisor and epilogue in registers, and the store."""
+"""Print the end of a register tile: adding up lanes, divisor and epilogue in registers, and the store."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from gensor_gym.codegen.c.text import Lines, linear
 from gensor_gym.operators.epilogue import ALONE, STAGES
 
 _HELPERS = {"relu6": "relu_six"}
-"""Names of stages that differ from those of their helpers, which hold no digits."""
+"""Epilogue stage -> name of its C helper, if they differ; names of helpers contain no digits."""
 
 
 def results(plan: LoopPlan) -> list[tuple[int, int, Chunk]]:
-    """(row, chunk number, chunk) of every value that is stored; one scalar a row where the vector axis is reduced."""
+    """(row index, chunk index, chunk) of every value that is stored; one scalar per row if the vector axis is reduced."""
     chunks = [(0, SCALAR)] if plan.vector_is_reduced else list(enumerate(plan.chunks))
     return [(r, c, chunk) for r in range(len(plan.rows)) for c, chunk in chunks]
 
 
 def result_name(plan: LoopPlan, row: int, chunk: int) -> str:
-    """Variable that holds a finished value."""
+    """C variable of a finished value."""
     return f"total_{row}" if plan.vector_is_reduced else f"sum_{row}_{chunk}"
 
 
 def accumulate(plan: LoopPlan, name: str, term: str, width: int) -> str:
-    """The statement that gives a term to an accumulator of `width` lanes."""
+    """C statement that adds a term to an accumulator of `width` lanes (or takes the maximum, as the reduction requires)."""
     return plan.op.reduction.taken(name, term, f"{plan.op.reduction.name}_{width}")
 
 
 def finish(lines: Lines, reader: Reader) -> None:
-    """Add lanes up, and in the last block of the reduction divide and apply the epilogue."""
+    """Write the addition of lanes and, for the last block of the reduction, the divisor and the epilogue."""
     plan = reader.plan
     if plan.groups_lanes:
         c_along.finish(lines, reader)
@@ -61,7 +61,7 @@ def _epilogue(lines: Lines, reader: Reader) -> None:
 
 
 def epilogue_lines(plan: LoopPlan, name: str, width: int, loads: list[str | None]) -> list[str]:
-    """Statements that turn a finished sum into the output element, for a variable of `width` lanes."""
+    """C statements that apply divisor and epilogue to the finished sum `name`, a variable of `width` lanes."""
     lines = []
     if plan.op.divisor != 1:
         lines.append(f"{name} /= {literal(plan.op.divisor, plan.accumulator)};")
@@ -78,7 +78,7 @@ def epilogue_lines(plan: LoopPlan, name: str, width: int, loads: list[str | None
 
 
 def store(lines: Lines, reader: Reader) -> None:
-    """Write the results, those inside the extents."""
+    """Write the stores of the results that are inside the extents."""
     plan = reader.plan
     if not plan.vector_is_reduced and plan.output.lane_stride != 1 and plan.tiles[0][plan.vector] > 1:
         _scatter(lines, reader)
@@ -88,7 +88,7 @@ def store(lines: Lines, reader: Reader) -> None:
 
 
 def row_guard(reader: Reader, row: tuple[int, ...]) -> str:
-    """`if (m + 3 < count) ` for rows that an edge tile may not hold."""
+    """C text such as `if (m + 3 < count) `, for rows that may be past the end in an edge tile; else empty."""
     plan = reader.plan
     tests = [
         f"{linear([(1, tile_start(plan, a))], row[a])} < {count(plan, a)}"
@@ -116,12 +116,12 @@ def _stored(reader: Reader, output: Operand, r: int, c: int, chunk: Chunk) -> st
 
 
 def store_index(reader: Reader, output: Operand, row: tuple[int, ...], chunk: Chunk) -> str:
-    """Index of an output element from the pointer that the prologue declares."""
+    """C text of an output element's index, relative to the pointer that the prologue declares."""
     return reader.index(output, row, chunk)
 
 
 def _scatter(lines: Lines, reader: Reader) -> None:
-    """Write lanes that are strided in the output: through a small buffer, lane by lane."""
+    """Write the store of lanes that are strided in the output: through a small buffer, lane by lane."""
     plan, output = reader.plan, reader.plan.output
     width, rows = plan.tiles[0][plan.vector], len(plan.rows)
     lines.add(f"{plan.accumulator} lanes[{rows}][{width}];")
@@ -138,14 +138,14 @@ def _scatter(lines: Lines, reader: Reader) -> None:
         number = [(c * plan.tiles[0][a], name) for c, name in number] + [(1, step)]
         terms.append((output.strides[a], step))
     base = f"{output.name}"
-    if reader.edge:  # rows are clamped there; count from the first one, which lies inside
+    if reader.edge:  # rows are clamped in edge tiles: count from the first row, which is always valid
         terms.insert(0, (1, f"{output.name}_row_0"))
     with lines.blocks([_loop(reader, plan.vector, "lane"), *heads]):
         lines.add(f"{base}[{linear(terms)}] = lanes[{linear(number)}][lane];")
 
 
 def _loop(reader: Reader, axis: int, step: str) -> str:
-    """Loop over the elements of the register tile along an axis that lie inside the extent."""
+    """C head of the loop over the register tile's valid elements along an axis."""
     plan = reader.plan
     size = str(plan.tiles[0][axis])
     if reader.sticks_out(axis):

@@ -1,4 +1,4 @@
-"""Lanes of partial sums to one result a row, where the vector axis is reduced: several rows at once."""
+"""Print the reduction of lanes to one result per row, for a reduced vector axis; several rows are reduced together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gensor_gym.operators.bodies import REDUCTIONS, Reduction
 
 
 def _helpers(reduction: Reduction) -> dict[str, str]:
-    """Texts of the helpers of one way to join lanes."""
+    """Templates of the helpers `pair_NAME` and `halve_NAME`, which combine adjacent lanes by a reduction."""
     name, what = reduction.name, "Sums" if reduction.infix else f"The {reduction.word} ones"
     lanes = [f"__builtin_shufflevector({of}, {{{which}}})" for of in ("a, b", "x, x") for which in _LANES[of]]
     pair, half = reduction.joined(lanes[0], lanes[1], "{w}"), reduction.joined(lanes[2], lanes[3], "{half}")
@@ -31,11 +31,14 @@ static inline vec{{half}} halve_{name}_{{w}}(vec{{w}} x) {{
 
 _LANES = {"a, b": ("evens", "odds"), "x, x": ("half_evens", "half_odds")}
 HELPERS = {name: text for reduction in REDUCTIONS.values() for name, text in _helpers(reduction).items()}
-"""Texts as in `c/micro/vectors.py`. Joining rows in pairs, then pairs of pairs and so on transposes and adds in one go."""
+"""Helper -> template of its C text, in the form of `c/micro/vectors.py`.
+
+Combining rows in pairs, then pairs of pairs and so on, transposes the rows and adds up their lanes at the same time.
+"""
 
 
 def lane_lists(width: int) -> dict[str, object]:
-    """Replacements of the lists of lanes in `HELPERS`."""
+    """Placeholder -> list of lanes as C text, for the templates in `HELPERS`."""
     every, half = range(0, 2 * width, 2), range(0, width, 2)
     return {
         "evens": ", ".join(map(str, every)),
@@ -46,7 +49,7 @@ def lane_lists(width: int) -> dict[str, object]:
 
 
 def fold_lanes(lines: Lines, reader: Reader) -> None:
-    """Declare `total_r`, one scalar a row, from the row's vectors of partial sums and the results of earlier blocks."""
+    """Declare `total_r`, one scalar per row, from the row's vectors of partial sums and the results of earlier blocks."""
     plan = reader.plan
     for first, size in groups(plan):
         if size == 1:
@@ -68,7 +71,7 @@ def fold_lanes(lines: Lines, reader: Reader) -> None:
 
 
 def groups(plan: LoopPlan) -> list[tuple[int, int]]:
-    """(first row, rows) of the powers of two that the rows are folded in; none larger than a vector has lanes."""
+    """(first row, number of rows) of the groups that are reduced together: powers of two, at most a vector's lanes."""
     found, first = [], 0
     while first < len(plan.rows):
         size = min(_widths(plan))
@@ -80,18 +83,18 @@ def groups(plan: LoopPlan) -> list[tuple[int, int]]:
 
 
 def _widths(plan: LoopPlan) -> list[int]:
-    """Widths of the chunks, widest first."""
+    """Distinct widths of the chunks, widest first."""
     return sorted({chunk.width for chunk in plan.chunks}, reverse=True)
 
 
 def _partial(plan: LoopPlan, row: int, width: int) -> str:
-    """All chunks of a width of a row, combined lane by lane."""
+    """C text that combines all chunks of one width of a row, lane by lane."""
     names = [f"sum_{row}_{c}" for c, chunk in enumerate(plan.chunks) if chunk.width == width]
     return _joined(names, plan.op.reduction, width)
 
 
 def _row(plan: LoopPlan, row: int) -> str:
-    """The total of one row."""
+    """C text of the total of one row."""
     words = []
     for width in _widths(plan):
         word = _partial(plan, row, width)
@@ -100,12 +103,12 @@ def _row(plan: LoopPlan, row: int) -> str:
 
 
 def _tree(words: list[str], reduction: Reduction, width: int) -> str:
-    """Neighbours joined in pairs until one word is left."""
+    """C text that combines vectors in pairs, then pairs of pairs, until one vector is left."""
     while len(words) > 1:
         words = [f"pair_{reduction.name}_{width}({a}, {b})" for a, b in zip(words[::2], words[1::2], strict=True)]
     return words[0]
 
 
 def _joined(words: list[str], reduction: Reduction, width: int) -> str:
-    """The reduction of expressions."""
+    """C text of the reduction of several expressions, from left to right."""
     return functools.reduce(lambda a, b: reduction.joined(a, b, width), words)

@@ -1,8 +1,8 @@
-"""The x86 intrinsics that generated C uses, defined in a line each for gcc.
+"""Definitions of the x86 intrinsics that generated C uses, one line each, for gcc.
 
-Reading `immintrin.h` takes gcc 12 longer than compiling most kernels (0.1 s), so a source defines the few intrinsics it
-uses, with the built-in functions that gcc's own header defines them with. Other compilers, versions of gcc that lack one
-of these functions, and names that have no definition here read the header.
+gcc 12 needs longer to read `immintrin.h` (0.1 s) than to compile most kernels. So a source defines the few intrinsics that it
+uses, by the same built-in functions as gcc's header. The header is included for other compilers, for versions of gcc
+that lack one of these functions, and for intrinsics without a definition here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PLAIN = {
     "slli_epi16": "(a, n)|(({i})(({h})(a) << n))",
     "srli_epi16": "(a, n)|(({i})(({u})(a) >> n))",
 }
-"""Name without its prefix -> parameters and expansion, in plain vector arithmetic."""
+"""Intrinsic without its prefix -> `parameters|expansion` of its macro, in plain vector arithmetic."""
 
 _WIDE = {
     "cmplt_epu32_mask": ("ucmpd{bits}_mask", "(a, b)|{call}(a, b, 1, -1)"),
@@ -36,7 +36,7 @@ _WIDE = {
     "mask_min_ps": ("minps{bits}_mask", "(other, keep, a, b)|{call}(a, b, other, keep{rounding})"),
     "mask_storeu_epi32": ("storedqusi{bits}_mask", "(p, keep, x)|{call}((void *)(p), x, keep)"),
 }
-"""Intrinsics of AVX-512 (with VL below 512 bits) -> built-in function, and parameters and expansion."""
+"""Intrinsic of AVX-512 (below 512 bits: of AVX-512VL) -> (built-in function, `parameters|expansion`)."""
 
 _NARROW = {
     "maskload_ps": ("__AVX__", "maskloadps{n}", "(p, keep)|{call}((const {f} *)(p), keep)"),
@@ -51,7 +51,7 @@ _NARROW = {
     "dpbusd_avx_epi32": ("__AVXVNNI__", "vpdpbusd_v{w}si", "(sum, a, b)|{call}(sum, a, b)"),
     "dpbusd_epi32": ("__AVX512VNNI__", "vpdpbusd_v{w}si", "(sum, a, b)|{call}(sum, a, b)"),
 }
-"""Intrinsics of 256 and 128 bits -> macro of the instruction set, built-in function, parameters and expansion."""
+"""Intrinsic of 256 and 128 bits -> (macro of the instruction set, built-in function, `parameters|expansion`)."""
 
 _LARGEST = {
     "max_ps": ("__AVX512F__", "maxps512_mask", "(a, b)|{call}(a, b, ({f}){0}, -1, 4)"),
@@ -59,7 +59,7 @@ _LARGEST = {
     "madd_epi16": ("__AVX512BW__", "pmaddwd512_mask", "(a, b)|(({i}){call}(({h})(a), ({h})(b), ({i}){0}, -1))"),
     "dpbusd_epi32": ("__AVX512VNNI__", "vpdpbusd_v16si", "(sum, a, b)|{call}(sum, a, b)"),
 }
-"""Intrinsics of 512 bits, in the same form."""
+"""Intrinsic of 512 bits -> (macro of the instruction set, built-in function, `parameters|expansion`)."""
 
 _TYPES = """typedef float {f} __attribute__((vector_size({bytes}), may_alias));
 typedef int {i} __attribute__((vector_size({bytes}), may_alias));
@@ -86,7 +86,7 @@ _HEADER = """#ifdef __SSE__
 
 
 def intrinsics(text: str) -> str:
-    """Definitions of the intrinsics that a C text calls; empty if it calls none."""
+    """C text that defines the intrinsics that a source calls, or includes the header; empty if it calls no intrinsics."""
     names = sorted(set(_NAME.findall(text)))
     if not names:
         return ""
@@ -102,7 +102,7 @@ def intrinsics(text: str) -> str:
 
 
 def _words(prefix: str) -> dict[str, object]:
-    """Replacements of the names in braces at one width."""
+    """Placeholder -> replacement in the tables above, for the width of a prefix."""
     width = _WIDTHS[prefix]
     bits, wide = 32 * width, width == 8
     kinds = {"f": f"__m{bits}", "i": f"__m{bits}i"}
@@ -115,7 +115,7 @@ def _words(prefix: str) -> dict[str, object]:
 
 
 def _definition(prefix: str, name: str) -> tuple[str, str] | None:
-    """(definition, condition on the compiler) of one intrinsic; None when this module has none."""
+    """(definition, preprocessor condition under which it is valid) of an intrinsic; None if this module has no definition."""
     words = _words(prefix)
     plain = {key.format(**words): text for key, text in _PLAIN.items()}
     if name in plain:
@@ -134,7 +134,7 @@ def _definition(prefix: str, name: str) -> tuple[str, str] | None:
 
 
 def _define(prefix: str, name: str, text: str, words: dict[str, object]) -> str:
-    """The line that defines it."""
+    """C line that defines one intrinsic as a macro; `text` is `parameters|expansion`."""
     for key, value in words.items():
         text = text.replace("{" + key + "}", str(value))
     parameters, expansion = text.split("|", 1)

@@ -1,4 +1,4 @@
-"""The micro-kernel: one register tile over one L1 block of the reduction, interior variant or guarded edge variant."""
+"""Print the micro-kernel: one register tile over one L1 tile of the reduction, as interior variant or guarded edge variant."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gensor_gym.codegen.c.variants import Variant
 from gensor_gym.operators.bodies import BODIES, limited
 
 MAX_UNROLLED = 512
-"""Multiply-adds of an unrolled loop body; compile time grows with it."""
+"""Largest number of multiply-adds in an unrolled loop body, since compile time grows with it."""
 MAX_GUARDED = 128
-"""The same where loads are guarded: gcc 12 took 5 s for 250 of them that no masked instruction could do."""
+"""The same limit for guarded loads: gcc 12 took 5 s to compile 250 of them without masked instructions."""
 
 
 def parameters(plan: LoopPlan) -> list[str]:
-    """Parameters of a micro-kernel besides the task: start of its tile, its L1 block, first and last."""
+    """Names of the micro-kernel's parameters after the task: starts of the register tile, begins and ends of the L1 tile."""
     names = [plan.axes[a] for a in plan.op.spatial if plan.moves(a)]
     for a in plan.op.reduce:
         begin, end = bounds(plan, a)
@@ -31,7 +31,7 @@ def parameters(plan: LoopPlan) -> list[str]:
 
 
 def flags(plan: LoopPlan) -> list[str]:
-    """Names of the flags that say which block of a carried reduction this is."""
+    """Names of the micro-kernel's flags: `first` and, if needed, `last`, which mark blocks of a carried reduction; else none."""
     if not plan.is_carried:
         return []
     finishes = plan.splits == 1 and (plan.op.divisor != 1 or plan.op.epilogue)
@@ -39,7 +39,7 @@ def flags(plan: LoopPlan) -> list[str]:
 
 
 def micro_kernel(kind: Variant) -> str:
-    """The function of a variant."""
+    """C function of a variant of the micro-kernel."""
     lines, plan, edge = Lines(), kind.plan, kind.edge
     reader = Reader(plan, edge)
     arguments = ["const struct task *t", *(f"long {name}" for name in parameters(plan))]
@@ -60,7 +60,7 @@ def micro_kernel(kind: Variant) -> str:
             order, unrolls = _reduce_order(plan), _unrolls(plan, MAX_UNROLLED)
             if edge and not written_out(plan, order, unrolls):
                 unrolls = _unrolls(plan, MAX_GUARDED)
-            # Accumulators that nothing precedes are declared by the first term that they take.
+            # If nothing precedes the accumulators, the first term that is added to each declares it.
             at_once = written_out(plan, order, unrolls) == order and not plan.is_carried
             if not at_once:
                 _start(lines, reader)
@@ -74,7 +74,7 @@ def micro_kernel(kind: Variant) -> str:
 
 
 def accumulator(row: int, chunk: int) -> str:
-    """Name of the accumulator of a row and chunk."""
+    """C variable of the accumulator of a row and chunk."""
     return f"sum_{row}_{chunk}"
 
 
@@ -83,12 +83,12 @@ def _vector_type(chunk: Chunk) -> str:
 
 
 def identity(plan: LoopPlan) -> str:
-    """Initial value of the reduction."""
+    """C constant of the reduction's identity, the initial value of accumulators."""
     return literal(plan.op.reduction.identity, plan.accumulator)
 
 
 def _start(lines: Lines, reader: Reader) -> None:
-    """Declare the accumulators: at the identity, or where the block before left off."""
+    """Declare the accumulators, with the identity or with the partial results of earlier blocks."""
     plan = reader.plan
     if plan.group >= 0:
         (c_along if plan.groups_lanes else c_dot).start(lines, reader)
@@ -106,12 +106,12 @@ def _start(lines: Lines, reader: Reader) -> None:
 
 
 def _reduce_order(plan: LoopPlan) -> list[int]:
-    """Reduce axes from the outermost loop in; a vector axis comes last."""
+    """Reduce axes in the order of their loops, outermost first; a reduced vector axis is last."""
     return sorted(plan.op.reduce, key=lambda a: (a == plan.vector, a))
 
 
 def _unrolls(plan: LoopPlan, most: int) -> dict[int, int]:
-    """Unroll factor of every reduce axis, inner ones first, with at most `most` multiply-adds in the loop body."""
+    """Reduce axis -> unroll factor, such that the loop body has at most `most` multiply-adds; inner loops come first."""
     budget = max(1, most // (len(plan.rows) * len(plan.chunks)))
     factors = {}
     for depth, axis in enumerate(reversed(_reduce_order(plan))):
@@ -125,7 +125,7 @@ def _unrolls(plan: LoopPlan, most: int) -> dict[int, int]:
 
 
 def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int, int]) -> None:
-    """Loops over the reduce axes in `order`, the innermost holding the step."""
+    """Write the loops over the reduce axes in `order`, with the step inside the innermost loop."""
     plan = reader.plan
     if not order:
         (_step if plan.group < 0 else c_dot.step)(lines, reader, False)
@@ -154,7 +154,7 @@ def _reduction(lines: Lines, reader: Reader, order: list[int], unrolls: dict[int
 
 
 def _vector_loop(lines: Lines, reader: Reader, axis: int, unroll: int) -> None:
-    """The loop along a reduce axis by several elements at a time, then the rest: lanes masked or groups cut short."""
+    """Write the loop along a reduce axis by several elements at a time, then a step for the rest with masks or part groups."""
     plan = reader.plan
     name, (begin, end), width = plan.axes[axis], bounds(plan, axis), plan.step(axis)
     step = c_along.step if plan.groups_lanes else _step if axis == plan.vector else c_dot.step
@@ -176,7 +176,7 @@ def _vector_loop(lines: Lines, reader: Reader, axis: int, unroll: int) -> None:
 
 
 def _prefetch(lines: Lines, reader: Reader, axis: int, point: Point = NOWHERE) -> None:
-    """Prefetch the largest operand that moves with the vectors, some steps of the innermost loop ahead."""
+    """Write prefetches of the largest operand that moves with the lanes, `prefetch` (a knob) steps of the loop ahead."""
     plan, distance = reader.plan, reader.plan.program.knob("prefetch")
     moving = [read for read in plan.reads if read.lane_stride and read.strides[axis]]
     if not distance or not moving or reader.edge:
@@ -189,7 +189,7 @@ def _prefetch(lines: Lines, reader: Reader, axis: int, point: Point = NOWHERE) -
 
 
 def _step(lines: Lines, reader: Reader, tail: bool) -> None:
-    """One step: load the register tile's operands and combine them, row by row."""
+    """Write one step: load the register tile's operands and combine them, row by row."""
     plan = reader.plan
     loaded: dict[tuple[object, ...], str] = {}
     for r, row in enumerate(plan.rows):
@@ -210,7 +210,7 @@ def _loaded(
     tail: bool,
     loaded: dict[tuple[object, ...], str],
 ) -> str:
-    """Name of a loaded value; the load is written at its first use."""
+    """C variable of a loaded value; its load is written at the first use."""
     plan = reader.plan
     key = reader.key(read, row)
     scalar = read.lane_stride == 0
@@ -228,7 +228,7 @@ def _loaded(
 
 
 def _combine(plan: LoopPlan, name: str, words: list[str], chunk: Chunk, tail: bool) -> str:
-    """`sum += a * b`, `sum += a` or `sum = max(sum, a)`, with lanes past the end of the axis left out."""
+    """C statement `sum += a * b`, `sum += a` or `sum = max(sum, a)`, without lanes past the end of the axis."""
     body = BODIES[plan.op.body]
     term = body.term.format(*words)
     if tail and _needs_mask(plan):
@@ -239,14 +239,14 @@ def _combine(plan: LoopPlan, name: str, words: list[str], chunk: Chunk, tail: bo
 
 
 def _needs_mask(plan: LoopPlan) -> bool:
-    """Whether lanes past the end of a reduced vector axis could hold anything but the identity."""
+    """Whether lanes past the end of a reduced vector axis may have values other than the identity."""
     identity = plan.op.reduction.identity
     plain = all(read.packing is None and read.lane_stride for read in plan.reads)
     return not plain or plan.op.pad_value not in (identity, limited(identity, "int8"))
 
 
 def _map(plan: LoopPlan, words: list[str], chunk: Chunk) -> str:
-    """The function of a map."""
+    """C text of a map's function, applied to loaded operands."""
     width = chunk.width
     words = [
         f"splat_{width}({word})" if read.lane_stride == 0 and width > 1 else word

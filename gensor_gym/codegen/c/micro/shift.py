@@ -1,4 +1,4 @@
-"""Text of a shifted matrix product (see `c/fuse.py`): the copy of its input, and the store that leaves gaps out."""
+"""Print parts of a shifted matrix product (`c/fuse.py`): the copy of its input, and the store, which omits gaps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PAIRS = """    for (; step == 2 && i + {lanes} <= end; i += {lanes}) {
 
 
 def shift_constants(plan: LoopPlan) -> str:
-    """Shifts by window row and column that are no multiples of a constant, as tables."""
+    """C tables of the shifts by window row or column, if they are not multiples of a constant."""
     shift, text = plan.shift, ""
     for read in plan.reads:
         for axis in read.tables if shift is not None else ():
@@ -45,14 +45,14 @@ def _taps(plan: LoopPlan, shift: Shift | None, axis: int) -> tuple[int, ...]:
 
 
 def copy_row(plan: LoopPlan, item: str) -> str:
-    """The helper that copies a row with its zeros."""
+    """C helper that copies a row of pixels with its padding."""
     lanes = plan.program.hardware.lanes
     pairs = _PAIRS.replace("{lanes}", str(lanes)) if item == "float" and lanes >= 4 else ""
     return COPY_ROW.replace("{pairs}", pairs).replace("{item}", item)
 
 
 def plane_function(plan: LoopPlan, operand: Operand) -> str:
-    """`pack_x`: the rows that a task needs of one image and channel, with zeros around them."""
+    """C function `pack_NAME`, which copies the rows that a task needs of one image and channel, with padding."""
     lines, shift = Lines(), plan.shift
     assert shift is not None
     item, (height, width) = operand.c_type, operand.access.tensor.shape[-2:]
@@ -78,7 +78,7 @@ def plane_function(plan: LoopPlan, operand: Operand) -> str:
 
 
 def planes_call(plan: LoopPlan, operand: Operand, starts: list[str], line: str, target: str) -> list[str]:
-    """Statements that copy the planes of one box: `starts` are its first image and channel."""
+    """C statements that copy all planes of a box; `starts` are its first image and channel."""
     packing = operand.packing
     assert packing is not None
     lines = Lines()
@@ -90,7 +90,7 @@ def planes_call(plan: LoopPlan, operand: Operand, starts: list[str], line: str, 
 
 
 def plane_call(operand: Operand, starts: list[str], line: str, target: str, steps: list[str]) -> str:
-    """The statement that copies plane `steps` (image, channel) of a box."""
+    """C statement that copies one plane; `steps` is its (image, channel) in the box, `starts` that of the box's first."""
     packing, access = operand.packing, operand.access
     assert packing is not None
     height, width = access.tensor.shape[-2:]
@@ -104,7 +104,7 @@ def plane_call(operand: Operand, starts: list[str], line: str, target: str, step
 
 
 def store_rows(lines: Lines, reader: Reader) -> None:
-    """Write the pixels of a register tile row by row of the image, those in gaps left out; the epilogue on the way."""
+    """Write the epilogue and the store of a register tile's pixels, row by row of the image, without pixels in gaps."""
     plan, shift = reader.plan, reader.plan.shift
     assert shift is not None
     lanes = plan.program.hardware.lanes
@@ -131,7 +131,7 @@ def store_rows(lines: Lines, reader: Reader) -> None:
 
 
 def _store_row(lines: Lines, reader: Reader, r: int, row: tuple[int, ...], chunk: Chunk) -> None:
-    """Store one vector of one accumulator row."""
+    """Write the epilogue and the store of one vector of one accumulator row."""
     plan, lanes = reader.plan, chunk.width
     source = f"&lanes[{r}][at - {plan.axes[plan.vector]}_begin + i]"
     value = f"load_{lanes}({source})" if lanes > 1 else f"*({source})"

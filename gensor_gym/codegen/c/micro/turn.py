@@ -1,20 +1,20 @@
-"""Blocks of rows and columns that are transposed in registers.
+"""Helpers that load a block of rows and columns and transpose it in registers.
 
-Element (g, lane) of a block is at `p[lane * stride + g]`: each lane has one contiguous element for each row. `turn` loads these
-and exchanges halves, quarters and so on. If all lanes are contiguous (`stride` is the number of rows), `apart` takes whole
-vectors and separates even from odd. Processors have an instruction or two for each exchange, and compilers use them.
+Element (g, lane) of a block is at `p[lane * stride + g]`, so a lane's elements of all rows are contiguous. `turn` loads them lane
+by lane, then exchanges halves, quarters and so on. If lanes are contiguous too (`stride` is the number of rows), `apart` loads
+whole vectors and separates even from odd elements. Compilers find an instruction or two for each exchange.
 """
 
 from __future__ import annotations
 
 COUNTS = {2: "two", 4: "four", 8: "eight"}
-"""Rows of a block -> the word for them in names."""
+"""Number of rows of a block -> word for it in names of helpers."""
 HELPERS = {f"{kind}_{word}": f"{{{kind}_{word}}}" for kind in ("turn", "apart") for word in COUNTS.values()}
-"""Templates by name; `texts` has the replacements of the words in braces."""
+"""Helper -> template, which is one placeholder that `texts` replaces."""
 
 
 def texts(width: int) -> dict[str, str]:
-    """Helpers of blocks of no more rows than a vector has lanes."""
+    """Helper -> its C text for vectors of `width` lanes, for blocks of at most `width` rows."""
     found = {}
     for count, word in COUNTS.items():
         if count <= width:
@@ -24,7 +24,7 @@ def texts(width: int) -> dict[str, str]:
 
 
 def _turn(count: int, word: str, width: int) -> str:
-    """Any stride; a lane past the last one of a row is the last one's again."""
+    """C text of the helper `turn_WORD`, for any stride; lanes past the last lane repeat the last lane."""
     lines = [
         f"/* x[g][lane] = p[lane * stride + g] for g < {count}. */",
         f"static inline __attribute__((always_inline)) void turn_{word}_{width}(const {{acc}} *p, long stride, long lanes,",
@@ -51,7 +51,7 @@ def _turn(count: int, word: str, width: int) -> str:
 
 
 def _apart(count: int, word: str, width: int) -> str:
-    """Neighbours of all lanes one after another."""
+    """C text of the helper `apart_WORD`, for contiguous lanes; lanes past the last lane are zeros."""
     lines = [
         f"/* x[g][lane] = p[lane * {count} + g] for g < {count}. */",
         f"static inline __attribute__((always_inline)) void apart_{word}_{width}(const {{acc}} *p, long lanes, vec{width} *x) {{",

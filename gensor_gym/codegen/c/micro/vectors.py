@@ -1,8 +1,8 @@
-"""Vector helpers in C, written out for the widths that a kernel uses.
+"""Templates of vector helpers in C, and the definitions that a kernel needs, for the widths that it uses.
 
-Everything is compiler vector extensions, which gcc, clang and zig share; intrinsics stand only where the extensions
-have no word (masked memory access, maximum) and always have a plain alternative. `{w}` is the width, `{acc}` the type
-of lanes, `{item}` the type in memory; helpers named `_narrow` convert on the way.
+Helpers are written in the vector extensions that gcc, clang and zig share. Intrinsics are used only if the extensions lack
+an operation (masked memory access, maximum), and always have a plain alternative. `{w}` is the number of lanes, `{acc}`
+their type, `{item}` the type in memory. Helpers named `_narrow` convert between these types.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ static inline __attribute__((always_inline)) void store_first_{w}({acc} *p, long
 
 
 def _folds(reduction: Reduction) -> str:
-    """Text of the helper that joins all lanes, a half at a time."""
+    """Template of the helper `fold_NAME`, which reduces all lanes to one, by halves."""
     name, both = reduction.name, reduction.joined("low", "high", "{half}")
     return f"""static inline {{acc}} fold_{name}_{{w}}(vec{{w}} x) {{
 {{halves}}    return fold_{name}_{{half}}({both});
@@ -119,7 +119,7 @@ def _folds(reduction: Reduction) -> str:
 
 
 def _chosen(choice: Reduction) -> str:
-    """Text of the helper that chooses lanes."""
+    """Template of the helper `max` or `min`, which propagates NaN of its first argument only."""
     return f"""/* The {choice.word} lanes; a where one is not a number. */
 static inline vec{{w}} {choice.name}_{{w}}(vec{{w}} a, vec{{w}} b) {{
 {{chosen}}    typedef int32_t bits __attribute__((vector_size({{bytes}}), aligned(4), may_alias));
@@ -130,7 +130,7 @@ static inline vec{{w}} {choice.name}_{{w}}(vec{{w}} a, vec{{w}} b) {{
 
 
 def _sticky(choice: Reduction) -> str:
-    """Text of the helper that chooses lanes as NumPy does."""
+    """Template of the helper `maximum` or `minimum`, which propagates NaN of either argument, like NumPy."""
     return f"""/* The {choice.word} lanes; what is not a number where one is not. */
 static inline vec{{w}} {choice.name}imum_{{w}}(vec{{w}} a, vec{{w}} b) {{
 {{sticky}}    typedef int32_t bits __attribute__((vector_size({{bytes}}), aligned(4), may_alias));
@@ -142,7 +142,7 @@ static inline vec{{w}} {choice.name}imum_{{w}}(vec{{w}} a, vec{{w}} b) {{
 _MIN = Reduction("min", np.minimum, "amin", math.inf, order="<", word="smaller")
 _CHOICES = {"max": dataclasses.replace(REDUCTIONS["max"], name="max"), "min": _MIN}
 _STICKY = {f"{name}imum": each for name, each in _CHOICES.items()}
-"""`maximum_16` and `minimum_16` propagate NaN of either argument; `max_16` and `min_16` that of the first."""
+"""Helpers `maximum` and `minimum`, which propagate NaN of either argument; `max` and `min` only NaN of the first."""
 _FOLDED = tuple(REDUCTIONS.values())
 
 _VALUES = {
@@ -209,17 +209,17 @@ _VECTOR = _MEMORY | _VALUES | c_fold.HELPERS | c_dot.HELPERS | c_along.HELPERS |
 _VECTOR |= {name: text for name, (text, _) in FUNCTIONS.items()}
 _SCALAR = _SCALARS | c_dot.SCALARS | c_along.SCALARS | {name: text for name, (_, text) in FUNCTIONS.items()}
 _CALLED = ("absolute", "at_most", "less", "where", "log")
-"""Functions that others call."""
+"""Functions that other functions call, which must be defined first."""
 _ORDER = ("splat", "load", "load_masked", "store", "transpose", *_CHOICES, *_STICKY, "exp", "erf", *_CALLED, *_PAIRS)
 _POWERS = "    const float lowest = -87.3f, one = 2.0f;\n"
-"""Powers are written as bits: the lowest argument gives 2^-126, and half of it zero."""
+"""Constants of `exp` without an instruction for powers of two: at the lowest argument, the power's bits become zero."""
 _MASKS = {16: "__AVX512F__", 8: "__AVX512VL__", 4: "__AVX512VL__"}
 _CHOSEN = {16: ("__AVX512F__", "_mm512"), 8: ("__AVX__", "_mm256"), 4: ("__SSE__", "_mm")}
 _CALL = re.compile(r"\b([a-z][a-z0-9]*(?:_[a-z]+)*)_(\d+)\(")
 
 
 def prelude(body: str, accumulator: str, item: str) -> str:
-    """Type and helper definitions for the names that `body` uses (`load_16`, `vec8`, ...)."""
+    """C definitions of the types and helpers that `body` uses (`vec8`, `load_16`, ...)."""
     texts = _wanted(body, accumulator, item)
     used = body + "".join(texts.values())
     widths = sorted({int(width) for width in re.findall(r"\bvec(\d+)\b", used)})
@@ -231,14 +231,14 @@ def prelude(body: str, accumulator: str, item: str) -> str:
 
 
 def _rank(key: tuple[str, int]) -> tuple[int, int, str]:
-    """Definitions before their uses: scalars first, then by name in `_ORDER`, narrower ones first."""
+    """Sort key that puts definitions before their uses: by the position of the name in `_ORDER`, then by width."""
     name, width = key
     base = name.removesuffix("_narrow")
     return (_ORDER.index(base) if base in _ORDER else len(_ORDER), width, name)
 
 
 def _wanted(body: str, accumulator: str, item: str) -> dict[tuple[str, int], str]:
-    """(helper, width) -> text, for those that the body calls and those that these call in turn."""
+    """(helper, width) -> C text, for all helpers that `body` calls directly or through other helpers."""
     texts: dict[tuple[str, int], str] = {}
     queue = _CALL.findall(body)
     while queue:
@@ -253,7 +253,7 @@ def _wanted(body: str, accumulator: str, item: str) -> dict[tuple[str, int], str
 
 
 def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
-    """Text of one helper; `narrow` is the type in memory where it is not the lanes' own."""
+    """C text of one helper; `narrow` is the type in memory if it differs from the lanes' type, else empty."""
     text = (_SCALAR if width == 1 else _VECTOR)[name]
     if width == 2:
         text = _PAIRS.get(name, text)
@@ -283,7 +283,7 @@ def _helper(name: str, width: int, accumulator: str, narrow: str) -> str:
 
 
 def _halves(width: int) -> str:
-    """The halves of a vector. With memcpy, gcc keeps accumulators in memory throughout the loop."""
+    """C declaration of a vector's halves. With memcpy instead, gcc would keep accumulators in memory during the loop."""
     half = width // 2
     lanes = (", ".join(map(str, range(start, start + half))) for start in (0, half))
     low, high = (f"__builtin_shufflevector(x, x, {each})" for each in lanes)
@@ -291,7 +291,7 @@ def _halves(width: int) -> str:
 
 
 def _held(width: int) -> str:
-    """An empty statement that changes a register, as far as the compiler knows."""
+    """C text of an empty assembly statement that makes the compiler keep x in a register."""
     macro = {16: "__AVX512F__", 8: "__AVX__", 4: "__SSE__"}.get(width)
     return f'#ifdef {macro}\n    __asm__("" : "+v"(x));\n#endif\n' if macro else ""
 
@@ -300,7 +300,7 @@ _STREAMS = {16: ("__AVX512F__", "movntps512"), 8: ("__AVX__", "movntps256"), 4: 
 
 
 def _streamed(width: int) -> str:
-    """A store that leaves nothing in the caches."""
+    """C text of a non-temporal store, which bypasses the caches, for an aligned address."""
     macro, function = _STREAMS.get(width, ("GG_NONE", ""))
     bytes_ = 4 * width
     typed = f"typedef float wide __attribute__((vector_size({bytes_})));"
@@ -319,7 +319,7 @@ def _streamed(width: int) -> str:
 
 
 def _pieces(width: int) -> str:
-    """Stores of a power of two of lanes each, those that make up a count below the width."""
+    """C text of `store_first`: for each bit of `count`, from the highest, a store of so many lanes."""
     text, size = "", width // 2
     while size >= 1:
         lanes = [str((lane + size) % width) for lane in range(width)]
@@ -332,7 +332,7 @@ def _pieces(width: int) -> str:
 
 
 def _butterflies(width: int) -> str:
-    """The stages of a transposition: distance h exchanges the blocks of size h off the diagonal."""
+    """C text of the stages of a transposition; the stage of distance h swaps the off-diagonal blocks of size h."""
     text, distance = "", width // 2
     while distance >= 1:
         lanes = range(width)
@@ -345,7 +345,7 @@ def _butterflies(width: int) -> str:
 
 
 def _intrinsics(name: str, width: int, accumulator: str) -> dict[str, object]:
-    """Bodies with x86 intrinsics, up to the plain alternative."""
+    """Placeholder -> C text with x86 intrinsics before the plain alternative; empty if the helper has none."""
     if name in _CHOICES and width in _CHOSEN and accumulator == "float":
         macro, prefix = _CHOSEN[width]
         return {"chosen": f"#ifdef {macro}\n    return (vec{width}){prefix}_{name}_ps(b, a);\n#else\n", "end": "#endif\n"}
@@ -364,10 +364,10 @@ def _intrinsics(name: str, width: int, accumulator: str) -> dict[str, object]:
 
 
 def _masked(width: int, kind: str) -> dict[str, object]:
-    """Bodies of masked access: a mask register of AVX-512, else a mask vector of AVX2.
+    """Placeholder -> C text of masked memory access: with a mask register of AVX-512, else with a mask vector of AVX2.
 
-    `kind` is the suffix of the intrinsics, `ps` or `epi32`. Plain loops are no choice for integers: gcc 12.2 was seen to
-    make one load of all lanes of them, past the end of a tensor.
+    `kind` is the suffix of the intrinsics, `ps` or `epi32`. Integers need intrinsics too: gcc 12.2 compiled a plain loop to
+    one load of all lanes, which read past the end of a tensor.
     """
     bits = 32 * width
     prefix = "_mm" if width == 4 else f"_mm{bits}"

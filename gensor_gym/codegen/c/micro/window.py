@@ -1,8 +1,8 @@
-"""Windows written out: the reduction of a register tile line by line of the input, every element loaded once.
+"""Print fully unrolled windows: a register tile's reduction line by line of the input, with every element loaded once.
 
-Neighbouring outputs of a pooling or a convolution read the same lines of the input, and neighbouring lanes the same
-elements. Where the schedule unrolls the loops over the window completely, the places of the window are written out in
-the order of the lines that they read, so that a line serves all output rows while it is in registers.
+Adjacent outputs of a pooling or a convolution read the same lines of the input, and adjacent lanes the same elements. If
+the schedule unrolls the loops over the window completely, the window's positions are sorted by the line that they read,
+so that a line in registers serves all output rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from gensor_gym.operators.bodies import BODIES
 
 @dataclass(frozen=True)
 class _Use:
-    """One multiply-add: accumulator (row, chunk) takes the element at a window position."""
+    """One multiply-add: accumulator (row r, chunk c) takes the input element of the window position `point`.
+
+    `line` identifies the input line, `tap` is the element's offset along it.
+    """
 
     line: tuple[int, ...]
     tap: int
@@ -29,7 +32,7 @@ class _Use:
 
 
 def windowed(plan: LoopPlan) -> Operand | None:
-    """The operand whose window moves with the lanes, None if there is none or a shifted product has a copy for it."""
+    """The operand whose window moves with the lanes; None if there is none, and for a shifted product."""
     op = plan.op
     if plan.shift is not None:
         return None
@@ -42,7 +45,7 @@ def windowed(plan: LoopPlan) -> Operand | None:
 
 
 def written_out(plan: LoopPlan, order: list[int], unrolls: dict[int, int]) -> list[int]:
-    """Innermost axes of `order` whose loops are written out: all steps unrolled, bounds known."""
+    """The innermost axes of `order` whose loops are fully unrolled, with constant bounds; empty if there is no window."""
     if windowed(plan) is None or plan.vector_is_reduced:
         return []
     axes: list[int] = []
@@ -54,7 +57,7 @@ def written_out(plan: LoopPlan, order: list[int], unrolls: dict[int, int]) -> li
 
 
 def window(lines: Lines, reader: Reader, axes: list[int], declared: bool) -> None:
-    """All positions of the window. Unless `declared`, the first term of an accumulator declares it."""
+    """Write all positions of the window. Unless `declared`, the first term that an accumulator takes declares it."""
     plan = reader.plan
     primary = windowed(plan)
     assert primary is not None
@@ -70,7 +73,7 @@ def _accumulators(plan: LoopPlan) -> set[tuple[int, int]]:
 
 
 def _uses(reader: Reader, primary: Operand, axes: list[int]) -> list[_Use]:
-    """All multiply-adds that have an effect: those with a row of neutral elements are omitted."""
+    """All multiply-adds that have an effect; a multiply-add is omitted if its input row is known to be padding."""
     plan, access = reader.plan, primary.access
     points = [dict(zip(axes, at, strict=True)) for at in itertools.product(*(range(plan.op.extents[a]) for a in axes))]
     neutral = BODIES[plan.op.body].absorbs and plan.op.pad_value == plan.op.reduction.identity
@@ -85,28 +88,28 @@ def _uses(reader: Reader, primary: Operand, axes: list[int]) -> list[_Use]:
                 tap += steps * access.strides()[d]
                 steps = 0
             line.append(steps + sum(c * i for c, i in zip(coefficients, row, strict=True)))
-        # Rows that are clamped do not lie where their number says.
+        # Positions of clamped rows differ from their index.
         key = (*reader.start(primary, row), *line)
         uses += [_Use(key, tap, r, c, point) for c in range(len(plan.chunks))]
     return uses
 
 
 class _Writer:
-    """Writes loads at their first use and combines them."""
+    """Writes multiply-adds line by line, with each load at its first use."""
 
     def __init__(self, lines: Lines, reader: Reader, primary: Operand, declared: set[tuple[int, int]]) -> None:
-        """`declared`: (row, chunk) of the accumulators that exist."""
+        """`declared` is the set of (row, chunk) of the accumulators that are declared already."""
         self._lines, self._reader, self._primary, self._declared = lines, reader, primary, declared
         self._names: dict[str, str] = {}
 
     def line(self, group: list[_Use]) -> None:
-        """Everything that one line of the input gives to the accumulators of one chunk."""
+        """Write all multiply-adds of one input line into the accumulators of one chunk."""
         plan, chunk = self._reader.plan, self._reader.plan.chunks[group[0].c]
         loaded = self._loads(group, chunk)
         taps = {tap: [use for use in group if use.tap == tap] for tap in loaded}
         takers = {tuple(use.r for use in uses) for uses in taps.values()}
         if BODIES[plan.op.body].plain and len(taps) > 1 and len(takers) == 1:
-            # All rows that take one element of the line take the others too: join them first.
+            # Every row that takes one element of the line takes all its elements: combine them first.
             first, *others = loaded
             part = self._named("part", _type(chunk), loaded[first], "")
             for tap in others:
@@ -117,20 +120,20 @@ class _Writer:
                 self._take(use, self._term(use, loaded[tap], chunk), chunk)
 
     def rest(self) -> None:
-        """Declare the accumulators without a term."""
+        """Declare the accumulators that have taken no term, with the pad value."""
         chunks = self._reader.plan.chunks
         for r, c in sorted(_accumulators(self._reader.plan) - self._declared):
             self._lines.add(f"{_type(chunks[c])} sum_{r}_{c} = {self._reader.filled(chunks[c])};")
 
     def _take(self, use: _Use, term: str, chunk: Chunk) -> None:
-        """Give a term to an accumulator."""
+        """Write the statement that adds a term to an accumulator, or declares it with this term."""
         name, key = f"sum_{use.r}_{use.c}", (use.r, use.c)
         statement = accumulate(self._reader.plan, name, term, chunk.width)
         self._lines.add(statement if key in self._declared else f"{_type(chunk)} {name} = {term};")
         self._declared.add(key)
 
     def _term(self, use: _Use, word: str, chunk: Chunk) -> str:
-        """The product of a multiply-add, or the element itself where nothing multiplies it."""
+        """C text of a multiply-add's product, or of the element itself if nothing multiplies it; write its other loads."""
         reader, words = self._reader, list[str]()
         for read in reader.plan.reads:
             if read is self._primary:
@@ -142,7 +145,7 @@ class _Writer:
         return BODIES[reader.plan.op.body].term.format(*words)
 
     def _loads(self, group: list[_Use], chunk: Chunk) -> dict[int, str]:
-        """Tap -> name of its loaded value, in the order of the taps."""
+        """Tap -> variable of its loaded value, in the order of taps; write the loads."""
         reader, read, plan = self._reader, self._primary, self._reader.plan
         firsts = {use.tap: use for use in reversed(group)}
         loaded: dict[int, str] = {}
@@ -166,7 +169,7 @@ class _Writer:
         return loaded
 
     def _address(self, use: _Use, chunk: Chunk) -> Address:
-        """Address of the first lane's element; where the line may be outside the view, from a pointer of its own."""
+        """(C pointer, offset) of the first lane's element; a line that may be outside the view gets a separate pointer."""
         reader, read, row = self._reader, self._primary, self._reader.plan.rows[use.r]
         base, constant = reader.address(read, row, chunk, use.point)
         condition = reader.condition(read, row, use.point)
@@ -178,7 +181,7 @@ class _Writer:
         return self._named(f"{read.name}_line", kind, pointer), along
 
     def _named(self, prefix: str, kind: str, value: str, const: str = "const ") -> str:
-        """A variable that holds the value: the same one for the same text, a fresh one unless it is constant."""
+        """The C variable of a value: equal constant values share one variable, a value that is not constant gets a new one."""
         if const and value in self._names:
             return self._names[value]
         name = f"{prefix}_{len(self._names)}"

@@ -1,7 +1,8 @@
-"""CUDA C of a product on tensor cores with mma.sync: warps multiply tiles that the block copies to shared memory ahead.
+"""CUDA C of a matrix product by mma.sync: the block copies tiles to shared memory ahead, and its warps multiply them.
 
-With one stage a step is copied, then multiplied. With S stages the copies run S - 1 steps ahead. One barrier a step ensures that
-its tiles have arrived and that all warps have finished the previous step, whose buffer the next copies may take.
+With one stage, a step is copied and then multiplied. With S stages, the copies run S - 1 steps ahead. One barrier per step
+ensures that the step's tiles have arrived and that all warps have finished the previous step, whose buffer the next copies
+overwrite.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from gensor_gym.codegen.program import Program
 
 
 def generate_mma(program: Program) -> Kernel:
-    """The kernel of a program with tensor_core=1; ValueError names a tile or knob that cannot be generated."""
+    """Generate the kernel of a program with tensor_core=1. ValueError names a tile or knob that is not supported."""
     plan = make_matrix_plan(program)
     entry, out = f"gg_{plan.op.name}", Writer(depth=1)
     _write_positions(out, plan)
@@ -43,7 +44,7 @@ def generate_mma(program: Program) -> Kernel:
 
 
 def _constants(plan: MatrixPlan) -> dict[str, tuple[int, str]]:
-    """Named sizes."""
+    """Constants of the kernel's text by name: (value, meaning)."""
     return sizes(plan) | {
         "BUFFER": (plan.stage_bytes, "bytes of a buffer of shared memory"),
         "BUFFERS": (plan.stages * plan.stage_bytes, "bytes of all of them"),
@@ -54,7 +55,7 @@ def _constants(plan: MatrixPlan) -> dict[str, tuple[int, str]]:
 
 
 def _write_positions(out: Writer, plan: MatrixPlan) -> None:
-    """Indices of the block, the warp and the lane, and the buffers."""
+    """Declare the indices of the block, the warp and the lane, and the first indices of the warp tile in the block tile."""
     if plan.slices > 1:
         write_slice(out, plan)
     write_block_tile(out, plan)
@@ -72,12 +73,12 @@ def _write_positions(out: Writer, plan: MatrixPlan) -> None:
 
 
 def _range(plan: MatrixPlan) -> tuple[str, str]:
-    """First and last step of this block."""
+    """C text of this block's first step, and of the step after its last."""
     return ("first_step", "last_step") if plan.slices > 1 else ("0", "STEPS")
 
 
 def _write_plain_loop(out: Writer, plan: MatrixPlan) -> None:
-    """One buffer: copy, multiply."""
+    """Write the main loop with one buffer: copy a step's tiles, then multiply them."""
     first, last = _range(plan)
     with out.block(f"for (int step = {first}; step < {last}; ++step)"):
         write_step_origin(out, plan, "step", plan.op.reduce)
@@ -89,7 +90,7 @@ def _write_plain_loop(out: Writer, plan: MatrixPlan) -> None:
 
 
 def _write_pipeline(out: Writer, plan: MatrixPlan) -> None:
-    """Several buffers: the copies run ahead."""
+    """Write the main loop with several buffers, whose copies run `stages - 1` steps ahead."""
     first, last = _range(plan)
     ahead = plan.stages - 1
     copies = "async" in (plan.a_tile.way, plan.b_tile.way)
@@ -122,14 +123,17 @@ def _write_pipeline(out: Writer, plan: MatrixPlan) -> None:
 
 
 def _write_ahead(out: Writer, plan: MatrixPlan, last: str, write: Callable[[], None], origin: bool) -> None:
-    """A statement for the step `stages - 1` ahead, if it exists."""
+    """Write the statement of `write` for the step `stages - 1` ahead, under the condition that this step exists.
+
+    With `origin`, the first indices of that step are declared before the statement, if it uses them.
+    """
     ahead = plan.stages - 1
     with ExitStack() as stack:
         stack.enter_context(out.block(f"if (step + {ahead} < {last})"))
         at = len(out.lines)
         write()
         words = set(re.findall(r"\w+", "\n".join(out.lines[at:])))
-        used = tuple(a for a in plan.op.reduce if origin and f"block_{plan.names[a]}" in words)  # not where pointers move on
+        used = tuple(a for a in plan.op.reduce if origin and f"block_{plan.names[a]}" in words)  # pointers that move on use none
         before = Writer(depth=out.depth)
         if used and plan.steps > 1:
             before.line(f"const int next_step = step + {ahead};")

@@ -1,11 +1,11 @@
-"""Text of a warp's work on one step: fragments from shared memory to registers, and the multiply-adds.
+"""C text of a warp's work on one step: the loads of fragments from shared memory to registers, and the multiply-adds.
 
-Lane l of a warp holds, of a 16 x 8 tile of sums, rows l / 4 and l / 4 + 8 and columns 2 (l % 4) and the next; of A (rows
-along m) and B (rows along n) 4 bytes of row l / 4 in every 16 bytes along k, at 4 (l % 4). These are the layouts of
-mma.sync in the PTX ISA, the same for all types.
+Lane l of a warp has the elements of a 16 x 8 tile of sums in rows l / 4 and l / 4 + 8 and columns 2 (l % 4) and 2 (l % 4) + 1. Of
+every 8 rows of A (along m) and of B (along n) it has row l / 4: the 4 bytes at offset 4 (l % 4) of every 16 bytes along k. These
+are the layouts of mma.sync in the PTX ISA, and they are the same for all types.
 
-`ldmatrix` does not transpose B's elements of 8 and 32 bits. A lane reads up to four neighbours along n and deals them to as many
-instructions: of four, column c of instruction j is column 4 c + j of 32, so that a lane's sums are eight neighbours of a row.
+`ldmatrix` does not transpose B's elements of 8 and 32 bits. So a lane reads up to four neighbours along n, each for another
+instruction. With four, column c of instruction j is column 4 c + j of 32, so that a lane's sums are eight neighbours of a row.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, remainder, subsc
 
 
 def write_sums(out: Writer, plan: MatrixPlan) -> None:
-    """Declare the accumulators, all zero."""
+    """Declare the accumulators `sums` with the value 0."""
     kind = SCALARS[plan.op.accumulator].name
     sizes = [f"REG_{plan.names[a].upper()}" for a in wide_repeats(plan)]
     out.line(f"{kind} {subscript('sums', [*sizes, 'M_TILES', 'N_TILES', '4'])} = {{}};")
 
 
 def wide_repeats(plan: MatrixPlan) -> tuple[int, ...]:
-    """Axes that repeat the product within a warp tile: dimensions of `sums` and of fragments before M_TILES."""
+    """Axes that repeat the product within a warp tile. They are the first dimensions of `sums` and of fragments."""
     return tuple(a for a in plan.repeats if plan.register[a] > 1)
 
 
 def repeat_indices(plan: MatrixPlan, tile: OperandTile | None = None) -> list[str]:
-    """Subscripts along the repeating axes, those that move an operand where one is given."""
+    """Subscripts along the repeating axes. If `tile` is given, only axes that move this operand have one."""
     return [f"reg_{plan.names[a]}" for a in wide_repeats(plan) if tile is None or a in tile.axes]
 
 
 def write_step(out: Writer, plan: MatrixPlan, stage: str) -> None:
-    """Multiply the tiles of the buffer that begins at byte `stage`."""
+    """Write the products of the tiles in the buffer that begins at byte `stage`."""
     out.line(f"const unsigned char *buffer = shared_memory{'' if stage == '0' else f' + {stage}'};")
     if plan.item != 2:
         kind, tile = SCALARS[plan.op.reads[plan.b_tile.read].tensor.dtype].name, plan.b_tile
@@ -71,7 +71,7 @@ def write_step(out: Writer, plan: MatrixPlan, stage: str) -> None:
 
 
 def _write_fragments(out: Writer, plan: MatrixPlan, point: str, buffer: list[str]) -> None:
-    """Fragments of both operands at a point of the reduction."""
+    """Write the loads of both operands' fragments at point number `point` of a step."""
     index = _point_indices(plan, point)
     _write_a(out, plan, index, buffer)
     if plan.item == 2:
@@ -81,7 +81,10 @@ def _write_fragments(out: Writer, plan: MatrixPlan, point: str, buffer: list[str
 
 
 def _point_indices(plan: MatrixPlan, point: str) -> dict[int, str]:
-    """Place within the step along every reduce axis at a point, of k in instructions, which run fastest."""
+    """C text of the index within the step along every reduce axis at a point.
+
+    Along k, which runs fastest, it counts instructions.
+    """
     depths = plan.block[plan.roles.k] // plan.depth
     index, divisor = {}, plan.fragment_points
     order = [*plan.places, plan.roles.k]
@@ -95,9 +98,9 @@ def _point_indices(plan: MatrixPlan, point: str) -> dict[int, str]:
 
 
 def _row(plan: MatrixPlan, tile: OperandTile, index: dict[int, str], row: str, from_first: bool = False) -> str:
-    """Row of a tile: places of the repeating axes, and `row` along the axis of rows.
+    """C text of the row of a tile at the current indices of the repeating axes, and at `row` along the axis of rows.
 
-    `from_first` leaves out where the warp's first element is.
+    With `from_first`, spatial indices are relative to the warp's first element.
     """
     site = make_site(plan)
     places = {a: in_tile(plan, a, site, from_first) if a in plan.op.spatial else index[a] for a in tile.axes[:-2]}
@@ -105,20 +108,21 @@ def _row(plan: MatrixPlan, tile: OperandTile, index: dict[int, str], row: str, f
 
 
 def _first_row(plan: MatrixPlan, tile: OperandTile, row: str) -> str:
-    """Row of a tile where the warp's first element is along the repeating axes, and `row` along the axis of rows."""
+    """C text of the row of a tile at the warp's first indices along the repeating axes, and at `row` along the axis of rows."""
     firsts = {a: _first(plan, a) for a in tile.axes[:-2] if a in plan.op.spatial}
     return total([*((tile.row_stride(a), first) for a, first in firsts.items()), (1, row)])
 
 
 def _first(plan: MatrixPlan, axis: int) -> str:
-    """First index of the warp tile in the block tile."""
+    """C text of the first index of the warp tile in the block tile along an axis."""
     return f"first_{plan.names[axis]}" if plan.program.threads[axis] > 1 else "0"
 
 
 def _variants(tile: OperandTile, units: int, count: int) -> int:
-    """The number of pieces, of `count` pieces of `units` units of a row, after which the swizzle repeats.
+    """Number of pieces, of `units` units of a row each, after which the swizzle's pattern repeats; at most `count`.
 
-    Later pieces are linear in these. Loops add rows in multiples of eight, after which it repeats as well.
+    Addresses of later pieces are constant distances from the addresses of these pieces. Loops add rows in multiples of eight,
+    after which the pattern repeats as well.
     """
     if tile.swizzle is None:
         return 1
@@ -126,7 +130,7 @@ def _variants(tile: OperandTile, units: int, count: int) -> int:
 
 
 def _b_groups(plan: MatrixPlan) -> list[tuple[int, int, int]]:
-    """Loads of B's 16-bit fragments: (matrices of a load, loads, instructions along n that are served before)."""
+    """Loads of B's 16-bit fragments: (matrices per load, number of loads, instructions along n that earlier loads serve)."""
     found, done = [], 0
     for count in (4, 2, 1):
         together = count // plan.units
@@ -138,7 +142,7 @@ def _b_groups(plan: MatrixPlan) -> list[tuple[int, int, int]]:
 
 
 def write_lanes(out: Writer, plan: MatrixPlan) -> None:
-    """Before the main loop: byte offset in a tile of a lane's matrices; for B one for every different swizzle."""
+    """Declare, before the main loop, byte offsets of a lane's matrices in the tiles: one for A, one per swizzle variant for B."""
     tile = plan.a_tile
     row = _first_row(plan, tile, total([(1, _first(plan, plan.roles.m)), (1, "lane % 16")]))
     out.line(f"const int a_row = {row};")
@@ -162,7 +166,7 @@ def write_lanes(out: Writer, plan: MatrixPlan) -> None:
 
 
 def _split(piece: str, count: int) -> tuple[str, str]:
-    """Of piece number `piece`: its variant among `count`, and the number of repetitions before it."""
+    """(`piece % count`, `piece / count`) as C text: the variant of a piece, and the number of repetitions before it."""
     if piece.isdigit():
         return str(int(piece) % count), str(int(piece) // count)
     inner = f"({piece})" if " " in piece else piece
@@ -170,7 +174,7 @@ def _split(piece: str, count: int) -> tuple[str, str]:
 
 
 def _write_a(out: Writer, plan: MatrixPlan, index: dict[int, str], buffer: list[str]) -> None:
-    """A's fragments: matrices of 8 rows along m and 16 bytes along k."""
+    """Write the loads of A's fragments: matrices of 8 rows along m and 16 bytes along k."""
     tile, k = plan.a_tile, plan.roles.k
     count = _variants(tile, plan.units, plan.block[k] // plan.depth)
     loops = spatial_loops(plan, tuple(a for a in wide_repeats(plan) if a in tile.axes))
@@ -186,26 +190,26 @@ def _write_a(out: Writer, plan: MatrixPlan, index: dict[int, str], buffer: list[
 
 
 def _offset(place: str) -> str:
-    """An offset that is added to a pointer as a whole."""
+    """The offset, in parentheses if it is a sum, so that it is added to a pointer as a whole."""
     return f"({place})" if " " in place else place
 
 
 UNIT_OF = {item: 16 // item for item in (1, 2, 4)}
-"""Elements in 16 bytes, by the bytes of one."""
+"""Number of elements in 16 bytes, by the bytes of an element."""
 
 
 def _grouped(tile: OperandTile, text: str) -> str:
-    """A sum as an operand of the swizzle's xor."""
+    """C text of an index, in parentheses if it is a sum that becomes an operand of the swizzle's xor."""
     return f"({text})" if tile.swizzle is not None and " " in text else text
 
 
 def _loop(name: str, count: int) -> list[Loop]:
-    """An unrolled loop where there is more than one pass."""
+    """An unrolled loop of `count` passes; empty for a single pass."""
     return [Loop(name, str(count))] if count > 1 else []
 
 
 def _scope(out: Writer, loops: list[Loop]) -> AbstractContextManager[None]:
-    """The loops, or a bare scope where there are none."""
+    """Context of the loops, or of a bare scope if there are no loops."""
     return out.nest(loops) if loops else out.block("")
 
 
@@ -215,7 +219,7 @@ def _b_loops(plan: MatrixPlan) -> list[Loop]:
 
 
 def _write_b_transposed(out: Writer, plan: MatrixPlan, index: dict[int, str], buffer: list[str]) -> None:
-    """B's fragments of 16-bit elements: matrices of 8 rows along k and 8 columns, transposed on the way."""
+    """Write the loads of B's fragments of 16-bit elements: matrices of 8 rows along k and 8 columns, transposed by `ldmatrix`."""
     tile, pitch = plan.b_tile, plan.b_tile.pitch * plan.item
     for load, groups, done in _b_groups(plan):
         together = load // plan.units  # instructions along n that one load serves
@@ -231,7 +235,7 @@ def _write_b_transposed(out: Writer, plan: MatrixPlan, index: dict[int, str], bu
 
 
 def _write_b_gathered(out: Writer, plan: MatrixPlan, index: dict[int, str], buffer: list[str]) -> None:
-    """B's fragments of 8- and 32-bit elements: neighbours along n of the rows that a lane needs, dealt to instructions."""
+    """Write the loads of B's fragments of 8- and 32-bit elements: neighbours along n, each for another instruction."""
     tile, n, each = plan.b_tile, plan.roles.n, plan.interleave
     first = f"first_{plan.names[n]}" if plan.program.threads[n] > 1 else "0"
     groups = plan.n_tiles // each
@@ -254,7 +258,7 @@ _VECTORS = {1: "unsigned", 2: "int2", 4: "int4"}
 
 
 def _write_words(out: Writer, plan: MatrixPlan, targets: list[str]) -> None:
-    """Neighbours along n of one row, a 32-bit element for each instruction."""
+    """Write the load of neighbours along n of one row: a 32-bit element for each instruction."""
     tile = plan.b_tile
     place = shared_address(tile, plan.item, "row", "column")
     kind = _VECTORS[len(targets)]
@@ -264,7 +268,7 @@ def _write_words(out: Writer, plan: MatrixPlan, targets: list[str]) -> None:
 
 
 def _write_bytes(out: Writer, plan: MatrixPlan, targets: list[str]) -> None:
-    """Neighbours along n of four rows, transposed: four bytes along k for each instruction."""
+    """Write the load of neighbours along n of four rows and their transposition: four bytes along k for each instruction."""
     tile = plan.b_tile
     kind = {1: "unsigned char", 2: "unsigned short", 4: "unsigned"}[len(targets)]
     out.line("unsigned rows[4];")
@@ -279,7 +283,7 @@ def _write_bytes(out: Writer, plan: MatrixPlan, targets: list[str]) -> None:
 
 
 def _write_products(out: Writer, plan: MatrixPlan, buffer: list[str]) -> None:
-    """The multiply-adds at one point: every pair of fragments of one repetition."""
+    """Write the multiply-adds at one point, of every pair of fragments of a repetition."""
     loops = spatial_loops(plan, wide_repeats(plan))
     a = subscript("a", [*buffer, *repeat_indices(plan, plan.a_tile), "tile_m"])
     b = subscript("b", [*buffer, *repeat_indices(plan, plan.b_tile), "tile_n"])
@@ -288,7 +292,7 @@ def _write_products(out: Writer, plan: MatrixPlan, buffer: list[str]) -> None:
         _write_split_products(out, loops, a, b, sums)
         return
     order = [Loop("tile_m", "M_TILES"), Loop("tile_n", "N_TILES")]
-    if plan.item != 2:  # registers of a gathered B are put side by side before use: once for all instructions along m
+    if plan.item != 2:  # registers of a gathered B are made adjacent before use: once for all instructions along m
         order.reverse()
     with out.nest([*loops, *order]):
         if plan.op.dtype == "int8" and plan.turing:
@@ -300,10 +304,10 @@ def _write_products(out: Writer, plan: MatrixPlan, buffer: list[str]) -> None:
 
 
 def _write_split_products(out: Writer, loops: list[Loop], a: str, b: str, sums: str) -> None:
-    """Each operand as high + low of tf32; three products, the small ones first, added up in float32 outside.
+    """Write products of operands that are split into high + low tf32: three products, the small products first.
 
-    Tensor cores round every sum towards zero. So they add up one point only, and its sum is added, rounded to nearest,
-    by CUDA cores.
+    Tensor cores round every sum towards zero. So they add up one point only, and CUDA cores add its sum to the accumulators in
+    float32, rounded to nearest.
     """
     with out.nest([*loops, Loop("tile_m", "M_TILES")]):
         out.line("unsigned a_high[4], a_low[4];")
@@ -319,7 +323,7 @@ def _write_split_products(out: Writer, loops: list[Loop], a: str, b: str, sums: 
 
 
 def _write_split(out: Writer, letter: str, word: str, count: int) -> None:
-    """High and low parts of the registers of a fragment."""
+    """Write the high and low parts of the registers of a fragment."""
     with out.nest([Loop("i", str(count))]):
         out.line(f"const float whole = __int_as_float({word}[i]);")
         out.line(f"{letter}_high[i] = round_tf32(whole) & 0xffffe000u;")

@@ -1,8 +1,8 @@
-"""Text that copies the operands' tiles of a step into shared memory, with zeros outside the tensor.
+"""C text that copies the operands' tiles of a step into shared memory, with zeros outside the tensor.
 
-Threads cover a tile as a smaller box, as on CUDA cores (`cuda/simt/copies.py`): a thread's copies are constant distances apart.
-Values that no step changes are computed before the main loop: source and target of the first copy, and one bit for each copy that
-is inside.
+Threads cover a tile in rounds of a smaller box, like on CUDA cores (`cuda/simt/copies.py`), so a thread's copies are constant
+distances apart. Values that no step changes are computed before the main loop: source and target of the first copy, and one bit
+for each copy that is inside.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from gensor_gym.codegen.cuda.simt.copies import MASK_BITS, digits, distance, few
 from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, total
 
 UNROLLED = 8
-"""Copies of one thread in one body of their loop: more would only take registers."""
+"""Most copies of a thread in one unrolled loop body. More would only take registers."""
 _WORDS = {1: "int", 2: "int2", 4: "int4"}
 
 
 def shared_address(tile: OperandTile, item: int, row: str, column: str) -> str:
-    """Element at a row and a column of a tile, as C text."""
+    """C text of the offset in elements of a row and a column in a tile."""
     if tile.swizzle is not None:
         shift, mask = tile.swizzle.shift, tile.swizzle.mask
         scale = (16 // item * tile.swizzle.factor).bit_length() - 1
@@ -32,49 +32,49 @@ def shared_address(tile: OperandTile, item: int, row: str, column: str) -> str:
 
 @dataclass(frozen=True)
 class TileCopies:
-    """How the threads of a block share the copying of one operand's tile."""
+    """How the threads of a block share the copies of one operand's tile. Each thread makes at most one copy in every round."""
 
     plan: MatrixPlan
     tile: OperandTile
 
     @property
     def name(self) -> str:
-        """The tensor's name, which begins all names here."""
+        """The tensor's name, which is the prefix of the C names declared for its copies."""
         return self.plan.op.reads[self.tile.read].tensor.name
 
     @cached_property
     def order(self) -> tuple[int, ...]:
-        """Axes of the tile, those whose neighbours lie closest in the tensor last."""
+        """Axes of the tile by descending stride in the tensor: the last axis is the most contiguous."""
         strides, inner = self.plan.op.reads[self.tile.read].axis_strides(), self.tile.axes[-1]
         return tuple(sorted(self.tile.axes, key=lambda a: (strides[a], a != inner), reverse=True))
 
     @cached_property
     def sizes(self) -> dict[int, int]:
-        """Elements of one copy along every axis."""
+        """Number of elements of one copy, by axis."""
         return {a: self.tile.width if a == self.tile.axes[-1] else 1 for a in self.order}
 
     @cached_property
     def counts(self) -> tuple[int, ...]:
-        """Copies along every axis of `order`."""
+        """Number of copies along every axis of `order`."""
         shape = dict(zip(self.tile.axes, self.tile.shape, strict=True))
         return tuple(shape[a] // self.sizes[a] for a in self.order)
 
     @cached_property
     def lanes(self) -> tuple[int, ...]:
-        """Copies of one round along every axis of `order`."""
+        """Number of copies in one round along every axis of `order`."""
         if self.tile.shifts < 0:
             return fewest_rounds(self.counts, self.plan.threads)
         counts = [1 if a == self.tile.shifts else count for a, count in zip(self.order, self.counts, strict=True)]
-        return fewest_rounds(tuple(counts), self.plan.threads)  # a copy's shift is known once loops are unrolled
+        return fewest_rounds(tuple(counts), self.plan.threads)  # so that a copy's shift is constant once loops are unrolled
 
     @cached_property
     def rounds(self) -> tuple[int, ...]:
-        """Rounds along every axis of `order`."""
+        """Number of rounds along every axis of `order`."""
         return tuple(-(-count // lanes) for count, lanes in zip(self.counts, self.lanes, strict=True))
 
     @cached_property
     def trips(self) -> int:
-        """Copies of one thread."""
+        """Number of copies of one thread: all its rounds."""
         found = 1
         for rounds in self.rounds:
             found *= rounds
@@ -82,36 +82,36 @@ class TileCopies:
 
     @property
     def trip(self) -> str:
-        """Number of a thread's copy."""
+        """C text of the number of a thread's copy: the loop's variable `trip`, or 0 if the thread has one copy."""
         return "trip" if self.trips > 1 else "0"
 
     @cached_property
     def moved(self) -> dict[int, str]:
-        """How far along every axis copy `trip` of a thread is from its first, as text: the same for all threads."""
+        """C text of the distance from a thread's first copy to copy `trip`, by axis. It is the same for all threads."""
         places = digits(self.trip, self.rounds)
         parts = zip(self.order, self.lanes, places, strict=True)
         return {a: total([(lanes * self.sizes[a], place)]) for a, lanes, place in parts}
 
     @cached_property
     def first(self) -> dict[int, str]:
-        """Indices in the tile of a thread's first copy, by axis, as text."""
+        """C text of the indices in the tile of a thread's first copy, by axis."""
         places = digits("thread", self.lanes)
         return {a: total([(self.sizes[a], place)]) for a, place in zip(self.order, places, strict=True)}
 
     def places(self, moved: bool) -> dict[int, str]:
-        """Names of a thread's first place along every axis, of its copy `trip` where `moved`."""
+        """C text of the indices in the tile by axis: of copy `trip` if `moved`, else of the thread's first copy."""
         names = {a: f"{self.name}_{self.plan.names[a]}" if text != "0" else "0" for a, text in self.first.items()}
         return {a: total([(1, name), (1, self.moved[a] if moved else "0")]) for a, name in names.items()}
 
     def indices(self, steps: bool) -> list[str]:
-        """Value of every axis of the operator for copy `trip`; with the part that changes from step to step if `steps`."""
+        """C text of all axis values: of copy `trip` in the current step if `steps`, else of the first copy in step 0."""
         plan, places = self.plan, self.places(moved=steps)
         origins = [origin(plan, a) if steps or a in plan.op.spatial else "0" for a in range(len(plan.names))]
         return [total([(1, origins[a]), (1, places.get(a, "0"))]) for a in range(len(plan.names))]
 
     @cached_property
     def conditions(self) -> tuple[list[str], list[str]]:
-        """Conditions on copy `trip` to be inside: those that no step changes, and the others."""
+        """C conditions under which copy `trip` is inside: (conditions that no step changes, conditions that change)."""
         plan = self.plan
         steps = [f"block_{plan.names[a]}" for a in plan.op.reduce if plan.program.grid[a] > 1]
         every = plan.conditions(self.tile, self.indices(steps=True))
@@ -120,13 +120,13 @@ class TileCopies:
 
     @property
     def masked(self) -> bool:
-        """Whether one bit a copy says that it is inside as far as no step changes that."""
+        """Whether the conditions that no step changes are evaluated before the main loop and kept in one bit per copy."""
         lasting = self.plan.steps > 1 and self.trips <= MASK_BITS and self.tile.shifts < 0
         return bool(self.conditions[0]) and lasting
 
     @cached_property
     def in_tile(self) -> list[str]:
-        """Conditions under which copy `trip` of a thread exists."""
+        """C conditions under which a thread has a copy `trip`: a round may have idle threads, or overhang the tile."""
         places, busy = self.places(moved=True), 1
         for lanes in self.lanes:
             busy *= lanes
@@ -137,7 +137,7 @@ class TileCopies:
 
     @cached_property
     def straight(self) -> bool:
-        """Whether copies of a thread are constant distances apart in shared memory: rounds do not change the swizzle."""
+        """Whether a thread's copies are constant distances apart in shared memory: all its rounds have the same swizzle."""
         swizzle = self.tile.swizzle
         if swizzle is None:
             return True
@@ -150,7 +150,7 @@ class TileCopies:
         return True
 
     def address(self, places: dict[int, str]) -> str:
-        """Byte of a buffer for places along the tile's axes."""
+        """C text of the byte offset in a buffer, for indices along the tile's axes."""
         row = total((self.tile.row_stride(a), places[a]) for a in self.tile.axes[:-1])
         column = places[self.tile.axes[-1]]
         if self.tile.swizzle is not None:
@@ -160,7 +160,7 @@ class TileCopies:
 
     @property
     def target(self) -> str:
-        """Byte offset from `<name>_into` of copy `trip` in a buffer."""
+        """C text of the byte offset of copy `trip` from the pointer `<name>_into`."""
         if not self.straight:
             return self.address(self.places(moved=True))
         strides = [self.tile.pitch * self.tile.row_stride(a) for a in self.tile.axes[:-1]] + [1]
@@ -168,18 +168,18 @@ class TileCopies:
 
     @property
     def source(self) -> str:
-        """Element of the tensor that copy `trip` begins with, from `<name>_at`."""
+        """C text of the distance in elements from the pointer `<name>_at` to the first element of copy `trip`."""
         strides = self.plan.op.reads[self.tile.read].axis_strides()
         return distance(tuple(strides[a] for a in self.tile.axes), [self.moved[a] for a in self.tile.axes])
 
 
 def tile_copies(plan: MatrixPlan) -> tuple[TileCopies, TileCopies]:
-    """The copies of both operands."""
+    """The copies of A and of B."""
     return TileCopies(plan, plan.a_tile), TileCopies(plan, plan.b_tile)
 
 
 def write_places(out: Writer, plan: MatrixPlan) -> None:
-    """Before the main loop: values that are the same in every step."""
+    """Declare, before the main loop, the values that are the same in every step."""
     for copies in tile_copies(plan):
         read, name, tile = plan.op.reads[copies.tile.read], copies.name, copies.tile
         width = f"{tile.width} elements" if tile.width > 1 else "one element"
@@ -203,16 +203,16 @@ def write_places(out: Writer, plan: MatrixPlan) -> None:
 
 
 def write_held(out: Writer, plan: MatrixPlan) -> None:
-    """Registers for elements on their way to shared memory while the block multiplies."""
+    """Declare the registers that keep loaded elements while the block multiplies, until they are stored to shared memory."""
     for copies in tile_copies(plan):
         if copies.tile.way == "held":
             out.line(f"{_word(copies)} {copies.name}_held[{copies.trips}];")
 
 
 def write_next(out: Writer, plan: MatrixPlan, step: str) -> None:
-    """Pointers that every iteration of the main loop advances, `<name>_next`, for the step to copy first.
+    """Declare the pointers `<name>_next` to the elements of step `step`, which every iteration of the main loop advances.
 
-    There are none if several reduce axes have steps, because these are not equal distances apart.
+    There are no pointers if several reduce axes have steps, because then steps are not equal distances apart.
     """
     for copies in tile_copies(plan) if _distance(plan, plan.a_tile.read) else ():
         scalar = SCALARS[plan.op.reads[copies.tile.read].tensor.dtype].name
@@ -221,15 +221,15 @@ def write_next(out: Writer, plan: MatrixPlan, step: str) -> None:
 
 
 def _distance(plan: MatrixPlan, read: int) -> int:
-    """Elements of a read from one step to the next; 0 if that differs."""
+    """Distance in elements of a read from one step to the next; 0 if steps are not equal distances apart."""
     moving = [a for a in plan.op.reduce if plan.program.grid[a] > 1]
     return plan.op.reads[read].axis_strides()[moving[0]] * plan.block[moving[0]] if len(moving) == 1 else 0
 
 
 def write_copies(out: Writer, plan: MatrixPlan, stage: str, ahead: bool) -> None:
-    """Copies of both tiles to the buffer at byte `stage`.
+    """Write the copies of both tiles to the buffer at byte `stage`.
 
-    `ahead`: in the main loop, for a later step. Elements that go through registers then stay there for now.
+    With `ahead`, they are for a later step. Operands of way `held` are then only loaded to registers; `write_puts` stores them.
     """
     for copies in tile_copies(plan):
         keep = ahead and copies.tile.way == "held"
@@ -241,7 +241,7 @@ def write_copies(out: Writer, plan: MatrixPlan, stage: str, ahead: bool) -> None
 
 
 def write_puts(out: Writer, plan: MatrixPlan, stage: str) -> None:
-    """Store the elements held in registers to the buffer at byte `stage`."""
+    """Write the stores of the elements in registers to the buffer at byte `stage`."""
     for copies in tile_copies(plan):
         if copies.tile.way == "held":
             _write_target(out, copies, stage)
@@ -250,9 +250,9 @@ def write_puts(out: Writer, plan: MatrixPlan, stage: str) -> None:
 
 
 def write_rounding(out: Writer, plan: MatrixPlan, stage: str) -> None:
-    """Every thread rounds to tf32 its copies in the buffer at byte `stage`: once, and not in every warp.
+    """Write the rounding to tf32 of each thread's own copies in the buffer at byte `stage`, so that no element is rounded twice.
 
-    A thread sees its own copies once it has waited for them; the following barrier shows them to the others.
+    A thread sees its own copies once it has waited for them. The following barrier makes the results visible to all threads.
     """
     for copies in tile_copies(plan) if plan.op.dtype == "tf32" else ():
         width = copies.tile.width
@@ -266,7 +266,7 @@ def write_rounding(out: Writer, plan: MatrixPlan, stage: str) -> None:
 
 
 def _write_source(out: Writer, copies: TileCopies, ahead: bool) -> None:
-    """Source of a step's copies: `<name>_at`."""
+    """Declare `<name>_at`, the pointer to the source of a step's copies."""
     plan, read = copies.plan, copies.plan.op.reads[copies.tile.read]
     strides, moved = read.axis_strides(), _distance(copies.plan, copies.tile.read)
     scalar = SCALARS[read.tensor.dtype].name
@@ -279,7 +279,7 @@ def _write_source(out: Writer, copies: TileCopies, ahead: bool) -> None:
 
 
 def _write_target(out: Writer, copies: TileCopies, stage: str) -> None:
-    """Target of the copies: `<name>_into`, in the buffer at byte `stage`."""
+    """Declare `<name>_into`, the pointer to the target of a step's copies in the buffer at byte `stage`."""
     place = total([(1, stage), (1, f"{copies.name}_to" if copies.straight else "0")])
     out.line(f"unsigned char *{copies.name}_into = shared_memory{f' + {place}' if place != '0' else ''};")
 
@@ -306,7 +306,10 @@ def _write_copy(out: Writer, copies: TileCopies, keep: bool) -> None:
 
 
 def _write_shifted(out: Writer, copies: TileCopies) -> str:
-    """A copy put together of the two aligned words that it lies in; each is inside the tensor or outside as a whole."""
+    """Write the loads of the two aligned words that contain a copy; return C text of its value.
+
+    Each word is wholly inside or wholly outside the tensor.
+    """
     plan, tile, name = copies.plan, copies.tile, copies.name
     read, width = plan.op.reads[tile.read], tile.width
     row, last, indices = read.coefficients[-1], len(read.view) - 1, copies.indices(steps=True)
@@ -324,18 +327,18 @@ def _write_shifted(out: Writer, copies: TileCopies) -> str:
 
 
 def _trips(copies: TileCopies) -> list[Loop]:
-    """The loop over a thread's copies, unrolled wholly where registers hold them (they cannot be indexed) or they shift."""
+    """Loop over a thread's copies. It is fully unrolled if copies are in registers, which cannot be indexed, or are shifted."""
     whole = copies.tile.way == "held" or copies.tile.shifts >= 0
     unroll = UNROLLED if not whole and copies.trips > UNROLLED else 0
     return [Loop("trip", str(copies.trips), 1, unroll)] if copies.trips > 1 else []
 
 
 def _word(copies: TileCopies) -> str:
-    """C type that one copy moves."""
+    """C type of the value that one copy moves."""
     tile, plan = copies.tile, copies.plan
     return SCALARS[plan.op.reads[tile.read].tensor.dtype].name if tile.width == 1 else _WORDS[tile.width * plan.item // 4]
 
 
 def _put(copies: TileCopies) -> str:
-    """The part of a buffer that a copy fills."""
+    """C text of the part of a buffer that copy `trip` fills."""
     return f"*reinterpret_cast<{_word(copies)} *>(&{copies.name}_into[{copies.target}])"

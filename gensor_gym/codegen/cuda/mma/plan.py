@@ -1,8 +1,8 @@
 """Plan of a tensor-core kernel with mma.sync, made before any text is written: instruction, shared tiles, copies.
 
-A block's warps cover its tile as threads do in `cuda/plan.py`; a warp holds `tiles[0]`. Both operands are staged. Tiles are
-numbered by the axes of the operator, not by the dimensions of tensors: the image of a convolution is in shared memory once for
-every position (r, s) of the window that a step takes.
+The warps of a block cover its tile like threads do in `cuda/plan.py`, and `tiles[0]` is the tile of a warp. Both operands are
+staged. The dimensions of a shared tile are axes of the operator, not dimensions of the tensor: the image of a convolution is in
+shared memory once for every position (r, s) of the window in a step.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from gensor_gym.graph.matrices.choices import mma_types
 from gensor_gym.graph.structure import matrix_axes
 
 UNIT = 16
-"""Bytes of a row that one matrix of `ldmatrix` takes, of the widest copy, and of the swizzle."""
+"""Bytes of a unit: a row of one `ldmatrix` matrix, the widest copy, and the part of a row that a swizzle moves as a whole."""
 BANK_UNITS = 8
-"""Units of 16 bytes that all banks of shared memory serve at once."""
+"""Number of 16-byte units that all banks of shared memory serve at once."""
 INSTRUCTION_ROWS, INSTRUCTION_COLUMNS = 16, 8
-"""Extents of an instruction along m and n. Where the hardware has 8 along m, two make one."""
+"""Extents of an instruction along m and n. If the hardware's instruction has 8 rows, two count as one."""
 HELD_REGISTERS = 32
-"""Registers of a thread that may hold an operand's elements on their way to shared memory while it multiplies."""
+"""Most registers of a thread that keep an operand's loaded elements until the products of a step are done."""
 CODE_LIMIT = 512
-"""Instructions of one unrolled loop body: beyond this the instruction cache overflows."""
+"""Most instructions of one unrolled loop body. Larger bodies overflow the instruction cache."""
 HELD_FLOAT8, SPARE_FLOAT8, WIDENED_POINTS = 12, 8, 2
 """Register limits of operands that are copied byte by byte or widened.
 
-For 8-bit floats: registers of a thread for an operand's elements, and those that launch bounds leave in addition to the counted
-ones. For widened operands: points of an unrolled body; others are widened ahead. With 32 held, none to spare and bodies of
-`CODE_LIMIT` a tenth of drawn convolutions spilled (NVRTC 13.0).
+For 8-bit floats, HELD_FLOAT8 replaces HELD_REGISTERS, and launch bounds leave SPARE_FLOAT8 registers in addition to the counted
+registers. For widened operands, WIDENED_POINTS is the most points of an unrolled body; more points would be widened ahead. With
+32, 0 and bodies of `CODE_LIMIT`, a tenth of randomly drawn convolutions spilled (NVRTC 13.0).
 """
 HELD_BESIDE = 16
-"""Registers for single bytes of int8 that fit in addition to the counted ones.
+"""Number of registers for single bytes of int8 that fit in addition to the counted registers.
 
-With more, the launch bounds leave a thread all registers, in fewer blocks. Without this rule, 22 of 180 drawn convolutions
-spilled; all but five of these held 18 more than fit (NVRTC 13.0, sm_80, sm_89, sm_90).
+If a thread needs more, launch bounds ask for fewer blocks, so that all its registers fit. Without this rule, 22 of 180 randomly
+drawn convolutions spilled; all but five of them had 18 more than fit (NVRTC 13.0, sm_80, sm_89, sm_90).
 """
 
 FLOAT8 = "float8_e4m3fn"
@@ -51,7 +51,7 @@ Way = Literal["async", "held", "direct"]
 
 @dataclass(frozen=True)
 class Swizzle:
-    """Unit u of row r stands at u xor ((r >> shift & mask) * factor)."""
+    """Permutation of 16-byte units: unit u of row r is at position u xor ((r >> shift & mask) * factor) of the row."""
 
     shift: int
     mask: int
@@ -60,10 +60,11 @@ class Swizzle:
 
 @dataclass(frozen=True)
 class OperandTile:
-    """One operand's part of a step in shared memory: rows of neighbours along `axes[-1]`, `pitch` elements apart.
+    """One operand's part of a step in shared memory. A row is contiguous along `axes[-1]`; rows are `pitch` elements apart.
 
-    `axes` are those that move the read, `shape` the block tile along them. A copy moves `width` neighbours; `offset` is the start
-    of the tile in a buffer and `stage` its length, both in bytes.
+    `axes` are the axes that move the read, and `shape` is the block tile along them. A copy moves `width` neighbours:
+    asynchronously, directly, or held in registers while the block multiplies (`way`). `offset` is the start of the tile in a
+    buffer and `stage` its length, both in bytes.
     """
 
     read: int
@@ -76,17 +77,17 @@ class OperandTile:
     offset: int
     stage: int
     shifts: int = -1
-    """Axis of a window that shifts rows by less than a copy, so that copies are put together of two aligned loads; -1: none."""
+    """Window axis that shifts rows by less than a copy, so that a copy combines two aligned loads; -1 if there is none."""
 
     def row_stride(self, axis: int) -> int:
-        """Rows between neighbours along an axis; 0 if the axis does not move the tile or runs within a row."""
+        """Number of rows between neighbours along an axis; 0 if the axis does not move the tile or runs within a row."""
         place = self.axes.index(axis) if axis in self.axes[:-1] else -1
         return math.prod(self.shape[place + 1 : -1]) if place >= 0 else 0
 
 
 @dataclass(frozen=True)
 class MatrixPlan(ProductPlan):
-    """A tensor-core program and its derived layout. Axes are numbered as in the operator."""
+    """A program for mma.sync and the layout of its kernel, derived from the schedule. Axes are numbered as in the operator."""
 
     @cached_property
     def turing(self) -> bool:
@@ -95,17 +96,17 @@ class MatrixPlan(ProductPlan):
 
     @cached_property
     def depth(self) -> int:
-        """Elements along k of one instruction."""
+        """Number of elements along k of one instruction."""
         return mma_types(self.program.hardware)[self.op.dtype]
 
     @cached_property
     def units(self) -> int:
-        """Units of 16 bytes along k of one instruction: registers of B's fragment, half of those of A's."""
+        """Number of 16-byte units along k of one instruction. B's fragment has as many registers, and A's twice as many."""
         return self.depth * self.item // UNIT
 
     @cached_property
     def threads(self) -> int:
-        """Threads of a block: a warp for each warp tile."""
+        """Number of threads of a block: a warp for each warp tile."""
         return math.prod(self.program.threads) * WARP
 
     @cached_property
@@ -120,19 +121,20 @@ class MatrixPlan(ProductPlan):
 
     @cached_property
     def m_tiles(self) -> int:
-        """Instructions along m of a warp tile."""
+        """Number of instructions along m of a warp tile."""
         return self.register[self.roles.m] // INSTRUCTION_ROWS
 
     @cached_property
     def n_tiles(self) -> int:
-        """Instructions along n of a warp tile."""
+        """Number of instructions along n of a warp tile."""
         return self.register[self.roles.n] // INSTRUCTION_COLUMNS
 
     @cached_property
     def interleave(self) -> int:
-        """Instructions along n whose columns alternate, so that a lane's elements of B are contiguous in shared memory.
+        """Number of instructions along n whose columns alternate, so that a lane's elements of B are contiguous in shared memory.
 
-        16-bit elements are transposed by ldmatrix instead. Column c of instruction j is column c * interleave + j of the group.
+        Column c of instruction j is column c * interleave + j of the group. It is 1 for 16-bit elements, which ldmatrix
+        transposes.
         """
         if self.item == 2:
             return 1
@@ -140,12 +142,12 @@ class MatrixPlan(ProductPlan):
 
     @cached_property
     def fragment_points(self) -> int:
-        """Fragments along the reduction in a step: instructions along k, at every place of the step."""
+        """Number of fragments along the reduction in a step: instructions along k at every index of the other reduce axes."""
         return self.block[self.roles.k] // self.depth * math.prod(self.block[a] for a in self.places)
 
     @cached_property
     def products(self) -> int:
-        """Instructions of a warp at one point."""
+        """Number of multiply-add instructions of a warp at one point."""
         repeats = math.prod(self.register[a] for a in self.repeats)
         each = 2 if self.widened else 3 if self.op.dtype == "tf32x3" else 1
         return repeats * self.m_tiles * self.n_tiles * each
@@ -157,9 +159,10 @@ class MatrixPlan(ProductPlan):
 
     @property
     def held_registers(self) -> int:
-        """Registers of a thread that may hold an operand's elements on their way to shared memory while it multiplies.
+        """Most registers of a thread that keep an operand's loaded elements until the products of a step are done.
 
-        For int8, whose windows are copied byte by byte, no more than fit in a block of that many threads.
+        For int8, whose windows are copied byte by byte, they and the counted registers must also fit with one block per
+        multiprocessor.
         """
         if self.op.dtype == FLOAT8:
             return HELD_FLOAT8
@@ -170,9 +173,9 @@ class MatrixPlan(ProductPlan):
 
     @cached_property
     def named(self) -> int:
-        """Blocks of a multiprocessor that launch bounds name; 0 if they need not.
+        """Number of resident blocks in the launch bounds; 0 if they need no such number.
 
-        Without a number the assembler spills some registers of widened operands to hold two.
+        Without a number, the assembler spills registers of some widened operands in order to make two blocks resident.
         """
         blocks, held = self._resident(SPARE_FLOAT8 if self.op.dtype == FLOAT8 else 0), self._held_bytes
         if self._resident(held - HELD_BESIDE) < blocks:
@@ -180,33 +183,33 @@ class MatrixPlan(ProductPlan):
         return blocks if blocks > 1 or self.widened else 0
 
     def _resident(self, spare: int) -> int:
-        """Resident blocks of a multiprocessor if threads take `spare` registers in addition to the counted ones."""
+        """Number of resident blocks of a multiprocessor if threads take `spare` registers besides the counted registers."""
         return resident_blocks(self.program, self.threads, self.shared_bytes, max(0, spare))
 
     @property
     def _held_bytes(self) -> int:
-        """Registers in which a thread holds single bytes of int8."""
+        """Number of registers in which a thread holds single bytes of int8."""
         tiles = self._tiles if self.op.dtype == "int8" else ()
         return sum(-(-math.prod(tile.shape) // self.threads) for tile in tiles if tile.way == "held" and tile.width == 1)
 
     @property
     def most_points(self) -> int:
-        """Most points of the reduction in one unrolled body; 0 if one point has too many instructions."""
+        """Most reduction points in one unrolled body; 0 if one point has too many instructions."""
         most = CODE_LIMIT // self.products
         return min(most, WIDENED_POINTS) if self.widened else most
 
     @cached_property
     def buffered(self) -> bool:
-        """Whether fragments of the next point are loaded before the present one is multiplied.
+        """Whether fragments of the next point are loaded before the current point is multiplied.
 
-        Registers cannot be indexed at run time, so the loop is unrolled wholly or by two.
+        Registers cannot be indexed at run time, so the loop must be unrolled fully or by two.
         """
         wanted = self.program.knob("register_buffer") == 2 and self.fragment_points > 1
         return wanted and (self.fragment_points <= self.most_points or self.fragment_points % 2 == 0)
 
     @cached_property
     def unroll(self) -> int:
-        """Points in the unrolled body of the loop; 0 all of them."""
+        """Number of points in the unrolled body of the loop; 0 means all points."""
         if self.buffered:
             return 0 if self.fragment_points <= self.most_points else 2
         chunk = self.register[self.roles.k] // self.depth * self.program.knob("unroll")
@@ -214,39 +217,39 @@ class MatrixPlan(ProductPlan):
 
     @cached_property
     def a_tile(self) -> OperandTile:
-        """A: rows along m, neighbours along k."""
+        """Tile of A: rows along m, contiguous along k."""
         return self._tiles[0]
 
     @cached_property
     def b_tile(self) -> OperandTile:
-        """B: rows along k, neighbours along n."""
+        """Tile of B: rows along k, contiguous along n."""
         return self._tiles[1]
 
     @cached_property
     def shared_bytes(self) -> int:
-        """Dynamic shared memory of a block."""
+        """Bytes of dynamic shared memory of a block."""
         return self.stages * self.stage_bytes
 
     @cached_property
     def stage_bytes(self) -> int:
-        """Bytes of one buffer: A, then B."""
+        """Bytes of one buffer: A's tile, then B's."""
         return self.b_tile.offset + self.b_tile.stage
 
     @cached_property
     def _tiles(self) -> tuple[OperandTile, OperandTile]:
-        """Both tiles; rows are not padded if only the padding would exceed a block's shared memory."""
+        """Tiles of A and B. If they exceed a block's shared memory, their rows are neither padded nor swizzled."""
         tiles = self._layout(self.program.knob("shared_layout"))
         too_much = self.stages * (tiles[1].offset + tiles[1].stage) > self.program.hardware.shared_per_block
         return self._layout(0) if too_much else tiles
 
     def _layout(self, layout: int) -> tuple[OperandTile, OperandTile]:
-        """The tiles for a value of knob shared_layout."""
+        """Tiles of A and B for a value of knob shared_layout."""
         roles = self.roles
         a = self._operand(roles.a, roles.m, roles.k, layout, 0)
         return a, self._operand(roles.b, roles.k, roles.n, layout, a.stage)
 
     def _operand(self, read: int, row: int, inner: int, layout: int, offset: int) -> OperandTile:
-        """The tile of one operand."""
+        """Tile of a read with rows along axis `row`, contiguous along axis `inner`, at byte `offset` of a buffer."""
         moving = self.op.reads[read].axis_strides()
         outer = tuple(a for a in (*self.repeats, *self.places) if moving[a])
         axes = (*outer, row, inner)
@@ -268,10 +271,11 @@ class MatrixPlan(ProductPlan):
         )
 
     def _shifts(self, read: int, inner: int) -> int:
-        """The reduce axis that shifts rows along `inner` by single elements, where copies of 16 bytes can be put together.
+        """Window axis that shifts rows along `inner` by single elements, if copies can combine two aligned loads; else -1.
 
-        A copy by the hardware wants both ends aligned, which elements of less than 4 bytes shifted by one are not. Loads
-        are: rows of the tensor and tiles of whole copies, and a step that takes all places of the window along the row.
+        Asynchronous copies need an aligned source and target, but shifted rows of elements under 4 bytes are unaligned. The two
+        loads are aligned if rows of the tensor and of tiles are whole copies and a step has all positions of the window along the
+        row.
         """
         access, width = self.op.reads[read], UNIT // self.item
         row = access.coefficients[-1]
@@ -283,9 +287,10 @@ class MatrixPlan(ProductPlan):
         return others[0] if whole and row[inner] == 1 else -1
 
     def _swizzle(self, read: int, row_bytes: int) -> Swizzle | None:
-        """The permutation of units that keeps the lanes of one load on different banks, as far as rows are long enough.
+        """Permutation of units that puts the lanes of one load on different banks, as far as rows are long enough, or None.
 
-        Lanes read 8 neighbouring rows (ldmatrix); of B without ldmatrix 4 rows, neighbours or every fourth, of two units.
+        Lanes of ldmatrix read 8 neighbouring rows. Without ldmatrix, lanes read two units of 4 rows of B, neighbours or every
+        fourth row.
         """
         units = row_bytes // UNIT
         period = math.gcd(units, BANK_UNITS) if row_bytes % UNIT == 0 else 1
@@ -295,7 +300,7 @@ class MatrixPlan(ProductPlan):
         return Swizzle((BANK_UNITS // period).bit_length() - 1, period - 1, 1) if period > 1 else None
 
     def _copy_width(self, read: int, inner: int, pitch: int) -> int:
-        """Widest aligned copy in elements, of at most `vector` words, whose elements are inside or outside together."""
+        """Number of elements of the widest aligned copy, at most `vector` words, that is wholly inside or wholly outside."""
         access = self.op.reads[read]
         strides = access.axis_strides()
         moved = [d for d, row in enumerate(access.coefficients) if row[inner]]
@@ -314,7 +319,7 @@ class MatrixPlan(ProductPlan):
         return 1
 
     def conditions(self, tile: OperandTile, indices: list[str], without: int = -1) -> list[str]:
-        """Conditions under which the element at the values `indices` of all axes belongs to the product.
+        """C conditions under which the element at the values `indices` of all axes belongs to the product.
 
         Conditions on dimension `without` of the read are omitted. Overhanging reduce axes are checked in both operands, so that
         nothing is multiplied by a missing element.
@@ -331,7 +336,7 @@ class MatrixPlan(ProductPlan):
 
 
 def make_matrix_plan(program: Program) -> MatrixPlan:
-    """The plan of a program with tensor_core=1; ValueError names the unsupported part."""
+    """Plan of a program with tensor_core=1. ValueError names the unsupported part."""
     check_program(program, 1)
     op, hw = program.operator, program.hardware
     types = mma_types(hw)

@@ -1,4 +1,4 @@
-"""Text that finishes a warp's sums in registers and writes them out."""
+"""C text that applies the epilogue to a warp's sums in registers and stores the results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WIDEST = 16
 
 
 def write_results(out: Writer, plan: MatrixPlan) -> None:
-    """Every lane's elements: runs of neighbours along n in two rows of every instruction."""
+    """Write the stores of every lane's elements: runs of neighbours along n in two rows of every instruction."""
     width = store_width(plan)
     with ExitStack() as stack:
         indices = _enter_repeats(out, plan, stack)
@@ -34,14 +34,14 @@ def write_results(out: Writer, plan: MatrixPlan) -> None:
 
 
 def store_width(plan: MatrixPlan) -> int:
-    """Neighbours along n that one store writes."""
+    """Number of neighbours along n that one store writes."""
     op, n = plan.op, plan.roles.n
     item = 4 if plan.slices > 1 or op.output.dtype in ("float32", "int32") else 2
     return next(w for w in (4, 2, 1) if w * item <= _WIDEST and 2 * plan.interleave % w == 0 and _lies(plan, op.write, n, w))
 
 
 def _lies(plan: MatrixPlan, access: Access, axis: int, width: int) -> bool:
-    """Whether `width` neighbours along an axis are an aligned vector of the tensor, inside or outside as a whole."""
+    """Whether `width` neighbours along an axis are an aligned vector of the tensor, wholly inside or wholly outside."""
     strides = access.axis_strides()
     live = [a for a in plan.op.spatial if a != axis and (plan.op.extents[a] > 1 or plan.block[a] > 1)]
     base = sum(stride * offset for stride, offset in zip(access.strides(), access.offset, strict=True))
@@ -50,7 +50,7 @@ def _lies(plan: MatrixPlan, access: Access, axis: int, width: int) -> bool:
 
 
 def _enter_repeats(out: Writer, plan: MatrixPlan, stack: ExitStack) -> list[str]:
-    """Loops over the repeating axes, guarded where they overhang; the output's index along every axis so far."""
+    """Open loops over the repeating axes, guarded if tiles overhang; return C text of the output's index along these axes."""
     site, indices = make_site(plan), ["0"] * len(plan.names)
     for a in plan.repeats:
         stack.enter_context(out.nest(spatial_loops(plan, (a,))))
@@ -59,7 +59,7 @@ def _enter_repeats(out: Writer, plan: MatrixPlan, stack: ExitStack) -> list[str]
 
 
 def _enter_row(out: Writer, plan: MatrixPlan, stack: ExitStack, indices: list[str]) -> None:
-    """Loops over the rows of a lane."""
+    """Open loops over a lane's rows, and declare the output's index along m."""
     m = plan.roles.m
     stack.enter_context(out.nest([*([Loop("tile_m", "M_TILES")] if plan.m_tiles > 1 else []), Loop("half", "2")]))
     tile_m = "tile_m" if plan.m_tiles > 1 else "0"
@@ -68,7 +68,7 @@ def _enter_row(out: Writer, plan: MatrixPlan, stack: ExitStack, indices: list[st
 
 
 def _enter_column(out: Writer, plan: MatrixPlan, stack: ExitStack, indices: list[str], groups: int, parts: bool) -> None:
-    """The first column of a store."""
+    """Declare the output's index along n of a store's first column."""
     n, run = plan.roles.n, 2 * plan.interleave
     terms = [(1, origin(plan, n)), (1, _first(plan, n)), (4 * run, "group" if groups > 1 else "0")]
     terms += [(run, "lane % 4"), (1, "part" if parts else "0")]
@@ -76,12 +76,15 @@ def _enter_column(out: Writer, plan: MatrixPlan, stack: ExitStack, indices: list
 
 
 def _first(plan: MatrixPlan, axis: int) -> str:
-    """First index of the warp tile in the block tile."""
+    """C text of the first index of the warp tile in the block tile along an axis."""
     return f"first_{plan.names[axis]}" if plan.program.threads[axis] > 1 else "0"
 
 
 def _sum(plan: MatrixPlan, lane: str, width: int) -> str:
-    """Element `lane` of a store among the sums; element e of a run is column e / interleave of instruction e % interleave."""
+    """C text of a store's element `lane` among the accumulators.
+
+    Element e of a run is column e / interleave of instruction e % interleave.
+    """
     run, each = 2 * plan.interleave, plan.interleave
     groups = plan.n_tiles // each
     place = total([(1, "part" if run > width else "0"), (1, lane)])
@@ -97,7 +100,7 @@ def _sum(plan: MatrixPlan, lane: str, width: int) -> str:
 
 
 def _operand(out: Writer, plan: MatrixPlan, access: Access, indices: list[str], width: int) -> str:
-    """Element `i` of a stage's operand, loaded as one vector where it lies like the output."""
+    """C text of element `i` of an epilogue stage's operand, loaded as one vector if its neighbours along n form one."""
     n = plan.roles.n
     together = access.axis_strides()[n] and _lies(plan, access, n, width)
     return write_operand(out, access, indices, n, "i" if width > 1 else "0", width if together else 1)

@@ -1,4 +1,4 @@
-"""Text of a thread's computation: its accumulators, and their update at a point of the reduction."""
+"""C text of a thread's computation: its accumulators, and their update at a reduction point."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gensor_gym.operators.bodies import BODIES
 
 
 def write_accumulators(out: Writer, plan: BlockPlan) -> None:
-    """Declare the accumulators and set them to the neutral."""
+    """Declare the accumulators and set them to the reduction's identity, except for an elementwise operator."""
     kind, sizes = SCALARS[plan.op.accumulator].name, [f"REG_{plan.names[a].upper()}" for a in wide_axes(plan)]
     if not sizes and plan.op.body != "map":
         out.line(f"{kind} acc = {neutral(plan)};")
@@ -29,13 +29,13 @@ def wide_axes(plan: BlockPlan) -> tuple[int, ...]:
 
 
 def accumulator(plan: BlockPlan, lane_axis: int = -1, width: int = 1, lane: str = "0") -> str:
-    """The accumulator of the site's element."""
+    """C text of the accumulator of element `lane` of a group of `width` elements along `lane_axis`."""
     site = make_site(plan, lane_axis, width, lane)
     return subscript("acc", [site.index(a) for a in wide_axes(plan)])
 
 
 def write_accumulation(out: Writer, plan: BlockPlan) -> None:
-    """Every accumulator adds the current points."""
+    """Write the update of every accumulator at the current reduction points."""
     op = plan.op
     site = make_site(plan, point_lane="lane" if plan.points.width > 1 else "0")
     operands = [
@@ -56,7 +56,7 @@ def write_accumulation(out: Writer, plan: BlockPlan) -> None:
 
 
 def combine(plan: BlockPlan, left: str, right: str) -> str:
-    """Two partial results in one."""
+    """C text that combines two partial results by the operator's reduction."""
     join = plan.op.reduction
     if join.infix:
         return f"{left} {join.infix} {right}"

@@ -1,4 +1,4 @@
-"""How the threads of a block share the copying of one read's tile into shared memory; the text of it is in cuda_copy."""
+"""How the threads of a block share the copies of one read's tile into shared memory. `copy.py` writes their text."""
 
 from __future__ import annotations
 
@@ -14,50 +14,50 @@ from gensor_gym.codegen.cuda.tiles.shared import SharedTile
 from gensor_gym.operators.types import Access
 
 MOST_ROUNDS = 64
-"""Rounds along a dimension that are tried in addition to the smallest number."""
+"""Numbers of rounds along a dimension that are tried: up to this many more than the fewest possible."""
 MASK_BITS = 32
-"""Most copies of a thread whose bounds fit in one register's bits."""
+"""Most copies of a thread whose conditions are stored in one register, one bit for each."""
 
 
 @dataclass(frozen=True)
 class Copies:
-    """How the threads of a block share the copying of one read's box."""
+    """How the threads of a block share the copies of one read's box. Each thread makes at most one copy in every round."""
 
     plan: BlockPlan
     index: int
 
     @property
     def read(self) -> Access:
-        """The copied read."""
+        """The read whose box is copied."""
         return self.plan.op.reads[self.index]
 
     @property
     def name(self) -> str:
-        """The tensor's name, which begins all names here."""
+        """The tensor's name, which is the prefix of the C names declared for its copies."""
         return self.read.tensor.name
 
     @property
     def tile(self) -> SharedTile:
-        """The target tile."""
+        """The shared tile that the copies fill."""
         return self.plan.shared_tile(self.index)
 
     @property
     def width(self) -> int:
-        """Elements a copy."""
+        """Number of elements of one copy."""
         return self.tile.load_width
 
     @property
     def kind(self) -> str:
-        """C type that one copy moves."""
+        """C type of the value that one copy moves."""
         scalar = SCALARS[self.read.tensor.dtype]
         return f"{scalar.vector}{self.width}" if self.width > 1 else scalar.name
 
     @cached_property
     def counts(self) -> list[int]:
-        """Copies along every dimension, the digits of a copy's number, the last dimension fastest.
+        """Number of copies along every dimension of the box. The last dimension runs fastest in a copy's number.
 
-        A dimension that continues the one before it takes over its length, which saves a division. That requires that the box
-        holds its whole length in the tensor, without gap in shared memory, and without guards.
+        If a dimension and the previous dimension are contiguous in the tensor and in shared memory and need no guards, they count
+        as one, which saves a division.
         """
         read, tile = self.read, self.tile
         counts = list(tile.shape)
@@ -71,39 +71,39 @@ class Copies:
 
     @cached_property
     def lanes(self) -> tuple[int, ...]:
-        """Copies of one round along every dimension: threads stand over the box as a smaller box, the last fastest."""
+        """Number of copies in one round along every dimension: threads form a smaller box, with the last dimension fastest."""
         return fewest_rounds(tuple(self.counts), self.plan.threads)
 
     @cached_property
     def rounds(self) -> tuple[int, ...]:
-        """Rounds along every dimension."""
+        """Number of rounds along every dimension."""
         return tuple(-(-count // lanes) for count, lanes in zip(self.counts, self.lanes, strict=True))
 
     @property
     def trips(self) -> int:
-        """Copies of one thread."""
+        """Number of copies of one thread: all its rounds."""
         return math.prod(self.rounds)
 
     @cached_property
     def distances(self) -> list[str]:
-        """How far along every dimension copy `trip` of a thread is from its first, as text: the same for all threads."""
+        """C text of the distance along every dimension from a thread's first copy to copy `trip`, the same for all threads."""
         places = digits("trip" if self.trips > 1 else "0", self.rounds)
         sizes = [*self.lanes[:-1], self.lanes[-1] * self.width]
         return [total([(size, place)]) for size, place in zip(sizes, places, strict=True)]
 
     @cached_property
     def first(self) -> list[str]:
-        """Indices in the box of a thread's first copy, as text."""
+        """C text of the indices in the box of a thread's first copy."""
         places = digits("thread", self.lanes)
         return [*places[:-1], total([(self.width, places[-1])])]
 
     @property
     def shared_distance(self) -> str | None:
-        """Elements in shared memory from a thread's first copy to copy `trip`, as text; None if threads differ."""
+        """C text of the distance in shared memory from a thread's first copy to copy `trip`; None if it varies by thread."""
         return None if self.tile.swizzle else distance(self.tile.strides, self.distances)
 
     def in_box(self) -> list[str]:
-        """Conditions under which copy `trip` of a thread exists: it has an index in a round, and rounds overhang the box."""
+        """C conditions under which a thread has a copy `trip`: a round may have idle threads, or overhang the box."""
         busy = math.prod(self.lanes)
         found = [f"thread < {busy}"] if busy < self.plan.threads else []
         for d, (count, lanes) in enumerate(zip(self.counts, self.lanes, strict=True)):
@@ -114,13 +114,13 @@ class Copies:
 
     @property
     def tensor_strides(self) -> tuple[int, ...]:
-        """Elements in the tensor between neighbours along every dimension of the tile."""
+        """Strides of the tensor in elements along every dimension of the tile."""
         strides = self.read.axis_strides()
         return tuple(strides[a] for a in self.tile.axes) if self.tile.axes else self.read.strides()
 
     @property
     def repeated(self) -> bool:
-        """Whether a block copies the box more than once, so that it pays to keep constant values."""
+        """Whether a block copies the box more than once, so that values that stay the same are worth keeping."""
         return self.plan.steps > self.plan.slices
 
     @property
@@ -131,7 +131,7 @@ class Copies:
         return [d for d, row in enumerate(self.read.coefficients) if any(row[a] for a in axes)]
 
     def guards(self, places: list[str]) -> tuple[list[str], list[str]]:
-        """Conditions on a copy at `places` in the box: those that no step changes, and the others."""
+        """C conditions under which a copy at `places` is inside: (conditions that no step changes, conditions that change)."""
         fixed: list[str] = []
         changing: list[str] = []
         for d, index in enumerate(self.positions(places)):
@@ -139,7 +139,7 @@ class Copies:
         return fixed, changing
 
     def positions(self, places: list[str], moving: bool = True) -> list[str]:
-        """Index in the view along every dimension; with the part that changes from step to step if `moving`."""
+        """C text of the index in the view along every dimension, with the part that changes from step to step if `moving`."""
         plan, read = self.plan, self.read
         axes = range(len(plan.names))
         origins = [origin(plan, a) if moving or a in plan.op.spatial else "0" for a in axes]
@@ -152,14 +152,14 @@ class Copies:
 
     @cached_property
     def masked(self) -> bool:
-        """Whether one bit a copy says that it is inside as far as that does not change from step to step."""
+        """Whether the conditions that no step changes are evaluated before the main loop and kept in one bit per copy."""
         fixed, _ = self.guards(["place"] * len(self.counts))
         lasting = self.repeated and self.trips <= MASK_BITS
         return bool(fixed) and lasting and fill_of(self.plan, self.read) is not None
 
     @cached_property
     def whole_box(self) -> tuple[list[str], list[str]] | None:
-        """Conditions under which the whole box is inside, fixed and changing; None if it never is."""
+        """C conditions under which the whole box is inside: (not changed by steps, changing). None if it never is inside."""
         found = whole(self.plan, self.read)
         if found is None:
             return None
@@ -167,12 +167,12 @@ class Copies:
 
     @property
     def guarded(self) -> bool:
-        """Whether some copy may be outside."""
+        """Whether some copy may be outside the tensor."""
         return any(self.guards(["place"] * len(self.counts)))
 
 
 def distance(strides: tuple[int, ...], distances: list[str]) -> str:
-    """Distance in elements; of distances that are all multiples of `trip` one multiple of it."""
+    """C text of the sum of strides * distances. If all distances are multiples of `trip`, it is one multiple of `trip`."""
     multiples = [re.fullmatch(r"trip(?: \* (\d+))?", text) for text in distances]
     if all(found or text == "0" for found, text in zip(multiples, distances, strict=True)):
         return total([(sum(s * int(m[1] or 1) for s, m in zip(strides, multiples, strict=True) if m), "trip")])
@@ -180,7 +180,7 @@ def distance(strides: tuple[int, ...], distances: list[str]) -> str:
 
 
 def digits(number: str, sizes: tuple[int, ...]) -> list[str]:
-    """Digits of a number with the radices `sizes`, the last one fastest, as text; the first digit is not reduced."""
+    """C text of the digits of a number in the mixed radix `sizes`, the last digit fastest. The first digit has no remainder."""
     places = ["0"] * len(sizes)
     live = [d for d, size in enumerate(sizes) if size > 1] if number != "0" else []
     for d in live:
@@ -190,9 +190,10 @@ def digits(number: str, sizes: tuple[int, ...]) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def fewest_rounds(counts: tuple[int, ...], threads: int) -> tuple[int, ...]:
-    """The box of at most `threads` copies that covers a box of `counts` copies in the fewest rounds.
+    """Shape of the box of at most `threads` copies that covers a box of `counts` copies in the fewest rounds.
 
-    Of several with as few: that with the fewest dimensions that it overhangs, then the longest along the last dimensions.
+    Among equals, it is the box that overhangs along the fewest dimensions, then the box that is longest along the last
+    dimensions.
     """
     best: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
     stack: list[tuple[tuple[int, ...], int, int]] = [((), 1, 0)]  # lanes from the last dimension on, rounds, overhangs

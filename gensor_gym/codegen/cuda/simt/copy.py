@@ -1,8 +1,8 @@
-"""Text of the copies into shared memory: all threads of a block together fill the tile of one read.
+"""C text of the copies into shared memory: all threads of a block together fill the tile of one read.
 
-Threads cover the tile as a smaller box, so a thread's copies are constant distances apart. Values that do not change from step to
-step are computed before the main loop: source and target of a thread's first copy, and one bit for each copy that is inside the
-tensor. A block whose whole box is inside takes copies without guards.
+Threads cover the tile in rounds of a smaller box, so a thread's copies are constant distances apart. Values that no step changes
+are computed before the main loop: source and target of a thread's first copy, and one bit for each copy that is inside the
+tensor. If a block's whole box is inside, it runs copies without guards.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from gensor_gym.codegen.cuda.simt.copies import Copies, distance
 from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, total
 
 UNROLLED_LOADS = 8
-"""Cooperative loads of one thread that are in flight together: more would only take registers."""
+"""Number of loads of one thread that are in flight together. More would only take registers."""
 UNROLLED_COPIES = 32
-"""Asynchronous copies of one thread that are written out one after the other."""
+"""Number of asynchronous copies of one thread in an unrolled loop body."""
 UNROLLED_SWIZZLED = 4
-"""Copies into swizzled rows: each has an address of its own, which the compiler would keep in a register of its own."""
+"""Number of copies into swizzled rows in an unrolled loop body. Each has a separate address, which takes a register."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """When to begin a copy of a step that is spread over `points` of the computation, in `groups` with others.
+    """Distribution of a step's copies over its `points` points, in `groups` groups of copies that begin together.
 
-    It is one of `total` copies; those of its read begin at number `first`. In the surrounding text `part` is the current point,
-    or -1 for all copies, and `more` is false if the step does not exist: then zeros are copied, which nobody reads.
+    `total` is the number of copies of all reads, and `first` the number of this read's first copy. In the surrounding text `part`
+    is the current point, or -1 to begin all copies. `more` is false if the step does not exist: then zeros are copied, which are
+    not read.
     """
 
     first: int
@@ -36,13 +37,13 @@ class Share:
     points: int
 
     def begins(self, trip: str) -> str:
-        """The condition, which is known where loops are unrolled."""
+        """C condition under which copy `trip` begins at the current point. It is constant if loops are unrolled."""
         number = f"({trip} + {self.first})" if self.first else trip
         return f"part < 0 || {number} * {self.groups} / {self.total} * {self.points} / {self.groups} == part"
 
 
 def write_places(out: Writer, copies: Copies) -> None:
-    """Before the main loop: values that are the same in every step."""
+    """Declare, before the main loop, the values that are the same in every step."""
     name, tile = copies.name, copies.tile
     what = f"{copies.width} elements" if copies.width > 1 else "one element"
     kind = "matrix" if tile.axes else "box"
@@ -66,12 +67,12 @@ def write_places(out: Writer, copies: Copies) -> None:
 
 
 def _source(copies: Copies, places: list[str]) -> str:
-    """Address in the tensor of an index in the box, without the part that changes from step to step."""
+    """C text of the address in the tensor of an index in the box, without the part that changes from step to step."""
     return total(zip(copies.read.strides(), copies.positions(places, moving=False), strict=True))
 
 
 def _places(copies: Copies) -> list[str]:
-    """Indices in the box of copy `trip`, a known distance from the thread's first."""
+    """C text of the indices in the box of copy `trip`."""
     return [
         total([(1, f"{copies.name}_{d}" if first != "0" else "0"), (1, moved)])
         for d, (first, moved) in enumerate(zip(copies.first, copies.distances, strict=True))
@@ -79,15 +80,15 @@ def _places(copies: Copies) -> list[str]:
 
 
 def write_registers(out: Writer, copies: Copies) -> None:
-    """Declare the registers between `load` and `store`."""
+    """Declare the registers that keep the copies' values between statements `load` and `store`."""
     out.line(f"{copies.kind} {copies.name}_copy[{copies.trips}];")
 
 
 def write_copies(out: Writer, copies: Copies, statement: str, buffer: str = "0", share: Share | None = None) -> None:
-    """The copies of one step, or a `share` of them.
+    """Write the copies of one step. With `share`, they begin only at their points.
 
-    `statement` is the kind of copy: `move` (load and store), `load` (into registers `<name>_copy`), `store` (from there) or
-    `async`. `buffer` is the number of the target buffer.
+    `statement` is the kind of copy: `move` (load and store), `load` (to registers `<name>_copy`), `store` (from these registers)
+    or `async`. `buffer` is C text of the target buffer's number.
     """
     box = copies.whole_box
     _write_pointers(out, copies, statement, buffer)
@@ -104,7 +105,7 @@ def write_copies(out: Writer, copies: Copies, statement: str, buffer: str = "0",
 
 
 def _write_trips(out: Writer, copies: Copies, statement: str, guarded: bool, share: Share | None = None) -> None:
-    """The loop over a thread's copies."""
+    """Write the loop over a thread's copies."""
     trips = copies.trips
     unrolled = trips  # registers between load and store cannot be indexed
     if statement in ("move", "async"):
@@ -139,7 +140,7 @@ def _write_copy(out: Writer, copies: Copies, statement: str, guarded: bool, shar
 
 
 def _value(copies: Copies, places: list[str], guarded: bool, asynchronous: bool) -> str:
-    """Value that a copy loads; for an asynchronous copy its arguments."""
+    """C text of the value that a copy loads, or of the source arguments of an asynchronous copy."""
     plan, read, name = copies.plan, copies.read, copies.name
     pointer = f"&{name}_at[{distance(copies.tensor_strides, copies.distances)}]"
     kind = copies.kind
@@ -158,7 +159,7 @@ def _value(copies: Copies, places: list[str], guarded: bool, asynchronous: bool)
 
 
 def _write_pointers(out: Writer, copies: Copies, statement: str, buffer: str) -> None:
-    """Pointers for all copies of a step: `<name>_at` in the tensor, `<name>_into` in the buffer that is filled."""
+    """Declare the pointers of a step's copies: `<name>_at` to the tensor, `<name>_into` to the buffer that is filled."""
     plan, read, name = copies.plan, copies.read, copies.name
     scalar = SCALARS[read.tensor.dtype].name
     if statement != "store":
@@ -172,7 +173,7 @@ def _write_pointers(out: Writer, copies: Copies, statement: str, buffer: str) ->
 
 
 def _target(copies: Copies, places: list[str], lane: int = 0) -> str:
-    """Address in the shared tile of a copy's element number `lane`."""
+    """C text of element number `lane` of a copy in the shared tile."""
     name, tile = copies.name, copies.tile
     if copies.shared_distance is None:
         last = len(places) - 1
@@ -181,7 +182,7 @@ def _target(copies: Copies, places: list[str], lane: int = 0) -> str:
 
 
 def _write_stores(out: Writer, copies: Copies, places: list[str], value: str) -> None:
-    """Into the tile at once, or element by element."""
+    """Write the store of a copy's value to the tile, as one vector or element by element."""
     tile, width = copies.tile, copies.width
     if tile.store_width == width:
         target = _target(copies, places)
@@ -192,5 +193,5 @@ def _write_stores(out: Writer, copies: Copies, places: list[str], value: str) ->
 
 
 def splat(vector: str, width: int) -> str:
-    """Format text that makes a vector of one value."""
+    """Format string that makes a C vector of one value."""
     return vector + "{{" + ", ".join(["{0}"] * width) + "}}"

@@ -1,4 +1,4 @@
-"""Text of fragments: registers with the elements of one read for the current points of the reduction."""
+"""C text of fragments: registers with the elements of one read at the current reduction points."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, computed, subscr
 
 @dataclass(frozen=True)
 class Fragment:
-    """One read's registers: the read, the point, the shared tile, the registers.
+    """The registers of read number `index` at a reduction point; None means the point of the surrounding loops.
 
-    The tile is `<name>_<tile>`, the registers are `<name>_<registers>`.
+    `<name>_<tile>` is the C name of the shared tile, and `<name>_<registers>` is that of the registers.
     """
 
     plan: BlockPlan
@@ -42,21 +42,21 @@ class Fragment:
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """Axes that the registers have a dimension for."""
+        """Axes along which the registers have a dimension."""
         return fragment_axes(self.plan, self.index)
 
     def site(self, lane: str = "0", point_lane: str = "0") -> Site:
-        """The element that a statement loads."""
+        """Site of the element that a statement loads: `lane` of a vector, and `point_lane` of the points taken together."""
         lanes = self.plan.lanes(self.index)
         return make_site(self.plan, lanes.axis, lanes.width, lane, point_lane, self.point)
 
     def register(self, site: Site) -> str:
-        """The register of a site's element."""
+        """C text of the register of the element at a site."""
         return subscript(f"{self.name}_{self.registers}", subscripts(self.plan, site, self.axes))
 
 
 def fragment_axes(plan: BlockPlan, index: int) -> tuple[int, ...]:
-    """Axes that a fragment has a dimension for: wide spatial axes, and the points taken together."""
+    """Axes along which a fragment has a dimension: spatial axes with several elements, and the axis of points taken together."""
     rows = plan.op.reads[index].coefficients
     moving = [a for a in range(len(plan.names)) if any(row[a] for row in rows)]
     wide = [a for a in plan.op.spatial if plan.register[a] > 1]
@@ -64,12 +64,15 @@ def fragment_axes(plan: BlockPlan, index: int) -> tuple[int, ...]:
 
 
 def subscripts(plan: BlockPlan, site: Site, axes: tuple[int, ...]) -> list[str]:
-    """Subscripts of a fragment along its axes."""
+    """C text of the subscripts of a fragment along its axes."""
     return [site.lane[a] if a in plan.op.reduce else site.index(a) for a in axes]
 
 
 def thread_place(plan: BlockPlan, index: int) -> str:
-    """Place in a shared tile of the thread's first element; "0" where tiles are swizzled: no distance stays the same."""
+    """C text of the offset in a shared tile of the thread's first element.
+
+    It is "0" in swizzled tiles, in which elements are not constant distances from the first.
+    """
     read, tile = plan.op.reads[index], plan.shared_tile(index)
     if tile.swizzle:
         return "0"
@@ -79,7 +82,7 @@ def thread_place(plan: BlockPlan, index: int) -> str:
 
 
 def declare(out: Writer, fragment: Fragment) -> None:
-    """Declare the registers."""
+    """Declare the registers of a fragment."""
     plan = fragment.plan
     kind = computed(plan.op.reads[fragment.index].tensor.dtype)
     sizes = [str(plan.points.width) if a in plan.op.reduce else f"REG_{plan.names[a].upper()}" for a in fragment.axes]
@@ -87,7 +90,7 @@ def declare(out: Writer, fragment: Fragment) -> None:
 
 
 def write_fragment(out: Writer, fragment: Fragment, new: bool = False) -> None:
-    """Fill the registers; `new` declares a fragment of one register along with it."""
+    """Write the loads that fill a fragment. With `new`, the load of a fragment of one register also declares it."""
     plan, axes, lanes = fragment.plan, fragment.axes, fragment.plan.lanes(fragment.index)
     spatial_lane = lanes.axis if lanes.axis in plan.op.spatial else -1
     loops = spatial_loops(plan, tuple(a for a in axes if a in plan.op.spatial), spatial_lane, lanes.width)
@@ -99,7 +102,7 @@ def write_fragment(out: Writer, fragment: Fragment, new: bool = False) -> None:
 
 
 def _write_load(out: Writer, fragment: Fragment, point_lane: str, new: bool) -> None:
-    """One load, of one element or of a vector, into the fragment."""
+    """Write one load, of an element or of a vector, into the fragment."""
     plan, lanes, name = fragment.plan, fragment.plan.lanes(fragment.index), fragment.name
     value, dtype = _value(fragment, point_lane), plan.op.reads[fragment.index].tensor.dtype
     element = "opaque({})" if is_hidden(plan, fragment.index) else widened(dtype, "{}")
@@ -116,7 +119,7 @@ def _write_load(out: Writer, fragment: Fragment, point_lane: str, new: bool) -> 
 
 
 def _value(fragment: Fragment, point_lane: str) -> str:
-    """C text of a load's value."""
+    """C text of the value of a load, from the shared tile or directly from the tensor."""
     plan, name, width = fragment.plan, fragment.name, fragment.plan.lanes(fragment.index).width
     read, tile = plan.op.reads[fragment.index], plan.shared[fragment.index]
     site = fragment.site(point_lane=point_lane)

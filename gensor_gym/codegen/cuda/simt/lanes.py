@@ -1,8 +1,8 @@
-"""Text of a thread's position in its block: its first element along every spatial axis.
+"""C text of a thread's position in its block: its first element along every spatial axis.
 
-Threads are numbered with those that share an output fastest, then the innermost spatial axis. Knob warp_tile lays the 32 lanes of
-a warp over a patch of the last two axes instead; knob lane_map orders the lanes within the patch so that eight neighbouring
-lanes, which a 128-bit shared load serves together, need few different elements of either operand.
+Threads are numbered with the threads that share an output fastest, then along the innermost spatial axis. Knob warp_tile instead
+arranges the 32 lanes of a warp in a patch of the last two axes. Knob lane_map orders the lanes within the patch so that eight
+neighbouring lanes, which a 128-bit shared load serves together, need few different elements of either operand.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from gensor_gym.codegen.cuda.plan import BlockPlan
 from gensor_gym.codegen.cuda.text import Writer, remainder, total
 
 PATCH = 32
-"""Threads of a patch: a warp, or half a wave of 64."""
+"""Number of threads in a patch: a warp, or half a wave of 64."""
 PATCHES = {1: (4, 8), 2: (8, 4), 3: (2, 16)}
-"""Rows and columns of threads of a patch, by knob warp_tile."""
+"""(rows, columns) of threads in a patch, by knob warp_tile."""
 TOGETHER = 8
-"""Lanes whose 128-bit shared loads are served together."""
+"""Number of lanes whose 128-bit shared loads are served together."""
 
 
 @dataclass(frozen=True)
 class Patch:
-    """The threads of a warp: `rows` x `columns` along the last two spatial axes; the block has `grid` of them."""
+    """A warp as `rows` x `columns` threads along the last two spatial axes. A block has `grid` patches along them."""
 
     rows: int
     columns: int
@@ -30,7 +30,7 @@ class Patch:
 
 
 def patch_of(plan: BlockPlan) -> Patch | None:
-    """The patch of the knob; None if warps are filled in row order or the block does not divide."""
+    """The patch of knob warp_tile; None if warps are in row order, threads share outputs, or the block is not whole patches."""
     shape = PATCHES.get(plan.program.knob("warp_tile"))
     if shape is None or len(plan.op.spatial) < 2 or plan.reduce_threads > 1:
         return None
@@ -41,7 +41,7 @@ def patch_of(plan: BlockPlan) -> Patch | None:
 
 
 def write_lanes(out: Writer, plan: BlockPlan) -> None:
-    """`first_<axis>` of every spatial axis along which the block has several threads."""
+    """Declare `first_<axis>` for every spatial axis along which the block has several threads."""
     patch = patch_of(plan)
     if patch is None:
         _write_in_rows(out, plan, plan.op.spatial, "thread", plan.threads)
@@ -60,10 +60,10 @@ def write_lanes(out: Writer, plan: BlockPlan) -> None:
 
 
 def _lane(interleaved: int, patch: Patch) -> tuple[str, str]:
-    """Row and column of a lane in the patch."""
+    """C text of a lane's row and column in the patch. `interleaved` is knob lane_map."""
     if not interleaved:
         return f"lane / {patch.columns}", f"lane % {patch.columns}"
-    beside = max(2, TOGETHER // patch.rows)  # columns of the eight lanes; their rows are as many as there are, up to 4
+    beside = max(2, TOGETHER // patch.rows)  # columns of the eight lanes, which take all rows of the patch, up to 4
     rows = TOGETHER // beside
     higher = patch.rows // rows
     row = remainder("lane", beside, rows)
@@ -75,7 +75,7 @@ def _lane(interleaved: int, patch: Patch) -> tuple[str, str]:
 
 
 def _write_in_rows(out: Writer, plan: BlockPlan, axes: tuple[int, ...], index: str, count: int) -> None:
-    """The axes' digits of an index that counts `count` times, the last axis fastest."""
+    """Declare `first_<axis>` from the digits of an index that takes `count` values, with the last axis fastest."""
     live = [a for a in axes if plan.program.threads[a] > 1]
     for a in live:
         threads, name = plan.program.threads[a], plan.names[a]

@@ -1,11 +1,11 @@
-"""Text of the loop over the steps of the reduction: when tiles are copied to shared memory, and when they are read.
+"""C text of the loop over the steps of the reduction, which copies tiles to shared memory and computes with them.
 
-With one buffer: copy, barrier, compute, barrier. With S buffers the tiles of step s + S - 1 are in flight while step s is
-computed; one barrier a step frees the buffer of the previous step. Copies are asynchronous, or (before sm_80, or where padding is
-not zero) loads into registers before the multiply-adds and stores after them. With double-buffered fragments the barrier comes
-before the multiply-adds of a step's last point, so that the first fragments of the next step are loaded during these. If the
-points are unrolled, asynchronous copies of such a product are begun a few at a time between them, because loads of fragments
-would wait for all of them.
+With one buffer, a step is: copy, barrier, compute, barrier. With S buffers, the tiles of step s + S - 1 are in flight while step
+s is computed, and one barrier per step frees the buffer of the previous step. Copies are asynchronous. Before sm_80, or if
+padding is not zero, they are loads into registers before the multiply-adds and stores after them. With double-buffered fragments,
+the barrier comes before the multiply-adds of a step's last point, during which the first fragments of the next step are loaded.
+If the points of such a product are unrolled, a few asynchronous copies begin between every two points. If they began together,
+loads of fragments would wait for all of them.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from gensor_gym.codegen.cuda.text import SCALARS, Writer, total
 from gensor_gym.operators.traits import is_product
 
 TOGETHER = 3
-"""Copies that are begun together between two points: the assembler puts three empty instructions before the first of a row."""
+"""Number of copies that begin together between two points. The assembler puts three empty instructions before each such group."""
 
 
 def write_main(out: Writer, plan: BlockPlan) -> None:
-    """The loop over the steps of the reduction (or the one pass of an elementwise operator)."""
+    """Write the loop over the steps of the reduction, or the one pass of an elementwise operator."""
     copies = [Copies(plan, index) for index, staged in enumerate(plan.staged) if staged]
     for each in copies:
         write_places(out, each)
@@ -49,7 +49,7 @@ def write_main(out: Writer, plan: BlockPlan) -> None:
 
 
 def _write_steps(out: Writer, plan: BlockPlan, copies: list[Copies]) -> None:
-    """One buffer: every step copies, then computes."""
+    """Write the loop with one buffer: every step copies, then computes."""
     first, last = _range(plan)
     with ExitStack() as stack:
         if plan.steps > 1 or plan.slices > 1:
@@ -70,7 +70,7 @@ def _write_steps(out: Writer, plan: BlockPlan, copies: list[Copies]) -> None:
 
 
 def _write_pipeline(out: Writer, plan: BlockPlan, copies: list[Copies]) -> None:
-    """Several buffers: every step starts the copies of a later one."""
+    """Write the loop with several buffers: every step starts the copies of a later step."""
     (first, last), lead, shares = _range(plan), plan.stages - 1, _shares(plan, copies)
     _write_copy_functions(out, plan, copies, shares)
     apart = any(not each.tile.asynchronous for each in copies)
@@ -108,7 +108,7 @@ def _write_pipeline(out: Writer, plan: BlockPlan, copies: list[Copies]) -> None:
 
 
 def _write_ahead(out: Writer, plan: BlockPlan, last: str, by_itself: bool, spread: bool) -> None:
-    """The points of a step, and before or between them the copies of a later one."""
+    """Write the points of a step, and the copies of a later step before them or, if `spread`, between them."""
     if not spread:
         out.line(f"if (ahead < {last}) load_tiles(ahead, free_buffer);")
     if by_itself and not spread:
@@ -119,7 +119,7 @@ def _write_ahead(out: Writer, plan: BlockPlan, last: str, by_itself: bool, sprea
 
 
 def _shares(plan: BlockPlan, copies: list[Copies]) -> list[Share]:
-    """When copies of each read are begun, where they are spread over the points of a step; else none."""
+    """When each read's copies begin, if they are spread over the points of a step; else an empty list."""
     points, trips = unrolled_points(plan), [each.trips for each in copies]
     whole = [each for each in copies if each.tile.asynchronous and (each.whole_box is None or not each.guarded)]
     if not (plan.buffered and is_product(plan.op) and points > 1 and len(whole) == len(copies)):
@@ -129,7 +129,10 @@ def _shares(plan: BlockPlan, copies: list[Copies]) -> list[Share]:
 
 
 def _write_copy_functions(out: Writer, plan: BlockPlan, copies: list[Copies], shares: list[Share]) -> None:
-    """`load_tiles(step, buffer)`, of spread copies with `part` and `more`, and `store_tiles(buffer)` where some stop over."""
+    """Write the lambdas `load_tiles(step, buffer)` and, if some copies pass through registers, `store_tiles(buffer)`.
+
+    Spread copies add the parameters `part` and `more` to `load_tiles`.
+    """
     apart = [each for each in copies if not each.tile.asynchronous]
     for each in apart:
         write_registers(out, each)
@@ -145,14 +148,14 @@ def _write_copy_functions(out: Writer, plan: BlockPlan, copies: list[Copies], sh
 
 
 def _write_arrival(out: Writer, plan: BlockPlan, by_itself: bool) -> None:
-    """Wait for the next tiles."""
+    """Write the wait for the next tiles, and the barrier."""
     if by_itself:
         out.line(f"wait_for_copies<{plan.stages - 2}>();")
     out.line("__syncthreads();  // the next tiles are complete, the ones before are free")
 
 
 def _write_step(out: Writer, plan: BlockPlan, between: str) -> None:
-    """The points of a step, from the buffer that is read; with double-buffered fragments all but the last, a line `between`."""
+    """Write the points of a step. Double-buffered fragments omit the last point and put the line `between` into each point."""
     if plan.buffered and plan.step_points == 1:
         return
     write_step_origin(out, plan, "step", _moved(plan, staged=False))
@@ -164,7 +167,7 @@ def _write_step(out: Writer, plan: BlockPlan, between: str) -> None:
 
 
 def _write_turn(out: Writer, plan: BlockPlan) -> None:
-    """From the last point of a step to the first of the next."""
+    """Write the last point of a step: load the fragments of the next step's first point, then add."""
     _write_tiles(out, plan, "then")
     write_first_fragments(out, plan, "then", "next")
     write_accumulation(out, plan)
@@ -172,7 +175,7 @@ def _write_turn(out: Writer, plan: BlockPlan) -> None:
 
 
 def _write_tiles(out: Writer, plan: BlockPlan, suffix: str) -> None:
-    """Pointers to this thread's first elements of the tiles in the buffer that is read."""
+    """Declare the pointers `<name>_<suffix>` to this thread's first elements of the tiles in the current buffer."""
     for index, (read, tile) in enumerate(zip(plan.op.reads, plan.shared, strict=True)):
         if tile is not None:
             name, kind = read.tensor.name, SCALARS[read.tensor.dtype].name
@@ -181,7 +184,7 @@ def _write_tiles(out: Writer, plan: BlockPlan, suffix: str) -> None:
 
 
 def _moved(plan: BlockPlan, staged: bool) -> tuple[int, ...]:
-    """Reduce axes whose position the copies (`staged`) or the computation of a step needs."""
+    """Reduce axes whose `block_<axis>` is used by a step's copies if `staged`, else by its computation."""
     reads = [read for read, is_staged in zip(plan.op.reads, plan.staged, strict=True) if is_staged == staged]
     used = [] if staged else list(plan.guarded_points)
     used += [a for a in plan.op.reduce if any(row[a] for read in reads for row in read.coefficients)]
@@ -189,5 +192,5 @@ def _moved(plan: BlockPlan, staged: bool) -> tuple[int, ...]:
 
 
 def _range(plan: BlockPlan) -> tuple[str, str]:
-    """First step of this block and the one after its last."""
+    """C text of this block's first step, and of the step after its last."""
     return ("first_step", "last_step") if plan.slices > 1 else ("0", str(plan.steps))

@@ -1,4 +1,4 @@
-"""Text of the loops over the points of the reduction in one step, around the fragments and the accumulation."""
+"""C text of the loops over the reduction points of one step, around the fragments and the accumulation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gensor_gym.graph.resources import CODE_LIMIT_GPU
 
 
 def write_points(out: Writer, plan: BlockPlan) -> None:
-    """The points of a step; where direct reads are guarded, tiles that lie wholly inside take a copy without guards."""
+    """Write the points of a step. If direct reads need guards, tiles wholly inside run a second version without guards."""
     conditions = inside_conditions(plan)
     if not conditions:
         _write_points(out, plan)
@@ -27,7 +27,7 @@ def write_points(out: Writer, plan: BlockPlan) -> None:
 
 
 def inside_conditions(plan: BlockPlan) -> list[str]:
-    """Conditions under which a step computes without guards; none where it has no guards, or always needs them."""
+    """C conditions under which a step is computed without guards; empty if it has no guards, or always needs them."""
     found: list[str] = []
     for read, staged in zip(plan.op.reads, plan.staged, strict=True):
         conditions = [] if staged else whole(plan, read)
@@ -43,7 +43,7 @@ def inside_conditions(plan: BlockPlan) -> list[str]:
 
 
 def _write_points(out: Writer, plan: BlockPlan) -> None:
-    """Loops over the chunks of a step and over the points of a chunk; every point loads its fragments."""
+    """Write loops over the chunks of a step and the points of a chunk. Every point loads its fragments."""
     with ExitStack() as stack:
         axes = [a for a in plan.op.reduce if plan.chunks[a] > 1]
         if plan.reduce_threads > 1:
@@ -70,7 +70,7 @@ def _write_points(out: Writer, plan: BlockPlan) -> None:
 
 
 def _chunk_loops(plan: BlockPlan, axes: list[int]) -> list[Loop]:
-    """Loops over chunks by axis; knob unroll is spent on the innermost loops first."""
+    """Loops over the chunks along `axes`. The innermost loops use up knob unroll first."""
     loops: list[Loop] = []
     budget = plan.program.knob("unroll")
     for a in reversed(axes):
@@ -81,15 +81,15 @@ def _chunk_loops(plan: BlockPlan, axes: list[int]) -> list[Loop]:
 
 
 def _enter_shared_chunks(out: Writer, plan: BlockPlan, stack: ExitStack, axes: list[int]) -> None:
-    """Chunks dealt out to the threads that share an output: thread r takes r, r + R, .."""
+    """Open the loop over one thread's chunks. Of R threads that share an output, thread r takes chunks r, r + R, .."""
     chunks, team = math.prod(plan.chunks), plan.reduce_threads
     if chunks == team:
         out.line("const int chunk = reduce_thread;")
     elif chunks < team:
         stack.enter_context(out.block(f"if (const int chunk = reduce_thread; chunk < {chunks})"))
-    else:  # rounds are counted, because only then does the compiler know how many there are, and loads all ahead
+    else:  # a loop over rounds has a constant number of them, so the compiler loads ahead for all
         rounds = -(-chunks // team)
-        swizzled = any(tile.swizzle for tile in plan.shared if tile)  # then every address of every round is one of its own
+        swizzled = any(tile.swizzle for tile in plan.shared if tile)  # then every round has its own addresses
         unroll = 1 if swizzled else min(plan.program.knob("unroll"), rounds)
         stack.enter_context(out.nest([Loop("round", str(rounds), 1, unroll)]))
         out.line("const int chunk = reduce_thread + round * REDUCE_THREADS;")
@@ -103,32 +103,32 @@ def _enter_shared_chunks(out: Writer, plan: BlockPlan, stack: ExitStack, axes: l
 
 
 def declare_fragments(out: Writer, plan: BlockPlan) -> None:
-    """Registers of the point at hand and of the next one, which outlive a step."""
+    """Declare the registers of the current point and of the next point, before the loop over steps."""
     for registers in ("reg", "next"):
         for index in range(len(plan.op.reads)):
             declare(out, Fragment(plan, index, registers=registers))
 
 
 def write_first_fragments(out: Writer, plan: BlockPlan, tile: str, registers: str) -> None:
-    """Load the fragments of a step's first point from the tiles `<name>_<tile>`."""
+    """Write the loads of the fragments at a step's first point from the tiles `<name>_<tile>`."""
     point = ("0",) * len(plan.names)
     for index in range(len(plan.op.reads)):
         write_fragment(out, Fragment(plan, index, point, tile, registers))
 
 
 def _unroll(plan: BlockPlan) -> int:
-    """Points that are written out one after the other."""
+    """Number of consecutive points that knob unroll asks to unroll."""
     return plan.program.knob("unroll") * math.prod(plan.register[a] for a in plan.op.reduce)
 
 
 def unrolled_points(plan: BlockPlan) -> int:
-    """Points of a step but the last one, where all of these are written out; else 0."""
+    """Number of points of a step except the last, if all of them are unrolled; else 0."""
     rounds = plan.step_points - 1
     return rounds if _unroll(plan) >= rounds else 0
 
 
 def write_buffered_points(out: Writer, plan: BlockPlan, last: bool, between: str = "") -> None:
-    """All points of a step, the last one only if `last`: each loads the next one's fragments, then adds its own.
+    """Write the points of a step, the last point only if `last`. Each point loads the next point's fragments, then adds its own.
 
     `between` is a line between the two.
     """
@@ -147,7 +147,7 @@ def write_buffered_points(out: Writer, plan: BlockPlan, last: bool, between: str
 
 
 def write_advance(out: Writer, plan: BlockPlan) -> None:
-    """The next point becomes the point at hand: no instruction where loops are unrolled."""
+    """Write the moves of the next point's fragments to the current registers. In unrolled loops they cost no instruction."""
     for index, read in enumerate(plan.op.reads):
         fragment = Fragment(plan, index)
         loops = spatial_loops(plan, tuple(a for a in fragment.axes if a in plan.op.spatial))
@@ -157,7 +157,7 @@ def write_advance(out: Writer, plan: BlockPlan) -> None:
 
 
 def _next_point(plan: BlockPlan) -> Point:
-    """The point after number `point` of a step, the last reduce axis fastest."""
+    """The point after point number `point` of a step. Points are numbered with the last reduce axis fastest."""
     texts, divisor = ["0"] * len(plan.names), plan.step_points
     live = [a for a in plan.op.reduce if plan.block[a] > 1]
     for a in live:

@@ -1,4 +1,4 @@
-"""Text of the end of a kernel: combining threads, epilogue, stores; and the second kernel of a split reduction."""
+"""C text of the end of a kernel: combining threads, epilogue, stores; and the second kernel of a split reduction."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from gensor_gym.codegen.cuda.text import SCALARS, Loop, Writer, narrowed, remain
 from gensor_gym.operators.types import Access
 
 FINISH_THREADS = 256
-"""Threads of a block of the second kernel of a split reduction."""
+"""Number of threads in a block of the second kernel of a split reduction."""
 
 
 def write_combine(out: Writer, plan: BlockPlan) -> None:
-    """Partial results of the threads that share an output meet in thread 0 of them: shuffles, then shared memory."""
+    """Write code that combines the partial results of threads that share an output in the first of them.
+
+    Threads of a warp shuffle; warps go through shared memory.
+    """
     if plan.reduce_threads == 1:
         return
     kind, team = SCALARS[plan.op.accumulator].name, min(plan.reduce_threads, plan.warp)
@@ -37,7 +40,7 @@ def write_combine(out: Writer, plan: BlockPlan) -> None:
 
 
 def _write_mask(out: Writer, plan: BlockPlan) -> str:
-    """The lanes of the thread's warp, as C text: the last warp of a block may have fewer."""
+    """C text of the mask of the thread's warp, declared if necessary. The last warp of a block may have fewer lanes."""
     rest = plan.threads % plan.warp
     if not rest:
         return "0xffffffffu"
@@ -48,7 +51,7 @@ def _write_mask(out: Writer, plan: BlockPlan) -> str:
 
 
 def _write_exchange(out: Writer, plan: BlockPlan, kind: str, target: str) -> None:
-    """Warps that share an output meet through shared memory, [elements of the register tile, warps of the block]."""
+    """Write the combination of warps through shared memory [elements of the register tile, warps of the block]."""
     warp = plan.warp
     warps, team = plan.threads // warp, plan.reduce_threads // warp
     out.line(f"{kind} *warp_results = reinterpret_cast<{kind} *>(shared_memory);")
@@ -66,7 +69,7 @@ def _write_exchange(out: Writer, plan: BlockPlan, kind: str, target: str) -> Non
 
 
 def write_store(out: Writer, plan: BlockPlan) -> None:
-    """Each thread finishes and stores its register tile; a slice of a split reduction stores to the workspace."""
+    """Write the epilogue and the stores of a thread's register tile. A slice of a split reduction stores to the workspace."""
     op, width = plan.op, plan.store_width()
     axis = plan.sole_mover(op.write, len(op.write.view) - 1) if width > 1 else -1
     with ExitStack() as stack:
@@ -85,7 +88,7 @@ def write_store(out: Writer, plan: BlockPlan) -> None:
 
 
 def _enter_outputs(out: Writer, plan: BlockPlan, stack: ExitStack, axis: int, width: int) -> list[str]:
-    """Open loops over the register tile, guarded where tiles overhang; returns the output's index along every axis."""
+    """Open loops over the register tile, guarded if tiles overhang; return C text of the output's index along every axis."""
     site = make_site(plan, axis, width)
     indices = ["0"] * len(plan.names)
     for a in plan.op.spatial:
@@ -95,7 +98,7 @@ def _enter_outputs(out: Writer, plan: BlockPlan, stack: ExitStack, axis: int, wi
 
 
 def declare_index(out: Writer, plan: BlockPlan, stack: ExitStack, indices: list[str], axis: int, text: str) -> None:
-    """Name an index of the output and guard it where tiles overhang."""
+    """Declare `out_<axis>` as `text`, put its name into `indices`, and guard it if tiles overhang. Do nothing for "0"."""
     if text == "0":
         return
     indices[axis] = f"out_{plan.names[axis]}"
@@ -112,10 +115,10 @@ def write_run(
     element: Callable[[str], str],
     operand: Callable[[Access], str],
 ) -> None:
-    """One store: `width` finished neighbours, or their sums if the reduction is split.
+    """Write one store of `width` finished neighbours, or of their partial sums if the reduction is split.
 
-    `element` is C text of a lane's accumulator, `operand` of a stage's operand for lane `lane`, computed beforehand if it takes a
-    line.
+    `element` returns C text of a lane's accumulator. `operand` returns C text of an epilogue stage's operand for the loop
+    variable `lane`, and may write a line that loads it.
     """
     op, split = plan.op, plan.slices > 1
     dtype, values = op.accumulator if split else op.output.dtype, [element(str(i)) for i in range(width)]
@@ -131,7 +134,7 @@ def write_run(
 
 
 def write_elements(out: Writer, dtype: str, target: str, values: list[str]) -> None:
-    """A store of neighbours from `target` on; of several as one aligned vector."""
+    """Write a store of neighbours from `target` on. Several neighbours are stored as one aligned vector."""
     if len(values) == 1:
         out.line(f"{target} = {values[0]};")
         return
@@ -140,16 +143,16 @@ def write_elements(out: Writer, dtype: str, target: str, values: list[str]) -> N
 
 
 def _lies(plan: BlockPlan, access: Access, axis: int, width: int) -> bool:
-    """Whether an operand's neighbours along the output's innermost axis are an aligned vector."""
+    """Whether `width` neighbours of an operand along the output's innermost axis are an aligned vector."""
     last = len(access.view) - 1
     alike = plan.sole_mover(access, last) == axis and access.coefficients[last][axis] == 1
     return alike and plan.global_width(access, plan.inner[axis]) >= width
 
 
 def write_operand(out: Writer, access: Access, indices: list[str], axis: int, lane: str, width: int) -> str:
-    """Element number `lane` along `axis` of a stage's operand at `indices`; the line before loads `width` of them at once.
+    """C text of element number `lane` along `axis` of an epilogue stage's operand, counted from `indices`.
 
-    With width 1 there is no such line.
+    If `width` is more than 1, a line that loads `width` elements at once is written before.
     """
     name, scalar = access.tensor.name, SCALARS[access.tensor.dtype]
     if width == 1:
@@ -163,13 +166,13 @@ def write_operand(out: Writer, access: Access, indices: list[str], axis: int, la
 
 
 def _scalar_operands(plan: BlockPlan, indices: list[str]) -> list[str | None]:
-    """Operand of every stage for the output element at `indices`."""
+    """C text of every epilogue stage's operand for the output element at `indices`; None for a stage without an operand."""
     accesses = [stage.access for stage in plan.op.epilogue]
     return [widened(a.tensor.dtype, f"{a.tensor.name}[{flat(a, indices)}]") if a else None for a in accesses]
 
 
 def _finished(out: Writer, plan: BlockPlan, value: str, operands: list[str | None]) -> str:
-    """Divide and apply the epilogue, one line a stage; returns the finished value."""
+    """Write the division and the epilogue of a value, one line per stage; return C text of the finished value."""
     op = plan.op
     kind = SCALARS[op.accumulator].name
     if op.divisor == 1 and not op.epilogue:
@@ -182,7 +185,7 @@ def _finished(out: Writer, plan: BlockPlan, value: str, operands: list[str | Non
 
 
 def write_finish(out: Writer, plan: BlockPlan) -> None:
-    """Body of the second kernel: add (or compare) the slices of one output element in order, finish, store."""
+    """Write the body of the second kernel: combine the slices of one output element in order, finish it, store it."""
     op = plan.op
     kind, size = SCALARS[op.accumulator].name, op.output.size
     out.line(f"const int element = blockIdx.x * {FINISH_THREADS} + threadIdx.x;")

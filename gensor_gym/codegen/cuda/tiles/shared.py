@@ -1,4 +1,4 @@
-"""Layout of shared memory: the box of every staged read, its pitch or swizzle, and how it gets there."""
+"""Layout of shared memory: the box of every staged read, its pitch or swizzle, and the width of its copies."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from gensor_gym.graph.structure import shared_inner
 from gensor_gym.operators.types import ITEM_BYTES, Access
 
 UNIT = 16
-"""Bytes that stay together in a swizzled row: the widest load."""
+"""Bytes that a swizzle moves as a whole: the widest load."""
 PERMUTED_UNITS = 8
-"""Units that a swizzle permutes: 128 bytes, all banks once."""
+"""Most units that a swizzle permutes: 128 bytes, one word in every bank."""
 SMALLEST_COPY = 4
-"""Bytes that one asynchronous copy moves at least."""
+"""Fewest bytes of an asynchronous copy."""
 
 
 @dataclass(frozen=True)
 class SharedTile:
     """A staged read's box in shared memory.
 
-    Dimensions are those of the read's view. If `axes` is not empty (an implicit matrix product), they are these axes of the
-    operator, and the tile is a matrix that repeats elements shared by windows. `strides` are elements between neighbours along
-    each dimension, `offset` and `nbytes` (of one buffer) are bytes. Dimensions `columns` make up a row of `pitch` elements. If
-    `swizzle` is not 0, row r has its units of 16 bytes permuted: unit u is at u xor (r mod swizzle).
+    The dimensions are those of the read's view. For an implicit matrix product they are the operator's `axes` instead, and the
+    tile is a matrix that repeats elements shared by windows. `strides` are in elements, `offset` and `nbytes` (of one buffer) in
+    bytes. The dimensions `columns` make up a row; rows are `pitch` elements apart. If `swizzle` is not 0, the 16-byte units of a
+    row are permuted: unit u of row r is at position u xor (r mod swizzle).
     """
 
     shape: tuple[int, ...]  # [D]
@@ -43,17 +43,17 @@ class SharedTile:
     swizzle: int = 0
     axes: tuple[int, ...] = ()
     lead: int = 0
-    """Elements before those that are read along the last dimension, so that a window's rows begin aligned."""
+    """Number of elements before the first element read along the last dimension, so that a window's rows begin aligned."""
 
     @property
     def loads(self) -> int:
-        """Global loads that fill the tile once."""
+        """Number of global loads that fill the tile once."""
         return math.prod(self.shape) // self.load_width
 
     def places(self, access: Access, indices: Sequence[str], from_first: bool = False) -> list[str]:
-        """Index along every dimension, as C text, for axis values within the block tile and the step.
+        """C text of the index in the tile along every dimension, for axis values within the block tile and the step.
 
-        `from_first`: values, and so indices, count from a thread's first element.
+        With `from_first`, values and indices are relative to the thread's first element.
         """
         if self.axes:
             return [indices[a] for a in self.axes]
@@ -61,7 +61,7 @@ class SharedTile:
         return [total(zip(row, indices, strict=True), lead) for row, lead in zip(access.coefficients, leads, strict=True)]
 
     def address(self, places: Sequence[str]) -> str:
-        """C text of an element's place, from the elements' indices along the dimensions."""
+        """C text of an element's offset in the tile, from its indices along the dimensions."""
         if not self.swizzle:
             return total(zip(self.strides, places, strict=True))
         pairs = list(enumerate(zip(self.strides, places, strict=True)))
@@ -72,14 +72,14 @@ class SharedTile:
 
 
 def _remainder(row: str, divisor: int) -> str:
-    """`row % divisor` as a factor."""
+    """C text of `row % divisor`, with a sum in parentheses."""
     return f"({row}) % {divisor}" if " " in row else f"{row} % {divisor}"
 
 
 def shared_layout(tiling: Tiling) -> tuple[SharedTile | None, ...]:
-    """The tile of each read in one buffer after another, aligned to 16 bytes; None if the read is direct.
+    """Shared tile of each read, one after another in a buffer and aligned to 16 bytes; None for a read that is not staged.
 
-    Rows are padded or swizzled as knob shared_layout says, unless only the padding would exceed a block's shared memory.
+    Knob shared_layout pads or swizzles rows. Padding is omitted if it would exceed a block's shared memory.
     """
     layout = tiling.program.knob("shared_layout")
     tiles = _tiles(tiling, layout)
@@ -88,7 +88,7 @@ def shared_layout(tiling: Tiling) -> tuple[SharedTile | None, ...]:
 
 
 def _tiles(tiling: Tiling, layout: int) -> tuple[SharedTile | None, ...]:
-    """All tiles in one layout."""
+    """Shared tile of each read for a value of knob shared_layout."""
     tiles: list[SharedTile | None] = []
     for read, staged in zip(tiling.op.reads, tiling.staged, strict=True):
         tiles.append(_tile(tiling, read, stage_bytes(tiles), layout) if staged else None)
@@ -96,13 +96,13 @@ def _tiles(tiling: Tiling, layout: int) -> tuple[SharedTile | None, ...]:
 
 
 def stage_bytes(tiles: Sequence[SharedTile | None]) -> int:
-    """Bytes of all tiles of one step: up to the end of the last one, a multiple of 16."""
+    """Bytes of all tiles of one step, up to the end of the last tile; a multiple of 16."""
     end = max((tile.offset + tile.nbytes for tile in tiles if tile), default=0)
     return -(-end // UNIT) * UNIT
 
 
 def _tile(tiling: Tiling, read: Access, offset: int, layout: int) -> SharedTile:
-    """Layout of one read's box or matrix."""
+    """Shared tile of a staged read, at byte `offset` of a buffer."""
     axes, lead = _matrix(tiling, read), 0
     if axes:
         shape = tuple(tiling.block[a] for a in axes)
@@ -144,9 +144,9 @@ def _tile(tiling: Tiling, read: Access, offset: int, layout: int) -> SharedTile:
 
 
 def _matrix(tiling: Tiling, read: Access) -> tuple[int, ...]:
-    """Axes of the matrix that an implicit product makes of a read: its rows, then its columns; none for a plain box.
+    """Axes of the matrix that an implicit matrix product makes of a read, reduce axes first; empty for a plain box.
 
-    Only reads in which several axes meet in one dimension need one: in a box windows would share elements.
+    Only a read with several axes in one dimension becomes a matrix, because windows share elements of its box.
     """
     if tiling.program.knob("convolution") != 3:
         return ()
@@ -157,6 +157,9 @@ def _matrix(tiling: Tiling, read: Access) -> tuple[int, ...]:
 
 
 def _swizzle(row_bytes: int, rows: int) -> int:
-    """Units that a row's swizzle permutes, a power of two; 0 if rows are not whole units or there is only one."""
+    """Number of units that a row's swizzle permutes, a power of two; 0 if there is no swizzle.
+
+    Rows without a swizzle are not whole units, have an odd number of units, or are the tile's only row.
+    """
     units = math.gcd(row_bytes // UNIT, PERMUTED_UNITS) if row_bytes % UNIT == 0 else 1
     return units if units > 1 and rows > 1 else 0

@@ -1,4 +1,4 @@
-"""The tiles of a program on a GPU, and the widths, copies and edges that its accesses allow."""
+"""The tiles of a program on a GPU, and the widths, copies and bounds of its accesses."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gensor_gym.operators.types import Access, Operator
 
 @dataclass(frozen=True)
 class Window:
-    """How rows of a staged window are copied: `width` elements at a time, `lead` elements before the first that is read."""
+    """How rows of a staged window are copied: `width` elements at a time, from `lead` elements before the first element read."""
 
     width: int = 1
     lead: int = 0
 
     def length(self, box: int) -> int:
-        """Elements of a row in shared memory, for a box of `box` elements along the last dimension."""
+        """Number of elements of a row in shared memory, for a box of `box` elements along the last dimension."""
         return -(-(box + self.lead) // self.width) * self.width
 
 
@@ -51,32 +51,32 @@ class Tiling:
 
     @cached_property
     def inner(self) -> tuple[int, ...]:
-        """Neighbouring elements that a thread holds along every axis: register tile / virtual threads, [A]."""
+        """Number of neighbouring elements of a thread along every axis: register tile / virtual threads, [A]."""
         return tuple(t // v for t, v in zip(self.register, self.program.vthread, strict=True))
 
     @property
     def cluster(self) -> int:
-        """Blocks that run together and share copies."""
+        """Number of blocks in a cluster, which run together and share copies."""
         return 1
 
     @property
     def together(self) -> tuple[int, ...]:
-        """Neighbouring block tiles along every axis that a cluster of blocks takes together, [A]."""
+        """Number of neighbouring block tiles along every axis that the blocks of a cluster take together, [A]."""
         return (1,) * len(self.op.axes)
 
     @cached_property
     def grid(self) -> tuple[int, ...]:
-        """Block tiles along every axis, those of a cluster as one, [A]."""
+        """Number of block tiles along every axis, where the tiles of a cluster count as one, [A]."""
         return tuple(-(-g // c) for g, c in zip(self.program.grid, self.together, strict=True))
 
     @cached_property
     def steps(self) -> int:
-        """Steps of the reduction, all reduce axes together."""
+        """Number of steps of the reduction, over all reduce axes."""
         return math.prod(self.program.grid[a] for a in self.op.reduce)
 
     @cached_property
     def slices(self) -> int:
-        """Parts that the reduction is split into over blocks."""
+        """Number of parts into which the reduction is split over blocks."""
         return self.program.knob("split_k") if self.op.reduce else 1
 
     @cached_property
@@ -86,13 +86,13 @@ class Tiling:
 
     @cached_property
     def stages(self) -> int:
-        """Buffers of the shared tiles: while one is read, copies into the others are in flight."""
+        """Number of buffers of the shared tiles. While one buffer is read, copies into the other buffers are in flight."""
         return min(self.program.knob("stages"), -(-self.steps // self.slices)) if any(self.staged) else 1
 
     def sole_mover(self, access: Access, dimension: int) -> int:
-        """The one axis that a dimension's index depends on; -1 if there is none or more than one.
+        """The only axis that a dimension's index depends on; -1 if there is no such axis, or more than one.
 
-        An axis of extent 1 whose tile is 1 does not count: it adds nothing.
+        An axis of extent 1 whose tile is 1 does not count, because its index is always 0.
         """
         extents = self.op.extents
         row = access.coefficients[dimension]
@@ -100,9 +100,9 @@ class Tiling:
         return moving[0] if len(moving) == 1 else -1
 
     def global_width(self, access: Access, *lengths: int) -> int:
-        """Widest aligned access in elements, at most knob `vector`, whose groups lie wholly inside or outside.
+        """Number of elements of the widest aligned access, at most knob `vector`, that is wholly inside or wholly outside.
 
-        The width must divide `lengths`: the run of neighbours that a thread holds, or the row of a box.
+        The width must divide `lengths`, such as a thread's number of neighbouring elements or the length of a box's row.
         """
         if self.sole_mover(access, len(access.view) - 1) < 0:
             return 1
@@ -114,10 +114,10 @@ class Tiling:
         return 1
 
     def window(self, access: Access) -> Window:
-        """Widest aligned copies of a staged box along whose last dimension several axes meet, of at most knob `vector`.
+        """Widest aligned copies, at most knob `vector`, of a staged box whose last dimension depends on several axes.
 
-        Steps and tiles must begin whole copies apart; rows are then begun a little earlier and ended a little later, and
-        every copy is inside the tensor or outside as a whole.
+        Steps and tiles must begin whole copies apart. Rows then begin a little earlier and end a little later than the elements
+        read, and every copy is wholly inside or wholly outside the tensor.
         """
         if access not in self.op.reads or self.program.knob("tensor_core") or self.program.knob("convolution") == 3:
             return Window()
@@ -132,25 +132,25 @@ class Tiling:
         return Window()
 
     def copies_by_itself(self, read: Access) -> bool:
-        """Whether the GPU can copy a read to shared memory asynchronously: its fill value for elements outside is 0."""
+        """Whether the GPU can copy a read to shared memory asynchronously: its value for elements outside must be 0."""
         outside = [d for d in range(len(read.view)) if any(reach(self, read, d))]
         fills = [self.op.pad_value if is_padded_along(self.op, read, d) else self.op.reduction.identity for d in outside]
         return has_async_copies(self.program.hardware) and not any(fills)
 
 
 def upper_bound(op: Operator, access: Access, dimension: int) -> int:
-    """First index along a dimension that is not needed: end of the view or of the axes' range."""
+    """Index after the last index along a dimension that is needed: the end of the view or of the axes' range."""
     return min(access.view[dimension], access.span(dimension, op.extents)[1] + 1)
 
 
 def is_padded_along(op: Operator, access: Access, dimension: int) -> bool:
-    """Whether axis values in range index outside the view along this dimension."""
+    """Whether valid axis values index outside the view along a dimension."""
     low, high = access.span(dimension, op.extents)
     return low < 0 or high >= access.view[dimension]
 
 
 def reach(tiling: Tiling, access: Access, dimension: int) -> tuple[bool, int]:
-    """Bounds that some tile can exceed along a dimension: whether it indexes below 0, and the upper limit (0 for none)."""
+    """Bounds that tiles violate along a dimension: (whether an index can be negative, the upper limit or 0 if never reached)."""
     row, first = access.coefficients[dimension], access.offset[dimension]
     window = tiling.window(access) if dimension == len(access.view) - 1 else Window()
     if window.width > 1:

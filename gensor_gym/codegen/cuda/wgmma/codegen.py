@@ -1,12 +1,12 @@
-"""CUDA C of a product for sm_90a: one warpgroup copies tiles into a ring of stages, the others multiply them.
+"""CUDA C of a matrix product for sm_90a: one warpgroup copies tiles into a ring of stages, the other warpgroups multiply them.
 
-A thread of the producer lets the tensor memory accelerator fill a stage as soon as all consumers are done with it; a consumer
-issues the wgmma of a stage as soon as it is full, and gives a stage back once the products of it are done. Each stage has two
-barriers for that, `full` and `empty`. The loop over stages runs on from one tile to the next, so in a persistent kernel the tiles
-of the next output are on their way while the present one is stored.
+A thread of the copying warpgroup, the producer, starts TMA copies into a stage as soon as all consumers have released it. A
+consumer issues the wgmma instructions of a stage as soon as it is full, and releases it once their products are done. Each stage
+has two barriers for that, `full` and `empty`. The ring continues from one tile to the next, so in a persistent kernel the
+operands of the next tile are copied while the current tile is stored.
 
-Blocks of a cluster go through the same steps of neighbouring tiles. Each copies its share of the tile of B to all of them, so a
-stage is given back to every block of the cluster, and no block ends before all are done with it.
+Blocks of a cluster go through the same steps for neighbouring tiles. Each block copies its share of B's tile to all blocks of the
+cluster. So a stage is released to every block of the cluster, and no block ends before all blocks are done.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ WARPS = WARPGROUP // 32
 
 
 def generate_wgmma(program: Program) -> Kernel:
-    """The CUDA kernel of a program with tensor_core=2, for sm_90a; ValueError names the unsupported part."""
+    """Generate the CUDA kernel of a program with tensor_core=2, for sm_90a. ValueError names the unsupported part."""
     plan = _plan(program)
     entry, out = f"gg_{plan.op.name}", Writer(depth=1)
     _write_descriptors(out, plan)
@@ -61,7 +61,7 @@ def generate_wgmma(program: Program) -> Kernel:
 
 
 def _kernel_before(plan: WgmmaPlan, program: Program, entry: str) -> tuple[str, Launch] | None:
-    """Text and launch of the kernel that lays operands out or transposes B, where there is one."""
+    """(text, launch) of the kernel that first lays operands out or transposes B; None if the program has no such kernel."""
     if isinstance(plan, ConvolutionPlan):
         folded = plan.op != program.operator
         return folding_kernel(plan, program.operator, entry) if folded else layout_kernel(plan, entry)
@@ -69,7 +69,7 @@ def _kernel_before(plan: WgmmaPlan, program: Program, entry: str) -> tuple[str, 
 
 
 def _plan(program: Program) -> WgmmaPlan:
-    """The plan of the operator's kind."""
+    """Plan of a program: for a convolution that is laid out, a product whose B is transposed, or any other product."""
     if is_laid_out(program.operator):
         return make_convolution_plan(with_folded_rows(program))
     if is_transposed(program.operator):
@@ -78,7 +78,7 @@ def _plan(program: Program) -> WgmmaPlan:
 
 
 def _constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
-    """Named sizes."""
+    """Constants of the kernel's text by name: (value, meaning)."""
     table = sizes(plan) | {
         "STAGES": (plan.stages, "stages of the ring"),
         "STAGE_BYTES": (plan.stage_bytes, "a stage: tiles of both operands"),
@@ -101,9 +101,10 @@ def _constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
 
 
 def _write_descriptors(out: Writer, plan: WgmmaPlan) -> None:
-    """Matrix descriptors without the address: swizzle at bit 62, stride at 32, leading offset at 16, in 16 bytes.
+    """Declare the matrix descriptors of A and B without their addresses.
 
-    The address has the 14 bits from 0 on. In a cluster, shared addresses hold the rank of their block above them.
+    Bit 62 is the swizzle. The stride is at bit 32, the leading offset at bit 16 and the address in the 14 bits from 0, in units
+    of 16 bytes. In a cluster, higher bits of a shared address contain the rank of its block.
     """
     word = "constexpr unsigned long long"
     swizzled, stride = "1ull << 62", f"{ATOM_BYTES // 16}ull << 32"
@@ -116,7 +117,7 @@ def _write_descriptors(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_barriers(out: Writer, plan: WgmmaPlan) -> None:
-    """Addresses of stages and barriers; one thread initialises the barriers for all."""
+    """Declare the addresses of stages and barriers. One thread initializes the barriers."""
     out.line(f"const unsigned tiles = (shared_address(shared_memory) + {ATOM_BYTES - 1}) & ~{ATOM_BYTES - 1}u;")
     out.line("const unsigned full = tiles + STAGES * STAGE_BYTES;  // barriers: data is there,")
     out.line("const unsigned empty = full + STAGES * 8;  // and is not needed any more")
@@ -132,7 +133,7 @@ def _write_barriers(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_producer(out: Writer, plan: WgmmaPlan) -> None:
-    """The warpgroup that copies: one thread of it does."""
+    """Write the code of the copying warpgroup, in which one thread starts all copies."""
     if plan.consumer_registers:
         out.line(f"release_registers<{PRODUCER_REGISTERS}>();")
     out.line("if (threadIdx.x != 0) return;")
@@ -153,7 +154,7 @@ def _write_producer(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_consumer(out: Writer, plan: WgmmaPlan) -> None:
-    """A warpgroup that multiplies and stores."""
+    """Write the code of a warpgroup that multiplies and stores."""
     if plan.consumer_registers:
         out.line(f"request_registers<{plan.consumer_registers}>();")
     elif plan.shares_steps:
@@ -180,7 +181,7 @@ def _write_consumer(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_place(out: Writer, plan: WgmmaPlan) -> None:
-    """Which part of the block tile a consumer has: where its operands begin, and this thread's first element."""
+    """Declare a consumer's part of the block tile: the addresses of its operands, and this thread's first element."""
     rows, columns = plan.consumers
     m, n = plan.names[plan.roles.m], plan.column_name
     row = {1: "0", plan.num_consumers: "warpgroup - 1"}.get(rows, f"(warpgroup - 1) / {columns}")
@@ -194,7 +195,7 @@ def _write_place(out: Writer, plan: WgmmaPlan) -> None:
     several = len(plan.column_axes) > 1
     if several:
         write_pixel_origin(out, plan)
-    # Where a consumer begins whose columns run over several axes says the pixels' origin.
+    # If columns run over several axes, `write_pixel_origin` declares where a consumer begins.
     shared = columns > 1 and not several
     first = [(1, f"consumer_{n} * REG_{n.upper()}" if shared else "0"), (1, first_column(plan))]
     out.line(f"const int first_{n} = {total(first)};")
@@ -205,10 +206,10 @@ def _write_place(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_all_products(out: Writer, plan: WgmmaPlan) -> None:
-    """The products of all steps.
+    """Write the products of all steps.
 
-    The first step of a share is separate: its wgmma write the sums without reading them, which the assembler sees. So their
-    registers are free while other shares' parts are added up.
+    The first step of a share is separate: its wgmma instructions write the sums without reading them, which the assembler sees.
+    So the registers of the sums are free while other shares' parts are added up.
     """
     if plan.shares_steps:
         with out.block(""):
@@ -223,9 +224,10 @@ def _write_all_products(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_products(out: Writer, plan: WgmmaPlan, add: str, follows: str | None) -> None:
-    """The products of one stage, added to the sums if `add`, and the stage of the step before given back if one `follows`.
+    """Write the products of one stage, and the release of the previous step's stage.
 
-    `follows` is a condition, empty if it always does, None if it never does.
+    `add` is the C condition under which products are added to the sums instead of overwriting them. `follows` is the C condition
+    under which there is a previous step: empty if there always is, None if there never is.
     """
     out.line("barrier_wait(full + stage * 8, parity);")
     out.line("const unsigned a_tile = a_first + stage * STAGE_BYTES, b_tile = b_first + stage * STAGE_BYTES;")
@@ -249,14 +251,14 @@ def _write_products(out: Writer, plan: WgmmaPlan, add: str, follows: str | None)
 
 
 def _write_release(out: Writer, plan: WgmmaPlan, stage: str, condition: str = "") -> None:
-    """A warp gives a stage back, to every block of the cluster."""
+    """Write the release of a stage by one warp to every block of the cluster. An empty `condition` means always."""
     lanes = "lane < CLUSTER" if plan.cluster > 1 else "lane == 0"
     arrive = "cluster_arrive(empty + {} * 8, lane)" if plan.cluster > 1 else "barrier_arrive(empty + {} * 8)"
     out.line(f"if ({lanes}{' && ' if condition else ''}{condition}) {arrive.format(stage)};")
 
 
 def _write_next_stage(out: Writer) -> None:
-    """Go on along the ring; the parity changes with every round."""
+    """Write the advance to the next stage of the ring. The parity changes with every round."""
     with out.block("if (++stage == STAGES)"):
         out.line("stage = 0;")
         out.line("parity ^= 1;")
@@ -264,7 +266,10 @@ def _write_next_stage(out: Writer) -> None:
 
 @contextmanager
 def _over_work(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
-    """The tiles (and slices) of this block, one after another in a persistent block, with their positions."""
+    """Write the `with` block for each tile (and slice) of this block, with declared first indices.
+
+    A persistent block loops over several tiles, and so does a block with a share of the steps.
+    """
     if plan.shares_steps:
         with over_share(out, plan) as tile:
             write_block_tile(out, plan, tile)
@@ -287,10 +292,10 @@ def _over_work(out: Writer, plan: WgmmaPlan) -> Iterator[None]:
 
 @contextmanager
 def _over_steps(out: Writer, plan: WgmmaPlan, first: str = "first_step") -> Iterator[None]:
-    """The steps of the reduction, of this slice or share where there are several.
+    """Write a loop over the reduction steps of this block's slice or share around the lines of the `with` block.
 
-    It has at least one step, but how many only the device knows. NVRTC would unroll such a loop and give the steps that
-    are left a loop of their own. Where more than stores reads the sums behind it, the assembler then lets wgmma instructions
+    A slice or share has at least one step, but their number is unknown at compile time. NVRTC would unroll such a loop and put
+    the remaining steps in a second loop. If later code does more than store the sums, the assembler then makes wgmma instructions
     wait for each other (C7514, C7520).
     """
     if plan.slices > 1 or plan.shares_steps:

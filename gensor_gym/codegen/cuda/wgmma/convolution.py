@@ -1,12 +1,12 @@
 """Plan of a wgmma kernel of a convolution: an implicit product of weights and pixels, both with contiguous channels.
 
-An image [n, c, h, w] and weights [k, c, r, s] have no rows of channels that the tensor memory accelerator could copy. So a first
-kernel of the same program (`cuda/wgmma/layout.py`) lays them out in the workspace as [n, h, w, c] and [r, s, k, c]. A step of the
-reduction is 64 channels at one element (r, s) of the window. Its B is the pixels that the window element meets: a box that moves
-by (r, s), takes every `stride`-th pixel, and has zeros outside the image as padding. The rows of a box are contiguous in shared
-memory, so that a wgmma takes the columns of several rows and images at once.
+An image [n, c, h, w] and weights [k, c, r, s] have no contiguous rows of channels that the tensor memory accelerator could copy.
+So a first kernel of the same program (`cuda/wgmma/layout.py`) lays them out in the workspace as [n, h, w, c] and [r, s, k, c]. A
+step of the reduction is 128 bytes of channels at one element (r, s) of the window. Its operand B is the pixels at this element: a
+box that is shifted by (r, s), takes every `stride`-th pixel, and has zeros outside the image as padding. The rows of a box are
+contiguous in shared memory, so that a wgmma takes the columns of several rows and images at once.
 
-Under a window of one element with a stride, skipped pixels are not laid out: the workspace then has [n, p, q, c]. TMA cannot skip
+For a window of one element with a stride, skipped pixels are not laid out: the workspace then has [n, p, q, c]. TMA cannot skip
 columns of the image itself, because its element strides do not apply to the innermost dimension.
 """
 
@@ -25,31 +25,31 @@ from gensor_gym.operators.types import Access
 
 @dataclass(frozen=True)
 class ConvolutionPlan(ColumnRowsPlan):
-    """A convolution of 16-bit elements without groups; columns of B are pixels (n, p, q), those along q innermost."""
+    """A convolution without groups. Columns of B are output pixels (n, p, q), with q innermost."""
 
     @cached_property
     def column_axes(self) -> tuple[int, ...]:
-        """The axes that columns run over: image, row, column."""
+        """Axes that columns run over: image, row, column."""
         return tuple(a for a in self.op.spatial if a != self.roles.m)
 
     @cached_property
     def taps(self) -> tuple[int, ...]:
-        """The axes of the window, along which taps lie."""
+        """Reduce axes of the window: row and column of a window element."""
         return tuple(a for a in self.op.reduce if a != self.roles.k)
 
     @property
     def image(self) -> Access:
-        """How the image is read: [n, c, h, w]."""
+        """Access to the image [n, c, h, w]."""
         return self.op.reads[self.roles.b]
 
     @property
     def weights(self) -> Access:
-        """How the weights are read: [k, c, r, s]."""
+        """Access to the weights [k, c, r, s]."""
         return self.op.reads[self.roles.a]
 
     @cached_property
     def pixels(self) -> Access:
-        """View of the pixels in the workspace: those of the image or, for a window of one element, those that it meets."""
+        """Access to the pixels in the workspace: all of the image or, for a window of one element, only the pixels it reads."""
         op, image = self.op, self.image
         if any(op.extents[a] > 1 for a in self.taps) or image.is_padded(op.extents):
             return image
@@ -59,15 +59,15 @@ class ConvolutionPlan(ColumnRowsPlan):
 
     @cached_property
     def strides(self) -> tuple[int, int]:
-        """Rows and columns of pixels in the workspace from one pixel of the output to the next."""
+        """(rows, columns) of pixels in the workspace from one output pixel to the next."""
         _, p, q = self.column_axes
         return self.pixels.coefficients[2][p], self.pixels.coefficients[3][q]
 
     @cached_property
     def box(self) -> tuple[int, int, int]:
-        """Images, rows and columns of the pixels in one copy: the largest box whose pixels are contiguous in the tile.
+        """(images, rows, columns) of pixels in one copy: the largest box whose pixels are contiguous in the tile.
 
-        With a cluster, the largest box that divides evenly among its blocks, if there is one.
+        With a cluster, it is the largest such box with a number of copies that the blocks can share evenly, if there is one.
         """
         images, rows, columns = (self.register[a] for a in self.column_axes)
         found = [(n, rows, columns) for n in range(images, 0, -1) if images % n == 0]
@@ -81,24 +81,24 @@ class ConvolutionPlan(ColumnRowsPlan):
 
     @property
     def channels(self) -> int:
-        """Channels from one pixel to the next in the workspace: rows of whole 16 bytes."""
+        """Number of channels of a pixel in the workspace, padded so that a row of channels is a multiple of 16 bytes."""
         whole = UNIT // self.item
         return -(-self.op.extents[self.roles.k] // whole) * whole
 
     @property
     def image_offset(self) -> int:
-        """Bytes of the workspace before the image."""
+        """Byte offset of the image in the workspace."""
         return aligned(super().workspace_bytes)
 
     @property
     def weights_offset(self) -> int:
-        """Bytes of the workspace before the weights."""
+        """Byte offset of the weights in the workspace."""
         n, _, h, w = self.pixels.view
         return aligned(self.image_offset + n * h * w * self.channels * self.item)
 
     @property
     def workspace_bytes(self) -> int:
-        """Parts of a split reduction, image, weights."""
+        """Bytes of the workspace: parts of a split reduction, image, weights."""
         return self.weights_offset + math.prod(self.op.extents[a] for a in (self.roles.m, *self.taps)) * self.pitch
 
     @property
@@ -123,7 +123,7 @@ class ConvolutionPlan(ColumnRowsPlan):
 
 
 def make_convolution_plan(program: Program) -> ConvolutionPlan:
-    """The plan of a conv2d with tensor_core=2; ValueError names the unsupported part."""
+    """Plan of a conv2d with tensor_core=2. ValueError names the unsupported part."""
     plan = ConvolutionPlan(program)
     check_wgmma(plan)
     columns = plan.register[plan.roles.n]

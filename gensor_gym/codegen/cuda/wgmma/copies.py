@@ -1,4 +1,4 @@
-"""Text of the copies that fill a stage of a wgmma kernel: boxes of A, and panels or boxes of pixels of B."""
+"""C text of the copies that fill a stage of a wgmma kernel: boxes of A, and panels or boxes of B."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gensor_gym.operators.types import Access
 
 
 def write_copies(out: Writer, plan: WgmmaPlan) -> None:
-    """Copies of one stage."""
+    """Write the copies of one stage."""
     if isinstance(plan, ConvolutionPlan):
         _write_weights(out, plan)
         _write_boxes(out, plan, list(_boxes(plan)))
@@ -26,7 +26,7 @@ def write_copies(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_products(out: Writer, plan: WgmmaPlan) -> None:
-    """Copies of a gemm: A in boxes of rows, B panel by panel, or in boxes of rows as well."""
+    """Write the copies of a gemm: A in boxes of rows, and B in panels or, if it was transposed, in boxes of rows."""
     a, b = plan.mapped
     m, n = origin(plan, plan.roles.m), origin(plan, plan.roles.n)
     batch_a, batch_b = (_batch(plan, plan.op.reads[t]) for t in (plan.roles.a, plan.roles.b))
@@ -51,7 +51,7 @@ def _write_products(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _panels(plan: WgmmaPlan) -> Iterator[tuple[int, str, list[str]]]:
-    """For every panel of B its byte offset, its first column, and the matrix of a batch: consumer by consumer."""
+    """(byte offset, first column, coordinates of the matrix in a batch) of every panel of B, consumer by consumer."""
     n, *images = reversed(plan.column_axes)
     counts = [(plan.program.threads[a], plan.register[a]) for a in images] or [(1, 1)]
     (along_images, each), panels = counts[0], -(-plan.register[n] // plan.panel)
@@ -63,13 +63,13 @@ def _panels(plan: WgmmaPlan) -> Iterator[tuple[int, str, list[str]]]:
 
 
 def _batch(plan: WgmmaPlan, read: Access, nth: Mapping[int, int] = MappingProxyType({})) -> list[str]:
-    """In a batch, the operand's matrix for the block tile, or the `nth` along an axis; empty if all share it."""
+    """Coordinates of an operand's matrix in a batch, at the block tile plus `nth` along an axis; empty if there is one matrix."""
     origins = [total([(1, origin(plan, a))], nth.get(a, 0)) for a in range(len(plan.op.axes))]
     return [along(read, d, origins) for d in reversed(range(len(read.view) - 2))]
 
 
 def write_window(out: Writer, plan: ConvolutionPlan) -> None:
-    """First channel and window element of a step, `block_<axis>`: elements of the window in turn, then the next channels."""
+    """Declare `block_<axis>`, the first channel and the window element of a step. The window element runs fastest."""
     divisor, reduce = plan.steps, [a for a in plan.op.reduce if plan.program.grid[a] > 1]
     for a in reduce:
         count, name = plan.program.grid[a], plan.names[a]
@@ -80,7 +80,7 @@ def write_window(out: Writer, plan: ConvolutionPlan) -> None:
 
 
 def _write_weights(out: Writer, plan: ConvolutionPlan) -> None:
-    """Boxes of rows of A, 64 channels long, at one element of the window."""
+    """Write the copies of A: boxes of rows, one step of channels long, at one element of the window."""
     r, s = (origin(plan, a) for a in plan.taps)
     channel, m = origin(plan, plan.roles.k), origin(plan, plan.roles.m)
     for row in range(0, plan.block[plan.roles.m], plan.box_rows):
@@ -90,7 +90,7 @@ def _write_weights(out: Writer, plan: ConvolutionPlan) -> None:
 
 
 def _write_boxes(out: Writer, plan: WgmmaPlan, boxes: list[tuple[str, str]]) -> None:
-    """Rows of k of B for all consumers, box by box: where each goes and begins; blocks of a cluster take them in turn."""
+    """Write the copies of B in rows of k. `boxes` are (target, coordinates); the blocks of a cluster take them in turn."""
     name, rank_of_box = plan.mapped[1], f"box_{len(plan.maps[1].shape)}d"
     if plan.cluster == 1:
         for to, place in boxes:
@@ -103,7 +103,7 @@ def _write_boxes(out: Writer, plan: WgmmaPlan, boxes: list[tuple[str, str]]) -> 
 
 
 def _boxes(plan: ConvolutionPlan) -> Iterator[tuple[str, str]]:
-    """Target of every box of pixels, and coordinates of its first element: consumers, then images, rows, columns."""
+    """(target, coordinates of the first element) of every box of pixels: by consumer, then image, row and column."""
     counts = [plan.program.threads[a] for a in plan.column_axes]
     lengths = [plan.register[a] for a in plan.column_axes]
     within = [range(0, length, n) for length, n in zip(lengths, plan.box, strict=True)]

@@ -1,9 +1,8 @@
-"""A convolution of few channels by wgmma: all places of a row of the window become its channels.
+"""A convolution of few channels by wgmma: the positions of a row of the window are folded into the channels.
 
-out[n][k][p][q] = sum over r, and over (c, s) together, of W[k][c][r][s] * X[n][c][row p + r][column q + s]. So the kernel that
-lays operands out writes for every column q of the output the C x S elements that a row of the window meets there, zeros if
-these are outside the image. To the code behind this it is a convolution of C x S channels with windows of R x 1, of stride 1
-along columns.
+out[n][k][p][q] = sum over r, and over (c, s) together, of W[k][c][r][s] * X[n][c][row(p) + r][column(q) + s]. So the kernel that
+lays operands out writes, for every column q of the output, the C x S elements that a row of the window meets there, with zeros
+outside the image. For later code it is a convolution of C x S channels with windows of R x 1 and stride 1 along columns.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from gensor_gym.graph.matrices.lying import is_folded
 from gensor_gym.operators.types import Operator
 
 THREADS = 256
-"""Threads of a block, each for two elements of 16 bits."""
+"""Number of threads of a block. Each writes two elements of 16 bits."""
 
 
 def with_folded_rows(program: Program) -> Program:
-    """The program with channels and positions of a window's row as one axis, the other with one element.
+    """The program with the positions of a window's row folded into the channel axis; their own axis has one element left.
 
-    The same program if none is folded. Accesses then refer to the laid-out operands, not to the tensors.
+    Accesses then refer to the laid-out operands, not to the tensors. A program without folding is returned as it is.
     """
     op = program.operator
     if not is_folded(op) or op.extents[op.reduce[-1]] == 1:
@@ -47,11 +46,12 @@ def with_folded_rows(program: Program) -> Program:
 
 @dataclass(frozen=True)
 class Part:
-    """One operand in the workspace: for every index of `shape` a row of `pitch` elements; the first `elements` are used.
+    """One operand in the workspace. For every index of `shape` it has a row of `pitch` elements, of which `elements` are used.
 
-    `offset` is in bytes. `names` are those of the indices; `first` is the position in the tensor `name` of a row's first element,
-    `steps` the distances to the next channel and the next position: all but the column in its row of `width` elements, 0 if no
-    position is outside.
+    `offset` is in bytes. `names` are the C names of the indices. `first` is C text of the position in the tensor `name` of a
+    row's first element, without its column, and `steps` are the distances to the next channel and the next of `places` positions.
+    For the image, `column` is C text of an element's column in its row of `width` elements. For weights, which are never outside,
+    `width` is 0.
     """
 
     name: str
@@ -68,17 +68,17 @@ class Part:
 
     @property
     def words(self) -> int:
-        """Pairs of elements."""
+        """Number of words of 4 bytes: pairs of elements."""
         return math.prod(self.shape) * self.pitch // 2
 
     @property
     def blocks(self) -> int:
-        """Blocks of the launch that write it."""
+        """Number of blocks of the launch that write this operand."""
         return -(-self.words // THREADS)
 
 
 def folding_kernel(plan: ConvolutionPlan, op: Operator, entry: str) -> tuple[str, Launch]:
-    """Text of the kernel that lays out the operands of `op`, which the plan's operator was folded from, and its launch."""
+    """(text, launch) of the kernel that lays out the operands of `op`, from which the plan's operator was folded."""
     image, weights = parts(plan, op)
     out = Writer(depth=1)
     out.line("unsigned *laid_out = reinterpret_cast<unsigned *>(workspace);")
@@ -93,7 +93,7 @@ def folding_kernel(plan: ConvolutionPlan, op: Operator, entry: str) -> tuple[str
 
 
 def parts(plan: ConvolutionPlan, op: Operator) -> tuple[Part, Part]:
-    """The laid-out image and weights."""
+    """The image and the weights in the workspace."""
     image, weights = op.reads[plan.roles.b], op.reads[plan.roles.a]
     n, channels, height, width = image.view
     k, _, rows, places = weights.view
@@ -115,7 +115,7 @@ def parts(plan: ConvolutionPlan, op: Operator) -> tuple[Part, Part]:
 
 
 def _write(out: Writer, part: Part, block: str) -> None:
-    """Two elements of a row by each thread."""
+    """Write the code for one operand: each thread writes two elements of a row."""
     out.line(f"const int word = {block} * {THREADS} + threadIdx.x;")
     if part.words % THREADS:
         out.line(f"if (word >= {part.words}) return;")

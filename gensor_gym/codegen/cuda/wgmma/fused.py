@@ -1,8 +1,8 @@
-"""A product whose columns run over several axes, as wgmma takes it: those axes become one.
+"""A product whose columns run over several axes, for wgmma: those axes are fused into one.
 
 A convolution with a window of one element is, for every image n, out[n][k][pixel] = sum over c of W[k][c] * X[n][c][pixel].
-Pixels of an image follow each other in memory, whatever its width, so a tile of them need not be whole rows. To the later code it
-is a batched product whose A is the same for all n; no copy is made.
+Pixels of an image are contiguous in memory, whatever its width, so a tile of them need not be whole rows. For later code it is a
+batched product whose A is the same for all n. Nothing is copied.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from gensor_gym.graph.matrices.lying import wgmma_columns
 from gensor_gym.operators.types import Access, Axis, Operator
 
 FUSED = "pixel"
-"""Name of the axis that several became."""
+"""Name of the fused axis."""
 
 
 def with_fused_columns(program: Program) -> Program:
-    """The program with one axis for its columns, as long as they together; tiles likewise. The same where they are one already.
+    """The program with its column axes fused into one, tiles included; the same program if it has only one column axis.
 
-    Of the operator (`structure.lies_as_product`) only loops and accesses change, not tensors: each access reaches the same
-    elements. Reduce axes of one element other than the first are left out.
+    The operator's loops and accesses change, but its tensors do not: each access reaches the same elements (`lies_as_product` in
+    `graph/matrices/lying.py`). Reduce axes of one element are dropped, except the first.
     """
     op = program.operator
     columns = wgmma_columns(op)
@@ -48,7 +48,7 @@ def with_fused_columns(program: Program) -> Program:
 
 
 def _fused(op: Operator, access: Access, groups: Sequence[tuple[int, ...]], columns: tuple[int, ...]) -> Access:
-    """An access by the new axes: dimensions that columns move become one, those that nothing moves any more go."""
+    """An access in terms of the new axes. Dimensions along the columns become one; dimensions that no axis moves are dropped."""
     kept = {axis for group in groups for axis in group}
     view: list[int] = []
     coefficients: list[tuple[int, ...]] = []

@@ -1,8 +1,7 @@
-"""Text of the kernel before a convolution by wgmma: image and weights are laid out in the workspace, channels innermost.
+"""C text of the kernel that lays out a convolution's image and weights in the workspace before a wgmma, channels innermost.
 
-Both are the same: of every image (of every output channel) a matrix of channels x columns is transposed, the columns being
-pixels (elements of the window). A block reads a tile of it along columns, and writes it along channels. Pixels that no window
-meets are not columns.
+For both, matrices [channels, columns] are transposed. Columns are the pixels of an image, or the window elements of an output
+channel. A block reads a tile along columns and writes it along channels. Pixels that no window meets are omitted.
 """
 
 from __future__ import annotations
@@ -18,24 +17,24 @@ from gensor_gym.codegen.cuda.wgmma.convolution import ConvolutionPlan
 from gensor_gym.codegen.kernel import LAYOUT, Launch
 
 THREADS = 256
-"""Threads of a block."""
+"""Number of threads of a block."""
 WORD = 4
 """Bytes that a thread reads or writes together: 1, 2 or 4 elements."""
 ROW_BYTES = 128
-"""Most columns of a tile, in bytes: a warp's read in words."""
+"""Most bytes of a tile's columns: a warp's read in words."""
 TILE_BYTES = 8192
-"""Bytes of a tile at most: eight words on their way for a thread."""
+"""Most bytes of a tile: eight words for each thread."""
 KINDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned"}
 """C types by size in bytes."""
 
 
 @dataclass(frozen=True)
 class Transposition:
-    """`batches` matrices [channels, columns] of tensor `name`, one after the other, written with channels contiguous.
+    """Transposition of `batches` matrices [channels, columns] of the tensor `name` into the workspace, with channels contiguous.
 
-    An element has `item` bytes. In elements of the workspace: `offset` before the first, `batch` from one matrix to the next,
-    `pitch` between columns. In the tensor columns lie in rows of `row`; `steps` are the elements from a channel, a row and a
-    column to the next.
+    An element has `item` bytes. In the workspace, in elements, `offset` is before the first matrix, `batch` from one matrix to
+    the next, and `pitch` from one column to the next. In the tensor, columns are in rows of `row` columns; `steps` are the
+    elements from one channel, row and column to the next.
     """
 
     name: str
@@ -51,7 +50,7 @@ class Transposition:
 
     @property
     def place(self) -> str:
-        """Offset of `column` among a channel's elements."""
+        """C text of the offset of column number `column` in the tensor, from the channel's first element."""
         _, row, column = self.steps
         if row == self.row * column:
             return total([(column, "column")])
@@ -59,38 +58,38 @@ class Transposition:
 
     @property
     def across(self) -> int:
-        """Columns of a tile."""
+        """Number of columns of a tile."""
         return min(self.columns, ROW_BYTES // self.item)
 
     @property
     def down(self) -> int:
-        """Channels of a tile, in whole 64s: more of them where there are few columns."""
+        """Number of channels of a tile, a multiple of 64. Tiles with few columns have more channels."""
         return min(TILE_BYTES // self.item // self.across // 64, -(-self.channels // 64)) * 64
 
     @property
     def together(self) -> int:
-        """Elements of a word."""
+        """Number of elements of a word."""
         return WORD // self.item
 
     @property
     def width(self) -> int:
-        """Elements that a thread reads together: neighbours, as many as every row begins at a multiple of."""
+        """Number of neighbours along columns that a thread reads at once. It divides all distances, so that reads are aligned."""
         channel, row, column = self.steps
         return math.gcd(self.together, self.row, row, channel) if column == 1 else 1
 
     @property
     def shared_pitch(self) -> int:
-        """Elements of a row of the tile in shared memory: an odd number of words, so that columns meet in few banks."""
+        """Number of elements from one row of the tile to the next: an odd number of words, so that columns are in many banks."""
         return (-(-self.across // self.together) | 1) * self.together
 
     @property
     def grid(self) -> tuple[int, int, int]:
-        """Tiles: matrices, along channels, along columns."""
+        """(matrices, tiles along channels, tiles along columns)."""
         return self.batches, -(-self.channels // self.down), -(-self.columns // self.across)
 
 
 def layout_kernel(plan: ConvolutionPlan, entry: str) -> tuple[str, Launch]:
-    """Text of the kernel that lays out the operands, and its launch."""
+    """(text, launch) of the kernel that lays out the operands."""
     image, weights = transpositions(plan)
     blocks, out = math.prod(image.grid), Writer(depth=1)
     kind = KINDS[plan.item]
@@ -126,7 +125,7 @@ def transpositions(plan: ConvolutionPlan) -> tuple[Transposition, Transposition]
 
 
 def _write(out: Writer, part: Transposition, block: str) -> None:
-    """One tile of a transposition."""
+    """Write the transposition of one tile. `block` is C text of the block's number."""
     _, down, across = part.grid
     channel, column = remainder(block, across, down if part.batches > 1 else 0), f"{block} % {across}"
     out.line(f"const int batch = {remainder(block, down * across, 0) if part.batches > 1 else '0'};")
@@ -143,7 +142,7 @@ def _write(out: Writer, part: Transposition, block: str) -> None:
 
 
 def _write_word(out: Writer, part: Transposition) -> None:
-    """Neighbouring channels of a column come from rows of the tile, and go to the workspace as one word."""
+    """Write the store of neighbouring channels of a column, which are in different rows of the tile, as one word."""
     names = {1: ["word"], 2: ["low", "high"], 4: ["first", "second", "third", "fourth"]}[part.together]
     places = [total([(part.shared_pitch, "row"), (1, "at")], number * part.shared_pitch) for number in range(len(names))]
     out.line(f"const unsigned {', '.join(f'{name} = tile[{place}]' for name, place in zip(names, places, strict=True))};")
@@ -153,7 +152,7 @@ def _write_word(out: Writer, part: Transposition) -> None:
 
 
 def _write_reads(out: Writer, part: Transposition) -> None:
-    """The tile comes to shared memory, with zeros if it sticks out of the matrix."""
+    """Write the loads of a tile into shared memory, with zeros outside the matrix."""
     pairs, kind = part.across // part.width, KINDS[part.width * part.item]
     with _turns(out, part.down * pairs):
         out.line(f"const int row = part / {pairs}, at = {total([(part.width, f'(part % {pairs})')])};")
@@ -168,7 +167,7 @@ def _write_reads(out: Writer, part: Transposition) -> None:
 
 @contextmanager
 def _turns(out: Writer, count: int) -> Iterator[None]:
-    """A loop over `count` parts, shared out over the threads: `part`."""
+    """Write a loop over this thread's share of `count` parts around the lines of the `with` block; `part` is the current part."""
     with out.nest([Loop("turn", str(-(-count // THREADS)))]):
         out.line(f"const int part = turn * {THREADS} + thread;")
         with out.guarded([f"part < {count}"] if count % THREADS else []):

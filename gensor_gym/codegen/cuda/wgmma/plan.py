@@ -14,124 +14,124 @@ from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES
 from gensor_gym.operators.types import Access
 
 WARPGROUP = 128
-"""Threads that issue a wgmma together."""
+"""Number of threads that issue a wgmma together."""
 ATOM_BYTES = 1024
-"""Eight rows of 128 bytes: the period of the swizzle and the alignment of tiles."""
+"""Bytes of eight rows of 128 bytes: the period of the swizzle and the alignment of tiles."""
 PRODUCER_REGISTERS = 40
-"""Registers of a thread of the copying warpgroup, as in CUTLASS's kernels with two consumers."""
+"""Registers of a thread of the copying warpgroup, like in CUTLASS's kernels with two consumers."""
 CONSUMER_REGISTERS = 232
-"""Most registers of a consumer's thread: with 40 of a producer, two warpgroups of three fill the register file."""
+"""Most registers of a consumer's thread. Two consumers and a producer with 40 registers per thread fill the register file."""
 
 
 @dataclass(frozen=True)
 class WgmmaPlan(ProductPlan):
-    """A matrix product for one warpgroup that copies, the producer, and some that multiply, the consumers.
+    """A matrix product by one warpgroup that copies, the producer, and other warpgroups that multiply, the consumers.
 
-    A consumer holds `tiles[0]`. The block tile of A lies in shared memory as rows of k. That of B lies there as panels of 64
-    columns, each with `step` rows of 128 bytes; every consumer along n has its own panels. All rows are swizzled. If there are
-    fewer rows than a wgmma takes, the others are arbitrary memory, and their results are not stored.
+    A consumer computes a tile `tiles[0]`. The block tile of A is in shared memory as rows of k. The block tile of B is there as
+    panels of 64 columns, each with `step` rows of 128 bytes; every consumer along n has its own panels. All rows are swizzled. If
+    a tile has fewer rows than a wgmma takes, the missing rows are arbitrary memory, and their results are not stored.
     """
 
     @cached_property
     def column_axes(self) -> tuple[int, ...]:
-        """Axes of the columns: n, preceded by the images if a tile has several."""
+        """Axes of the columns: n, preceded by the images' axis if a tile has several images."""
         axes, strides = [a for a in self.op.spatial if self.block[a] > 1], self.op.reads[self.roles.a].axis_strides()
         return (*(a for a in axes if a not in (self.roles.m, self.roles.n) and not strides[a]), self.roles.n)
 
     @property
     def tile(self) -> tuple[int, int]:
-        """Rows and columns of a consumer, rows that are there for the instruction's sake among them."""
+        """(rows, columns) of a consumer's tile. There are at least the rows of a wgmma, even if not all of them are used."""
         return max(WGMMA_ROWS, self.register[self.roles.m]), math.prod(self.register[a] for a in self.column_axes)
 
     @property
     def step(self) -> int:
-        """Elements of the reduction in a stage."""
+        """Number of reduction elements in a stage."""
         return self.block[self.roles.k]
 
     @property
     def consumers(self) -> tuple[int, int]:
-        """Consumers along m and over columns."""
+        """Number of consumers along m and along columns."""
         return self.program.threads[self.roles.m], math.prod(self.program.threads[a] for a in self.column_axes)
 
     @cached_property
     def num_consumers(self) -> int:
-        """Consumers of a block."""
+        """Number of consumers of a block."""
         return math.prod(self.consumers)
 
     @cached_property
     def threads(self) -> int:
-        """Threads of a block."""
+        """Number of threads of a block."""
         return (self.num_consumers + 1) * WARPGROUP
 
     @cached_property
     def depth(self) -> int:
-        """Elements of the reduction that one wgmma takes."""
+        """Number of reduction elements of one wgmma."""
         return instruction_k(self.op, self.program.hardware, 2)
 
     @property
     def b_in_rows(self) -> bool:
-        """Whether B lies in shared memory in rows of k, as A does, not in panels of rows of n."""
+        """Whether B is in shared memory in rows of k, like A, and not in panels of rows of n."""
         return False
 
     @property
     def column_name(self) -> str:
-        """Name of a consumer's column in the kernel's text."""
+        """Name of a consumer's columns in the kernel's text: the axis n, or `column` if they run over several axes."""
         return self.names[self.roles.n] if len(self.column_axes) == 1 else "column"
 
     @property
     def columns_text(self) -> str:
-        """The constant that holds a consumer's columns."""
+        """Name of the C constant that is a consumer's number of columns."""
         return f"REG_{self.column_name.upper()}" if len(self.column_axes) == 1 else "COLUMNS"
 
     @property
     def b_bytes(self) -> int:
-        """Shared memory of one consumer's columns of B in a stage."""
+        """Bytes of shared memory for one consumer's columns of B in a stage."""
         return self.panels * self.panel_bytes
 
     @property
     def b_point_bytes(self) -> int:
-        """Bytes between the parts of B that successive wgmma along the reduction read."""
+        """Bytes between the parts of B that successive wgmma instructions along the reduction read."""
         return self.depth * SWIZZLE_BYTES
 
     @cached_property
     def panel(self) -> int:
-        """Columns in a panel of B: as many as a swizzled row has."""
+        """Number of columns in a panel of B: the elements of one swizzled row."""
         return SWIZZLE_BYTES // self.item
 
     @cached_property
     def panels(self) -> int:
-        """Panels of one consumer's columns."""
+        """Number of panels of one consumer's columns."""
         return -(-self.tile[1] // self.panel)
 
     @cached_property
     def box_rows(self) -> int:
-        """Rows of A in one copy: the most that divide the block tile and that a box may have."""
+        """Number of rows of A in one copy: the largest number within a box's limit that divides the block tile's rows."""
         rows = self.block[self.roles.m]
         return min(rows, next(found for found in range(MAX_BOX, 0, -WGMMA_ROWS) if rows % found == 0 or found == WGMMA_ROWS))
 
     @cached_property
     def a_bytes(self) -> int:
-        """Shared memory of A in a stage."""
+        """Bytes of shared memory for A in a stage."""
         return self.consumers[0] * self.tile[0] * SWIZZLE_BYTES
 
     @property
     def copied_bytes(self) -> int:
-        """Bytes that the copies of a stage bring."""
+        """Bytes that the copies of a stage write: all but the missing rows of A."""
         return self.stage_bytes - self.a_bytes + self.block[self.roles.m] * SWIZZLE_BYTES
 
     @cached_property
     def panel_bytes(self) -> int:
-        """Shared memory of a panel of B."""
+        """Bytes of shared memory for a panel of B."""
         return self.step * SWIZZLE_BYTES
 
     @cached_property
     def stage_bytes(self) -> int:
-        """Shared memory of A and B in a stage."""
+        """Bytes of shared memory for A and B in a stage."""
         return self.a_bytes + self.consumers[1] * self.b_bytes
 
     @cached_property
     def shared_bytes(self) -> int:
-        """Dynamic shared memory of a block: stages, barriers, and padding to align the first stage."""
+        """Bytes of dynamic shared memory of a block: stages, barriers, and padding to align the first stage."""
         return ATOM_BYTES + self.stages * (self.stage_bytes + self.barrier_bytes)
 
     @property
@@ -141,9 +141,9 @@ class WgmmaPlan(ProductPlan):
 
     @cached_property
     def consumer_registers(self) -> int:
-        """Registers that a consumer's thread requests once the producer has released its own; 0 without a gain.
+        """Registers that a consumer's thread requests after the producer has released some; 0 if they would not be more.
 
-        A block's registers are shared out in eights, evenly at first.
+        A block's registers are divided evenly at first, in multiples of eight per thread.
         """
         even = min(255, self.program.hardware.registers_per_unit // (self.threads * self.resident) // 8 * 8)
         rest = even * (self.num_consumers + 1) - PRODUCER_REGISTERS
@@ -152,76 +152,83 @@ class WgmmaPlan(ProductPlan):
 
     @property
     def cluster(self) -> int:
-        """Blocks of a cluster: neighbours along m, which share the tile of B."""
+        """Number of blocks in a cluster: neighbours along m, which share the tile of B."""
         return self.program.knob("cluster")
 
     @property
     def together(self) -> tuple[int, ...]:
-        """Block tiles that a cluster takes together, [A]."""
+        """Number of block tiles along every axis that a cluster takes together, [A]."""
         return tuple(self.cluster if a == self.roles.m else 1 for a in range(len(self.op.axes)))
 
     @property
     def work(self) -> int:
-        """Tiles of the output (those of a cluster as one), times parts of the reduction."""
+        """Number of tiles of the output, where the tiles of a cluster count as one, times slices of the reduction."""
         return self.tiles * self.slices
 
     @property
     def persistent(self) -> bool:
-        """Whether blocks stay and take one tile after the other: where there are more than can live at a time."""
+        """Whether blocks take several tiles one after another, because there are more tiles than can run at a time."""
         return self.program.knob("persistent") >= 1 and self.work > self.living and not self.shares_steps
 
     @property
     def shares_steps(self) -> bool:
-        """Whether blocks take equal shares of all steps of all tiles: where shares of whole tiles are not equal."""
+        """Whether blocks take equal shares of all steps of all tiles, because whole tiles cannot be shared out equally."""
         return self.program.knob("persistent") == 2 and self.steps > 1 and self.tiles % self.shares > 0
 
     @property
     def shares(self) -> int:
-        """Clusters that share out all steps: all that live at a time, each with a step at least."""
+        """Number of clusters that share out all steps: as many as run at a time, but at most one per step."""
         return min(self.living, self.tiles * self.steps)
 
     @property
     def cleared_bytes(self) -> int:
-        """A counter for each tile that groups share, by the group that begins it, and every warp of its consumers."""
+        """Bytes of the counters of shared tiles, if steps are shared out.
+
+        There is one counter for each share that may begin such a tile, for each block of its cluster and each warp of its
+        consumers.
+        """
         return aligned(self.shares * self.cluster * self.num_consumers * 16) if self.shares_steps else 0
 
     @property
     def workspace_bytes(self) -> int:
-        """Workspace: parts of a split reduction, or counters and, of every group, the tile that it ends and that it begins."""
+        """Bytes of the workspace: parts of a split reduction, or the counters and parts of shared tiles.
+
+        Every share has parts for two tiles: the tile that it ends and the tile that it begins.
+        """
         if not self.shares_steps:
             return super().workspace_bytes
         return self.cleared_bytes + 2 * self.shares * self.cluster * self.num_consumers * 4 * math.prod(self.tile)
 
     @property
     def living(self) -> int:
-        """Clusters (single blocks are clusters of one) that the device holds at a time, at least 1."""
+        """Number of clusters that the device runs at a time, at least 1. Single blocks are clusters of one."""
         return max(1, self.program.hardware.units * self.resident // self.cluster)
 
     @property
     def blocks(self) -> int:
-        """Blocks of the launch, whole clusters."""
+        """Number of blocks of the launch, in whole clusters."""
         if self.shares_steps:
             return self.shares * self.cluster
         return (self.living if self.persistent else self.work) * self.cluster
 
     @property
     def arch(self) -> str:
-        """Architecture with the instructions that later ones do not have."""
+        """Architecture with the suffix `a`, for example `sm_90a`, for instructions that later architectures do not have."""
         return f"{self.program.hardware.arch}a"
 
     @property
     def mapped(self) -> tuple[str, ...]:
-        """Names of the tensors that are A and B."""
+        """Names of the tensors A and B."""
         return self.op.reads[self.roles.a].tensor.name, self.op.reads[self.roles.b].tensor.name
 
     @property
     def maps(self) -> tuple[TensorMap, ...]:
-        """Tensor maps of A and B; a block of a cluster copies its share of the rows of a panel of B."""
+        """Tensor maps of A and B. A block of a cluster copies its share of the rows of a panel of B."""
         left, right = self.op.reads[self.roles.a], self.op.reads[self.roles.b]
         return self._map(left, (self.box_rows, self.step)), self._map(right, (self.step // self.cluster, self.panel))
 
     def _map(self, read: Access, box: tuple[int, int]) -> TensorMap:
-        """Boxes of the last two dimensions of an operand, one matrix of a batch at a time."""
+        """Tensor map of an operand, with boxes of its last two dimensions in one matrix of a batch."""
         shape, dtype = read.view, read.tensor.dtype
         pitches = tuple(self.item * math.prod(shape[d + 1 :]) for d in range(len(shape) - 1))
         lengths = (1,) * (len(shape) - 2) + box
@@ -230,31 +237,31 @@ class WgmmaPlan(ProductPlan):
 
 @dataclass(frozen=True)
 class ColumnRowsPlan(WgmmaPlan):
-    """A product whose columns of B an earlier kernel of the program laid out in the workspace as rows of k."""
+    """A product for which an earlier kernel of the program lays B out in the workspace, its columns as rows of k."""
 
     @property
     def b_in_rows(self) -> bool:
-        """True, as for A."""
+        """True: B is in shared memory in rows of k, like A."""
         return True
 
     @property
     def b_bytes(self) -> int:
-        """Shared memory of one consumer's columns in a stage."""
+        """Bytes of shared memory for one consumer's columns of B in a stage."""
         return self.tile[1] * SWIZZLE_BYTES
 
     @property
     def b_point_bytes(self) -> int:
-        """A wgmma takes the next elements of the same rows."""
+        """Bytes between the parts of B that successive wgmma instructions read: the next elements of the same rows."""
         return self.depth * self.item
 
 
 def aligned(offset: int) -> int:
-    """The next aligned offset in the workspace."""
+    """`offset` rounded up to a multiple of `ATOM_BYTES`."""
     return -(-offset // ATOM_BYTES) * ATOM_BYTES
 
 
 def check_wgmma(plan: WgmmaPlan) -> None:
-    """ValueError names an operator, knob or tile that no kernel of any plan supports."""
+    """Check the limits that all wgmma plans have for operator, knobs and tiles; ValueError names the unsupported part."""
     check_program(plan.program, 2)
     program, op, hw = plan.program, plan.op, plan.program.hardware
     choices = tensor_core_choices(op, hw)
@@ -279,14 +286,14 @@ def check_wgmma(plan: WgmmaPlan) -> None:
 
 
 def require(plan: WgmmaPlan, faults: tuple[tuple[object, str], ...]) -> None:
-    """ValueError with the words of the first fault that is true."""
+    """Check (fault, text) pairs; ValueError with the text of the first fault that is true."""
     for broken, words in faults:
         if broken:
             raise ValueError(f"wgmma kernel of {plan.op}: {words}")
 
 
 def make_wgmma_plan(program: Program) -> WgmmaPlan:
-    """The plan of a product with tensor_core=2 whose operands are read in their own layout.
+    """Plan of a product with tensor_core=2 whose operands are read in their own layout.
 
     ValueError names the unsupported part.
     """
@@ -297,7 +304,7 @@ def make_wgmma_plan(program: Program) -> WgmmaPlan:
 
 
 def check_batch(plan: WgmmaPlan) -> None:
-    """ValueError if a block tile has several matrices of a batch, but for whole panels of several images."""
+    """Check that a block tile is in one matrix of a batch, or has whole panels of several images; ValueError if not."""
     others = [a for a in plan.op.spatial if a != plan.roles.m and a not in plan.column_axes]
     pixels, several = plan.register[plan.roles.n], len(plan.column_axes) > 1
     require(plan, (

@@ -1,11 +1,11 @@
 """Plan of a wgmma kernel whose B[k, n] must be transposed first: tf32, and types of 8 bits.
 
 wgmma transposes operands of 16 bits only. So a first kernel of the same program (`cuda/wgmma/transpose.py`) writes B into the
-workspace as [n, k], and both operands lie in shared memory as rows of k. A step of the reduction is 128 bytes of them: 32
-elements of tf32, 128 of 8 bits.
+workspace as [n, k], and both operands are in shared memory as rows of k. A step of the reduction is 128 bytes of a row: 32
+elements of tf32, or 128 of 8 bits.
 
-Elements of tf32 are float32 in memory. wgmma ignores their lower 13 bits, which would round towards zero; the copies to shared
-memory, whose tensor maps have that type, round them to the nearest.
+Elements of tf32 are float32 in memory. wgmma ignores their lower 13 bits, which would round towards zero. Instead, the copies to
+shared memory round them to nearest, because their tensor maps have type tf32.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from gensor_gym.graph.matrices.lying import SWIZZLE_BYTES
 
 @dataclass(frozen=True)
 class RowsPlan(ColumnRowsPlan):
-    """A product, or a batch of them, with B transposed beforehand: [.., n, k] in the workspace."""
+    """A product, or a batch of products, with B transposed beforehand: [.., n, k] in the workspace."""
 
     @property
     def columns(self) -> int:
-        """Columns of all consumers, side by side in a stage."""
+        """Number of columns of all consumers."""
         return self.tile[1] * self.consumers[1]
 
     @property
     def box_columns(self) -> int:
-        """Columns in one copy: the most that a box may have and that divide all of them.
+        """Number of columns in one copy: the largest divisor of all columns within a box's limit.
 
-        With a cluster, the most that divide evenly among its blocks, if possible.
+        With a cluster, it is the largest such divisor with a number of copies that the blocks can share evenly, if there is one.
         """
         found = [n for n in range(min(MAX_BOX, self.columns), 0, -8) if self.columns % n == 0]
         shared = [n for n in found if self.columns // n % self.cluster == 0]
@@ -40,18 +40,18 @@ class RowsPlan(ColumnRowsPlan):
 
     @property
     def b_shape(self) -> tuple[int, ...]:
-        """B in the workspace: matrices of the batch where there is one, columns, rows of k."""
+        """Shape of B in the workspace: batch dimensions if there are any, columns n, elements k of a row."""
         *batch, k, n = self.op.reads[self.roles.b].tensor.shape
         return (*batch, n, k)
 
     @property
     def b_offset(self) -> int:
-        """Bytes of the workspace before B: parts of a split reduction."""
+        """Byte offset of B in the workspace, after the parts of a split reduction."""
         return aligned(super().workspace_bytes)
 
     @property
     def workspace_bytes(self) -> int:
-        """Parts of a split reduction, then B."""
+        """Bytes of the workspace: parts of a split reduction, then B."""
         return self.b_offset + math.prod(self.b_shape) * self.item
 
     @property
@@ -66,7 +66,7 @@ class RowsPlan(ColumnRowsPlan):
 
 
 def make_rows_plan(program: Program) -> RowsPlan:
-    """The plan of a product of tf32 or of 8 bits with tensor_core=2; ValueError names the unsupported part."""
+    """Plan of a product of tf32 or of 8 bits with tensor_core=2. ValueError names the unsupported part."""
     plan = RowsPlan(program)
     check_wgmma(plan)
     check_batch(plan)

@@ -1,10 +1,10 @@
-"""Text of a wgmma kernel whose blocks take equal shares of all steps of all tiles, `persistent=2` (stream-K, arXiv 2301.03598).
+"""C text for blocks that take equal shares of all steps of all tiles, `persistent=2` (stream-K, arXiv 2301.03598).
 
 All steps of the reduction, tile after tile, form one sequence that is cut into as many shares as blocks (or clusters) run at a
-time. A share is the end of a tile that the previous share began, whole tiles, and the beginning of another. A block with part of
-a tile stores its sums in the workspace in the layout of its threads: quads of a thread, lanes contiguous. A warp increments a
-counter; the last warp at its position adds the parts up, always in the order of the steps, so that every run has the same result.
-Nobody waits. The counters are at the workspace's beginning and wrap around to 0.
+time. A share is the end of a tile that the previous share began, whole tiles, and the beginning of another tile. A block with
+part of a tile stores its sums in the workspace in quads; neighbouring threads' quads are contiguous. Each warp then increments a
+counter. The last warp to do so adds the parts up, always in the order of the steps, so that every run has the same result. No
+warp waits. The counters are at the workspace's beginning and wrap around to 0.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from gensor_gym.codegen.cuda.wgmma.store import write_store
 from gensor_gym.graph.matrices.choices import WGMMA_ROWS
 
 QUAD = 4
-"""Sums that a thread stores together: 16 bytes."""
+"""Number of sums that a thread stores together: 16 bytes."""
 _PLACE = f"(rows * QUADS + quad) * {WARPGROUP}"
-"""Position of a quad among those of a consumer: quads of neighbouring threads are contiguous."""
+"""C text of a quad's position in a consumer's quads. Quads of neighbouring threads are contiguous."""
 
 
 def share_constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
-    """Named sizes of the line of steps and of the workspace."""
+    """Constants of the shares and their workspace by name: (value, meaning)."""
     quads = plan.tile[0] * plan.tile[1] // QUAD
     return {
         "SHARES": (plan.shares, "clusters that share out all steps" if plan.cluster > 1 else "blocks that share out all steps"),
@@ -36,7 +36,10 @@ def share_constants(plan: WgmmaPlan) -> dict[str, tuple[int, str]]:
 
 @contextmanager
 def over_share(out: Writer, plan: WgmmaPlan) -> Iterator[str]:
-    """The run of steps of this share, tile by tile: `first_step` and `last_step` of the tile whose number is the text given."""
+    """Write a loop over the tiles of this share around the lines of the `with` block, and yield C text of the tile's number.
+
+    `first_step` and `last_step` are the share's steps in the tile.
+    """
     out.line(f"const int share = blockIdx.x{' / CLUSTER' if plan.cluster > 1 else ''};")
     out.line("const int end = (share + 1ll) * ALL_STEPS / SHARES;")
     out.line("int next;")
@@ -48,7 +51,7 @@ def over_share(out: Writer, plan: WgmmaPlan) -> Iterator[str]:
 
 
 def write_shared_store(out: Writer, plan: WgmmaPlan) -> None:
-    """Store a tile that belongs to this share only; of other tiles store this share's part; the last share adds the parts up."""
+    """Write the store of a tile, or of this share's part of a tile. The last warp to arrive adds the parts up."""
     quad = f"{SCALARS[plan.op.accumulator].vector}{QUAD}"
     with out.block("if (last_step - first_step == STEPS)"):
         write_store(out, plan)
@@ -74,7 +77,7 @@ def write_shared_store(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_sum(out: Writer, plan: WgmmaPlan) -> None:
-    """The parts of all shares in a block of rows, added up in the order of their steps: `whole`."""
+    """Declare `whole`, the sum of the parts of all shares in a block of rows, added up in the order of their steps."""
     kind = SCALARS[plan.op.accumulator]
     out.line(f"{kind.name} whole[{QUAD} * QUADS] = {{}};")
     out.line("#pragma unroll 1")
@@ -87,7 +90,7 @@ def _write_sum(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _of_consumer(plan: WgmmaPlan, each: int, own: str) -> str:
-    """Index `own` of this consumer's element among those of a tile (of a whole cluster), `each` of a consumer."""
+    """C text of the index of a consumer's element `own` in a tile, or in a cluster's tiles, with `each` elements per consumer."""
     ranks = [(each * plan.num_consumers, "rank")] if plan.cluster > 1 else []
     consumers = [(each, "(warpgroup - 1)")] if plan.num_consumers > 1 else []
     return total([*ranks, *consumers, (1, own)])

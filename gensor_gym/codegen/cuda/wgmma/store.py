@@ -1,10 +1,10 @@
-"""Text of the end of a wgmma kernel: epilogue and stores from registers.
+"""C text of the end of a wgmma kernel: epilogue and stores from registers.
 
-A thread holds pairs of neighbouring columns, one of every 8, and four lanes eight columns. With 4-byte elements these are a whole
-sector, 32 bytes. With 2-byte elements a sector has 16 columns: if the consumer's columns are a multiple of 16, lanes first swap
-pairs with their neighbour, so that each has four contiguous columns. Columns of a convolution are pixels of several rows and
-images. A tile has whole eights of a row, so neighbours stay together; they are stored together as far as the row's length is a
-multiple of them.
+Of every 8 columns a thread has a pair of neighbours, and four lanes have all 8. With 4-byte elements these 8 are a whole sector
+of 32 bytes. With 2-byte elements a sector has 16 columns: if the consumer's columns are a multiple of 16, neighbouring lanes
+first swap pairs, so that each lane has four contiguous columns. Columns of a convolution are pixels of several rows and images. A
+tile has a multiple of 8 columns of a row, so neighbours stay together. One store takes as many of them as divide the row's
+length.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from gensor_gym.operators.types import Access
 
 
 def run_length(plan: WgmmaPlan) -> int:
-    """Neighbours along n that a thread stores together: four of 2 bytes, two of the 4 bytes that parts of a sum have."""
+    """Number of neighbours along n in a thread's run: 4 if lanes swap pairs for a 16-bit output, else 2."""
     return 4 if plan.tile[1] % 16 == 0 and plan.slices == 1 and plan.op.output.dtype in HALVES else 2
 
 
 def first_column(plan: WgmmaPlan) -> str:
-    """This lane's first column of every 16 (of every 8 where it stores pairs)."""
+    """C text of this lane's first column of every 16, or of every 8 if it stores pairs."""
     return "lane % 2 * 8 + lane % 4 / 2 * 4" if run_length(plan) == 4 else "lane % 4 * 2"
 
 
 def store_length(plan: WgmmaPlan) -> int:
-    """Neighbours of a run that are stored together: all of them, or as many as divide a row of the output."""
+    """Number of neighbours of a run in one store: all of them, or as many as divide a row of the output."""
     return math.gcd(run_length(plan), plan.op.extents[plan.roles.n])
 
 
 def write_store(
     out: Writer, plan: WgmmaPlan, held: str = "acc[rows]", write_held: Callable[[Writer, WgmmaPlan], None] | None = None
 ) -> None:
-    """Finish and store this thread's accumulators; a slice of a split reduction stores sums to the workspace.
+    """Write the epilogue and the stores of a thread's accumulators. A slice of a split reduction stores to the workspace.
 
-    `held` holds the accumulators of a block of rows; `write_held`, if given, writes them beforehand.
+    `held` is C text of the accumulators of a block of rows. `write_held`, if given, first writes code that computes them.
 
-    A thread holds two pairs of every 64 x 8 elements: rows r and r + 8, accumulators 4 i + 2 half and the next.
+    A thread has two pairs of every 64 x 8 elements, in rows r and r + 8: accumulators 4 i + 2 half and 4 i + 2 half + 1.
     """
     m, m_rows = plan.op.axes[plan.roles.m], plan.register[plan.roles.m]
     indices = [origin(plan, a) for a in range(len(plan.op.axes))]
@@ -69,7 +69,7 @@ def write_store(
 
 
 def _write_column(out: Writer, plan: WgmmaPlan, length: int, indices: list[str]) -> list[str]:
-    """Position of the run's first column in the output, put into `indices`; returns conditions under which it is inside."""
+    """Declare the output indices of the run's first column and put them into `indices`; return conditions on them."""
     n = plan.op.axes[plan.roles.n]
     at = total([(1, f"first_{plan.column_name}"), (4 * length, "group")])
     if len(plan.column_axes) == 1:
@@ -96,7 +96,7 @@ def _write_column(out: Writer, plan: WgmmaPlan, length: int, indices: list[str])
 
 
 def write_pixel_origin(out: Writer, plan: WgmmaPlan) -> None:
-    """Start of a consumer's pixels within the block tile, `pixel_<axis>` along axes that several consumers share."""
+    """Declare `pixel_<axis>`, the start of a consumer's pixels in the block tile, along axes with several consumers."""
     divisor, shared = plan.consumers[1], [a for a in plan.column_axes if plan.program.threads[a] > 1]
     for a in shared:
         count, name = plan.program.threads[a], plan.names[a]
@@ -106,7 +106,7 @@ def write_pixel_origin(out: Writer, plan: WgmmaPlan) -> None:
 
 
 def _write_stored(out: Writer, plan: WgmmaPlan, first: int, indices: list[str], inside: list[str]) -> None:
-    """The neighbours of the run from number `first` on that are stored together; conditions say whether they are inside."""
+    """Write one store of neighbours of the run from number `first` on, guarded by the run's conditions `inside`."""
     n, length = plan.roles.n, store_length(plan)
     place = [total([(1, index)], first if a == n else 0) for a, index in enumerate(indices)]
     conditions = [condition.replace(f"{indices[n]} <", f"{place[n]} <") for condition in inside]
@@ -115,7 +115,7 @@ def _write_stored(out: Writer, plan: WgmmaPlan, first: int, indices: list[str], 
 
 
 def _write_run(out: Writer, length: int, kind: str) -> None:
-    """The neighbours that this thread stores, of C type `kind`: `run`."""
+    """Declare `run`, the neighbours of C type `kind` that this thread stores."""
     if length == 2:
         out.line(f"{kind} run[2] = {{sums[0], sums[1]}};")
         return
@@ -127,7 +127,7 @@ def _write_run(out: Writer, length: int, kind: str) -> None:
 
 
 def _write_finished(out: Writer, plan: WgmmaPlan, first: int, length: int, indices: list[str]) -> None:
-    """Apply the epilogue, in float32 or int32, to `length` neighbours of the run and store them."""
+    """Write the epilogue, in float32 or int32, of `length` neighbours of the run, and their store."""
     op, dtype = plan.op, plan.op.output.dtype
     address = flat(op.write, indices)
     values = [f"run[{first + i}]" for i in range(length)]
@@ -149,7 +149,7 @@ def _write_finished(out: Writer, plan: WgmmaPlan, first: int, length: int, indic
 
 
 def _operands(out: Writer, plan: WgmmaPlan, access: Access, indices: list[str], length: int) -> list[str | None]:
-    """A stage's operand for all elements of the run, loaded together where it has one value for each column."""
+    """C text of a stage's operand for each element of the run, loaded as one vector if it has one value for each column."""
     name, dtype = access.tensor.name, access.tensor.dtype
     element = f"{name}[{flat(access, indices)}]"
     if access.axis_strides()[plan.roles.n] == 0 or length == 1:

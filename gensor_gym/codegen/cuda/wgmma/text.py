@@ -11,7 +11,7 @@ _SHAPES = {
     "float16": "k16.f32.f16.f16", "bfloat16": "k16.f32.bf16.bf16", "tf32": "k8.f32.tf32.tf32", "int8": "k32.s32.s8.s8",
     "float8_e4m3fn": "k32.f32.e4m3.e4m3",
 }  # fmt: skip
-"""Depth and types of the instruction, by the operator's data type."""
+"""Depth and types of the wgmma instruction, by the operator's data type."""
 _HEAD = "__device__ __forceinline__"
 
 FUNCTIONS: dict[str, str] = {
@@ -126,11 +126,11 @@ template <int COUNT>
 }}
 """,
 }
-"""Device functions by name, those that are the same for all kernels."""
+"""Device functions that are the same for all kernels, by name."""
 
 
 def load_box(rank: int) -> str:
-    """The copy of a box of 2 to 4 dimensions: `load_box_2d`, `load_box_3d`, `load_box_4d`."""
+    """C text of the device function `load_box_<rank>d`, which copies a box of `rank` dimensions, 2 to 4."""
     names = ("x", "y", "z", "w")[:rank]
     parameters = ", ".join(f"int {name}" for name in names)
     places = ", ".join(f"%{3 + i}" for i in range(rank))
@@ -146,7 +146,7 @@ def load_box(rank: int) -> str:
 
 
 def multicast_box(rank: int) -> str:
-    """The copy of a box to several blocks of a cluster: `multicast_box_2d`, `multicast_box_3d`, `multicast_box_4d`."""
+    """C text of the device function `multicast_box_<rank>d`, which copies a box of 2 to 4 dimensions to blocks of a cluster."""
     names = ("x", "y", "z", "w")[:rank]
     parameters = ", ".join(f"int {name}" for name in names)
     places = ", ".join(f"%{4 + i}" for i in range(rank))
@@ -163,12 +163,12 @@ def multicast_box(rank: int) -> str:
 
 
 def multiply_name(dtype: str, b_in_rows: bool) -> str:
-    """Name of the multiply-add: `wgmma_float16`, with B in rows of k `wgmma_rows_float16`."""
+    """Name of the device function for a wgmma: `wgmma_float16`, or `wgmma_rows_float16` with B in rows of k."""
     return f"wgmma_rows_{dtype}" if b_in_rows else f"wgmma_{dtype}"
 
 
 def multiply_add(dtype: str, columns: int, b_in_rows: bool) -> str:
-    """The multiply-add of a warpgroup with `columns` columns, B in rows of k or (of 16-bit elements) of n."""
+    """C text of the device function for a wgmma with `columns` columns, and B in rows of k or (16-bit elements only) of n."""
     elements, shape = columns // 2, _SHAPES[dtype]
     depth, kind = shape.partition(".")[0][1:], "int" if dtype == "int8" else "float"
     rows = [range(first, min(first + 8, elements)) for first in range(0, elements, 8)]
@@ -192,7 +192,7 @@ def multiply_add(dtype: str, columns: int, b_in_rows: bool) -> str:
 
 
 def wgmma_functions(dtype: str, columns: int, ranks: Iterable[int], b_in_rows: bool) -> dict[str, str]:
-    """All device functions that a kernel may call: for a data type, columns of a wgmma, dimensions of its boxes."""
+    """All device functions that a kernel may call, by name. `ranks` are the numbers of dimensions of its boxes."""
     own = {f"load_box_{rank}d": load_box(rank) for rank in sorted(ranks)}
     own |= {f"multicast_box_{rank}d": multicast_box(rank) for rank in sorted(ranks)}
     own[multiply_name(dtype, b_in_rows)] = multiply_add(dtype, columns, b_in_rows)

@@ -1,8 +1,8 @@
-"""Text of the kernel before a wgmma product that needs rows of k: B[k, n] becomes [n, k] in the workspace.
+"""C text of the kernel that transposes B[k, n] to [n, k] in the workspace, before a wgmma product that needs rows of k.
 
-A block brings a tile of B to shared memory as words of 4 bytes, each the elements of one column that will be neighbours: one
-float, or four bytes of four rows of k, which a thread reads as four words along n and turns in registers. The tile's rows are
-columns of B, an odd number of words apart, so that neither the writes nor the reads of a warp meet in a bank.
+A block loads a tile of B into shared memory as words of 4 bytes. A word is one float, or the four bytes of a column in four rows
+of k; for those, a thread reads four words along n and transposes them in registers. The tile's rows are columns of B. They are an
+odd number of words apart, so that neither the writes nor the reads of a warp have bank conflicts.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from gensor_gym.codegen.cuda.wgmma.rows import RowsPlan
 from gensor_gym.codegen.kernel import LAYOUT, Launch
 
 THREADS = 256
-"""Threads of a block."""
+"""Number of threads of a block."""
 WORD = 4
 """Bytes of a word."""
 TILE_WORDS = 4096
-"""Words of a tile: 16 for each thread."""
+"""Number of words of a tile: 16 for each thread."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """`batches` matrices B[k, n] of elements of `item` bytes, 4 or 1, with k in whole words."""
+    """Transposition of `batches` matrices B[k, n] with elements of `item` bytes, 4 or 1. A column is a whole number of words."""
 
     name: str
     batches: int
@@ -37,43 +37,43 @@ class Turn:
 
     @property
     def packed(self) -> int:
-        """Elements of a word."""
+        """Number of elements of a word."""
         return WORD // self.item
 
     @property
     def words(self) -> int:
-        """Words of a row of the result."""
+        """Number of words of a row of the result."""
         return self.k // self.packed
 
     @property
     def across(self) -> int:
-        """Columns of a tile: bytes are read as words of four columns."""
+        """Number of columns of a tile. Bytes are read as words of four columns."""
         return 64 if self.packed == 1 else 128
 
     @property
     def down(self) -> int:
-        """Words of a tile along k."""
+        """Number of words of a tile along k."""
         return TILE_WORDS // self.across
 
     @property
     def pitch(self) -> int:
-        """Words from one column to the next in shared memory."""
+        """Number of words from one column to the next in shared memory."""
         return self.down + 1
 
     @property
     def grid(self) -> tuple[int, int, int]:
-        """Tiles: matrices, along k, along n."""
+        """(matrices, tiles along k, tiles along n)."""
         return self.batches, -(-self.words // self.down), -(-self.n // self.across)
 
 
 def turn_of(plan: RowsPlan) -> Turn:
-    """Transposition of B."""
+    """Transposition of a plan's B."""
     *batch, n, k = plan.b_shape
     return Turn(plan.mapped[1], math.prod(batch), k, n, plan.item)
 
 
 def transpose_kernel(plan: RowsPlan, entry: str) -> tuple[str, Launch]:
-    """Text of the kernel that transposes B, and its launch."""
+    """(text, launch) of the kernel that transposes B."""
     turn, out = turn_of(plan), Writer(depth=1)
     out.line(f"unsigned *turned = reinterpret_cast<unsigned *>(workspace) + {plan.b_offset // WORD};")
     out.line("unsigned *tile = reinterpret_cast<unsigned *>(shared_memory);")
@@ -94,7 +94,7 @@ def transpose_kernel(plan: RowsPlan, entry: str) -> tuple[str, Launch]:
 
 
 def _write_words_in(out: Writer, turn: Turn) -> None:
-    """Elements that are words: neighbouring threads read neighbours along n."""
+    """Write the loads of a tile of 4-byte elements. Neighbouring threads read neighbours along n."""
     with _turns(out, TILE_WORDS):
         out.line(f"const int word = part / {turn.across}, at = part % {turn.across};")
         out.line("const int k = first_word + word, column = first_column + at;")
@@ -104,7 +104,10 @@ def _write_words_in(out: Writer, turn: Turn) -> None:
 
 
 def _write_bytes_in(out: Writer, turn: Turn) -> None:
-    """Bytes: a thread takes four columns of four rows; eight threads of a warp side by side, four below each other."""
+    """Write the loads of a tile of bytes.
+
+    A thread takes four columns of four rows. A warp is eight threads along n by four threads along k.
+    """
     with _turns(out, TILE_WORDS // 4):
         across = turn.across // 4
         out.line(f"const int at = part % 8 * 4 + part / 32 % {across // 8} * 32, word = part / 8 % 4 + part / {across * 4} * 4;")
@@ -122,7 +125,7 @@ def _write_bytes_in(out: Writer, turn: Turn) -> None:
 
 
 def _write_row_of_bytes(out: Writer, turn: Turn, address: str) -> None:
-    """Four columns of row `first + i`, zeros outside: one word where rows of B are whole words, else byte by byte."""
+    """Write the load of four columns of row `first + i`, zeros outside: one word if rows of B are whole words, else bytes."""
     inside = f"first + i < {turn.k} && column"
     if turn.n % 4 == 0:
         with out.guarded([f"{inside} < {turn.n}"]):
@@ -133,7 +136,7 @@ def _write_row_of_bytes(out: Writer, turn: Turn, address: str) -> None:
 
 
 def _write_out(out: Writer, turn: Turn) -> None:
-    """Neighbouring threads write neighbours along k."""
+    """Write the stores of a transposed tile. Neighbouring threads write neighbours along k."""
     with _turns(out, TILE_WORDS):
         out.line(f"const int at = part / {turn.down}, word = part % {turn.down};")
         out.line("const int column = first_column + at, place = first_word + word;")
@@ -144,7 +147,7 @@ def _write_out(out: Writer, turn: Turn) -> None:
 
 @contextmanager
 def _turns(out: Writer, count: int) -> Iterator[None]:
-    """A loop over `count` parts, whole numbers of them for every thread: `part`."""
+    """Write a loop over this thread's share of `count` parts around the lines of the `with` block; `part` is the current part."""
     with out.nest([Loop("turn", str(count // THREADS))]):
         out.line(f"const int part = turn * {THREADS} + threadIdx.x;")
         yield

@@ -1,1 +1,1 @@
-"""CUDA for the instruction graphs of `gensor_gym.gir`: a team of lanes for each row, a block for several rows."""
+"""Generator of CUDA for row nests: a team of lanes computes each row, and a block several rows."""

@@ -1,4 +1,4 @@
-"""The text of one kernel: a block's steps of rows, pass after pass."""
+"""Print the body of a row nest's CUDA kernel: a block's steps of rows, and in each step all passes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from gensor_gym.gir.placement import Level
 
 
 class BlockPrinter:
-    """Prints the body of a kernel, and of the launch that joins the parts of its reductions."""
+    """Prints the body of one kernel, and of the second launch that joins parts of its reductions."""
 
     def __init__(self, places: KernelPlaces, workspace: Workspace) -> None:
-        """Names of cells are distinct from those of tensors, which begin otherwise, and from names in the text itself."""
+        """Choose names for cells, distinct from the names of tensors and of the generated text, and for pointers to rows."""
         self.places, self.workspace, self.shape = places, workspace, places.shape
         self.nest, self.graph = places.program.nest, places.graph
         self.index = index_type(self.nest)
@@ -40,7 +40,7 @@ class BlockPrinter:
     # The kernel
 
     def body(self) -> str:
-        """Body of the main launch."""
+        """CUDA text of the main launch's body."""
         out, shape = Writer(depth=1), self.shape
         self._tensors(out)
         shared = shape.parts > 1
@@ -68,7 +68,7 @@ class BlockPrinter:
         return out.text
 
     def finish(self) -> str:
-        """Body of the second launch: a block combines the parts of one row and computes the instructions after the pass."""
+        """CUDA text of the second launch's body: a block joins the parts of one row and executes the instructions after it."""
         out, (one,) = Writer(depth=1), self.graph.passes
         threads = self.shape.finish_threads
         self._tensors(out)
@@ -87,7 +87,7 @@ class BlockPrinter:
         return out.text
 
     def _part(self, reduction: Instruction) -> str:
-        """Part k of a reduction; of an online sum scaled to the maximum of the whole row."""
+        """CUDA text of part k of a reduction; a part of an online sum is rescaled to the maximum of the whole row."""
         place = f"static_cast<long long>(row) * {self.shape.parts} + k"
         part = f"{c_name(parts_name(reduction.cell))}[{place}]"
         if not isinstance(reduction.body, Online):
@@ -96,7 +96,7 @@ class BlockPrinter:
         return f"{part} * exp_1({floored(f'{c_name(parts_name(top))}[{place}]')} - {self.names[top]})"
 
     def _tensors(self, out: Writer) -> None:
-        """Pointers to the tensors of the workspace, and to shared memory."""
+        """Declare pointers to the tensors in the workspace that this kernel uses."""
         needed = {access.tensor for access in self.pointers.names}
         needed |= {parts_name(i.cell) for i in self.places.reductions} if self.places.finishes else set()
         for name, place in self.workspace.places.items():
@@ -104,7 +104,7 @@ class BlockPrinter:
                 out.line(f"float *const {c_name(name)} = workspace + {place}ll;")
 
     def _row(self, out: Writer, prefix: str, place: str, only: tuple[Access, ...] | None = None) -> None:
-        """The row of a thread with its pointers; threads without a row use the last one and write nothing."""
+        """Declare a thread's row and its pointers. A thread past the last row uses the last row and stores nothing."""
         out.line(f"const bool {prefix}here = first + {place} < {self.nest.rows};")
         out.line(f"const {self.index} {prefix}row = {prefix}here ? first + {place} : {self.nest.rows - 1};")
         self.pointers.write(out, f"{prefix}row", self.written, prefix, only)
@@ -112,7 +112,7 @@ class BlockPrinter:
     # Once a row
 
     def _numbers(self, out: Writer, instructions: tuple[Instruction, ...], writers: list[str]) -> None:
-        """Numbers of a row, which every lane has; one lane of `writers` stores them."""
+        """Write instructions on scalars of a row. Every lane computes them; lanes that meet the conditions `writers` store."""
         for one in instructions:
             name = self.names[one.cell]
             if one.kind == "map":
@@ -125,13 +125,13 @@ class BlockPrinter:
                 out.line(f"const float {name} = *{self._at(one.sources[0][1])};")
 
     def _at(self, part: Slice) -> str:
-        """Start of a slice's row."""
+        """CUDA variable that points to the start of a slice's row."""
         return c_name(part.buffer.name) if part.access is None else self.pointers.names[part.access]
 
     # Along the columns
 
     def _pass(self, out: Writer, one: Pass) -> None:
-        """One pass along the columns, and the instructions after it."""
+        """Write one pass along the columns, and the scalar instructions after it."""
         reductions = [i for i in one.along if i.kind == "reduce"]
         self._inverses(out, one)
         for reduction in reductions:
@@ -153,7 +153,7 @@ class BlockPrinter:
             self._numbers(out, one.after, ["here", "lane == 0"])
 
     def _inverses(self, out: Writer, one: Pass) -> None:
-        """Inverses of a row's numbers that are divisors: a product takes a tenth of a quotient's instructions."""
+        """Declare inverses of the row's scalars that are divisors: a product takes a tenth of a quotient's instructions."""
         for i in one.along:
             for name in divisors(i.body) if i.kind == "map" and isinstance(i.body, Expression) else ():
                 narrow = any(source == name and not part.wide for source, part in i.sources)
@@ -162,7 +162,7 @@ class BlockPrinter:
                     out.line(f"const float {self.inverses[name]} = 1.0f / {self.names[name]};")
 
     def _step(self, out: Writer, one: Pass) -> None:
-        """One tile of columns: instructions in order, loads of transposed tiles before and stores after all others."""
+        """Write one step along the columns: loads of transposed tiles, all instructions in order, stores of transposed tiles."""
         loads = [a for i in one.along for _, part in i.sources if (a := part.access) in self.places.turned]
         stores = [a for i in one.along if (a := i.target.access) in self.places.turned]
         kind = self.index
@@ -183,7 +183,7 @@ class BlockPrinter:
             out.line("__syncthreads();")
 
     def _instruction(self, out: Writer, one: Instruction) -> None:
-        """One instruction on the tile of a lane."""
+        """Write one instruction on a lane's tile of elements."""
         name = self.names[one.cell]
         if one.kind == "map":
             assert isinstance(one.body, Expression)
@@ -201,7 +201,7 @@ class BlockPrinter:
             self.tile.store(out, one.target, name, self._at(one.target), [] if shared else ["here", *once])
 
     def _reduce(self, out: Writer, one: Instruction) -> None:
-        """Add the tile of a lane to a reduction, with neutral elements past the last column."""
+        """Write the accumulation of a lane's tile into a reduction, with the identity past the last column."""
         joining, total = joining_of(one), f"{self._sum(one)}[u]"
         online = isinstance(one.body, Online)
         value, nothing = f"{self.names[one.sources[0][0]]}[u][i]", number(-math.inf if online else joining.identity)
@@ -213,14 +213,14 @@ class BlockPrinter:
             out.line(f"{total} = {joining.joined(total, value, 1)};")
 
     def _inverted(self, one: Instruction) -> Mapping[str, str]:
-        """Inverses of the numbers of the row that a map reads."""
+        """Operand -> variable of its inverse, for the scalars of the row that a map reads."""
         return {name: self.inverses[name] for name, part in one.sources if name in self.inverses and not part.wide}
 
     def _sum(self, reduction: Instruction) -> str:
         return f"sum_{self.names[reduction.cell]}"
 
     def _fold(self, out: Writer, reductions: list[Instruction]) -> None:
-        """Sums of a lane's vectors to one number a row, or to its part."""
+        """Write the reduction of all lanes' accumulators to one number per row, or per part of a row, which is stored."""
         warps = self.shape.lanes > WARP
         shared = {i.cell: f"(shared + {self.places.shared[i.cell]})" for i in reductions} if warps else {}
         for some in _in_turn(reductions):
@@ -233,7 +233,7 @@ class BlockPrinter:
                 out.line(f"{c_name(parts_name(one.cell))}[{place}] = {self.names[one.cell]};")
 
     def _of_lane(self, out: Writer, one: Instruction) -> None:
-        """Reduce a lane's part of a reduction to one number."""
+        """Write the reduction of one lane's accumulators to one number."""
         name, joining = self.names[one.cell], joining_of(one)
         if isinstance(one.body, Online):
             top = self.names[one.body.top]
@@ -245,7 +245,7 @@ class BlockPrinter:
 
 
 def _in_turn(reductions: Sequence[Instruction]) -> list[list[Instruction]]:
-    """Reductions that are joined together, with one barrier: online sums after the maxima that they are scaled to."""
+    """Groups of reductions that share a barrier: plain reductions first, then online sums, which need the row's maxima."""
     plain, online = ([one for one in reductions if isinstance(one.body, Online) == late] for late in (False, True))
     return [some for some in (plain, online) if some]
 

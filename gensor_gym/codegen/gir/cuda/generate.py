@@ -1,4 +1,4 @@
-"""CUDA for a schedule of a row nest: a kernel for each of the instruction graph, one more where blocks share rows."""
+"""Generate CUDA for a schedule of a row nest: a launch for each kernel of the graph, and a second if blocks share rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gensor_gym.gir.gpu.teams import WARP
 
 
 def generate_gir_cuda(program: GirProgram) -> Kernel:
-    """The CUDA kernel of a schedule; ValueError for a placement that no code can be written for."""
+    """The CUDA kernel of a row nest's schedule; ValueError if no code can be generated for its placement or inputs."""
     lowered, graph = program.lowered, program.nest.graph
     if lowered.fault:
         raise ValueError(f"{graph.name}: {lowered.fault}")
@@ -40,7 +40,7 @@ def generate_gir_cuda(program: GirProgram) -> Kernel:
 
 
 def _sizes(places: KernelPlaces) -> str:
-    """Named sizes of a kernel."""
+    """CUDA constants with the sizes of a kernel."""
     shape = places.shape
     named = {
         "LANES": (shape.lanes, "threads of a row"), "ROWS": (shape.rows, "rows of a step"),
@@ -52,7 +52,7 @@ def _sizes(places: KernelPlaces) -> str:
 
 
 def _kernel(program: GirProgram, entry: str, threads: int, body: str, shared_bytes: int) -> str:
-    """A kernel with this body, which takes all inputs, all outputs and the workspace."""
+    """CUDA text of a `__global__` function with this body; its arguments are all inputs, all outputs and the workspace."""
     graph = program.nest.graph
     inputs = [f"const float *__restrict__ {c_name(value.name)}" for value in graph.inputs]
     outputs = [f"float *__restrict__ {c_name(name)}" for name in graph.returns]

@@ -1,4 +1,4 @@
-"""Loads and stores of a tile of a row: by 16 bytes where all lie so, one by one else, across rows through shared memory."""
+"""Print loads and stores of a lane's tile: by 16 bytes if aligned, transposed through shared memory, or by elements."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from gensor_gym.gir.placement import Level
 
 @dataclass(frozen=True)
 class Tile:
-    """The vectors of one step of a lane: `[u][i]` is element i of vector u, in column `column + u * (LANES * VECTOR) + i`."""
+    """A lane's elements in one step: `[u][i]` is element i of vector u, in column `column + u * (LANES * VECTOR) + i`."""
 
     places: KernelPlaces
 
     @property
     def columns(self) -> int:
-        """Columns of a row."""
+        """Number of columns of a row."""
         return self.places.program.nest.columns
 
     @property
     def overhangs(self) -> bool:
-        """Whether the last step reaches behind the last column."""
+        """Whether the last step extends past the last column."""
         return self.places.shape.wide * self.places.shape.steps != self.columns
 
     @contextmanager
     def elements(self, out: Writer) -> Iterator[None]:
-        """A loop over all elements."""
+        """Write a loop over all elements u, i of the tile around the lines of the `with` block."""
         with out.nest([Loop("u", "TILE"), Loop("i", "VECTOR")]):
             yield
 
     @property
     def inside(self) -> str:
-        """The condition that element (u, i) is one; empty if all are."""
+        """CUDA condition that element (u, i) is inside the row; empty if all elements are."""
         return f"column + u * (LANES * VECTOR) + i < {self.columns}" if self.overhangs else ""
 
     def load(self, out: Writer, part: Slice, name: str, at: str) -> None:
-        """`float name[TILE][VECTOR]` of a slice whose row begins at `at`."""
+        """Write the declaration of `float name[TILE][VECTOR]` and its load from a slice whose row begins at `at`."""
         if part.buffer.level is Level.REG:
             out.line(f"float (&{name})[TILE][VECTOR] = {at}[step];")
             return
@@ -62,7 +62,7 @@ class Tile:
                 out.line(f"{name}[u][i] = {f'{self.inside} ? {element} : 0.0f' if self.inside else element};")
 
     def store(self, out: Writer, part: Slice, name: str, at: str, conditions: list[str]) -> None:
-        """The elements of a tile to a slice, where the row's conditions hold; a buffer in registers is whole all the same."""
+        """Write the store of a tile to a slice, guarded by `conditions`; a store to registers is not guarded."""
         streaming = self.places.shape.streaming and not part.buffer.padded
         if part.buffer.level is Level.REG:
             with self.elements(out):
@@ -83,19 +83,19 @@ class Tile:
                 out.line(f"__stcs({target}, {value});" if streaming else f"*({target}) = {value};")
 
     def turn_in(self, out: Writer, access: Access, at: str) -> None:
-        """Bring the tile of all rows of a step to shared memory, along the rows: this thread is of row `side` there."""
+        """Write the load of a step's tile (all rows) into shared memory; adjacent threads load adjacent rows."""
         with self._across(out, access, "side_here") as element:
             out.line(f"{element} = {at}[static_cast<long long>(first_column + c) * {access.column}];")
 
     def turn_out(self, out: Writer, access: Access, at: str, conditions: list[str]) -> None:
-        """The same the other way round."""
+        """Write the store of a step's tile (all rows) from shared memory to its tensor, guarded by `conditions`."""
         with self._across(out, access, " && ".join(["side_here", *conditions])) as element:
             target = f"{at} + static_cast<long long>(first_column + c) * {access.column}"
             out.line(f"__stcs({target}, {element});" if self.places.shape.streaming else f"*({target}) = {element};")
 
     @contextmanager
     def _across(self, out: Writer, access: Access, here: str) -> Iterator[str]:
-        """A loop over the columns of a tile that this thread moves in its side row, where there is one."""
+        """Write a loop over the columns that a thread moves in row `threadIdx.x % ROWS`; yield the element in shared memory."""
         inside = [f"first_column + c < {self.columns}"] if self.overhangs else []
         out.line("#pragma unroll")
         with (
@@ -105,12 +105,12 @@ class Tile:
             yield f"shared[{self.places.shared[access]} + threadIdx.x % ROWS * (WIDE + 1) + c]"
 
     def _turned(self, access: Access | None) -> str:
-        """The row's part of a tile in shared memory."""
+        """CUDA pointer to this row's part of a transposed tile in shared memory."""
         assert access is not None
         return f"(shared + {self.places.shared[access]} + place * (WIDE + 1))"
 
     def _is_wide(self, part: Slice) -> bool:
-        """Whether every vector is 16 contiguous bytes within the row or its padding."""
+        """Whether every vector is 16 contiguous, aligned bytes inside the row or its padding."""
         if self.places.shape.vector != 4 or (self.columns % 4 and not part.buffer.padded):
             return False
         access = part.access

@@ -1,4 +1,4 @@
-"""CUDA of a sum of exponentials less a running maximum (`gensor_gym.gir.online`): each lane has a maximum and a sum."""
+"""CUDA of online reductions: sums of exp(x - maximum) with a running maximum in each lane (`gensor_gym.gir.online`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOWEST = number(-OVERFLOW)
 
 @dataclass(frozen=True)
 class RunningSum:
-    """The variables of a lane for the reduction whose own variable is `name`."""
+    """The variables of a lane's online sum (running maximum and sum); the result's variable is `name`."""
 
     name: str
 
@@ -29,11 +29,11 @@ class RunningSum:
         return f"sum_{self.name}"
 
     def begun(self) -> str:
-        """Declaration of an empty sum."""
+        """CUDA declaration of an empty sum."""
         return f"float {self._base} = {LOWEST}, {self._sum} = 0.0f;"
 
     def take(self, out: Writer, elements: Callable[[Writer], AbstractContextManager[None]], value: str) -> None:
-        """Add the elements of a step; `value` is minus infinity for missing ones; the sum is scaled once for all."""
+        """Write the addition of a step's elements to the sum, which is rescaled once; a missing element is minus infinity."""
         grown = f"grown_{self.name}"
         out.line(f"float {grown} = {self._base};")
         with elements(out):
@@ -44,10 +44,10 @@ class RunningSum:
         out.line(f"{self._base} = {grown};")
 
     def scaled(self, top: str) -> str:
-        """The lane's sum, scaled to a maximum."""
+        """CUDA text of the lane's sum, rescaled to the maximum `top`."""
         return f"{self._sum} * exp_1({self._base} - {top})"
 
 
 def floored(top: str) -> str:
-    """The maximum of a part of a row that may have no finite number."""
+    """CUDA text of `top`, at least LOWEST, since a part of a row may have no finite number."""
     return f"max_1({top}, {LOWEST})"

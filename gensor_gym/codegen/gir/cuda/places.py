@@ -1,4 +1,4 @@
-"""Storage of values outside a lane's registers: in the workspace between kernels, in a block's shared memory."""
+"""Layouts of the workspace, for values between launches, and of a block's shared memory, for row nests on GPUs."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from gensor_gym.gir.placement import Level
 from gensor_gym.gir.schedule import FIELDS
 
 LINE = 32
-"""Elements of a line of 128 bytes, the alignment of every tensor of the workspace."""
+"""Number of float32 elements in a line of 128 bytes, the alignment of every tensor in the workspace."""
 
 
 @dataclass(frozen=True)
 class KernelPlaces:
-    """Storage of one kernel of a program."""
+    """The block shape and the shared memory of one kernel of a program."""
 
     program: GirProgram
     number: int
 
     @property
     def graph(self) -> KernelGraph:
-        """Its instructions."""
+        """The kernel's instructions."""
         return self.program.lowered.kernels[self.number]
 
     @cached_property
     def shape(self) -> BlockShape:
-        """The shape of its blocks."""
+        """The shape of the kernel's blocks."""
         header = {field.name: self.program.schedule.value(field.name) for field in FIELDS}
         return block_shape(self.program.nest, header, len(self.graph.passes), self.program.hardware)
 
     @cached_property
     def reductions(self) -> tuple[Instruction, ...]:
-        """Its reductions along columns."""
+        """The kernel's reductions along columns."""
         return tuple(i for i in self.graph.instructions() if i.kind == "reduce")
 
     @property
     def finishes(self) -> bool:
-        """Whether parts of its reductions are joined by a launch of their own."""
+        """Whether several blocks share a row, so that a second launch joins the parts of the reductions."""
         return self.shape.parts > 1 and bool(self.reductions)
 
     @cached_property
     def turned(self) -> tuple[Access, ...]:
-        """Accesses whose tiles go through shared memory."""
+        """Accesses that are contiguous across rows, so that their tiles are transposed through shared memory."""
         found: dict[Access, None] = {}
         for one in self.graph.instructions():
             for part in (one.target, *(part for _, part in one.sources)):
@@ -57,12 +57,12 @@ class KernelPlaces:
 
     @cached_property
     def shared(self) -> dict[str | Access, int]:
-        """First element in shared memory of every row buffer, transposed access and reduction (by its cell)."""
+        """Offset in shared memory, in elements, of every row buffer (by name), transposed access and reduction (by cell)."""
         return self._shared[0]
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of shared memory of a block."""
+        """Size of a block's shared memory in bytes."""
         return 4 * self._shared[1]
 
     @cached_property
@@ -83,18 +83,18 @@ class KernelPlaces:
 
 @dataclass(frozen=True)
 class Workspace:
-    """Tensors that one launch leaves for a later one, in elements from the workspace's start."""
+    """Layout of the workspace: tensors that one launch writes and a later launch reads."""
 
     kernels: tuple[KernelPlaces, ...]
 
     @cached_property
     def places(self) -> dict[str, int]:
-        """Offset of every tensor between kernels by its name, and of the parts of a kernel's reductions by `parts_name`."""
+        """Name -> offset in elements, of tensors between kernels and of the parts of reductions (named by `parts_name`)."""
         return self._places[0]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the workspace."""
+        """Size of the workspace in bytes."""
         return 4 * self._places[1]
 
     @cached_property
@@ -113,5 +113,5 @@ class Workspace:
 
 
 def parts_name(cell: str) -> str:
-    """Name of the parts of a reduction; no tensor's name has a point."""
+    """Name of the tensor with the parts of a reduction; other tensors' names contain no point."""
     return f"{cell}.parts"

@@ -1,8 +1,8 @@
-"""Scalar functions of CUDA under the names of `codegen.gir.expressions`; a kernel's text contains those that it calls.
+"""CUDA definitions of the scalar functions that `codegen.gir.expressions` names; a kernel contains the functions it calls.
 
 The library's functions err by at most 6 units in the last place (CUDA C++ Programming Guide, mathematical functions), `lgammaf`
-by more near its zeros below 0: within the bounds of `dataflow.scalars`. Maxima and minima propagate NaN, as those of NumPy and
-torch do.
+by more near its zeros below 0, within the bounds of `dataflow.scalars`. Maxima and minima propagate NaN like those of NumPy and
+torch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _INFINITY = """\
 
 
 def functions_for(text: str) -> str:
-    """Functions that a kernel's text uses, each with a guard, because the emulator compiles several texts together."""
+    """Definitions of the functions that a kernel's text uses, with include guards, since the emulator joins several texts."""
     words = set(re.findall(r"[A-Za-z_]\w*", text))
     used = [f"#ifndef HAS_{name}\n#define HAS_{name}\n{body}\n#endif\n" for name, body in FUNCTIONS.items() if name in words]
     return (_INFINITY if "INFINITY" in words else "") + "".join(used) + "\n"

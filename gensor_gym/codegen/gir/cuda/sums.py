@@ -1,4 +1,4 @@
-"""Reductions over the lanes of a row: by shuffles in a warp, through shared memory between warps."""
+"""Print reductions over the lanes of a row's team: by shuffles in a warp, through shared memory between warps."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from gensor_gym.gir.nest import Online
 from gensor_gym.operators.bodies import REDUCTIONS, Reduction
 
 ALL = "0xffffffffu"
-"""Lanes of a warp: blocks are whole warps and no lane leaves early."""
+"""Mask of all lanes of a warp: blocks consist of whole warps, and no lane returns early."""
 _JOINED = {"sum": REDUCTIONS["add"], "max": REDUCTIONS["max"]}
 
 
 def joining_of(one: Instruction) -> Reduction:
-    """The combination of two parts of a reduction; parts of an online sum must have the same scale."""
+    """The operation that combines two parts of a reduction; parts of an online sum must have the same scale."""
     return _JOINED["sum" if isinstance(one.body, Online) else str(one.body)]
 
 
 @dataclass(frozen=True)
 class Fold:
-    """Combines the values of a team's lanes, so that each lane has the result."""
+    """Prints the combination of the values of a team's lanes, after which each lane has the result."""
 
     lanes: int
     names: Mapping[str, str]
-    """Variable of every reduction's cell."""
+    """Cell of a reduction -> its variable."""
     shared: Mapping[str, str]
-    """Offset in shared memory of every reduction's cell, one number a warp; used by teams of several warps."""
+    """Cell of a reduction -> pointer to its numbers in shared memory, one per warp; used by teams of several warps."""
 
     def write(self, out: Writer, reductions: Sequence[Instruction]) -> None:
-        """Reductions that end together: one barrier for all."""
+        """Write the combination for several reductions, with one barrier for all of them."""
         for one in reductions:
             self._shuffles(out, one, min(self.lanes, WARP))
         if self.lanes <= WARP:
@@ -48,7 +48,7 @@ class Fold:
             self._shuffles(out, one, warps)
 
     def _shuffles(self, out: Writer, one: Instruction, lanes: int) -> None:
-        """Exchange halves, so that all lanes of each group of `lanes` end with the same bits."""
+        """Write butterfly shuffles, after which all lanes of each group of `lanes` have the same bits."""
         name = self.names[one.cell]
         while lanes > 1:
             lanes //= 2

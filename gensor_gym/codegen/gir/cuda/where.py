@@ -1,4 +1,4 @@
-"""Rows and columns of a lane, and pointers to the rows of tensors."""
+"""Print indices and pointers of a lane's row in row nests on GPUs."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ INT = 1 << 31
 
 
 def index_type(nest: RowNest) -> str:
-    """The type that numbers of rows and columns are counted in; beyond the last ones a block's overhang is counted too."""
+    """CUDA type of row and column indices: `int` if all fit, also of blocks past the end, else `long long`."""
     return "long long" if max(nest.rows, nest.columns) + (1 << 20) >= INT else "int"
 
 
 @dataclass
 class Pointers:
-    """Names of the pointers to the rows of tensors that a kernel touches."""
+    """The pointers to rows of tensors that a kernel accesses: access -> variable."""
 
     nest: RowNest
     names: dict[Access, str]
 
     @classmethod
     def of(cls, nest: RowNest, accesses: list[Access]) -> Pointers:
-        """One pointer for each access."""
+        """Pointers with a distinct name for each access."""
         return cls(nest, {access: f"{c_name(access.tensor)}_at{place}" for place, access in enumerate(accesses)})
 
     def write(
         self, out: Writer, row: str, written: set[Access], prefix: str = "", only: tuple[Access, ...] | None = None
     ) -> None:
-        """The digits of a row along its axes, and every pointer, or those of `only`, under names that begin with `prefix`."""
+        """Declare the row's index along every axis, and the pointers (of `only`, or all), with `prefix` before their names."""
         chosen = [access for access in self.names if only is None or access in only]
         if not chosen:
             return
@@ -59,9 +59,9 @@ class Pointers:
         return found
 
     def once(self, access: Access, prefix: str = "") -> list[str]:
-        """Conditions so that only one row writes a value that several share.
+        """CUDA conditions under which a row stores a value that several rows share.
 
-        The first one along axes that the tensor does not step.
+        They choose the first row along all axes of rows along which the access does not move.
         """
         extents = self.nest.row_extents
         axes = [axis for axis, extent in enumerate(extents) if access.rows[axis] == 0 and extent > 1]

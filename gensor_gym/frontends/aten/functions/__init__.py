@@ -1,4 +1,4 @@
-"""Functions of ATen that are composed of many others: error, gamma and Bessel functions, bits."""
+"""Elementwise functions of ATen that take many simpler functions: error, gamma and Bessel functions, bits."""
 
 from gensor_gym.frontends.aten.functions import bessel, bits, errors, gamma
 

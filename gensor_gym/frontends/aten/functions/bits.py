@@ -1,4 +1,4 @@
-"""Bits of whole numbers, in two's complement, and shifts."""
+"""Bitwise operations and shifts of integers, which are in two's complement."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gensor_gym.frontends.covered import covers as _covers
 
 Given = str | float | Expression
 _FAR = 25
-"""Shift from which on nothing of a number is left."""
+"""A shift to the right by this many bits or more leaves 0 or -1 of every integer that float32 represents exactly."""
 
 
 def _is_truth(b: Builder, *given: Given) -> bool:
-    """Whether all are 0 or 1; ValueError if they are no whole numbers."""
+    """Whether all arguments are bools, or 0 or 1; ValueError unless all are integers."""
     kinds = [b.reads[one] if isinstance(one, str) else "bool" if one in (0, 1) else type(one).__name__ for one in given]
     if not set(kinds) <= {"bool", "int", "int32", "int64"}:
         raise ValueError(f"bits of {', '.join(kinds)}: expected whole numbers")
@@ -51,14 +51,14 @@ def _bitwise_xor(b: Builder, x: Given, y: Given) -> str:
 
 
 def _shift(side: str) -> tuple[str, ...]:
-    """Names of ATen's operations."""
+    """Names of ATen's shifts to the "left" or "right"."""
     kinds = "Tensor", "Tensor_Scalar", "Scalar_Tensor"
     return (*(f"bitwise_{side}_shift.{kind}" for kind in kinds), *(f"__{side[0]}shift__.{kind}" for kind in ("Scalar", "Tensor")))
 
 
 @_covers(*_shift("right"))
 def _right_shift(b: Builder, x: Given, by: Any) -> str:
-    """The next whole number below x / 2^by, which is one of -1 and 0 far down, and of shifts below 0 as torch's."""
+    """Floor of x / 2^by; 0 or -1 for a shift that is long or below 0, like torch's."""
     _is_truth(b, x, by)
     shares = 0.5 ** np.arange(_FAR + 1)
     if not isinstance(by, str):
@@ -70,7 +70,7 @@ def _right_shift(b: Builder, x: Given, by: Any) -> str:
 
 @_covers(*_shift("left"))
 def _left_shift(b: Builder, x: Given, by: Any) -> str:
-    """Left shift by constant numbers of bits."""
+    """Left shift by constant numbers of bits, 0 to `_FAR` - 1."""
     _is_truth(b, x, by)
     known = b.known(by) if isinstance(by, str) else np.asarray(by)
     if known is None or known.min() < 0 or known.max() >= _FAR:

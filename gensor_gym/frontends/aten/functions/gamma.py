@@ -1,7 +1,7 @@
-"""The logarithm of the gamma function and its derivatives: by sums up to where an asymptotic series holds.
+"""The logarithm of the gamma function and its derivatives: a sum of terms, up to where an asymptotic series is accurate.
 
-NIST Digital Library of Mathematical Functions, 5.5, 5.11 and 5.15, 25.11 for Hurwitz's zeta function; where torch counts in
-float32, in its way.
+Formulas: NIST Digital Library of Mathematical Functions, 5.5, 5.11 and 5.15, and 25.11 for Hurwitz's zeta function. Where torch
+computes in float32, its formula is used.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from gensor_gym.frontends.builder import Builder, of
 from gensor_gym.frontends.covered import covers as _covers
 
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66)
-"""Bernoulli numbers of orders 2, 4, ..."""
+"""Bernoulli numbers B_2, B_4, .. B_10."""
 _STEPS = 10
-"""Upper end of a sum."""
+"""Number of terms that are summed before the asymptotic series."""
 MOST_ORDER = 6
-"""Highest order of a derivative: beyond it the series converges too slowly for its few terms."""
+"""Highest order of a derivative of digamma: for higher orders the few terms of the series are not accurate."""
 
 
 @_covers("lgamma.default", "special_gammaln.default")
@@ -29,13 +29,13 @@ def _lgamma(b: Builder, x: str) -> str:
 
 
 def _whole_below(b: Builder, x: str) -> str:
-    """1 of 0 and whole numbers below it, else 0."""
+    """1 if x is a pole, that is 0 or a negative integer, else 0."""
     there = of("multiply", of("at_most", x, cut(x)), of("at_most", cut(x), x))
     return b.map(of("multiply", there, of("at_most", x, 0.0)), "pole")
 
 
 def _cotangent(b: Builder, x: str) -> str:
-    """Cotangent of pi x, by the distance to the nearest whole number: exact to 0 half way between two."""
+    """Cotangent of pi x, from the distance to the nearest integer, so that it is exactly 0 half way between two integers."""
     left = b.map(of("subtract", x, of("round", x)), "left")
     size = of("absolute", left)
     near, far = of("multiply", math.pi, size), of("multiply", math.pi, of("subtract", 0.5, size))
@@ -45,13 +45,13 @@ def _cotangent(b: Builder, x: str) -> str:
 
 
 def _mirrored(b: Builder, x: str) -> str:
-    """1 - x for x below 0, else x."""
+    """Value 1 - x for x below 0, else x."""
     return b.map(of("where", of("less", x, 0.0), of("subtract", 1.0, x), x), "mirrored")
 
 
 @_covers("digamma.default", "special_psi.default", "special_digamma.default")
 def digamma(b: Builder, x: str) -> str:
-    """The logarithmic derivative of the gamma function: below 0 that of 1 - x less pi / tan(pi x)."""
+    """Logarithmic derivative of the gamma function; for x below 0 its value at 1 - x minus pi / tan(pi x)."""
     y = _mirrored(b, x)
     terms = of("divide", -1.0, y)
     for step in range(1, _STEPS):
@@ -69,7 +69,7 @@ def digamma(b: Builder, x: str) -> str:
 
 
 def _trigamma(b: Builder, x: str) -> str:
-    """Trigamma as in torch, including its errors at whole numbers below 0."""
+    """Trigamma by torch's formula, including its errors at negative integers."""
     below = of("less", x, 0.5)
     wave = b.call("sin", of("multiply", float(np.float32(math.pi)), x))
     y = b.map(of("where", below, of("subtract", 1.0, x), x), "mirrored")
@@ -87,7 +87,10 @@ def _trigamma(b: Builder, x: str) -> str:
 
 @_covers("polygamma.default", "special_polygamma.default")
 def _polygamma(b: Builder, order: int, x: str) -> str:
-    """By n! zeta(n + 1, x) with the sign of (-1)^(n + 1); below 0 by the value at 1 - x, and the derivative of pi / tan(pi x)."""
+    """Derivative n of digamma: (-1)^(n + 1) n! zeta(n + 1, x).
+
+    For x below 0 it is reflected: from the value at 1 - x and the derivative of pi / tan(pi x).
+    """
     if order < 2:
         return _trigamma(b, x) if order else digamma(b, x)
     if order > MOST_ORDER:
@@ -98,11 +101,11 @@ def _polygamma(b: Builder, order: int, x: str) -> str:
     below = of("subtract", of("multiply", (-1.0) ** order, made), angle)
     made = b.map(of("where", of("less", x, 0.0), below, made), "polygamma")
     made = b.map(of("where", _whole_below(b, x), sign * math.inf, made), "polygamma")
-    return b.map(of("where", of("at_most", math.inf, x), of("subtract", x, x), made), "polygamma")  # there no number, as torch's
+    return b.map(of("where", of("at_most", math.inf, x), of("subtract", x, x), made), "polygamma")  # NaN there, like torch's
 
 
 def _cotangent_derivative(order: int) -> list[float]:
-    """Derivative of the given order of pi / tan(pi x), by powers of the cotangent c: each -(1 + c^2) times the last one's."""
+    """Coefficients of derivative `order` of pi / tan(pi x), as a polynomial in c = cot(pi x); dc/dx = -pi (1 + c^2)."""
     made = np.polynomial.Polynomial([0.0, 1.0])
     for _ in range(order):
         made = -np.polynomial.Polynomial([1.0, 0.0, 1.0]) * made.deriv()
@@ -110,7 +113,7 @@ def _cotangent_derivative(order: int) -> list[float]:
 
 
 def _zeta(b: Builder, s: int, x: str) -> str:
-    """The sum of 1 / (x + k)^s, of x from 0 on, by Euler and Maclaurin from k = `_STEPS` on."""
+    """Hurwitz's zeta function for x >= 0, the sum over k of 1 / (x + k)^s; by Euler and Maclaurin from k = `_STEPS` on."""
     sums: str | None = None
     for step in range(_STEPS):
         term = _inverse_power(b, b.call("add", x, float(step)) if step else x, s)

@@ -1,4 +1,4 @@
-"""Operations of ATen for the largest of windows, and where it is: of images, and of volumes axis by axis."""
+"""Max pooling of images, and the indices of the maxima, for images and volumes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Pair = tuple[int, int]
 @_covers("max_pool2d.default")
 @as_image
 def largest(b: Builder, x: str, size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> str:
-    """The largest of every window of images."""
+    """Max pooling of images: the maximum of every window."""
     if pair(dilation) != (1, 1):
         return _largest_apart(b, x, pair(size), pair(stride or size), pair(padding), pair(dilation), ceil_mode)
     windows = windows_along(b, x, size, stride, padding, ceil_mode)
@@ -34,7 +34,7 @@ def largest(b: Builder, x: str, size: Any, stride: Any = (), padding: Any = 0, d
 
 
 def _largest_apart(b: Builder, x: str, size: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: bool) -> str:
-    """The largest of windows with gaps, along one axis after the other."""
+    """Max pooling with dilated windows, along the columns first and the rows second."""
     for axis, r, step, edge, apart in zip((3, 2), size[::-1], stride[::-1], padding[::-1], dilation[::-1], strict=True):
         shape, reach = b.shapes[x], apart * (r - 1) + 1
         room = shape[axis] + 2 * edge - reach
@@ -50,7 +50,7 @@ def _largest_apart(b: Builder, x: str, size: Pair, stride: Pair, padding: Pair, 
 
 
 def _largest_to(b: Builder, x: str, axis: int, to: int) -> str:
-    """The maximum along an axis over `to` windows that may overlap by one."""
+    """Maxima along an axis over the `to` windows of adaptive pooling; neighbouring windows may share an element."""
     shape = b.shapes[x]
     made = b.reduce(windows_of(b, x, axis, *ends(shape[axis], to))[0], "max", [axis + 1])
     return b.reshape(made, (*shape[:axis], to, *shape[axis + 1 :]))
@@ -72,7 +72,7 @@ def _adaptive_max_pool2d(b: Builder, x: str, to: Any) -> tuple[str, str]:
 
 
 def largest_to(b: Builder, x: str, to: Sequence[int]) -> tuple[str, str]:
-    """The maximum along the last axes over the given numbers of windows, which may overlap by one, and its indices."""
+    """(maxima, their indices) of adaptive max pooling along the last axes, to the given numbers of windows."""
     sizes, rank = b.shapes[x][-len(to) :], len(b.shapes[x])
     if set(to) == {1}:
         made = b.reduce(x, "max", range(rank - len(to), rank))
@@ -87,14 +87,15 @@ def largest_to(b: Builder, x: str, to: Sequence[int]) -> tuple[str, str]:
 
 
 def spaced(count: int, size: int, stride: int, padding: int, dilation: int) -> np.ndarray:
-    """Places of the elements of windows along an axis, int [count, size]; below 0 or behind the axis in the padding."""
+    """Indices of the elements of windows along an axis, int [count, size]; elements of the padding are outside the axis."""
     return np.arange(count)[:, None] * stride - padding + np.arange(size) * dilation
 
 
 def places_of(b: Builder, x: str, top: str, windows: Sequence[np.ndarray]) -> str:
-    """Flat index in the last axes of x of each window's maximum: the first of equal ones, the last NaN.
+    """Flat index in the last axes of x of each window's maximum: of the first if several are equal, or of the last NaN.
 
-    `windows`: for each of these axes the indices of elements, int [count, size]; missing elements are outside the axis.
+    `top` are the maxima. `windows` has for each of the last axes the indices of the windows' elements, int [count, size]; indices
+    outside the axis are missing elements.
     """
     *outer, shape = *b.shapes[x][: -len(windows)], b.shapes[x][-len(windows) :]
     count, size = math.prod(one.shape[0] for one in windows), math.prod(shape)

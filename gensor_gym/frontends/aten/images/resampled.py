@@ -1,4 +1,4 @@
-"""Images and signals in other sizes: the nearest pixel, or between two along each axis, in float32 as torch counts."""
+"""Resizing of signals, images and volumes by nearest or linear interpolation, with positions in float32 like torch's."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gensor_gym.frontends.covered import covers as _covers
 Sizes = Sequence[int] | None
 Scales = Sequence[float] | None
 _Number = np.float32
-"""Type in which torch counts pixels: at odd scales another type selects another pixel."""
+"""Type of torch's pixel positions: at odd scales another type would select another pixel."""
 
 
 def _steps(b: Builder, x: str, sizes: Sizes, scales: Scales) -> list[tuple[int, int, int, np.float32]]:
-    """For every changing axis behind the channels: (axis, extent, target extent, distance of neighbours in x)."""
+    """(axis, extent, target extent, distance in x of neighbouring results) for every axis that is resized."""
     found = []
     for place, extent in enumerate(b.shapes[x][2:]):
         to = sizes[place] if sizes is not None else int(extent * scales[place])  # type: ignore[index]
@@ -32,7 +32,7 @@ def _nearest(b: Builder, x: str, sizes: Sizes, scales: Scales) -> str:
     for axis, extent, to, apart in _steps(b, x, sizes, scales):
         shape, numbers = b.shapes[x], np.arange(to)
         places = np.minimum(np.floor(numbers.astype(_Number) * apart).astype(int), extent - 1)
-        if to == 2 * extent:  # whatever the scale
+        if to == 2 * extent:  # for any scale
             places = numbers // 2
         if to % extent == 0 and np.array_equal(places, numbers // (to // extent)):
             wide = (*shape[: axis + 1], to // extent, *shape[axis + 1 :])
@@ -45,7 +45,7 @@ def _nearest(b: Builder, x: str, sizes: Sizes, scales: Scales) -> str:
 
 @_covers("upsample_linear1d.vec", "upsample_bilinear2d.vec", "upsample_trilinear3d.vec")
 def _linear(b: Builder, x: str, sizes: Sizes, corners: bool, scales: Scales) -> str:
-    for axis, extent, to, apart in reversed(_steps(b, x, sizes, scales)):  # columns first: they are moved
+    for axis, extent, to, apart in reversed(_steps(b, x, sizes, scales)):  # columns first, because `along` transposes
         numbers = np.arange(to).astype(_Number)
         if corners:
             places = numbers * (_Number(extent - 1) / _Number(to - 1) if to > 1 else _Number(0.0))

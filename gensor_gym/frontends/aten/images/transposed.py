@@ -1,4 +1,4 @@
-"""Transposed convolutions of signals, images and volumes, by phases: outputs at the distance of the stride share their taps."""
+"""Transposed convolutions of signals, images and volumes, by phases: outputs that are a stride apart use the same taps."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from gensor_gym.frontends.builder import Builder
 from gensor_gym.frontends.covered import TABLE
 
 Convolved = Callable[[Builder, str, str, Sequence[int]], str]
-"""(b, x, weights, dilation) -> a convolution of stride 1 without padding."""
+"""(builder, x, weights, dilation) -> value of a convolution with stride 1 and without padding."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis, as torch counts: output o is the sum of all x[i] w[t] with i * stride + t * dilation = o + padding."""
+    """Sizes of one axis: output o is the sum of all x[i] w[t] with i * stride + t * dilation = o + padding.
+
+    `taps` is the extent of the weights, and `more` is torch's `output_padding`.
+    """
 
     extent: int
     taps: int
@@ -31,16 +34,16 @@ class Axis:
 
     @property
     def made(self) -> int:
-        """Elements of the output."""
+        """Number of elements of the output."""
         return (self.extent - 1) * self.stride - 2 * self.padding + self.dilation * (self.taps - 1) + self.more + 1
 
     @property
     def phases(self) -> list[Phase]:
-        """Phases of the outputs 0 .. stride - 1, each with those at multiples of the stride from it."""
+        """Phases of the outputs: phase p has the outputs p, p + stride, p + 2 stride, .."""
         return [self._phase(first) for first in range(min(self.stride, self.made))]
 
     def _phase(self, first: int) -> Phase:
-        """Taps of output `first`, and the part of x that the outputs of its phase read."""
+        """The phase of output `first`: its taps, and the part of x that its outputs read."""
         taps = [t for t in range(self.taps) if (first + self.padding - t * self.dilation) % self.stride == 0]
         wanted = -(-self.made // self.stride)
         if not taps:
@@ -54,9 +57,10 @@ class Axis:
 
 @dataclass(frozen=True)
 class Phase:
-    """A convolution of stride 1: taps in its order, none where it reads nothing of x; its dilation; zeros around x.
+    """A convolution with stride 1 that computes the outputs of one phase along an axis.
 
-    Below 0 elements of x go.
+    It has the taps in the order of the convolution (none if it reads nothing of x), its dilation, and the numbers of zeros before
+    and after x. A negative number removes elements of x.
     """
 
     taps: tuple[int, ...]
@@ -69,7 +73,7 @@ def transposed(
     b: Builder, x: str, w: str, convolved: Convolved, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
     more: Sequence[int], groups: int,
 ) -> str:  # fmt: skip
-    """Transposed convolution of x [n, c, ..] and weights [c, k/groups, ..]: a convolution for each phase, interleaved.
+    """Transposed convolution of x [n, c, ..] with weights [c, k/groups, ..]: one convolution per phase, interleaved.
 
     No zeros are multiplied except those around x. ValueError for an output without elements.
     """
@@ -85,7 +89,7 @@ def transposed(
 
 
 def _of_phase(b: Builder, x: str, weights: str, convolved: Convolved, phases: Sequence[Phase], axes: Sequence[Axis]) -> str:
-    """Outputs [n, k, ..] of one phase, as many as the longest phase has; zeros if no tap reaches."""
+    """Outputs [n, k, ..] of one phase, padded to the length of the longest phase; zeros if the phase has no taps."""
     if not all(phase.taps for phase in phases):
         zero = b.constant("zero", np.zeros((1,) * (2 + len(axes)), dtype=np.float32))
         return b.repeat(zero, (b.shapes[x][0], b.shapes[weights][0], *(-(-axis.made // axis.stride) for axis in axes)))
@@ -97,7 +101,7 @@ def _of_phase(b: Builder, x: str, weights: str, convolved: Convolved, phases: Se
 
 
 def _interleaved(b: Builder, made: Sequence[str], axes: Sequence[Axis]) -> str:
-    """Outputs of all phases, the last axis' fastest, in their places."""
+    """Interleave the outputs of all phases, in whose order the last axis varies fastest; return the value [n, k, ..]."""
     counts = [len(axis.phases) for axis in axes]
     if math.prod(counts) == 1:
         whole = made[0]

@@ -1,4 +1,4 @@
-"""Operations of ATen on windows of images: convolutions, also transposed, and means; signals are images of height 1."""
+"""Convolutions, transposed convolutions and average pooling of images; signals are images of height 1."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Pair = tuple[int, int]
 
 
 def pair(given: int | Sequence[int]) -> tuple[int, int]:
-    """Height and width from two numbers or one."""
+    """(height, width) from two numbers, or from one number for both."""
     return (given, given) if isinstance(given, int) else (given[0], given[-1])
 
 
 def as_batch(rule: Callable[..., str]) -> Callable[..., str]:
-    """A rule of images, signals or volumes that also takes one without a batch."""
+    """Decorate a rule of (builder, x, weights, ..) so that x may lack the batch axis; the result then lacks it too."""
 
     def of_any(b: Builder, x: str, w: str, *arguments: Any, **options: Any) -> str:
         if len(b.shapes[x]) == len(b.shapes[w]):
@@ -42,7 +42,7 @@ def as_batch(rule: Callable[..., str]) -> Callable[..., str]:
 def convolved(
     b: Builder, x: str, w: str, bias: str | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
 ) -> str:
-    """A convolution of images x [n, c, h, w] by weights [k, c/groups, r, s]."""
+    """Convolution of images x [n, c, h, w] with weights [k, c/groups, r, s]."""
     (n, c, height, width), (k, _, r, s) = b.shapes[x], b.shapes[w]
     sizes = dict(n=n, c=c, h=height, w=width, r=r, s=s, stride=pair(stride), padding=pair(padding))
     if groups == c == k and pair(dilation) == (1, 1):
@@ -75,7 +75,7 @@ def _convolution(
 def _transposed(
     b: Builder, x: str, w: str, bias: str | None, stride: Pair, padding: Pair, dilation: Pair, more: Pair, groups: int
 ) -> str:
-    """Transposed convolution with weights [c, k/groups, r, s]: a product if windows do not overlap, else by phases."""
+    """Transposed convolution with weights [c, k/groups, r, s]: a product if windows just touch, else a convolution per phase."""
     (n, c, height, width), (_, k, r, s) = b.shapes[x], b.shapes[w]
     if groups == 1 and (r, s) == stride and padding == more == (0, 0) and dilation == (1, 1):
         weights = b.reshape(b.transpose(w, (1, 2, 3, 0)), (k * r * s, c, 1, 1))
@@ -90,7 +90,7 @@ def _transposed(
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows along one axis, as torch counts them: some of the last may lie behind the padding where they are rounded up."""
+    """Windows of pooling along one axis. If `up`, their number is rounded up, and the last may reach beyond the padding."""
 
     extent: int
     size: int
@@ -100,38 +100,38 @@ class Windows:
 
     @property
     def count(self) -> int:
-        """Number of windows; the last begins inside of the axis or before it."""
+        """Number of windows; the last begins inside the axis or in the padding before it."""
         room = self.extent + 2 * self.padding - self.size
         found = (-(-room // self.stride) if self.up else room // self.stride) + 1
         return found - (self.up and (found - 1) * self.stride >= self.extent + self.padding)
 
     @property
     def behind(self) -> int:
-        """Elements that the last window reads behind the padding."""
+        """Number of elements that the last window reads beyond the padding."""
         return max((self.count - 1) * self.stride + self.size - self.extent - 2 * self.padding, 0)
 
     def elements(self, with_padding: bool) -> np.ndarray:
-        """Elements that count of each window."""
+        """Number of elements of each window that lie inside the axis, or inside axis and padding; int [count]."""
         start = np.arange(self.count) * self.stride - self.padding
         low, high = (-self.padding, self.extent + self.padding) if with_padding else (0, self.extent)
         return np.minimum(start + self.size, high) - np.maximum(start, low)
 
 
 def windows_along(b: Builder, x: str, size: Any, stride: Any, padding: Any, up: bool) -> list[Windows]:
-    """Windows along height and width."""
+    """Windows along height and along width."""
     own = zip(b.shapes[x][-2:], pair(size), pair(stride or size), pair(padding), strict=True)
     return [Windows(*one, up) for one in own]
 
 
 def all_padded(b: Builder, x: str, windows: Sequence[Windows], value: float) -> str:
-    """The image with its padding and the elements read past it, in memory."""
+    """The images with their padding, and with elements read beyond it, all of which have this value."""
     for axis, one in zip((2, 3), windows, strict=True):
         x = padded(b, x, axis, one.padding, one.padding + one.behind, value)
     return x
 
 
 def as_image(rule: Callable[..., str]) -> Callable[..., str]:
-    """A rule that also takes one image without a batch."""
+    """Decorate a rule of (builder, x, ..) so that x may be one image without a batch; the result then has no batch either."""
 
     def of_any(b: Builder, x: str, *arguments: Any, **options: Any) -> str:
         if len(b.shapes[x]) == 4:
@@ -150,7 +150,7 @@ def averaged(
     b: Builder, x: str, size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> str:  # fmt: skip
-    """Means of every window of images."""
+    """Average pooling of images: the mean of every window."""
     windows = windows_along(b, x, size, stride, padding, ceil_mode)
     rows, columns = (one.elements(count_include_pad) for one in windows)
     whole = windows[0].size * windows[1].size
@@ -172,17 +172,17 @@ def _adaptive_avg_pool2d(b: Builder, x: str, to: Any) -> str:
     if height % p == 0 and width % q == 0:
         window = height // p, width // q
         return b.contract(avg_pool2d(n, c, height, width, *window, window), x)
-    return means_to(b, means_to(b, x, 2, p), 3, q)  # rows first: columns are moved
+    return means_to(b, means_to(b, x, 2, p), 3, q)  # rows first, because pooling along columns transposes
 
 
 def ends(extent: int, to: int) -> tuple[np.ndarray, np.ndarray]:
-    """First elements of windows that may overlap by one, and those behind the last, [to] each."""
+    """(indices of the first elements, indices after the last elements) of `to` windows of adaptive pooling, int [to] each."""
     numbers = np.arange(to)
     return numbers * extent // to, -(-(numbers + 1) * extent // to)
 
 
 def means_to(b: Builder, x: str, axis: int, to: int) -> str:
-    """Means along an axis over `to` windows that may overlap by one; missing elements of a shorter one count as 0."""
+    """Means along an axis over the `to` windows of adaptive pooling; neighbouring windows may share an element."""
     shape = b.shapes[x]
     first, last = ends(shape[axis], to)
     lengths = (last - first).reshape(-1, *[1] * (len(shape) - axis))
@@ -195,6 +195,9 @@ def means_to(b: Builder, x: str, axis: int, to: int) -> str:
 
 
 def windows_of(b: Builder, x: str, axis: int, first: np.ndarray, last: np.ndarray) -> tuple[str, np.ndarray]:
-    """Elements of windows along an axis, which becomes two, and their places; shorter ones have their last element twice."""
+    """(elements of windows, with the axis as two axes [windows, size]; their indices before repetition, int [windows, size]).
+
+    A shorter window repeats its last element.
+    """
     places = first[:, None] + np.arange((last - first).max())
     return take(b, x, [axis], np.minimum(places, last[:, None] - 1)), places
